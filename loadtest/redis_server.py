@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from redis.asyncio import Redis
 
-from sidecar.kit.redis.connect import close, connect
-from sidecar.kit.redis.scripts import library
 from sidecar.rooms.redis_keys import room_key
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.redis.scripts import library
 from sidecar.visitors.model import Ticket
 from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import Process, listens, wait_until

@@ -16,9 +16,9 @@ pytest.register_assert_rewrite("tests.support")
 
 
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.redis.connect import close, connect
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.storage.redis.connect import close, connect
 from tests.support.memory import compile_scripts_once
 from tests.support.processes import Process, listens, wait_until
 from tests.support.replica import replica, service

@@ -12,7 +12,7 @@ from sqlalchemy import event
 from sidecar.history.lookups import AHEAD_LIMIT, EVENTS_LIMIT, find_visitor
 from sidecar.history.service import places
 from sidecar.history.store.stays import History
-from sidecar.kit.sql import database as sql
+from sidecar.storage.sql import database as sql
 
 Ask = Callable[[History, str, str], Awaitable[Any]]
 #: ms of every look-up, by kind and room.

@@ -26,14 +26,14 @@ from sidecar.history.store.event_stream import EventStream
 from sidecar.history.store.stays import History
 from sidecar.history.store.tables import entries
 from sidecar.history.worker.recorder import BATCH, REST_S, Recorder
+from sidecar.http.metrics import Metrics
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import close, connect
-from sidecar.kit.sql import database as sql
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.sql import database as sql
 from sidecar.visitors.tokens import Tokens, new_visitor
 
 #: Events of one stay, as a room's scripts write them.

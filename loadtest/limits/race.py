@@ -18,10 +18,10 @@ from limits import RateLimitItemPerSecond
 from limits.aio.storage.redis import redispy
 
 from loadtest.limits.cases import async_limiter
-from sidecar.kit.redis.connect import connect
 from sidecar.limits.model import Ask
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
+from sidecar.storage.redis.connect import connect
 
 #: Whether it was let through, and when by the store's clock (µs; 0: not given).
 Leave = tuple[bool, int]

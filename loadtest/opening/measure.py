@@ -18,7 +18,6 @@ from redis.asyncio import Redis
 from loadtest.opening import held
 from loadtest.redis_server import redis_server
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.redis.driver_errors import text
 from sidecar.lottery.commitment import by_lot
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
@@ -27,6 +26,7 @@ from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import State, Ticket
 from sidecar.visitors.tokens import Tokens

@@ -7,7 +7,7 @@ from scripts.docs_pages.fields import Documents
 from scripts.docs_pages.markdown import bullet, indented, one_line
 from sidecar.app.openapi.document import document
 from sidecar.app.openapi.operations import Json
-from sidecar.kit.http import problem_kinds
+from sidecar.http import problem_kinds
 
 _INTRODUCTION = """\
 # Endpoints

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from scripts.docs_pages.markdown import bullet, indented, one_line
 from sidecar.app.openapi.operations import Json
-from sidecar.kit.http.models import MAX_NUMBER
+from sidecar.http.models import MAX_NUMBER
 
 #: What is described on another page.
 _ELSEWHERE = {

@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric as Family
 
 from scripts.docs_pages.markdown import bullet
 from sidecar.app.replica import PRODUCT_METRICS
-from sidecar.kit.metrics import SHARED, Metrics, MetricSet
+from sidecar.http.metrics import SHARED, Metrics, MetricSet
 
 _INTRODUCTION = f"""\
 # All metrics

@@ -4,8 +4,8 @@ from http import HTTPStatus
 from itertools import groupby
 
 from sidecar.app.endpoints import JOBS, OPS, PROXY, VISITOR
-from sidecar.kit.http import problem_kinds
-from sidecar.kit.http.problem_kinds import GENERAL, Kind
+from sidecar.http import problem_kinds
+from sidecar.http.problem_kinds import GENERAL, Kind
 
 _INTRODUCTION = """\
 # Problem codes

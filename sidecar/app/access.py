@@ -9,15 +9,15 @@ from aiohttp.typedefs import Handler
 
 from sidecar.app.endpoints import JOBS, OPS
 from sidecar.dashboard.live import LIVE
-from sidecar.kit.http import problem_kinds as kinds
-from sidecar.kit.http.app_keys import OPERATORS, SETTINGS, SiteSettings
-from sidecar.kit.http.auth.owner import OPERATOR, Owner
-from sidecar.kit.http.auth.roles import covers
-from sidecar.kit.http.auth.scopes import OWNERS, SCOPES
-from sidecar.kit.http.auth.session import operator_of, refusal
-from sidecar.kit.http.auth.throttle import Throttle
-from sidecar.kit.http.endpoint import ADMINS, Access
-from sidecar.kit.http.problems import problem
+from sidecar.http import problem_kinds as kinds
+from sidecar.http.app_keys import OPERATORS, SETTINGS, SiteSettings
+from sidecar.http.auth.owner import OPERATOR, Owner
+from sidecar.http.auth.roles import covers
+from sidecar.http.auth.scopes import OWNERS, SCOPES
+from sidecar.http.auth.session import operator_of, refusal
+from sidecar.http.auth.throttle import Throttle
+from sidecar.http.endpoint import ADMINS, Access
+from sidecar.http.problems import problem
 
 #: Who may, by method and path. What is not here is an admin's.
 RIGHTS: dict[tuple[str, str], Access] = {

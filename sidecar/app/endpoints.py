@@ -10,11 +10,11 @@ from sidecar.gate.forward_auth import ENDPOINTS as _GATE
 from sidecar.gate.page_in_place import ENDPOINTS as _PAGE
 from sidecar.gate.status import ENDPOINTS as _STATUS
 from sidecar.history.endpoints import ENDPOINTS as _HISTORY
+from sidecar.http.health import ENDPOINTS as _HEALTH
 from sidecar.jobs.endpoints.bulk import ENDPOINTS as _BULK
 from sidecar.jobs.endpoints.check_permit import ENDPOINTS as _CHECK_PERMIT
 from sidecar.jobs.endpoints.jobs import ENDPOINTS as _JOBS
 from sidecar.jobs.endpoints.targets import ENDPOINTS as _TARGETS
-from sidecar.kit.http.health import ENDPOINTS as _HEALTH
 from sidecar.leases.endpoints import ENDPOINTS as _LEASES
 from sidecar.limits.endpoints import ENDPOINTS as _LIMITS
 from sidecar.limits.nginx_check import ENDPOINTS as _CHECK_LIMIT

@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 from aiohttp import web
 
+from sidecar.http.app_keys import METRICS, SETTINGS, STOPPING
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.models import Reply, optional
+from sidecar.http.problem_kinds import GENERAL
+from sidecar.http.problems import problem
 from sidecar.jobs.app_keys import JOBS
 from sidecar.kit.errors import StoreError
-from sidecar.kit.http.app_keys import METRICS, SETTINGS, STOPPING
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import Reply, optional
-from sidecar.kit.http.problem_kinds import GENERAL
-from sidecar.kit.http.problems import problem
 from sidecar.leases.app_keys import LEASES
 from sidecar.limits.app_keys import LIMITS
 from sidecar.rooms.app_keys import ROOMS

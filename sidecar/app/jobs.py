@@ -13,6 +13,9 @@ import aiohttp
 import structlog
 from aiohttp import web
 
+from sidecar.http import health as ops
+from sidecar.http.app_keys import METRICS
+from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs
@@ -27,14 +30,11 @@ from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.jobs.worker.target_call import Egress
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError, DatabaseError
-from sidecar.kit.http import health as ops
-from sidecar.kit.http.app_keys import METRICS
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import Store, close, connect
-from sidecar.kit.redis.leader_lease import LeaderLease
-from sidecar.kit.sql.database import open_database
 from sidecar.kit.tasks import keep_at_work, stop_workers
 from sidecar.settings.model import Settings
+from sidecar.storage.redis.connect import Store, close, connect
+from sidecar.storage.redis.leader_lease import LeaderLease
+from sidecar.storage.sql.database import open_database
 from sidecar.visitors.grants import Grants
 
 #: Between two tries to reach the database when it is unavailable at the start, seconds.

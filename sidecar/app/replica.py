@@ -23,17 +23,15 @@ from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.worker.archivist import tidy_forever
 from sidecar.history.worker.recorder import record_forever
+from sidecar.http.auth.ended_sessions import EndedSessions
+from sidecar.http.auth.operators import Operators
+from sidecar.http.fast_path import FastRunner
+from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.extras import require
-from sidecar.kit.http.auth.ended_sessions import EndedSessions
-from sidecar.kit.http.auth.operators import Operators
-from sidecar.kit.http.fast_path import FastRunner
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import Store, close, connect
-from sidecar.kit.redis.eviction import watch_eviction
 from sidecar.kit.share import find_share
 from sidecar.kit.systemd import watched
 from sidecar.kit.tasks import Worker, keep_at_work, stop_workers
@@ -57,6 +55,8 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker.refresher import refresh_forever, refresh_once
 from sidecar.rooms.worker.sweeper import sweep_forever
 from sidecar.settings.model import Settings
+from sidecar.storage.redis.connect import Store, close, connect
+from sidecar.storage.redis.eviction import watch_eviction
 from sidecar.visitors.grants import Grants
 from sidecar.visitors.tokens import Tokens
 from sidecar.webhooks.call_notices import CallNotifier
@@ -233,7 +233,7 @@ def _open_history(settings: Settings) -> "History":
     require("sql", setting="history")
     # Without one a replica starts in two thirds of the time.
     from sidecar.history.store.stays import History  # noqa: PLC0415
-    from sidecar.kit.sql.database import open_database  # noqa: PLC0415
+    from sidecar.storage.sql.database import open_database  # noqa: PLC0415
 
     return History(open_database(settings.history), partitions=settings.history_partitions)
 

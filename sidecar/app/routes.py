@@ -30,17 +30,17 @@ from sidecar.gate.nginx_stamps import Stamps
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.waiting_page import Page
 from sidecar.history.app_keys import HISTORY
+from sidecar.http import app_keys as keys
+from sidecar.http import long_poll
+from sidecar.http.auth.operators import Operators
+from sidecar.http.auth.owner import FIND_OWNER
+from sidecar.http.fast_path import FAST
+from sidecar.http.metrics import Metrics
+from sidecar.http.problems import problems
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls
 from sidecar.jobs.service import Jobs
-from sidecar.kit.http import app_keys as keys
-from sidecar.kit.http import long_poll
-from sidecar.kit.http.auth.operators import Operators
-from sidecar.kit.http.auth.owner import FIND_OWNER
-from sidecar.kit.http.fast_path import FAST
-from sidecar.kit.http.problems import problems
-from sidecar.kit.metrics import Metrics
 from sidecar.kit.templates import Templates
 from sidecar.leases.app_keys import LEASES
 from sidecar.leases.resource import Resources
@@ -87,7 +87,7 @@ EDGE = (
     web.route("*", r"/gate/{room}{asked:/.*}", gate.gate),
     web.get("/_waitroom/{room}/", waiting.page),
 )
-#: Without most of aiohttp, where the request is plain (kit/http/fast_path.py).
+#: Without most of aiohttp, where the request is plain (http/fast_path.py).
 FAST_EDGE: dict[tuple[str, str], Handler] = {
     ("GET", "/check"): check.check,
     ("GET", "/check-limit"): check_limit.check_limit,

@@ -161,7 +161,7 @@ def _period(start: str | None, end: str | None) -> Period:
 def _look_up(path: str | None, room: str, work: Callable[[History], Awaitable[T]]) -> T:
     import asyncio  # noqa: PLC0415
 
-    from sidecar.kit.http.problems import ProblemError  # noqa: PLC0415
+    from sidecar.http.problems import ProblemError  # noqa: PLC0415
 
     settings = load_settings(path)
     if room not in settings.rooms:
@@ -171,7 +171,7 @@ def _look_up(path: str | None, room: str, work: Callable[[History], Awaitable[T]
 
     async def run() -> T:
         from sidecar.history.store.stays import History  # noqa: PLC0415 - the other commands start faster
-        from sidecar.kit.sql.database import open_database  # noqa: PLC0415
+        from sidecar.storage.sql.database import open_database  # noqa: PLC0415
 
         history = History(open_database(settings.history), partitions=settings.history_partitions)
         try:

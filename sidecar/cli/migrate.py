@@ -64,7 +64,7 @@ async def _migrate(settings: Settings, setting: str, url: str) -> tuple[str | No
     require("sql", setting=setting)
     from sidecar.history.store.tables import HISTORY  # noqa: PLC0415 - the other commands start faster
     from sidecar.jobs.store.tables import JOBS  # noqa: PLC0415 - the other commands start faster
-    from sidecar.kit.sql import database as sql  # noqa: PLC0415 - the other commands start faster
+    from sidecar.storage.sql import database as sql  # noqa: PLC0415 - the other commands start faster
 
     tables, partitions = (JOBS, 1) if setting == "jobs" else (HISTORY, settings.history_partitions)
     engine = sql.open_database(url, setting=setting)

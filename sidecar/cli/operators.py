@@ -60,7 +60,7 @@ def hash_password() -> None:
 
     It asks for the password twice, or reads a line of standard input. Needs no replica.
     """
-    from sidecar.kit.http.auth.accounts import HASHER  # noqa: PLC0415 - other commands start faster
+    from sidecar.http.auth.accounts import HASHER  # noqa: PLC0415 - other commands start faster
 
     if sys.stdin.isatty():
         given = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)

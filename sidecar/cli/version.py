@@ -22,8 +22,8 @@ def show() -> None:
 
 def _redis() -> str:
     from sidecar.kit.errors import ConfigError, StoreError  # noqa: PLC0415
-    from sidecar.kit.redis.one_server import ask_server  # noqa: PLC0415
     from sidecar.settings.load import load  # noqa: PLC0415
+    from sidecar.storage.redis.one_server import ask_server  # noqa: PLC0415
 
     try:
         server = ask_server(load(None).store, lambda client: client.info("server"))

@@ -20,10 +20,10 @@ from prometheus_client import Counter, Gauge
 
 from sidecar.dashboard import pages
 from sidecar.history.metrics import HistoryMetrics
+from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.service import Jobs
 from sidecar.kit.errors import StoreError
-from sidecar.kit.metrics import Metrics
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.rooms.service import Room, Rooms
 from sidecar.visitors.model import Phase

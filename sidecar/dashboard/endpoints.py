@@ -10,13 +10,13 @@ from aiohttp import web
 from sidecar.dashboard import pages, preview, wall
 from sidecar.dashboard.live import LIVE
 from sidecar.history.app_keys import HISTORY
+from sidecar.http.app_keys import OPERATORS, SETTINGS, STOPPING
+from sidecar.http.auth.operators import COOKIE, LIFETIME_S, clean_name
+from sidecar.http.auth.session import is_same_origin, operator_of, refusal
+from sidecar.http.cookies import secure
+from sidecar.http.problems import problem
 from sidecar.jobs.app_keys import JOBS
 from sidecar.kit.errors import StoreError
-from sidecar.kit.http.app_keys import OPERATORS, SETTINGS, STOPPING
-from sidecar.kit.http.auth.operators import COOKIE, LIFETIME_S, clean_name
-from sidecar.kit.http.auth.session import is_same_origin, operator_of, refusal
-from sidecar.kit.http.cookies import secure
-from sidecar.kit.http.problems import problem
 
 log = structlog.get_logger()
 

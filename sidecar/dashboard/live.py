@@ -11,9 +11,9 @@ from aiohttp import web
 
 from sidecar.dashboard.alerts import Alerts
 from sidecar.dashboard.others import Others
+from sidecar.http.json_text import event_text
+from sidecar.http.long_poll import LongPolls, is_set
 from sidecar.kit.errors import StoreError
-from sidecar.kit.http.json_text import event_text
-from sidecar.kit.http.long_poll import LongPolls, is_set
 from sidecar.rooms.look import in_short
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.people import waiting_in

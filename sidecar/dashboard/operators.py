@@ -3,13 +3,13 @@
 import structlog
 from aiohttp import web
 
-from sidecar.kit.http.app_keys import OPERATORS
-from sidecar.kit.http.auth.roles import Role
-from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import ADMINS, Endpoints
-from sidecar.kit.http.models import Parameters, Reply
-from sidecar.kit.http.problem_kinds import unknown
-from sidecar.kit.http.problems import ProblemError
+from sidecar.http.app_keys import OPERATORS
+from sidecar.http.auth.roles import Role
+from sidecar.http.auth.session import operator
+from sidecar.http.endpoint import ADMINS, Endpoints
+from sidecar.http.models import Parameters, Reply
+from sidecar.http.problem_kinds import unknown
+from sidecar.http.problems import ProblemError
 
 UNKNOWN_OPERATOR = unknown("operator")
 ENDPOINTS = Endpoints("administration")

@@ -13,10 +13,10 @@ from aiohttp import web
 
 from sidecar.gate.preview import OF_TEMPLATES, SCRIPT, STATES, Preview, by_template
 from sidecar.gate.waiting_page import Page
+from sidecar.http.app_keys import SETTINGS, TEMPLATES
+from sidecar.http.auth.session import operator_of
+from sidecar.http.problems import problem
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.app_keys import SETTINGS, TEMPLATES
-from sidecar.kit.http.auth.session import operator_of
-from sidecar.kit.http.problems import problem
 from sidecar.kit.share import find_share
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.look import LOOK

@@ -6,11 +6,11 @@ from aiohttp import web
 
 from sidecar.dashboard import pages
 from sidecar.dashboard.live import LIVE
-from sidecar.kit.http.app_keys import OPERATORS, STOPPING
-from sidecar.kit.http.auth.roles import covers
-from sidecar.kit.http.auth.session import operator_of
-from sidecar.kit.http.problem_kinds import ROLE_TOO_LOW
-from sidecar.kit.http.problems import problem
+from sidecar.http.app_keys import OPERATORS, STOPPING
+from sidecar.http.auth.roles import covers
+from sidecar.http.auth.session import operator_of
+from sidecar.http.problem_kinds import ROLE_TOO_LOW
+from sidecar.http.problems import problem
 from sidecar.rooms.app_keys import ROOMS
 
 #: The address is a key: it goes to no other site.

@@ -10,8 +10,8 @@ from pydantic import Field
 from sidecar.gate.app_keys import gate_of
 from sidecar.gate.branding import style
 from sidecar.gate.contract import is_resource
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import NO_JSON, Reply
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.models import NO_JSON, Reply
 from sidecar.rooms.look import Link
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.settings import RoomSettings

@@ -21,19 +21,19 @@ from sidecar.gate.onward import own_host
 from sidecar.gate.own_page import as_header, find_template, refresh_of
 from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
 from sidecar.gate.status_document import document, refresh_s, shown_position
-from sidecar.kit.clock import iso
-from sidecar.kit.http.app_keys import METRICS
-from sidecar.kit.http.auth_request import (
+from sidecar.http.app_keys import METRICS
+from sidecar.http.auth_request import (
     close_if_body,
     is_preflight,
     log_unknown,
     logged_once,
     original_method,
 )
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import NO_BODY
-from sidecar.kit.http.quick_response import QuickResponse
-from sidecar.kit.metrics import Metrics
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.metrics import Metrics
+from sidecar.http.models import NO_BODY
+from sidecar.http.quick_response import QuickResponse
+from sidecar.kit.clock import iso
 from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.exemptions import may_stamp
 from sidecar.rooms.metrics import RoomMetrics

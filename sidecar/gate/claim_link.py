@@ -23,12 +23,12 @@ from sidecar.gate.cookies import set_cookie
 from sidecar.gate.languages import Languages
 from sidecar.gate.onward import safe_next
 from sidecar.gate.schemas import ClaimParameters, Onward, RetryLater, Site
+from sidecar.http.app_keys import METRICS
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.models import NO_BODY, NO_JSON
+from sidecar.http.problems import STORE_RETRY_S
+from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.kit.errors import StoreError, StoreUnavailableError
-from sidecar.kit.http.app_keys import METRICS
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import NO_BODY, NO_JSON
-from sidecar.kit.http.problems import STORE_RETRY_S
-from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.kit.share import find_share
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM

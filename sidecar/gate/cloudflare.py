@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sidecar.gate.status_document import at_ms
-from sidecar.kit.http.json_text import to_json
+from sidecar.http.json_text import to_json
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.estimate import Z_80
 from sidecar.visitors.model import Phase, State

@@ -7,7 +7,7 @@ from multidict import istr
 
 from sidecar.gate.contract import Gate
 from sidecar.gate.nginx_stamps import STAMP_COOKIE
-from sidecar.kit.http.cookies import cookie_value, cookie_values, secure
+from sidecar.http.cookies import cookie_value, cookie_values, secure
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.visitors.grants import Grant, GrantError, grant_in
 from sidecar.visitors.model import Pass, Token

@@ -21,13 +21,13 @@ from sidecar.gate.contract import Gate, label
 from sidecar.gate.cookies import read_bearer, read_token, set_cookie
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.schemas import CookieGiven
-from sidecar.kit.http.app_keys import METRICS
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.json_text import event_text
-from sidecar.kit.http.long_poll import LongPolls, is_gone, is_set
-from sidecar.kit.http.models import NO_JSON
-from sidecar.kit.http.problem_kinds import GENERAL
-from sidecar.kit.http.problems import STORE_RETRY_S, problem
+from sidecar.http.app_keys import METRICS
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.json_text import event_text
+from sidecar.http.long_poll import LongPolls, is_gone, is_set
+from sidecar.http.models import NO_JSON
+from sidecar.http.problem_kinds import GENERAL
+from sidecar.http.problems import STORE_RETRY_S, problem
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import State, Ticket, Token

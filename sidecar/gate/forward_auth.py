@@ -24,12 +24,12 @@ from sidecar.gate.cookies import read_bearer, read_token
 from sidecar.gate.onward import is_unsent, safe_next, sent_from
 from sidecar.gate.schemas import Numbers, Original, Passed, Refused
 from sidecar.gate.status import render_page
-from sidecar.kit.http.app_keys import METRICS
-from sidecar.kit.http.auth_request import close_if_body, is_preflight, original_method
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import NO_BODY, NO_JSON
-from sidecar.kit.http.problem_kinds import GENERAL
-from sidecar.kit.http.problems import problem
+from sidecar.http.app_keys import METRICS
+from sidecar.http.auth_request import close_if_body, is_preflight, original_method
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.models import NO_BODY, NO_JSON
+from sidecar.http.problem_kinds import GENERAL
+from sidecar.http.problems import problem
 from sidecar.rooms.schemas.common import RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import State

@@ -1,6 +1,6 @@
 """The metrics of the gate; requests are counted by kit/metrics.py."""
 
-from sidecar.kit.metrics import MetricSet, gauge
+from sidecar.http.metrics import MetricSet, gauge
 
 
 class GateMetrics(MetricSet):

@@ -17,7 +17,7 @@ from sidecar.gate.app_keys import PAGE
 from sidecar.gate.contract import Gate
 from sidecar.gate.onward import UNSENT
 from sidecar.gate.waiting_page import Page, opening_in_digits
-from sidecar.kit.http.app_keys import TEMPLATES
+from sidecar.http.app_keys import TEMPLATES
 from sidecar.kit.templates import Template
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import State

@@ -8,11 +8,11 @@ from sidecar.gate.app_keys import GATES
 from sidecar.gate.onward import is_unsent, safe_next
 from sidecar.gate.own_page import find_template, respond
 from sidecar.gate.schemas import PageRequest, PageShown
-from sidecar.kit.http.auth_request import original_method
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import NO_JSON
-from sidecar.kit.http.problem_kinds import GENERAL
-from sidecar.kit.http.problems import problem
+from sidecar.http.auth_request import original_method
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.models import NO_JSON
+from sidecar.http.problem_kinds import GENERAL
+from sidecar.http.problems import problem
 
 ENDPOINTS = Endpoints("proxy")
 

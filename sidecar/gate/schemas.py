@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
-from sidecar.kit.http.models import Body, Headers, Reply, Time, optional
-from sidecar.kit.http.problem_kinds import Kind
+from sidecar.http.models import Body, Headers, Reply, Time, optional
+from sidecar.http.problem_kinds import Kind
 from sidecar.kit.names import NAME
 from sidecar.rooms.schemas.common import VISITOR_ID, RoomAddress
 from sidecar.visitors.model import Phase, State

@@ -37,15 +37,15 @@ from sidecar.gate.schemas import (
     StatusParameters,
 )
 from sidecar.gate.waiting_page import opening_in_digits
-from sidecar.kit.http.app_keys import METRICS
-from sidecar.kit.http.auth_request import original_method
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.json_text import to_json
-from sidecar.kit.http.models import NO_BODY
-from sidecar.kit.http.problem_kinds import GENERAL, STORE_UNAVAILABLE, TOO_LARGE, UNREADABLE
-from sidecar.kit.http.problems import STORE_RETRY_S, problem
-from sidecar.kit.http.quick_response import QuickResponse
-from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
+from sidecar.http.app_keys import METRICS
+from sidecar.http.auth_request import original_method
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.json_text import to_json
+from sidecar.http.models import NO_BODY
+from sidecar.http.problem_kinds import GENERAL, STORE_UNAVAILABLE, TOO_LARGE, UNREADABLE
+from sidecar.http.problems import STORE_RETRY_S, problem
+from sidecar.http.quick_response import QuickResponse
+from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.rooms.address_limit import AddressLimit
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress

@@ -8,10 +8,10 @@ from aiohttp import web
 from sidecar.history import lookups, schemas
 from sidecar.history.app_keys import HISTORY
 from sidecar.history.model import Period, read_period
-from sidecar.kit.http.endpoint import VIEWERS, Endpoints
-from sidecar.kit.http.models import Reply
-from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
-from sidecar.kit.http.problems import ProblemError
+from sidecar.http.endpoint import VIEWERS, Endpoints
+from sidecar.http.models import Reply
+from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE
+from sidecar.http.problems import ProblemError
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import (
     AMBIGUOUS_NUMBER,

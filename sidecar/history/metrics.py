@@ -1,6 +1,6 @@
 """The metrics of the history's recorder and archivist."""
 
-from sidecar.kit.metrics import SHARED, MetricSet, counter, gauge
+from sidecar.http.metrics import SHARED, MetricSet, counter, gauge
 
 
 class HistoryMetrics(MetricSet):

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import AliasGenerator, ConfigDict, Field
 
 from sidecar.history import model
-from sidecar.kit.http.models import At, OffsetPage, PageParameters, PageReply, Reply, Time, matching
-from sidecar.kit.http.problem_kinds import Kind
+from sidecar.http.models import At, OffsetPage, PageParameters, PageReply, Reply, Time, matching
+from sidecar.http.problem_kinds import Kind
 from sidecar.kit.moments import Past
 from sidecar.rooms.schemas.common import RoomAddress
 

@@ -12,12 +12,9 @@ from pydantic import (
     model_validator,
 )
 
-from sidecar.jobs.model import ID_PATTERN, Kind, State
-from sidecar.jobs.request import Value
-from sidecar.jobs.settings import TargetSettings
-from sidecar.kit.http import problem_kinds
-from sidecar.kit.http.long_poll import MAX_WAIT_S
-from sidecar.kit.http.models import (
+from sidecar.http import problem_kinds
+from sidecar.http.long_poll import MAX_WAIT_S
+from sidecar.http.models import (
     At,
     Body,
     Headers,
@@ -31,6 +28,9 @@ from sidecar.kit.http.models import (
     optional,
     wanted,
 )
+from sidecar.jobs.model import ID_PATTERN, Kind, State
+from sidecar.jobs.request import Value
+from sidecar.jobs.settings import TargetSettings
 
 UNKNOWN_JOB = problem_kinds.Kind(
     "unknown_job",

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sidecar.http.models import Body, PageParameters, PageReply, Reply, matching
 from sidecar.jobs.model import ENDED, ID_PATTERN, JobQuery, State
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.models import Body, PageParameters, PageReply, Reply, matching
 from sidecar.kit.moments import Past, read_past
 
 #: Jobs that one request changes.

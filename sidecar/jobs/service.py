@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from sidecar.http.metrics import Metrics
+from sidecar.http.problem_kinds import QUEUE_FULL
+from sidecar.http.problems import ProblemError
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import READ_GRACE_MS, WAITS, Job, Kind, State, ms, new_job_id
 from sidecar.jobs.request import Call
@@ -15,9 +18,6 @@ from sidecar.jobs.schemas import GRANT_NEEDED, IDEMPOTENCY_KEY_USED, WRONG_STATE
 from sidecar.jobs.store.target_replies import Claim, Place, QueueState, Release, Waiting
 from sidecar.jobs.targets import Target, Targets, wait_s
 from sidecar.kit.errors import StoreError, UnknownNameError
-from sidecar.kit.http.problem_kinds import QUEUE_FULL
-from sidecar.kit.http.problems import ProblemError
-from sidecar.kit.metrics import Metrics
 from sidecar.visitors.grants import Grant, GrantError
 
 if TYPE_CHECKING:  # SQL is an extra

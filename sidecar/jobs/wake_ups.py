@@ -14,10 +14,10 @@ from redis.exceptions import RedisError
 
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, target_key
 from sidecar.kit.errors import StoreError
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import driver_errors, text
-from sidecar.kit.redis.functions import Scripts
-from sidecar.kit.redis.topology import Cluster
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import driver_errors, text
+from sidecar.storage.redis.functions import Scripts
+from sidecar.storage.redis.topology import Cluster
 
 #: Between two looks at all targets, seconds. An idle worker or reconciler waits for these; if even
 #: they find nothing, it looks by itself after `IDLE_S`.

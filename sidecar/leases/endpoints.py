@@ -5,13 +5,13 @@ from typing import Any
 
 from aiohttp import web
 
+from sidecar.http.app_keys import SETTINGS
+from sidecar.http.auth.owner import owner_of
+from sidecar.http.auth.scopes import OWNERS
+from sidecar.http.endpoint import Endpoints, programs
+from sidecar.http.problem_kinds import QUEUE_FULL
+from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
-from sidecar.kit.http.app_keys import SETTINGS
-from sidecar.kit.http.auth.owner import owner_of
-from sidecar.kit.http.auth.scopes import OWNERS
-from sidecar.kit.http.endpoint import Endpoints, programs
-from sidecar.kit.http.problem_kinds import QUEUE_FULL
-from sidecar.kit.http.problems import ProblemError
 from sidecar.leases import schemas
 from sidecar.leases.app_keys import LEASES
 from sidecar.leases.model import Hold, LeaseOutcome

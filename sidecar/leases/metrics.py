@@ -1,6 +1,6 @@
 """The metrics of leases."""
 
-from sidecar.kit.metrics import SHARED, MetricSet, counter, gauge
+from sidecar.http.metrics import SHARED, MetricSet, counter, gauge
 
 
 class LeaseMetrics(MetricSet):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from sidecar.kit.http.models import (
+from sidecar.http.models import (
     DEPRECATED,
     Body,
     Name,
@@ -18,7 +18,7 @@ from sidecar.kit.http.models import (
     Time,
     matching,
 )
-from sidecar.kit.http.problem_kinds import Kind, unknown
+from sidecar.http.problem_kinds import Kind, unknown
 from sidecar.kit.names import NAME
 from sidecar.leases.settings import HOLDER, RESOURCE, LeaseSettings
 

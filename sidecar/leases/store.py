@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from sidecar.kit.batch import Batcher
 from sidecar.kit.clock import LATE_MS, StoreClock
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import text
-from sidecar.kit.redis.script_store import Observer, ScriptStore
 from sidecar.leases import redis_keys as keys
 from sidecar.leases.model import Hold, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import text
+from sidecar.storage.redis.script_store import Observer, ScriptStore
 from sidecar.visitors.verdict_lifetime import RESPONSE_MS
 
 #: Calls in one script, each perhaps for another resource. More would hold Redis too long.

@@ -7,14 +7,14 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from sidecar.http.endpoint import OPERATORS, Endpoints, programs
+from sidecar.http.json_text import to_json
+from sidecar.http.long_poll import LONG_POLLS, is_gone, wait_of
+from sidecar.http.models import json_of, unknown_member, whole_of
+from sidecar.http.problem_kinds import STORE_UNAVAILABLE
+from sidecar.http.problems import problem
 from sidecar.kit.clock import iso_us
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.endpoint import OPERATORS, Endpoints, programs
-from sidecar.kit.http.json_text import to_json
-from sidecar.kit.http.long_poll import LONG_POLLS, is_gone, wait_of
-from sidecar.kit.http.models import json_of, unknown_member, whole_of
-from sidecar.kit.http.problem_kinds import STORE_UNAVAILABLE
-from sidecar.kit.http.problems import problem
 from sidecar.limits import schemas
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.model import Ask, Decision

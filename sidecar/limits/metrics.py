@@ -4,7 +4,7 @@ import functools
 
 from prometheus_client import CollectorRegistry
 
-from sidecar.kit.metrics import PACES_S, MetricSet, counter, histogram
+from sidecar.http.metrics import PACES_S, MetricSet, counter, histogram
 
 
 class LimitMetrics(MetricSet):

@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from sidecar.http.app_keys import METRICS
+from sidecar.http.auth_request import close_if_body, is_preflight, log_unknown, original_method
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.models import NO_BODY
+from sidecar.http.problems import STORE_RETRY_S
 from sidecar.kit.addresses import network_of
-from sidecar.kit.http.app_keys import METRICS
-from sidecar.kit.http.auth_request import close_if_body, is_preflight, log_unknown, original_method
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import NO_BODY
-from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.endpoints import hold
 from sidecar.limits.model import Ask, Decision, Outcome

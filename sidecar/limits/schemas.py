@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
 
-from sidecar.kit.http.long_poll import MAX_WAIT_S
-from sidecar.kit.http.models import (
+from sidecar.http.long_poll import MAX_WAIT_S
+from sidecar.http.models import (
     DEPRECATED,
     Body,
     Headers,
@@ -22,7 +22,7 @@ from sidecar.kit.http.models import (
     optional,
     wanted,
 )
-from sidecar.kit.http.problem_kinds import Kind, unknown
+from sidecar.http.problem_kinds import Kind, unknown
 from sidecar.limits.model import Outcome
 from sidecar.limits.settings import (
     MAX_COST,

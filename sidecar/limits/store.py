@@ -11,12 +11,12 @@ from typing import Any
 
 from sidecar.kit.batch import Batcher
 from sidecar.kit.errors import StoreError, StoreUnavailableError
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import text
-from sidecar.kit.redis.script_store import Observer, ScriptStore
 from sidecar.limits import redis_keys as keys
 from sidecar.limits.model import Ask, Decision, Outcome
 from sidecar.limits.settings import MAX_COST, UNLIMITED, LimitSettings
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import text
+from sidecar.storage.redis.script_store import Observer, ScriptStore
 
 #: Calls in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128

@@ -5,11 +5,11 @@ from typing import Any
 
 from aiohttp import web
 
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.problems import STORE_RETRY_S, ProblemError
+from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import StoreUnavailableError
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.problems import STORE_RETRY_S, ProblemError
-from sidecar.kit.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.kit.share import find_share
 from sidecar.lottery.commitment import REVEAL_AFTER_MS, is_revealed, shown_draw
 from sidecar.lottery.schemas import (

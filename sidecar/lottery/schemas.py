@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sidecar.kit.http.models import DEPRECATED, Reply, Time
-from sidecar.kit.http.problem_kinds import Kind
+from sidecar.http.models import DEPRECATED, Reply, Time
+from sidecar.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import RoomAddress
 
 NO_DRAW = Kind(

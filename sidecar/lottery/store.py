@@ -12,11 +12,11 @@ import time
 from dataclasses import dataclass
 
 from sidecar.kit.errors import StoreError
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import text
 from sidecar.lottery.commitment import as_lines
 from sidecar.rooms.redis_keys import draws_key
 from sidecar.rooms.store.plain_commands import PlainCommands
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import text
 
 #: Places that one command reads.
 PAGE = 1000

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from sidecar.kit.metrics import SHARED, MetricSet, counter, gauge, histogram
+from sidecar.http.metrics import SHARED, MetricSet, counter, gauge, histogram
 
 _WAITS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800)
 

@@ -13,10 +13,10 @@ from pydantic import (
 )
 
 from sidecar.history.settings import HistorySection
+from sidecar.http.auth.accounts import Account, Accounts, ProxySignIn
+from sidecar.http.auth.roles import Role
+from sidecar.http.auth.scopes import OWNERS, SCOPES, Scope
 from sidecar.jobs.settings import DEFAULT_DATABASE, TargetSettings
-from sidecar.kit.http.auth.accounts import Account, Accounts, ProxySignIn
-from sidecar.kit.http.auth.roles import Role
-from sidecar.kit.http.auth.scopes import OWNERS, SCOPES, Scope
 from sidecar.kit.names import RESERVED_NAMES, is_plain_name
 from sidecar.kit.setting_types import (
     DEFAULT_OPS_LISTEN,

@@ -8,9 +8,9 @@ from argon2 import extract_parameters
 from argon2.exceptions import InvalidHashError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from sidecar.kit.http.auth.accounts import UNIX, Network
-from sidecar.kit.http.auth.operators import NAME_LENGTH
-from sidecar.kit.http.auth.roles import Role
+from sidecar.http.auth.accounts import UNIX, Network
+from sidecar.http.auth.operators import NAME_LENGTH
+from sidecar.http.auth.roles import Role
 from sidecar.kit.setting_types import listed
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")

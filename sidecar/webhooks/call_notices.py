@@ -13,12 +13,12 @@ from typing import Any, Literal
 import structlog
 
 from sidecar.kit.outbox import Result
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.rooms.redis_keys import called_key, room_key
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.visitors.model import Ticket
 from sidecar.visitors.tokens import Tokens
 from sidecar.webhooks.model import AnyNotice, CallNotice, Document, Invitation

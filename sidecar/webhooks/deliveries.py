@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 
 from sidecar.kit.errors import StoreError
 from sidecar.kit.outbox import FRESH_S, Result
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import driver_errors, text
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.webhooks.model import AnyNotice, CallNotice, Document, Notice
 from sidecar.webhooks.redis_keys import webhook_key
 

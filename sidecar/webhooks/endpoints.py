@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import structlog
 from aiohttp import web
 
+from sidecar.http.auth.session import operator
+from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
+from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
-from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import OPERATORS, VIEWERS, Endpoints
-from sidecar.kit.http.problems import ProblemError
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.webhooks import schemas

@@ -1,6 +1,6 @@
 """The metrics of webhooks."""
 
-from sidecar.kit.metrics import MetricSet, counter
+from sidecar.http.metrics import MetricSet, counter
 
 
 class WebhookMetrics(MetricSet):

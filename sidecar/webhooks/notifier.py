@@ -17,15 +17,15 @@ from typing import ClassVar, Generic, TypeVar
 import aiohttp
 import structlog
 
+from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
-from sidecar.kit.metrics import Metrics
 from sidecar.kit.outbox import FRESH_S, Answer, Delivery, Ledger, Result, Schedule, Sender, post
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.kit.retry import Backoff
 from sidecar.rooms.redis_keys import leader_key
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.store.replies import Snapshot
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.webhooks.deliveries import Deliveries, Journal
 from sidecar.webhooks.messages import compose, legible, read_dingtalk
 from sidecar.webhooks.metrics import WebhookMetrics

@@ -11,12 +11,12 @@ from typing import Any
 
 import structlog
 
+from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
-from sidecar.kit.metrics import Metrics
 from sidecar.kit.outbox import Answer, Result, Schedule
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.rooms.service import Rooms
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.webhooks.call_notices import Call, Calls, invite
 from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.metrics import WebhookMetrics

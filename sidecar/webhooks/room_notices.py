@@ -20,10 +20,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import driver_errors, text
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.replies import Snapshot
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.webhooks.model import Document, Notice
 from sidecar.webhooks.notifier import Notifier, Outbox
 from sidecar.webhooks.settings import EVENTS, Event

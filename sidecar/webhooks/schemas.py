@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sidecar.kit.http.models import (
+from sidecar.http.models import (
     Name,
     OffsetPage,
     PageReply,
@@ -14,7 +14,7 @@ from sidecar.kit.http.models import (
     Time,
     matching,
 )
-from sidecar.kit.http.problem_kinds import Kind, unknown
+from sidecar.http.problem_kinds import Kind, unknown
 from sidecar.webhooks.deliveries import State
 
 UNKNOWN_WEBHOOK = unknown("webhook")

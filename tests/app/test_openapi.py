@@ -15,10 +15,10 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from sidecar.app.openapi.document import document
 from sidecar.app.routes import Services, edge_app, ops_app
+from sidecar.http.metrics import Metrics
 from sidecar.jobs.model import State, new_job_id
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
-from sidecar.kit.metrics import Metrics
 from sidecar.kit.share import find_share
 from sidecar.leases.settings import RESOURCE
 from sidecar.rooms.schemas.common import VISITOR_ID

@@ -6,10 +6,10 @@ import pytest
 from aiohttp import web
 
 from sidecar.app.replica import make_rooms, running, without_secrets
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import close, connect
+from sidecar.http.metrics import Metrics
 from sidecar.kit.tasks import keep_at_work, stop_workers
 from sidecar.settings.model import Settings
+from sidecar.storage.redis.connect import close, connect
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from aiohttp import web
 from sidecar.app.access import NO_JOBS, RIGHTS, authorised
 from sidecar.app.routes import Services, ops_app
 from sidecar.dashboard.live import LIVE
-from sidecar.kit.http.app_keys import OPERATORS, SETTINGS
-from sidecar.kit.http.auth.accounts import Account, Accounts
-from sidecar.kit.http.auth.operators import COOKIE, Operators
-from sidecar.kit.http.auth.roles import ROLES
-from sidecar.kit.http.auth.scopes import SCOPES
-from sidecar.kit.http.auth.session import CSRF_HEADER
-from sidecar.kit.http.problems import problems
-from sidecar.kit.metrics import Metrics
+from sidecar.http.app_keys import OPERATORS, SETTINGS
+from sidecar.http.auth.accounts import Account, Accounts
+from sidecar.http.auth.operators import COOKIE, Operators
+from sidecar.http.auth.roles import ROLES
+from sidecar.http.auth.scopes import SCOPES
+from sidecar.http.auth.session import CSRF_HEADER
+from sidecar.http.metrics import Metrics
+from sidecar.http.problems import problems
 from sidecar.rooms.service import Rooms
 from sidecar.settings.model import Settings
 from tests.support.replica import ADMIN_TOKEN, KEYS, SERVICE_TOKEN

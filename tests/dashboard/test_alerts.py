@@ -8,7 +8,7 @@ from scripts.docs_pages import alert_texts
 from scripts.docs_pages.alerts import read_rules
 from sidecar.dashboard.alerts import AT_ONCE_S, Alerts, Increases
 from sidecar.dashboard.pages import load
-from sidecar.kit.metrics import Metrics
+from sidecar.http.metrics import Metrics
 from sidecar.rooms.service import Rooms
 from sidecar.webhooks.metrics import WebhookMetrics
 from tests.support.rooms import new_room_name

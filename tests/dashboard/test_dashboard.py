@@ -11,9 +11,9 @@ from aiohttp.test_utils import make_mocked_request
 from sidecar.app.routes import Services, ops_app
 from sidecar.dashboard.live import LIVE, Live
 from sidecar.dashboard.pages import FOLDER
-from sidecar.kit.http import app_keys as keys
-from sidecar.kit.http.auth.operators import COOKIE, LIFETIME_S, Operators
-from sidecar.kit.http.auth.throttle import MOST_FAILURES
+from sidecar.http import app_keys as keys
+from sidecar.http.auth.operators import COOKIE, LIFETIME_S, Operators
+from sidecar.http.auth.throttle import MOST_FAILURES
 from sidecar.lottery.service import Draws
 from sidecar.rooms.service import Rooms
 from sidecar.settings.model import Settings

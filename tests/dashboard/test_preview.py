@@ -8,7 +8,7 @@ import pytest
 from sidecar.dashboard import pages
 from sidecar.gate.languages import Languages
 from sidecar.gate.preview import STATES
-from sidecar.kit.http.app_keys import TEMPLATES
+from sidecar.http.app_keys import TEMPLATES
 from tests.support.operators import log_in
 from tests.support.replica import Jar, cookie_of
 from tests.support.site import ROOT

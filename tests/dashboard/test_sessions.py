@@ -7,12 +7,12 @@ import urllib.request
 
 import pytest
 
+from sidecar.http.auth import ended_sessions as keys
+from sidecar.http.auth.accounts import Account, Accounts
+from sidecar.http.auth.ended_sessions import LATE_S, EndedSessions
+from sidecar.http.auth.operators import COOKIE, LIFETIME_S, Operators
 from sidecar.kit.errors import StoreError
-from sidecar.kit.http.auth import ended_sessions as keys
-from sidecar.kit.http.auth.accounts import Account, Accounts
-from sidecar.kit.http.auth.ended_sessions import LATE_S, EndedSessions
-from sidecar.kit.http.auth.operators import COOKIE, LIFETIME_S, Operators
-from sidecar.kit.redis.connect import close, connect
+from sidecar.storage.redis.connect import close, connect
 from tests.support.processes import wait_until
 from tests.support.replica import KEYS
 from tests.support.site import ADMIN_TOKEN, Site

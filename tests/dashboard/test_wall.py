@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sidecar.kit.http.auth.operators import WALL_LIFETIME_S, Operators
+from sidecar.http.auth.operators import WALL_LIFETIME_S, Operators
 from tests.support.operators import log_in
 from tests.support.replica import ADMIN_TOKEN, KEYS, Jar, cookie_of
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from sidecar.gate import status_document as told
 from sidecar.kit.errors import StoreError, StoreUnavailableError
-from sidecar.kit.redis.breaker import TRIES
 from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.storage.redis.breaker import TRIES
 from sidecar.visitors.model import Pass, State, Ticket
 from sidecar.visitors.tokens import Tokens
 from tests.support.rooms import Time, TurnedClock, new_room_name

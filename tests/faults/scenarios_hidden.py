@@ -2,7 +2,7 @@
 
 import time
 
-from sidecar.kit.redis.connect import close, connect
+from sidecar.storage.redis.connect import close, connect
 from tests.faults.verdict import Row
 from tests.faults.world import Scale
 from tests.support.redis_servers import RedisServer

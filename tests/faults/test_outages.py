@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.kit.redis.connect import close, connect
+from sidecar.storage.redis.connect import close, connect
 from tests.faults.outages import CAP, Outage, Scene
 
 

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.kit.redis.connect import close, connect
 from sidecar.rooms.redis_keys import room_key
+from sidecar.storage.redis.connect import close, connect
 from tests.faults.verdict import Call, Evidence, Excuse, Row, Verdict, inversions, judge
 from tests.faults.visitors import BRIEF, STAYS, Crowd
 from tests.faults.wire import Wire

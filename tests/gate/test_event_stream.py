@@ -12,8 +12,8 @@ from aiohttp import ClientSession, web
 from sidecar.app.routes import Services, edge_app
 from sidecar.gate import event_stream as events
 from sidecar.gate.event_stream import MAX_PER_VISITOR, STREAMS
+from sidecar.http import long_poll
 from sidecar.kit.errors import StoreUnavailableError
-from sidecar.kit.http import long_poll
 from sidecar.kit.share import find_share
 from sidecar.rooms.service import RESIGN_MS, Rooms
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.redis.connect import close, connect
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.model import Outcome, Ticket
 from sidecar.visitors.tokens import new_visitor
 from tests.support.rooms import attended, new_room_name

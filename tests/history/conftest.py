@@ -8,12 +8,12 @@ import pytest
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.store.stays import History
 from sidecar.history.worker.recorder import Recorder
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import close, connect
-from sidecar.kit.sql import database as sql
+from sidecar.http.metrics import Metrics
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.sql import database as sql
 from sidecar.visitors.tokens import Tokens
 from tests.support.databases import KINDS, Sqlite, servers  # noqa: F401 - a fixture
 from tests.support.rooms import Time, TurnedClock, attended, new_room_name

@@ -8,9 +8,9 @@ from sidecar.history.store.tables import entries, entries_archive, events, event
 from sidecar.history.worker import archivist
 from sidecar.history.worker.archivist import close_stuck, tidy
 from sidecar.kit.errors import DatabaseError
-from sidecar.kit.sql import database as sql
 from sidecar.rooms.redis_keys import room_key
 from sidecar.settings.model import Settings
+from sidecar.storage.sql import database as sql
 from tests.support.visitors import beat_all, go_in, queue
 
 

@@ -11,9 +11,9 @@ from sqlalchemy import event, text
 from sidecar.app.routes import Services
 from sidecar.history import lookups
 from sidecar.history.model import Period, read_period
+from sidecar.http.problems import ProblemError
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.problems import ProblemError
-from sidecar.kit.sql import database as sql
+from sidecar.storage.sql import database as sql
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.visitors import go_in, queue
 

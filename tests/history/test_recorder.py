@@ -20,8 +20,8 @@ from sidecar.history.store.tables import HISTORY, entries, events, metadata
 from sidecar.history.worker.recorder import BATCH
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
-from sidecar.kit.sql import database as sql
 from sidecar.rooms.redis_keys import room_key, room_keys
+from sidecar.storage.sql import database as sql
 from sidecar.visitors.tokens import new_visitor
 from tests.support.databases import Mariadb, Postgresql
 from tests.support.visitors import go_in, queue
@@ -140,9 +140,9 @@ async def test_a_database_that_stops_loses_nothing(record, database, monkeypatch
 KILLED = """
 import asyncio, os, signal, sys
 from sidecar.history.service import fold
-from sidecar.kit.redis.connect import connect
+from sidecar.storage.redis.connect import connect
 from sidecar.history.store.stays import History
-from sidecar.kit.sql.database import open_database
+from sidecar.storage.sql.database import open_database
 from sidecar.history.store.event_stream import EventStream
 
 async def main(redis, url, room):

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sidecar.http.metrics import Metrics
 from sidecar.jobs.model import Job, Outcome
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs, Order
@@ -22,10 +23,9 @@ from sidecar.jobs.wake_ups import WakeUps
 from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.jobs.worker.target_worker import TargetWorker
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import Store, close, connect
-from sidecar.kit.redis.leader_lease import LeaderLease
-from sidecar.kit.sql import database as sql
+from sidecar.storage.redis.connect import Store, close, connect
+from sidecar.storage.redis.leader_lease import LeaderLease
+from sidecar.storage.sql import database as sql
 from sidecar.visitors.grants import Grants
 from tests.support.rooms import Time, new_room_name
 

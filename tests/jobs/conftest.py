@@ -5,7 +5,7 @@ from sqlalchemy import delete
 
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import JOBS, metadata
-from sidecar.kit.sql import database as sql
+from sidecar.storage.sql import database as sql
 from tests.jobs.bench import bench
 from tests.support.databases import KINDS, servers  # noqa: F401 - a fixture
 

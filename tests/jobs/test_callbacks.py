@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
+from sidecar.http.metrics import Metrics
 from sidecar.jobs.model import Ending, State
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.worker.callbacks import EACH, MOST, call_back_forever
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.sql import database as sql
+from sidecar.storage.sql import database as sql
 from tests.support.jobs import job
 from tests.support.receiver import Receiver, until
 

@@ -9,14 +9,14 @@ from aiohttp import web
 
 from sidecar.app.access import find_owner
 from sidecar.app.routes import add_jobs
+from sidecar.http import app_keys as keys
+from sidecar.http.auth.owner import FIND_OWNER
+from sidecar.http.problems import problems
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import long_poll as job_polls
 from sidecar.jobs.model import CHUNK, Ending, State
 from sidecar.jobs.service import Seen
 from sidecar.kit.errors import DatabaseError, StoreError
-from sidecar.kit.http import app_keys as keys
-from sidecar.kit.http.auth.owner import FIND_OWNER
-from sidecar.kit.http.problems import problems
 from tests.jobs.bench import until
 
 SERVICE = {"Authorization": "Bearer of-the-service"}

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.http.metrics import Metrics
 from sidecar.jobs.model import Job, State
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs
@@ -28,9 +29,8 @@ from sidecar.jobs.worker import target_worker as workers
 from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import close, connect
-from sidecar.kit.redis.leader_lease import LeaderLease
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.visitors.grants import Grants
 from tests.support.databases import Sqlite
 from tests.support.jobs import job as make_job

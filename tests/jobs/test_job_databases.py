@@ -14,7 +14,7 @@ from sidecar.jobs.model import Ending, JobQuery, State
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import jobs, metadata
 from sidecar.kit.errors import DatabaseError, DatabaseUnavailableError
-from sidecar.kit.sql import database as sql
+from sidecar.storage.sql import database as sql
 from tests.support.databases import Mariadb, Postgresql, Sqlite
 from tests.support.jobs import NOW_MS, job
 

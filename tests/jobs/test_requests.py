@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
+from sidecar.http.models import read
 from sidecar.jobs.request import (
     MAX_HEADERS,
     MAX_PATH,
@@ -20,7 +21,6 @@ from sidecar.jobs.schemas import SubmitJob
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.kit.addresses import is_public
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.models import read
 
 IMAGES = read_target({"url": "https://images.example/v1/", "methods": ["GET", "HEAD", "POST"]})
 REPORT = read_target({"url": "https://images.example:8443/report"})

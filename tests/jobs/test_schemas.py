@@ -2,10 +2,10 @@
 
 from aiohttp import web
 
+from sidecar.http import app_keys as keys
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
 from sidecar.kit.errors import StoreError
-from sidecar.kit.http import app_keys as keys
 from tests.support.verdicts import find_unsent
 
 

@@ -13,10 +13,10 @@ from sidecar.jobs.store.target_replies import Held, Place, Release, Waiting
 from sidecar.jobs.wake_ups import subscribe
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
-from sidecar.kit.redis.breaker import TRIES
-from sidecar.kit.redis.connect import close, connect
-from sidecar.kit.redis.script_store import Observer
-from sidecar.kit.redis.scripts import LUA_ROOT, source
+from sidecar.storage.redis.breaker import TRIES
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.redis.script_store import Observer
+from sidecar.storage.redis.scripts import LUA_ROOT, source
 from tests.support.limits import WINDOWS, S, TurnedClock, check_promise
 from tests.support.lua import COMMANDS, header
 from tests.support.processes import free_port

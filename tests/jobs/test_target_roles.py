@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from sidecar.kit.http.auth.accounts import HASHER
+from sidecar.http.auth.accounts import HASHER
 from tests.support.works import Works
 
 PASSWORD = "correct horse battery"

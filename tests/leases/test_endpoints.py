@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from sidecar.kit.http.problems import STORE_RETRY_S
+from sidecar.http.problems import STORE_RETRY_S
 from sidecar.leases import store
 from sidecar.leases.app_keys import LEASES
 from sidecar.leases.metrics import LeaseMetrics

@@ -7,10 +7,9 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from sidecar.app.routes import Services, edge_app
+from sidecar.http.app_keys import METRICS
+from sidecar.http.metrics import Metrics
 from sidecar.kit.clock import iso
-from sidecar.kit.http.app_keys import METRICS
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.share import find_share
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.redis_keys import lease_key
@@ -19,6 +18,7 @@ from sidecar.leases.service import Template
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 from sidecar.rooms.service import Rooms
+from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens
 from tests.support.replica import HTML, KEYS, Jar, TurnedClock, cookie_of
 from tests.support.rooms import Time, new_room_name

@@ -7,14 +7,14 @@ import pytest
 
 from sidecar.kit.clock import LATE_MS, StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
-from sidecar.kit.redis.breaker import TRIES
-from sidecar.kit.redis.connect import close, connect
-from sidecar.kit.redis.functions import Scripts
-from sidecar.kit.redis.script_store import Observer
 from sidecar.leases.model import LeaseOutcome
 from sidecar.leases.redis_keys import lease_key, resource_key
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import Holder, LeaseStore
+from sidecar.storage.redis.breaker import TRIES
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.redis.functions import Scripts
+from sidecar.storage.redis.script_store import Observer
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from sidecar.kit.redis.connect import close, connect
 from sidecar.limits.model import Ask, Outcome
 from sidecar.limits.settings import UNLIMITED
 from sidecar.limits.store import BATCH_LIMIT, UNITS_LIMIT
+from sidecar.storage.redis.connect import close, connect
 from tests.support.limits import (
     ALL,
     BEGIN,

@@ -5,8 +5,8 @@ import asyncio
 
 import pytest
 
-from sidecar.kit.redis.connect import close, connect
 from sidecar.limits.model import Ask
+from sidecar.storage.redis.connect import close, connect
 from tests.support.limits import TurnedClock, make_limit
 
 #: A batch of distinct keys: of the rule once, of each key so many.

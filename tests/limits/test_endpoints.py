@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sidecar.kit.http.long_poll import LONG_POLLS
-from sidecar.kit.http.problems import STORE_RETRY_S
+from sidecar.http.long_poll import LONG_POLLS
+from sidecar.http.problems import STORE_RETRY_S
 from sidecar.limits import store
 from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.metrics import LimitMetrics

@@ -7,9 +7,8 @@ import pytest
 from aiohttp import ClientTimeout
 
 from sidecar.app.routes import Services, edge_app
-from sidecar.kit.http.long_poll import LONG_POLLS
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import close, connect
+from sidecar.http.long_poll import LONG_POLLS
+from sidecar.http.metrics import Metrics
 from sidecar.kit.share import find_share
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.nginx_check import key_of
@@ -17,6 +16,7 @@ from sidecar.limits.service import Limit, Limits
 from sidecar.limits.settings import MAX_KEY_LENGTH, LimitSettings
 from sidecar.limits.store import LimitStore
 from sidecar.rooms.service import Rooms
+from sidecar.storage.redis.connect import close, connect
 from tests.support.replica import Jar
 from tests.support.rooms import new_room_name
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from sidecar.kit.redis.connect import close, connect
 from sidecar.limits.model import Ask, Outcome
+from sidecar.storage.redis.connect import close, connect
 from tests.support.limits import BEGIN, WINDOWS, S, TurnedClock, check_promise, keys_of, make_limit
 from tests.support.rooms import new_room_name
 

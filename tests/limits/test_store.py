@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from sidecar.kit.errors import StoreError, StoreUnavailableError
-from sidecar.kit.redis.breaker import TRIES, Breaker
-from sidecar.kit.redis.connect import close, connect
-from sidecar.kit.redis.functions import Scripts
 from sidecar.limits.model import Ask, Decision, Outcome
 from sidecar.limits.redis_keys import limit_key
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import BATCH_LIMIT, LimitStore
+from sidecar.storage.redis.breaker import TRIES, Breaker
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.redis.functions import Scripts
 from tests.support.limits import ALL, MODES, S, TurnedClock, keys_of, make_limit
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name

@@ -15,7 +15,7 @@ from loadtest.history.stays import DAY_MS, DAYS, events_of, make_stays, sizes
 from sidecar.history.model import Event
 from sidecar.history.service import fold, places
 from sidecar.history.store.tables import entries
-from sidecar.kit.sql import database as sql
+from sidecar.storage.sql import database as sql
 
 NOW_MS = 1_800_000_000_000
 TINY = Amount(

@@ -1,6 +1,6 @@
 """The Grafana dashboard: what an import expects of it, and that Prometheus takes its questions.
 
-That its metrics exist is tests/kit/test_metrics_documented.py's.
+That its metrics exist is tests/http/test_metrics_documented.py's.
 """
 
 import itertools

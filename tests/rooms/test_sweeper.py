@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from sidecar.http.metrics import Metrics
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.metrics import Metrics
 from sidecar.kit.tasks import stop_workers
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings

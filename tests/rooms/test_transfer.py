@@ -12,11 +12,11 @@ from click.testing import CliRunner
 
 from sidecar.cli import main
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.redis.connect import close, connect
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.store.transfer import PAGE, READ_ORDER, WRITE_ORDER, stats_rows
+from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.model import Outcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.nginx_client import Visitor

@@ -12,7 +12,6 @@ from lupa import lua51
 
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.moments import LATEST_MS, read_moment
-from sidecar.kit.redis.scripts import LUA_ROOT
 from sidecar.rooms.openings import (
     MAX_EVENTS,
     Moments,
@@ -23,6 +22,7 @@ from sidecar.rooms.openings import (
 )
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
+from sidecar.storage.redis.scripts import LUA_ROOT
 from sidecar.visitors.model import Phase
 from tests.support.settings_problems import GOOD, problems, room_problems
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.kit.http.auth.accounts import HASHER, is_hash_of
+from sidecar.http.auth.accounts import HASHER, is_hash_of
 from sidecar.settings.load import load
 from tests.support.settings_problems import GOOD, problems
 

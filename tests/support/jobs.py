@@ -4,7 +4,7 @@ from sqlalchemy import event, func, select
 
 from sidecar.jobs.model import Job, new_job_id
 from sidecar.jobs.store.tables import chunks
-from sidecar.kit.sql import database as sql
+from sidecar.storage.sql import database as sql
 
 NOW_MS = 1_800_000_000_000
 

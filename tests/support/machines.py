@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from sidecar.kit.redis.connect import close, connect
+from sidecar.storage.redis.connect import close, connect
 from tests.support.rooms import new_room_name, refuse_functions
 
 #: How many stories; WAITROOM_TEST_EXAMPLES=2000 looks longer, at others each time (conftest.py).

@@ -9,11 +9,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
 from sidecar.app.routes import Services, edge_app, ops_app
+from sidecar.http.fast_path import FastRunner
+from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
-from sidecar.kit.http.fast_path import FastRunner
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.breaker import TRIES
-from sidecar.kit.redis.connect import close, connect
 from sidecar.kit.share import find_share
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.service import Leases, Template
@@ -29,6 +27,8 @@ from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings.model import Settings
+from sidecar.storage.redis.breaker import TRIES
+from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens
 from tests.support.described import check_answer
 from tests.support.rooms import Time, TurnedClock, attended, new_room_name

@@ -5,8 +5,8 @@ import math
 import time
 
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.redis import functions
 from sidecar.rooms.settings import RoomSettings
+from sidecar.storage.redis import functions
 
 _numbers = itertools.count()
 

@@ -15,7 +15,7 @@ FULL = {
     "install/test_bare.py",
     "install/test_chart.py",
     "install/test_release.py",
-    "kit/test_topologies.py",
+    "storage/test_topologies.py",
     "loadtest",
     "proxies",
     "visitors/test_simulation.py",

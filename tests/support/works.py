@@ -28,7 +28,7 @@ from sqlalchemy import delete
 from sidecar.jobs.model import Job
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import metadata
-from sidecar.kit.sql import database as sql
+from sidecar.storage.sql import database as sql
 from sidecar.visitors.grants import Grant, sign
 from tests.support.processes import Process, listens, wait_until
 from tests.support.service import TOKEN, Service

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from sidecar.kit.redis.scripts import LUA_ROOT, source
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
+from sidecar.storage.redis.scripts import LUA_ROOT, source
 from sidecar.visitors.tokens import new_visitor
 from tests.support import room_policy as policy
 from tests.support.joiners import claim

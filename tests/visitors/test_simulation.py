@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.kit.redis.connect import close, connect
+from sidecar.storage.redis.connect import close, connect
 from tests.support.simulation import (
     BASE,
     HIDDEN,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sidecar.kit.http.cookies import cookie_value
+from sidecar.http.cookies import cookie_value
 from sidecar.visitors.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
 from sidecar.visitors.tokens import MAX_TOKEN_LENGTH, Tokens, is_visitor, new_visitor
 

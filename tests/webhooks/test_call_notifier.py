@@ -11,15 +11,15 @@ from structlog.testing import capture_logs
 
 from sidecar.app.replica import running
 from sidecar.history.store.event_stream import EventStream
+from sidecar.http.metrics import Metrics
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import close, connect
 from sidecar.rooms.redis_keys import called_key, leader_key, room_key
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings.model import Settings
+from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.model import Ticket
 from sidecar.visitors.tokens import Tokens, new_visitor
 from sidecar.webhooks import call_notices

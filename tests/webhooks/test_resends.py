@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from sidecar.http.metrics import Metrics
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
-from sidecar.kit.metrics import Metrics
-from sidecar.kit.redis.connect import close, connect
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
+from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens, new_visitor
 from sidecar.webhooks import deliveries as kept
 from sidecar.webhooks.deliveries import Change, Deliveries, Delivery

@@ -8,16 +8,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from sidecar.app.replica import running
+from sidecar.http.metrics import Metrics
 from sidecar.kit import outbox
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.metrics import Metrics
 from sidecar.kit.outbox import FRESH_S
-from sidecar.kit.redis.connect import close, connect
 from sidecar.rooms.redis_keys import leader_key, room_key
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings.model import Settings
+from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens, new_visitor
 from sidecar.webhooks import notifier as notifiers
 from sidecar.webhooks.deliveries import Deliveries

@@ -11,11 +11,11 @@ from sidecar import __version__
 from sidecar.app.endpoints import JOBS, OPS, PROXY, VISITOR
 from sidecar.app.openapi import settings
 from sidecar.app.openapi.operations import DescribedSchema, Json, describe
+from sidecar.http.auth.operators import COOKIE
+from sidecar.http.auth.session import CSRF_HEADER
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.models import Headers, Reply, optional
 from sidecar.jobs.settings import TargetSettings
-from sidecar.kit.http.auth.operators import COOKIE
-from sidecar.kit.http.auth.session import CSRF_HEADER
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import Headers, Reply, optional
 from sidecar.rooms.look import Link
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings

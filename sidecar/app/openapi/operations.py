@@ -13,9 +13,9 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
-from sidecar.kit.http.endpoint import Endpoint
-from sidecar.kit.http.models import NO_BODY, NO_JSON, Schema
-from sidecar.kit.http.problem_kinds import Kind
+from sidecar.http.endpoint import Endpoint
+from sidecar.http.models import NO_BODY, NO_JSON, Schema
+from sidecar.http.problem_kinds import Kind
 
 Json: TypeAlias = dict[str, Any]
 #: By a model's id and its mode.

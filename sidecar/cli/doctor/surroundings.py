@@ -9,7 +9,7 @@ from stat import S_IWGRP, S_IWOTH
 
 from sidecar.cli.doctor.findings import Finding, find
 from sidecar.cli.doctor.visit import FALSE_ADDRESS, Visit
-from sidecar.kit.redis.eviction import SAFE, UNSEEN
+from sidecar.storage.redis.eviction import SAFE, UNSEEN
 
 #: Clocks may differ by this much, seconds.
 CLOCK_TOLERANCE_S = 30

@@ -232,7 +232,7 @@ def _problem_of_redis(store: str) -> str:
     import redis  # noqa: PLC0415
 
     from sidecar.kit.errors import StoreError  # noqa: PLC0415
-    from sidecar.kit.redis.one_server import ask_server  # noqa: PLC0415
+    from sidecar.storage.redis.one_server import ask_server  # noqa: PLC0415
 
     try:
         ask_server(store, redis.Redis.ping)

@@ -11,10 +11,10 @@ from redis.exceptions import ResponseError
 
 from sidecar.history.model import Event
 from sidecar.kit.errors import StoreError
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import driver_errors, text
-from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.rooms.redis_keys import called_key, recorder_leader_key, room_key
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import driver_errors, text
+from sidecar.storage.redis.leader_lease import LeaderLease
 
 _GROUP = _CONSUMER = "recorder"
 #: KEYS  events, how far the calls were read  ARGV  the group, the last event that may go, events to

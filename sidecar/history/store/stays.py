@@ -20,8 +20,8 @@ from sidecar.history.store.tables import (
     events,
     events_archive,
 )
-from sidecar.kit.sql import database as sql
-from sidecar.kit.sql.transactions import Transactions
+from sidecar.storage.sql import database as sql
+from sidecar.storage.sql.transactions import Transactions
 from sidecar.visitors.visitor_number import id_prefix, visitor_number
 
 Fold = Callable[[Entry | None, Event], Entry | None]

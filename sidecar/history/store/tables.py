@@ -6,8 +6,8 @@ has both cases: ids and names there are of a binary collation.
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, PrimaryKeyConstraint, Table
 
-from sidecar.kit.sql.columns import long_text, word
-from sidecar.kit.sql.database import Tables
+from sidecar.storage.sql.columns import long_text, word
+from sidecar.storage.sql.database import Tables
 
 HISTORY = Tables("history", "0001", "waitroom_version")
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sidecar.history.metrics import HistoryMetrics
+from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import DatabaseError, StoreError
-from sidecar.kit.metrics import Metrics
 from sidecar.rooms.service import Room, Rooms
 from sidecar.settings.model import Settings
 

@@ -16,8 +16,8 @@ import structlog
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.service import fold
 from sidecar.history.store.event_stream import EventStream
+from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import DatabaseError, StoreError
-from sidecar.kit.metrics import Metrics
 from sidecar.kit.retry import Backoff
 from sidecar.rooms.service import Room, Rooms
 

@@ -6,6 +6,10 @@ from collections.abc import Awaitable, Callable
 import structlog
 from aiohttp import web
 
+from sidecar.http.auth.session import operator
+from sidecar.http.endpoint import Endpoints, programs
+from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE
+from sidecar.http.problems import ProblemError
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints.jobs import seen_by
 from sidecar.jobs.model import ENDED, State
@@ -18,10 +22,6 @@ from sidecar.jobs.search_schemas import (
     write_after,
 )
 from sidecar.kit.errors import UnknownNameError
-from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import Endpoints, programs
-from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE
-from sidecar.kit.http.problems import ProblemError
 
 #: After so long the rest is left to the next request, seconds.
 ENOUGH_S = 4.0

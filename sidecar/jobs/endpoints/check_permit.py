@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator
 import structlog
 from aiohttp import web
 
+from sidecar.http.app_keys import METRICS
+from sidecar.http.auth_request import close_if_body, log_unknown
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.models import NO_BODY
+from sidecar.http.problems import STORE_RETRY_S
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.permits import Permit, PermitError
 from sidecar.jobs.schemas import CheckPermit, PermitPassed, PermitRefused
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.targets import Target
 from sidecar.kit.errors import DatabaseError, StoreError
-from sidecar.kit.http.app_keys import METRICS
-from sidecar.kit.http.auth_request import close_if_body, log_unknown
-from sidecar.kit.http.endpoint import ANYBODY, Endpoints
-from sidecar.kit.http.models import NO_BODY
-from sidecar.kit.http.problems import STORE_RETRY_S
 from sidecar.kit.tasks import Background
 
 #: Of a permit that is ours: why it does not pass.

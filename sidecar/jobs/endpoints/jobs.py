@@ -7,6 +7,11 @@ import re
 import structlog
 from aiohttp import web
 
+from sidecar.http.auth.owner import owner_of
+from sidecar.http.auth.session import operator
+from sidecar.http.endpoint import Endpoints, programs
+from sidecar.http.long_poll import is_gone
+from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, QUEUE_FULL
 from sidecar.jobs import model, schemas
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, OVER
@@ -32,11 +37,6 @@ from sidecar.jobs.schemas import (
 from sidecar.jobs.search_schemas import JobsPage, read_after, write_after
 from sidecar.jobs.service import Jobs, Order, Seen
 from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
-from sidecar.kit.http.auth.owner import owner_of
-from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import Endpoints, programs
-from sidecar.kit.http.long_poll import is_gone
-from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE, QUEUE_FULL
 
 log = structlog.get_logger()
 

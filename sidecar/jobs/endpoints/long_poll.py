@@ -4,9 +4,9 @@ import asyncio
 
 from aiohttp import web
 
+from sidecar.http.long_poll import LongPolls, is_set
 from sidecar.jobs.model import ENDED, State
 from sidecar.jobs.service import Jobs, Seen
-from sidecar.kit.http.long_poll import LongPolls, is_set
 
 #: How often to look, seconds.
 LOOK_S = 0.25

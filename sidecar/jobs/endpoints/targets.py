@@ -6,6 +6,10 @@ from collections.abc import Mapping
 import structlog
 from aiohttp import web
 
+from sidecar.http.auth.session import has_role, operator
+from sidecar.http.endpoint import OPERATORS, Endpoints, programs
+from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, ROLE_TOO_LOW
+from sidecar.http.problems import ProblemError
 from sidecar.jobs import targets
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.schemas import (
@@ -22,10 +26,6 @@ from sidecar.jobs.schemas import (
 from sidecar.jobs.targets import AdminNeededError, has_runner, rate_per_s, wait_s
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.auth.session import has_role, operator
-from sidecar.kit.http.endpoint import OPERATORS, Endpoints, programs
-from sidecar.kit.http.problem_kinds import DATABASE_UNAVAILABLE, ROLE_TOO_LOW
-from sidecar.kit.http.problems import ProblemError
 from sidecar.kit.names import is_plain_name
 
 #: Steps of a history, about.

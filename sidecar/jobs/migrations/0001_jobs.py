@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-from sidecar.kit.sql.database import UnversionedError
+from sidecar.storage.sql.database import UnversionedError
 
 revision = "0001"
 down_revision = None

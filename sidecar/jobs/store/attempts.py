@@ -14,7 +14,7 @@ from sidecar.jobs.model import ENDED, RUNS, WAITS, Ending, Job, State
 from sidecar.jobs.store.tables import FIND, FIND_WHOLE, chunks, job_of, jobs, lock_jobs
 from sidecar.jobs.store.target_replies import Waiting
 from sidecar.kit.batch import Batcher
-from sidecar.kit.sql.transactions import Transactions, separately
+from sidecar.storage.sql.transactions import Transactions, separately
 
 #: Jobs in one transaction.
 BATCH_LIMIT = 200

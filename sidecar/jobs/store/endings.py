@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sidecar.jobs.model import ENDED, WAITS, Job, State, receiver_of
 from sidecar.jobs.store.tables import chunks, ended_values, jobs, lock_jobs
-from sidecar.kit.sql.transactions import Transactions
+from sidecar.storage.sql.transactions import Transactions
 
 #: The longest claim_window, ms.
 PERMIT_MS = 3_600_000

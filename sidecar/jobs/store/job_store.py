@@ -9,8 +9,8 @@ from sidecar.jobs.store.endings import EndingRepository
 from sidecar.jobs.store.jobs import JobRepository
 from sidecar.jobs.store.search import JobSearch
 from sidecar.jobs.store.tables import JOBS, targets
-from sidecar.kit.sql import database as sql
-from sidecar.kit.sql.transactions import Transactions
+from sidecar.storage.sql import database as sql
+from sidecar.storage.sql.transactions import Transactions
 
 
 class JobStore:

@@ -26,7 +26,7 @@ from sidecar.jobs.model import ENDED, WAITS, Job, State
 from sidecar.jobs.store.tables import FIND, WORD, chunks, ended_values, job_of, jobs, row_of
 from sidecar.kit.batch import Batcher
 from sidecar.kit.errors import DatabaseError
-from sidecar.kit.sql.transactions import Transactions, separately
+from sidecar.storage.sql.transactions import Transactions, separately
 
 #: Jobs in one transaction.
 BATCH_LIMIT = 200

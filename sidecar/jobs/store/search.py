@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, false, func, or_, select
 
 from sidecar.jobs.model import ID_LENGTH, JobPage, JobQuery
 from sidecar.jobs.store.tables import FIND, WORD, job_of, jobs
-from sidecar.kit.sql.transactions import Transactions
+from sidecar.storage.sql.transactions import Transactions
 
 #: Jobs that are looked through for one page of a narrow query.
 WINDOW = 5000

@@ -1,6 +1,6 @@
 """The tables of the jobs, and how a job becomes a row. Times are milliseconds since 1970, UTC.
 
-They are of a family of their own (kit/sql/database.py), in the database of the history or in
+They are of a family of their own (storage/sql/database.py), in the database of the history or in
 another.
 """
 
@@ -30,8 +30,8 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sidecar.jobs.model import Job, State
-from sidecar.kit.sql.columns import long_text, word
-from sidecar.kit.sql.database import Tables
+from sidecar.storage.sql.columns import long_text, word
+from sidecar.storage.sql.database import Tables
 
 JOBS = Tables("jobs", "0001", "waitroom_jobs_version")
 

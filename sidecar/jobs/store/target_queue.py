@@ -28,9 +28,9 @@ from sidecar.jobs.store.target_replies import (
 from sidecar.kit.batch import Batcher
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import text
-from sidecar.kit.redis.script_store import Observer, ScriptStore
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import text
+from sidecar.storage.redis.script_store import Observer, ScriptStore
 
 #: How long a worker's lock lasts from its last renewal on, and how long a place is kept for a job
 #: that is being submitted.

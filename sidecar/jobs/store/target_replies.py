@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from sidecar.jobs.settings import TargetSettings
-from sidecar.kit.redis.driver_errors import text
+from sidecar.storage.redis.driver_errors import text
 
 _COUNTERS = ("called", "completed", "failed", "retried", "lost", "expired")
 

@@ -9,12 +9,12 @@ import time
 import aiohttp
 import structlog
 
+from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import Job, receiver_of
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import DatabaseError
-from sidecar.kit.metrics import Metrics
 from sidecar.kit.outbox import Answer, InFlight, Message, Schedule, headers_of, post
 from sidecar.kit.retry import Backoff
 from sidecar.kit.tasks import stop_workers

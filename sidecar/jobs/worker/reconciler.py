@@ -19,8 +19,8 @@ from sidecar.jobs.store.target_replies import Held, Release
 from sidecar.jobs.targets import Target
 from sidecar.jobs.wake_ups import IDLE_S, WakeUps
 from sidecar.kit.errors import DatabaseError, StoreError
-from sidecar.kit.redis.leader_lease import LeaderLease
 from sidecar.kit.tasks import wait_for
+from sidecar.storage.redis.leader_lease import LeaderLease
 
 #: Between two looks, seconds: at the settings, without a wake-up; at a queue where something
 #: happens by itself; and at one where only the metrics change.

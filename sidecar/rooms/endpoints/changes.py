@@ -8,12 +8,12 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from sidecar.http.app_keys import TEMPLATES
+from sidecar.http.auth.session import operator
+from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
+from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.http.app_keys import TEMPLATES
-from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import OPERATORS, VIEWERS, Endpoints
-from sidecar.kit.http.problems import ProblemError
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.endpoints.operator import state_of
 from sidecar.rooms.look import in_short

@@ -3,9 +3,9 @@
 import structlog
 from aiohttp import web
 
+from sidecar.http.auth.session import operator
+from sidecar.http.endpoint import ADMINS, OPERATORS, VIEWERS, Endpoints
 from sidecar.kit.clock import iso
-from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import ADMINS, OPERATORS, VIEWERS, Endpoints
 from sidecar.rooms.app_keys import ROOMS, room_of
 from sidecar.rooms.openings_preview import preview, read_time
 from sidecar.rooms.schemas.common import UNKNOWN_CLASS, UNKNOWN_ROOM, RoomAddress, check_class

@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from sidecar.kit.http.endpoint import VIEWERS, Endpoints
+from sidecar.http.endpoint import VIEWERS, Endpoints
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.schemas.series import Series, SeriesEvent, SeriesParameters

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import structlog
 from aiohttp import web
 
+from sidecar.http.auth.session import operator
+from sidecar.http.endpoint import ADMINS, Endpoints
+from sidecar.http.problems import ProblemError
 from sidecar.kit.errors import ConfigError, StoreError
-from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import ADMINS, Endpoints
-from sidecar.kit.http.problems import ProblemError
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.schemas.transfer import (

@@ -5,9 +5,9 @@ from typing import Literal
 import structlog
 from aiohttp import web
 
-from sidecar.kit.http.auth.session import operator
-from sidecar.kit.http.endpoint import OPERATORS, VIEWERS, Endpoints
-from sidecar.kit.http.problems import ProblemError
+from sidecar.http.auth.session import operator
+from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
+from sidecar.http.problems import ProblemError
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.people import waiting_in
 from sidecar.rooms.places import line_of, origin_of

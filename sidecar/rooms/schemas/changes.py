@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from sidecar.kit.http.models import Body, Reply, Whole
-from sidecar.kit.http.problem_kinds import Kind
+from sidecar.http.models import Body, Reply, Whole
+from sidecar.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import Count, Milliseconds, OfRoom, RoomAddress
 from sidecar.rooms.schemas.rooms import RoomState
 

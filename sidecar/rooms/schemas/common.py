@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sidecar.kit.http.models import Name, Parameters, Reply, matching
-from sidecar.kit.http.problem_kinds import Kind, unknown
-from sidecar.kit.http.problems import ProblemError
+from sidecar.http.models import Name, Parameters, Reply, matching
+from sidecar.http.problem_kinds import Kind, unknown
+from sidecar.http.problems import ProblemError
 from sidecar.rooms.service import Room
 from sidecar.visitors.visitor_number import NUMBER, read_number
 

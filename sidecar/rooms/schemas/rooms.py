@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from sidecar.kit.http.models import Body, Reply, Time, Whole, wanted
+from sidecar.http.models import Body, Reply, Time, Whole, wanted
 from sidecar.kit.setting_types import DURATION, parse_duration
 from sidecar.rooms.schemas.common import Count, OfRoom, Position, RoomAddress
 from sidecar.rooms.settings import RoomSettings

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from sidecar.kit.http.models import Reply
+from sidecar.http.models import Reply
 from sidecar.rooms.schemas.common import Count, Milliseconds, OfRoom, RoomAddress
 
 DAY_S = 86_400

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from sidecar.kit.http.models import MAX_NUMBER, Body, Number, Reply, matching, wanted
-from sidecar.kit.http.problem_kinds import Kind
+from sidecar.http.models import MAX_NUMBER, Body, Number, Reply, matching, wanted
+from sidecar.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import Count, OfRoom, RoomAddress, RoomName
 from sidecar.rooms.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER, row_problem
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from sidecar.kit.http.models import Body, OffsetPage, PageReply, Reply, Whole, wanted
-from sidecar.kit.http.problem_kinds import Kind
+from sidecar.http.models import Body, OffsetPage, PageReply, Reply, Whole, wanted
+from sidecar.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import Milliseconds, OfRoom, OfVisitor, Position, RoomAddress
 
 NOT_DRAWN = Kind(

@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.kit.redis.driver_errors import text
 from sidecar.rooms.store.plain_commands import PlainCommands
+from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.visitor_number import id_prefix, visitor_number
 
 #: Members that one ZSCAN looks at, so that no look at all of them holds Redis.

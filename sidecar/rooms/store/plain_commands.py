@@ -3,9 +3,9 @@
 from collections.abc import Awaitable
 from typing import Any
 
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import driver_errors
 from sidecar.rooms.redis_keys import room_key
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import driver_errors
 
 
 class PlainCommands:

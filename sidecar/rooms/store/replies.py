@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.kit.redis.driver_errors import text
+from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.model import Outcome, Phase, Standing
 
 #: The field of `stats` that says until when the shield is up.

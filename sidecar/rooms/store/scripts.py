@@ -12,15 +12,15 @@ from typing import Any
 from sidecar.kit.batch import Batcher
 from sidecar.kit.clock import LATE_MS, StoreClock
 from sidecar.kit.errors import StoreError
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import driver_errors
-from sidecar.kit.redis.driver_errors import text as text_of
-from sidecar.kit.redis.script_store import Observer, ScriptStore
 from sidecar.rooms import redis_keys as keys
 from sidecar.rooms.look import LOOK, in_short
 from sidecar.rooms.store.lists import Lists
 from sidecar.rooms.store.replies import SHIELD, Snapshot, Swept, read_snapshot, read_standings
 from sidecar.rooms.store.transfer import Transfer
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import driver_errors
+from sidecar.storage.redis.driver_errors import text as text_of
+from sidecar.storage.redis.script_store import Observer, ScriptStore
 from sidecar.visitors.model import Pass, Standing, Ticket
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 

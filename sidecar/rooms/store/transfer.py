@@ -4,9 +4,9 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from sidecar.kit.redis.connect import Store
-from sidecar.kit.redis.driver_errors import text
 from sidecar.rooms.store.plain_commands import PlainCommands
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.tokens import is_visitor
 
 #: The format of an export. Other versions may have other fields.

@@ -8,8 +8,8 @@ import asyncio
 
 import structlog
 
+from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
-from sidecar.kit.metrics import Metrics
 from sidecar.rooms.metrics import RoomMetrics, absent
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.store.replies import Snapshot

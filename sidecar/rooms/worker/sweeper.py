@@ -10,8 +10,8 @@ import random
 
 import structlog
 
+from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
-from sidecar.kit.metrics import Metrics
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import Room, Rooms
 

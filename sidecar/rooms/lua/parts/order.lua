@@ -1,6 +1,6 @@
 -- @include "visitors/arrival"
--- The orders of a room (visitors/arrival). band: the class's priority, or that of its line, the last
--- line's being 0. A pre-queue's places are drawn into the FRONT band.
+-- The orders of a room (visitors/arrival). band: the class's priority, or that of its sub-queue;
+-- the last sub-queue has 0. A pre-queue's places are drawn into the FRONT band.
 local DRAWS, FRONT = 2 ^ 50, 4
 
 local function arrive_now()

@@ -1,0 +1,38 @@
+"""What the handlers find in their application."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from aiohttp import web
+
+from sidecar.http.auth.operators import Operators
+from sidecar.http.auth.scopes import Scope
+from sidecar.http.metrics import Metrics
+from sidecar.kit.templates import Templates
+
+
+class SiteSettings(Protocol):
+    """What handlers everywhere read of the settings."""
+
+    @property
+    def admin_token(self) -> str: ...
+    @property
+    def service_token(self) -> str: ...
+    @property
+    def tokens(self) -> Mapping[str, str]: ...
+    @property
+    def scopes(self) -> Mapping[str, frozenset[Scope]]: ...
+    @property
+    def is_in_memory(self) -> bool: ...
+    @property
+    def static_dir(self) -> Path | None: ...
+
+
+METRICS = web.AppKey("metrics", Metrics)
+SETTINGS: web.AppKey[SiteSettings] = web.AppKey("settings")
+#: The pages that the site has written itself.
+TEMPLATES = web.AppKey("templates", Templates)
+OPERATORS = web.AppKey("operators", Operators)
+#: Not empty once the replica stops; a list because an application is frozen by then.
+STOPPING = web.AppKey("stopping", list[bool])

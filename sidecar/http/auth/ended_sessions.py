@@ -1,0 +1,49 @@
+"""The dashboard's sessions that were logged out of, so that all replicas know of each."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import driver_errors, text
+
+#: The dashboard's sessions that were logged out of (zset, session -> when it would have ended, unix
+#: seconds; `name:ann`: all of hers that end by then; http/auth/ended_sessions.py). It runs out
+#: by itself.
+ENDED_SESSIONS = "waitroom:dashboard:ended"
+
+
+#: A session that is over is remembered for so long, for replicas whose clocks are late, seconds.
+LATE_S = 3600
+
+
+class EndedSessions:
+    """By the session's id, with the moment at which it would have ended, unix seconds."""
+
+    def __init__(
+        self, redis: Store, *, timeout_s: float = 1.0, now_s: Callable[[], float] = time.time
+    ) -> None:
+        self._redis: Any = redis
+        self._timeout_s = timeout_s
+        self._now_s = now_s
+
+    async def exchange(self, known: Mapping[str, int]) -> dict[str, int]:
+        """Adds to the store what it lacks, and returns all of it. Raises StoreError."""
+        oldest_s = int(self._now_s()) - LATE_S
+        async with driver_errors("ended sessions", self._timeout_s):
+            rows = await self._redis.zrangebyscore(
+                ENDED_SESSIONS, oldest_s, "+inf", withscores=True
+            )
+            there = {text(session): int(ends_s) for session, ends_s in rows}
+            missing = {
+                session: ends_s
+                for session, ends_s in known.items()
+                if ends_s > there.get(session, 0) and ends_s >= oldest_s
+            }
+            if missing:
+                # The later end counts, in whatever order two write.
+                await self._redis.zadd(ENDED_SESSIONS, missing, gt=True)
+                last_s = max((there | missing).values()) + LATE_S
+                await self._redis.expireat(ENDED_SESSIONS, last_s)
+                await self._redis.zremrangebyscore(ENDED_SESSIONS, "-inf", oldest_s)
+        return there | missing

@@ -1,0 +1,38 @@
+"""Health and metrics of any process."""
+
+from typing import Any, Literal
+
+from aiohttp import web
+
+from sidecar.http.app_keys import METRICS
+from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.models import NO_JSON, Reply
+
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Health(Reply):
+    status: Literal["ok"]
+    """Always ok."""
+
+
+ENDPOINTS = Endpoints("operations")
+_HAND_MADE: dict[str, Any] = {"is_hand_made": True, "is_cacheable": True}
+
+
+@ENDPOINTS.get("/healthz", ANYBODY, replies={200: (Health, "It does.")}, **_HAND_MADE)
+async def is_healthy(_request: web.Request) -> web.Response:
+    """Check that the process answers."""
+    return web.json_response({"status": "ok"})
+
+
+@ENDPOINTS.get(
+    "/metrics",
+    ANYBODY,
+    replies={200: (NO_JSON, "What there is to measure.")},
+    other_media={"text/plain": "Prometheus' text format, 0.0.4."},
+    **_HAND_MADE,
+)
+async def get_metrics(request: web.Request) -> web.Response:
+    """Get the metrics, for Prometheus."""
+    return web.Response(body=request.app[METRICS].text(), headers={"Content-Type": _TEXT})

@@ -1,0 +1,137 @@
+"""Errors as RFC 9457 problem documents; the one place that turns errors into responses."""
+
+import json
+import logging
+from typing import Any
+
+import structlog
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler
+
+from sidecar.http import problem_kinds as kinds
+from sidecar.http.problem_kinds import Kind
+from sidecar.kit.did_you_mean import did_you_mean
+from sidecar.kit.errors import (
+    ConfigError,
+    DatabaseError,
+    StoreError,
+    UnknownNameError,
+    WaitroomError,
+)
+
+#: The Retry-After while Redis is unavailable.
+STORE_RETRY_S = 5
+
+log = structlog.get_logger()
+
+
+class _Unreadable(logging.Filter):
+    """What cannot be read as HTTP is answered with a 400 and is its sender's fault: aiohttp
+    would write a traceback, in lines of its own, each time that a client sends a control
+    character in a header."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError | web.RequestPayloadError):
+            return True
+        log.debug("unreadable", error=str(error))
+        return False
+
+
+logging.getLogger("aiohttp.server").addFilter(_Unreadable())
+
+
+def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
+    """A problem document; `detail`, `errors` and the like are its members. `kind`: or a status, of
+    what has no kind of its own."""
+    if isinstance(kind, int):
+        kind = kinds.GENERAL.get(kind) or Kind("other", kind, title, "")
+    document = {
+        "type": "about:blank",
+        "title": title or kind.title,
+        "status": kind.status,
+        "code": kind.code,
+        **members,
+    }
+    headers = {"Cache-Control": "no-store"}
+    if "retry_after" in members:
+        headers["Retry-After"] = str(members["retry_after"])
+        document["retry_after_seconds"] = members["retry_after"]
+    return web.Response(
+        status=kind.status,
+        # As bytes, because aiohttp adds a charset to text, and this type has none.
+        body=json.dumps(document).encode(),
+        content_type="application/problem+json",
+        headers=headers,
+    )
+
+
+class ProblemError(Exception):
+    """Answers a request with a problem document."""
+
+    def __init__(self, kind: Kind, **members: Any) -> None:
+        super().__init__(kind.title)
+        self.kind, self.members = kind, members
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turns whatever a handler raises into a problem document."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        response = problem(error.status, error.reason)
+        if "Allow" in error.headers:
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
+    except ProblemError as error:
+        return problem(error.kind, **error.members)
+    except web.RequestPayloadError:
+        return problem(kinds.UNREADABLE, detail="It is not of its Content-Encoding.")
+    except (UnknownNameError, ConfigError, DatabaseError, StoreError) as error:
+        return _explained(request, error)
+    except Exception:
+        log.exception("unexpected", path=request.rel_url.raw_path)
+        return problem(kinds.INTERNAL_ERROR, detail="It was logged.")
+
+
+_UNCHANGED = "Nothing was changed."
+_JOBS_KEPT = "Jobs that were taken are kept. "
+
+
+def _kept(request: web.Request) -> str:
+    """What an outage of Redis leaves of what this request is about."""
+    if (request.method, request.path) == ("POST", "/v1/jobs"):
+        return "The job was not taken. "
+    if request.path.startswith(("/v1/jobs", "/v1/targets")):
+        return _JOBS_KEPT
+    # Limits keep nothing, and leases go on until their terms end.
+    return "" if request.path.startswith("/v1/") else "Places are kept. "
+
+
+def _explained(request: web.Request, error: WaitroomError) -> web.Response:
+    path, is_change = request.rel_url.raw_path, request.method not in {"GET", "HEAD"}
+    match error:
+        case UnknownNameError():
+            # At the other endpoints nobody need learn what else there is.
+            known = error.known if request.path.startswith(("/admin/", "/v1/")) else ()
+            detail = f"{error}{did_you_mean(error.name, known)}"
+            return problem(kinds.unknown(error.kind), detail=detail)
+        case ConfigError():
+            more = {"detail": _UNCHANGED} if is_change else {}
+            return problem(kinds.INVALID_REQUEST, **more, errors=error.problems)
+        case DatabaseError():
+            log.warning("database_away", path=path, error=str(error))
+            kind = kinds.DATABASE_UNAVAILABLE
+            detail = f"{error}. What happens meanwhile is recorded when it is back."
+            if request.path.startswith("/v1/"):
+                detail = f"{_JOBS_KEPT}Try again in a moment."
+                detail = f"{_UNCHANGED} {detail}" if is_change else detail
+        case _:
+            log.warning("store_away", path=path, error=str(error))
+            kind = kinds.STORE_UNAVAILABLE
+            detail = f"{_kept(request)}Try again in a moment."
+    return problem(kind, detail=detail, retry_after=STORE_RETRY_S)

@@ -1,0 +1,93 @@
+"""A store that does not answer is left alone, but for one who looks whether it is back."""
+
+import asyncio
+
+import pytest
+
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.errors import StoreError
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
+from sidecar.storage.redis.breaker import TRIES
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.redis.functions import Scripts
+from sidecar.visitors.tokens import new_visitor
+from tests.support.processes import free_port
+from tests.support.rooms import new_room_name
+
+SETTINGS = RoomSettings(total_active_users=1).for_scripts()
+
+
+@pytest.fixture
+async def fails(redis_socket):
+    """A store whose server is away, and a way to bring it back."""
+    nobody = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
+    there = connect(f"unix://{redis_socket}", timeout_s=1)
+    store = RoomStore(nobody, new_room_name(), settings=SETTINGS, clock=StoreClock())
+
+    def back():
+        store._scripts = Scripts(there, "rooms")
+
+    yield store, back
+    await close(nobody)
+    await close(there)
+
+
+async def test_after_a_few_failures_nobody_asks_any_more(fails):
+    store, _ = fails
+    for _ in range(TRIES):
+        assert not store.is_away
+        with pytest.raises(StoreError, match="enter: "):
+            await store.enter(new_visitor())
+    assert store.is_away
+    with pytest.raises(StoreError, match="enter: Redis is unavailable"):
+        await store.enter(new_visitor())
+
+
+async def test_the_snapshot_asks_all_the_same_and_brings_it_back(fails):
+    store, back = fails
+    for _ in range(TRIES):
+        with pytest.raises(StoreError):
+            await store.snapshot()
+    back()
+    with pytest.raises(StoreError, match="Redis is unavailable"):
+        await store.enter(new_visitor())
+    await store.snapshot()
+    assert not store.is_away
+    await store.enter(new_visitor())
+
+
+async def test_a_success_between_failures_keeps_it_closed(fails, redis_socket):
+    store, back = fails
+    for _ in range(TRIES - 1):
+        with pytest.raises(StoreError):
+            await store.snapshot()
+    away = store._scripts
+    back()
+    await store.snapshot()
+    store._scripts = away
+    with pytest.raises(StoreError):
+        await store.snapshot()
+    assert not store.is_away
+
+
+async def test_many_who_wait_for_one_answer_are_one_failure(fails):
+    store, _ = fails
+    replies = await asyncio.gather(
+        *(store.enter(new_visitor()) for _ in range(50)), return_exceptions=True
+    )
+    assert all(isinstance(reply, StoreError) for reply in replies)
+    assert not store.is_away
+
+
+async def test_what_was_promised_is_told_until_it_is_heard(fails):
+    """Promised while away; the first answer starts the recovery, and it is told no more."""
+    store, back = fails
+    store.promises(1)
+    with pytest.raises(StoreError):
+        await store.snapshot()
+    back()
+    first = await store.snapshot()
+    assert first.recovery_stage == 2
+    assert (await store.snapshot()).recovers_until_ms == first.recovers_until_ms
+    assert store._promised_since_ms is None

@@ -1,0 +1,197 @@
+"""The loader of the Lua scripts, and the rules that every script keeps."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from redis.exceptions import ResponseError
+
+from sidecar.kit.clock import StoreClock
+from sidecar.rooms.redis_keys import ROOM_KEYS
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.redis.scripts import LUA_ROOT, IncludeError, source
+from sidecar.visitors.model import Pass, Ticket
+from tests.support.lua import COMMANDS, header
+from tests.support.rooms import new_room_name
+
+ALL = sorted(LUA_ROOT.rglob("*.lua"))
+ROOM_SCRIPTS = sorted((LUA_ROOT / "rooms" / "lua").glob("*.lua"))
+LIMIT_SCRIPTS = sorted((LUA_ROOT / "limits" / "lua").glob("*.lua"))
+
+
+def named(path):
+    return path.relative_to(LUA_ROOT).as_posix()
+
+
+@pytest.fixture
+def lua(tmp_path):
+    """Writes scripts by name and loads one."""
+
+    def load(name, **files):
+        for file, text in files.items():
+            (tmp_path / f"{file}.lua").write_text(text, encoding="utf-8")
+        return source(name, tmp_path)
+
+    return load
+
+
+# The loader -----------------------------------------------------------------------------------
+
+
+def test_an_include_is_replaced_by_the_fragment(lua):
+    """In its place, with the fragment's own includes."""
+    text = lua(
+        "main",
+        main='first\n-- @include "one"\nlast\n',
+        one='-- @include "two"\nlocal one\n',
+        two="local two\n",
+    )
+    assert text == "first\nlocal two\nlocal one\nlast\n"
+
+
+def test_a_fragment_is_taken_in_once(lua):
+    """Where it is first asked for, however many ask."""
+    text = lua(
+        "main",
+        main='-- @include "one"\n-- @include "two"\n-- @include "base"\n',
+        one='-- @include "base"\nlocal one\n',
+        two='-- @include "base"\nlocal two\n',
+        base="local base\n",
+    )
+    assert text == "local base\nlocal one\nlocal two\n"
+
+
+def test_a_circle_is_an_error_that_says_where(lua):
+    """Of the include that closes it: file, line and column."""
+    files = {
+        "main": 'local main\n-- @include "one"\n',
+        "one": 'local one\n\n-- @include "two"\n',
+        "two": '-- @include "one"\n',
+    }
+    with pytest.raises(IncludeError, match=r"^two\.lua:1:14: one includes itself$"):
+        lua("main", **files)
+
+
+def test_a_script_that_includes_itself_is_a_circle(lua):
+    """The shortest one."""
+    with pytest.raises(IncludeError, match=r"^main\.lua:2:14: main includes itself$"):
+        lua("main", main='local main\n-- @include "main"\n')
+
+
+def test_a_missing_fragment_is_an_error_that_says_where(lua):
+    """File, line and column of the include."""
+    with pytest.raises(IncludeError, match=r"^one\.lua:3:14: there is no nowhere\.lua$"):
+        lua("main", main='-- @include "one"\n', one='\n\n-- @include "nowhere"\n')
+
+
+@pytest.mark.parametrize(
+    "line", ["--@include one", "-- @include 'one'", '  -- @include "one"', '-- @include "One"']
+)
+def test_a_misspelt_include_is_an_error(lua, line):
+    """Lua would take it for a comment, and miss the fragment only when it is called."""
+    with pytest.raises(IncludeError, match=r"^main\.lua:2:\d+: write -- @include"):
+        lua("main", main=f"local main\n{line}\n", one="local one\n")
+
+
+# Every script ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ALL, ids=named)
+def test_a_script_says_what_it_is_for(path):
+    """A comment comes before the first line of code."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert max(map(len, lines)) <= 100
+    comment = [line for line in lines if line.startswith("-- ") and "@include" not in line]
+    assert comment
+    assert all(line.startswith("-- ") for line in lines[: lines.index(comment[0])])
+
+
+@pytest.mark.parametrize("path", ROOM_SCRIPTS, ids=named)
+def test_a_rooms_script_documents_its_contract(path):
+    """Its head says what it returns, what it takes beyond the common, and what it tells."""
+    head, code = header(path), path.read_text(encoding="utf-8")
+    assert "RETURNS" in head
+    assert ("ARGV" in head) == ("ARGV[" in code or "#ARGV" in code)
+    told = set(re.findall(r"\bevent\('(\w+)'", code))
+    for fragment, events in (("call_next", {"called", "expired"}), ("expire", {"expired"})):
+        if f'@include "rooms/parts/{fragment}"' in code:
+            told |= events
+    documented = re.search(r"EVENTS  ([\w, ]+)", head)
+    assert told <= set(documented[1].split(", ") if documented else [])
+
+
+def test_the_keys_are_those_that_the_scripts_expect():
+    """keys.py and the head of rooms/lua/parts/room.lua name them in the same order."""
+    head = (LUA_ROOT / "rooms" / "lua" / "parts" / "room.lua").read_text(encoding="utf-8")
+    listed = head[head.index("KEYS") : head.index("ARGV")]
+    assert tuple(re.findall(r"\d ([a-z]+)", listed)) == ROOM_KEYS
+
+
+@pytest.mark.parametrize("path", ROOM_SCRIPTS, ids=named)
+def test_a_rooms_script_touches_nothing_but_its_keys(path):
+    """So that it runs in a cluster, where other keys may live elsewhere; and on Redis 6.2."""
+    text = source(f"rooms/{path.stem}")
+    calls = re.findall(r"redis(?:_call|\.call)\(([^,)]+)(?:, ([^,)]+))?", text)
+    commands = {command.strip("'") for command, _ in calls} - {"command"}  # a parameter
+    assert commands <= COMMANDS
+    keys = {name.upper() for name in ROOM_KEYS}
+    for command, key in calls:
+        # `key` is a parameter that is given one of them.
+        assert key in keys | {"key"} or key.startswith("KEYS[") or command == "'TIME'"
+
+
+@pytest.mark.parametrize("path", LIMIT_SCRIPTS, ids=named)
+def test_a_limits_script_documents_its_contract(path):
+    """Its head says what it is given and returns, or which part of it does."""
+    assert re.search(r"KEYS.*ARGV.*RETURNS", header(path), re.DOTALL)
+
+
+@pytest.mark.parametrize("path", LIMIT_SCRIPTS, ids=named)
+def test_a_limits_script_touches_nothing_but_its_keys(path):
+    """Names for them, each made of KEYS; and commands of Redis 6.2."""
+    text = source(f"limits/{path.stem}")
+    calls = re.findall(r"redis(?:_call|\.call)\(([^,)]+)(?:, ([^,)]+))?", text)
+    commands = {command.strip("'") for command, _ in calls} - {"command"}  # a parameter
+    assert commands <= COMMANDS
+    keys = {key for command, key in calls if command != "'TIME'"} - {"key"}  # a parameter
+    given = set()
+    for names, values in re.findall(r"(?:local )?(\w+(?:, \w+)*) = (.*KEYS.*)", text):
+        if values.count("KEYS[") == names.count(",") + 1:
+            given.update(names.split(", "))
+    assert keys <= given
+    assert keys
+
+
+async def test_no_script_sets_a_global(redis_socket):
+    """A real server refuses one that does, so running each of them shows it."""
+    redis = connect(f"unix://{redis_socket}", timeout_s=5)
+    with pytest.raises(ResponseError, match=r"global variable|readonly table"):
+        await redis.eval("leaked = 1", 0)
+    settings = RoomSettings(total_active_users=1).for_scripts()
+    store = RoomStore(redis, new_room_name(), settings=settings, clock=StoreClock(), timeout_s=5)
+    inside, waiting = await store.enter("inside"), await store.enter("waiting")
+    await store.beat(Ticket("waiting", waiting.order, waiting.now_ms, waiting.epoch))
+    began = inside.started_ms
+    await store.renew(Pass("inside", inside.order, began, 0, began, began, inside.expires_ms))
+    await store.leave("waiting")
+    await store.configure({"total_active_users": 2})
+    await store.snapshot()
+    await store.sweep()
+    await store.reset()
+    await close(redis)
+
+
+async def test_time_is_the_stores(redis_socket):
+    """A replica's clock counts for nothing: the script asks the store, and grows with it."""
+    redis = connect(f"unix://{redis_socket}", timeout_s=5)
+    settings = RoomSettings(total_active_users=1).for_scripts()
+    store = RoomStore(redis, new_room_name(), settings=settings, clock=StoreClock(), timeout_s=5)
+    seconds, microseconds = await redis.time()
+    times = [seconds * 1000 + microseconds // 1000]
+    times += [(await store.enter("somebody")).now_ms for _ in range(3)]
+    seconds, microseconds = await redis.time()
+    times.append(seconds * 1000 + microseconds // 1000)
+    assert all(earlier <= later for earlier, later in pairwise(times))
+    await close(redis)

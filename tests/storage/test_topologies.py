@@ -1,0 +1,352 @@
+"""Stores of several servers: what a room does on each, and what it takes to break them."""
+
+import asyncio
+import contextlib
+import socket
+import time
+
+import pytest
+
+from sidecar.kit.clock import StoreClock
+from sidecar.kit.errors import StoreError
+from sidecar.rooms.redis_keys import room_key
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
+from sidecar.storage.redis.connect import POOL_SIZE, close, connect
+from sidecar.visitors.model import Outcome
+from sidecar.visitors.tokens import new_visitor
+from tests.support.processes import wait_until
+from tests.support.products import open_products, use_products
+from tests.support.redis_servers import SERVICE, ClusterStore, RedisServer, SentinelStore
+from tests.support.rooms import new_room_name, refuse_functions
+from tests.support.visitors import beat_all, go_in, queue
+
+#: As in a replica by default.
+TIMEOUT_S = 0.5
+#: Where every server is well, and how long a call takes is no matter: the first call of a client
+#: finds the servers, connects and sends the scripts.
+PATIENT_S = 5
+#: A server counts as gone after one second; choosing another takes some more.
+AWAY_S = 10
+
+# `topology` asks for its servers by name, which nobody can see.
+pytestmark = [pytest.mark.slow, pytest.mark.server]
+
+
+@pytest.fixture(scope="module")
+def sentinel():
+    """The servers have a password and the sentinels do not, which is what is usual."""
+    with SentinelStore(password="pass/word") as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with ClusterStore() as store:
+        yield store
+
+
+@pytest.fixture(params=["sentinel", "cluster"])
+def topology(request):
+    return request.getfixturevalue(request.param)
+
+
+def url_of(store) -> str:
+    return store.url.replace("/word", "%2Fword")
+
+
+@pytest.fixture
+async def open_store():
+    """Opens a client, as a replica would; all are closed."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        def open_(url, *, timeout_s=TIMEOUT_S):
+            redis = connect(url, timeout_s=timeout_s)
+            stack.push_async_callback(close, redis)
+            return redis
+
+        yield open_
+
+
+@pytest.fixture
+def open_room(open_store):
+    """Opens a room by a client of its own."""
+
+    def open_(url, name=None, *, timeout_s=TIMEOUT_S):
+        redis = open_store(url, timeout_s=timeout_s)
+        return rooms_of(redis, name or new_room_name(), timeout_s=timeout_s)[0]
+
+    return open_
+
+
+def rooms_of(redis, *names, timeout_s=TIMEOUT_S):
+    settings = RoomSettings(total_active_users=1).for_scripts()
+    return [
+        RoomStore(redis, name, settings=settings, clock=StoreClock(), timeout_s=timeout_s)
+        for name in names
+    ]
+
+
+def names_apart(cluster: ClusterStore) -> list[str]:
+    """Three rooms, each on a server of its own."""
+    found: dict[int, str] = {}
+    while len(found) < 3:
+        name = new_room_name()
+        found.setdefault(cluster.primary_of(room_key(name, "stats")).port, name)
+    return list(found.values())
+
+
+async def live_through(store, broken: float) -> float:
+    """Asks as the refresher does, only oftener, until it is answered; seconds since."""
+    while True:
+        with contextlib.suppress(StoreError):
+            await store.snapshot()
+            return time.monotonic() - broken
+        assert time.monotonic() - broken < AWAY_S
+        await asyncio.sleep(0.1)
+
+
+async def crowd(store, stop: asyncio.Event):
+    """Newcomers who come all the time; how many found the store away."""
+    errors = 0
+    while not stop.is_set():
+        try:
+            await store.enter(new_visitor())
+        except StoreError:
+            errors += 1
+        await asyncio.sleep(0.02)
+    return errors
+
+
+async def all_calls(store):
+    inside = await go_in(store)
+    first, second = await queue(store, 2)
+    assert [one.ahead for one in await beat_all(store, [first, second])] == [0, 1]
+    assert (await store.renew(inside)).outcome is Outcome.ADMITTED
+    assert await store.configure({"total_active_users": 2}) == 1
+    shot = await store.snapshot()
+    assert (shot.active, shot.overrides) == (2, {"total_active_users": 2})
+    assert await store.leave(inside.visitor)
+    assert (await store.sweep()).waiting == 0
+    inside_now = {visitor for visitor, _ in await store.lists.sessions(offset=0, limit=5)}
+    assert first.visitor in inside_now
+    assert await store.acquire_leader_lease("sweeping", seconds=5)
+    assert not await store.acquire_leader_lease("sweeping", seconds=5)
+    await store.raise_shield(shot.now_ms)
+    shot = await store.snapshot()
+    assert (set(shot.revoked), shot.shield_until_ms > 0) == ({inside.visitor}, True)
+    await store._redis.zadd(room_key(store._name, "revoked"), {second.visitor: 1.0}, nx=True)
+    assert await store.reset() >= 0
+
+
+async def test_every_call_works(topology, open_room):
+    """Scripts, and the commands that are not scripts; of the other products too."""
+    store = open_room(url_of(topology), timeout_s=PATIENT_S)
+    await all_calls(store)
+    await use_products(*open_products(store._redis, store._name))
+
+
+async def test_rooms_of_a_cluster_are_on_different_servers(cluster, open_store):
+    """Many at once, by one client; the servers do not hear of each other's functions. Where they
+    are, the client knows without asking."""
+    redis = open_store(cluster.url, timeout_s=PATIENT_S)
+    stores = rooms_of(redis, *names_apart(cluster), timeout_s=PATIENT_S)
+    await asyncio.gather(*(all_calls(store) for store in stores))
+    others = [open_products(redis, store._name) for store in stores]
+    await asyncio.gather(*(use_products(*products) for products in others))
+    for server in cluster.servers:
+        stats = server.info("commandstats")
+        assert "cmdstat_command|getkeys" not in stats
+        if server.info("replication")["role"] == "master":
+            assert "cmdstat_fcall" in stats
+            assert "cmdstat_eval" not in stats
+            server.cli("function", "flush")
+    await asyncio.gather(*(store.snapshot() for store in stores))
+    await asyncio.gather(*(use_products(*products) for products in others))
+
+
+async def test_rooms_of_a_cluster_without_functions(cluster, open_store):
+    """By EVALSHA; the servers do not hear of each other's scripts."""
+    redis = open_store(cluster.url, timeout_s=PATIENT_S)
+    refuse_functions(redis)
+    stores = rooms_of(redis, *names_apart(cluster), timeout_s=PATIENT_S)
+    await asyncio.gather(*(all_calls(store) for store in stores))
+    for server in cluster.servers:
+        server.cli("script", "flush")
+    await asyncio.gather(*(store.snapshot() for store in stores))
+
+
+async def test_as_many_calls_as_anybody_likes(topology, open_store):
+    """More than there are connections wait for one, and all are answered."""
+    redis = open_store(url_of(topology), timeout_s=PATIENT_S)
+    stores = rooms_of(redis, *(new_room_name() for _ in range(40)), timeout_s=PATIENT_S)
+    await asyncio.gather(*(store.enter(new_visitor()) for _ in range(5) for store in stores))
+    await asyncio.gather(*(store.snapshot() for _ in range(3) for store in stores))
+
+
+async def test_who_has_time_waits_for_a_connection(topology, open_store):
+    """All are in use for longer than a call of half a second would wait."""
+    redis = open_store(url_of(topology), timeout_s=20)
+    await redis.ping()
+    busy = asyncio.gather(
+        *(redis.execute_command("BLPOP", f"nothing-{n}", 0.5) for n in range(POOL_SIZE))
+    )
+    await asyncio.sleep(0.1)
+    assert await redis.ping()
+    assert await busy == [None] * POOL_SIZE
+
+
+async def test_no_sentinel_is_forgotten(sentinel, open_store):
+    """However many look for the primary at a time while the first sentinel is away."""
+    redis = open_store(url_of(sentinel), timeout_s=PATIENT_S)
+    manager = redis.connection_pool.sentinel_manager
+    known = {id(one) for one in manager.sentinels}
+    sentinel.sentinels[0].pause()
+    await asyncio.gather(*(redis.ping() for _ in range(50)))
+    sentinel.sentinels[0].resume()
+    assert {id(one) for one in manager.sentinels} == known
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_those_that_hang_are_passed_over(topology, number, open_store):
+    """The first servers of the address take connections and say nothing."""
+    with contextlib.ExitStack() as stack:
+        hung = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
+        hosts = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in hung)
+        scheme, _, rest = url_of(topology).partition("://")
+        login, at, servers = rest.rpartition("@")
+        redis = open_store(f"{scheme}://{login}{at}{hosts},{servers}")
+        (store,) = rooms_of(redis, new_room_name())
+        assert await live_through(store, time.monotonic()) < 3 * TIMEOUT_S
+
+
+async def test_calls_that_are_cut_off_anywhere_do_no_harm(topology, open_store):
+    """At every moment of a call, and of the search for the servers before it."""
+    redis = open_store(url_of(topology), timeout_s=20 * TIMEOUT_S)  # of each call, it is below
+    (store,) = rooms_of(redis, new_room_name())
+    for number in range(300):
+        store._timeout_s = number % 100 / 10_000
+        if number % 100 == 0:
+            for server in topology.servers:
+                server.cli("client", "kill", "type", "normal")
+        with contextlib.suppress(StoreError):
+            await store.snapshot()
+    store._timeout_s = 20 * TIMEOUT_S  # how long it takes is no matter
+    await asyncio.gather(*(store.snapshot() for _ in range(50)))
+
+
+async def test_a_slot_that_moves(cluster, open_room):
+    """A script's keys are in two places then, so the room is away until the slot has moved:
+    the cluster says "try again". Its line moves with it."""
+    name = new_room_name()
+    store, key = open_room(cluster.url, name), room_key(name, "stats")
+    await live_through(store, time.monotonic())
+    await go_in(store)
+    tickets = await queue(store, 3)
+    stop = asyncio.Event()
+    coming = asyncio.create_task(crowd(store, stop))
+    await asyncio.to_thread(cluster.move_slot, key, pause_s=0.3)
+    away = await live_through(store, time.monotonic())
+    assert away < 1
+    stop.set()
+    await coming
+    assert [one.ahead for one in await beat_all(store, tickets)] == [0, 1, 2]
+    # And back, with nobody there meanwhile: found by the next call.
+    await asyncio.to_thread(cluster.move_slot, key)
+    assert [one.ahead for one in await beat_all(store, tickets)] == [0, 1, 2]
+
+
+async def survive(topology, store, name, fail) -> float:
+    """The primary of a room with a line and a crowd fails; the line is where it was. How long
+    the room was away, seconds."""
+    await live_through(store, time.monotonic())
+    inside = await go_in(store)
+    tickets = await queue(store, 3)
+    await use_products(*open_products(store._redis, name))
+    await asyncio.to_thread(topology.replicated, room_key(name, "stats"))
+    stop = asyncio.Event()
+    coming = asyncio.create_task(crowd(store, stop))
+    broken = time.monotonic()
+    key = room_key(name, "stats")
+    old = topology.primary_of(key)
+    await asyncio.to_thread(fail, old)
+    # What the old one answers until then does not count.
+    await asyncio.to_thread(
+        wait_until, lambda: topology.primary_of(key) not in (None, old), "another primary"
+    )
+    chosen = time.monotonic() - broken
+    seconds = await live_through(store, broken)
+    stop.set()
+    errors = await coming
+    # As if the library had not been copied yet.
+    await asyncio.to_thread(topology.primary_of(key).cli, "function", "flush")
+    replies = await beat_all(store, tickets)
+    assert [one.outcome for one in replies] == [Outcome.WAITING] * 3
+    assert [one.order for one in replies] == [ticket.order for ticket in tickets]
+    assert (await store.snapshot()).recovery_stage == 0
+    assert (await store.renew(inside)).outcome is Outcome.ADMITTED
+    await use_products(*open_products(store._redis, new_room_name()))
+    print(f"chosen after {chosen:.1f} s, answered after {seconds:.1f} s, {errors} errors")
+    assert seconds < chosen + 2
+    return seconds
+
+
+@pytest.mark.parametrize("fail", [RedisServer.kill, RedisServer.pause])
+@pytest.mark.parametrize("kind", [SentinelStore, ClusterStore])
+async def test_a_primary_that_fails(kind, fail, open_room):
+    """Dead; or hanging, and back when another has taken over, and asked no more then."""
+    name = new_room_name()
+    key = room_key(name, "stats")
+    with kind() as topology:
+        store = open_room(topology.url, name)
+        old = topology.primary_of(key)
+        await survive(topology, store, name, fail)
+        if fail is RedisServer.pause:
+            old.resume()
+            for _ in range(30):
+                await store.enter(new_visitor())
+                await asyncio.sleep(0.05)
+        counters = (await store.snapshot()).counters
+        assert int(topology.primary_of(key).cli("hget", key, "joined")) == counters["joined"]
+
+
+async def test_a_sentinels_primary_that_is_replaced_by_hand(sentinel, open_room):
+    """The old one is alive, has the connections, and takes no more writes."""
+    name = new_room_name()
+    store = open_room(url_of(sentinel), name)
+
+    def replace(_old):
+        sentinel.sentinels[0].cli("sentinel", "failover", SERVICE)
+
+    await survive(sentinel, store, name, replace)
+
+
+async def test_a_clusters_primary_that_is_replaced_by_hand(cluster, open_room):
+    name = new_room_name()
+    store = open_room(cluster.url, name)
+
+    def replace(old):
+        cluster.replica_of(old).cli("cluster", "failover")
+
+    await survive(cluster, store, name, replace)
+
+
+async def test_one_server_of_a_cluster_hangs_and_the_others_rooms_go_on(cluster, open_store):
+    """Where the cluster is set so; by default it stops as a whole until a replica took over."""
+    for server in cluster.servers:
+        server.config_set("cluster-require-full-coverage", "no")
+    names = names_apart(cluster)
+    redis = open_store(cluster.url)
+    stores = rooms_of(redis, *names)
+    hit, *others = stores
+    # The first call of a client looks for the servers.
+    await asyncio.gather(*(live_through(store, time.monotonic()) for store in stores))
+    stop = asyncio.Event()
+    crowds = [asyncio.create_task(crowd(store, stop)) for store in others]
+    old = cluster.primary_of(room_key(names[0], "stats"))
+    seconds = await survive(cluster, hit, names[0], RedisServer.pause)
+    stop.set()
+    old.resume()
+    errors = [await one for one in crowds]
+    print(f"away for {seconds:.1f} s; errors in the others: {errors}")
+    assert max(errors) <= 3
