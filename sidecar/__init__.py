@@ -13,7 +13,7 @@
     jobs/        calls that wait for their turn: targets, workers, callbacks, permits
     history/     stays and events in SQL: recorder, look-ups, reports
     webhooks/    notifications about rooms and calls
-    gate/        what proxies ask and visitors see: check, status, page, cookies, nginx's stamps
+    gate/        what proxies ask and visitors see: check, status, cookies, stamps; page/
     dashboard/   the operators' page, and the way in to it
     app/         a replica (replica.py) and a worker (jobs.py): what starts, in order, and stops, in
                  reverse; all endpoints on one page (routes.py), access, health, OpenAPI

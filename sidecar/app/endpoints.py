@@ -2,12 +2,12 @@
 
 from sidecar.app.health import ENDPOINTS as _READY
 from sidecar.dashboard.operators import ENDPOINTS as _OPERATORS
-from sidecar.gate.about import ENDPOINTS as _ABOUT
 from sidecar.gate.check import ENDPOINTS as _CHECK
 from sidecar.gate.claim_link import ENDPOINTS as _CLAIM
 from sidecar.gate.event_stream import ENDPOINTS as _EVENTS
 from sidecar.gate.forward_auth import ENDPOINTS as _GATE
-from sidecar.gate.page_in_place import ENDPOINTS as _PAGE
+from sidecar.gate.page.about import ENDPOINTS as _ABOUT
+from sidecar.gate.page.page_in_place import ENDPOINTS as _PAGE
 from sidecar.gate.status import ENDPOINTS as _STATUS
 from sidecar.history.endpoints import ENDPOINTS as _HISTORY
 from sidecar.http.health import ENDPOINTS as _HEALTH

@@ -26,9 +26,9 @@ from sidecar.gate import forward_auth as gate
 from sidecar.gate import status as waiting
 from sidecar.gate.app_keys import GATES, LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS
 from sidecar.gate.contract import Gates
-from sidecar.gate.nginx_stamps import Stamps
+from sidecar.gate.page.render import Page
 from sidecar.gate.repeated_polls import Repeats
-from sidecar.gate.waiting_page import Page
+from sidecar.gate.stamps import Stamps
 from sidecar.history.app_keys import HISTORY
 from sidecar.http import app_keys as keys
 from sidecar.http import long_poll

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from sidecar.cli.common import CONFIG, load_settings
-from sidecar.gate.nginx_stamps import key_file
+from sidecar.gate.stamps import key_file
 
 #: Ours are the file itself, which is replaced, and the includes.
 _OURS = re.compile(r"(?:^|/)waitroom[^/]*/stamp\.conf$|(?:^|/)waitroom-stamp[^/]*\.conf$")

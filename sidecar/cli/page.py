@@ -44,8 +44,8 @@ def nginx(file: str | None = None) -> None:
 
     Make it again, and reload nginx, when you have changed waiting.html or added a language.
     """
-    from sidecar.gate.languages import Languages  # noqa: PLC0415
-    from sidecar.gate.waiting_page import for_nginx  # noqa: PLC0415
+    from sidecar.gate.page.languages import Languages  # noqa: PLC0415
+    from sidecar.gate.page.render import for_nginx  # noqa: PLC0415
     from sidecar.kit.share import find_share  # noqa: PLC0415
 
     path = Path(file) if file else find_share("static") / "waiting.html"
@@ -78,8 +78,8 @@ def preview(
     Nothing needs to run. The look is that of the settings file; the dashboard previews what was
     changed at run time.
     """
-    from sidecar.gate import preview as previews  # noqa: PLC0415 - needs aiohttp
-    from sidecar.gate.waiting_page import Page  # noqa: PLC0415
+    from sidecar.gate.page import preview as previews  # noqa: PLC0415 - needs aiohttp
+    from sidecar.gate.page.render import Page  # noqa: PLC0415
     from sidecar.kit.share import find_share  # noqa: PLC0415
     from sidecar.kit.templates import Templates  # noqa: PLC0415
 

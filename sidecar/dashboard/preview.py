@@ -11,8 +11,8 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from sidecar.gate.preview import OF_TEMPLATES, SCRIPT, STATES, Preview, by_template
-from sidecar.gate.waiting_page import Page
+from sidecar.gate.page.preview import OF_TEMPLATES, SCRIPT, STATES, Preview, by_template
+from sidecar.gate.page.render import Page
 from sidecar.http.app_keys import SETTINGS, TEMPLATES
 from sidecar.http.auth.session import operator_of
 from sidecar.http.problems import problem

@@ -3,9 +3,9 @@
 from aiohttp import web
 
 from sidecar.gate.contract import Gate, Gates
-from sidecar.gate.nginx_stamps import Stamps
+from sidecar.gate.page.render import Page
 from sidecar.gate.repeated_polls import Repeats
-from sidecar.gate.waiting_page import Page
+from sidecar.gate.stamps import Stamps
 from sidecar.kit.errors import UnknownNameError
 from sidecar.rooms.address_limit import AddressLimit
 

@@ -13,14 +13,14 @@ import structlog
 from aiohttp import web
 from multidict import istr
 
-from sidecar.gate import cloudflare
 from sidecar.gate.app_keys import GATES, STAMPS
 from sidecar.gate.contract import Gate, is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie, stamp_cookie
 from sidecar.gate.onward import own_host
-from sidecar.gate.own_page import as_header, find_template, refresh_of
+from sidecar.gate.page import cloudflare
+from sidecar.gate.page.status_document import document, refresh_s, shown_position
+from sidecar.gate.page.template import as_header, find_template, refresh_of
 from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
-from sidecar.gate.status_document import document, refresh_s, shown_position
 from sidecar.http.app_keys import METRICS
 from sidecar.http.auth_request import (
     close_if_body,

@@ -17,11 +17,11 @@ from urllib.parse import quote, unquote
 import structlog
 from aiohttp import web
 
-from sidecar.gate.branding import branded
 from sidecar.gate.check import is_from_elsewhere
 from sidecar.gate.cookies import set_cookie
-from sidecar.gate.languages import Languages
 from sidecar.gate.onward import safe_next
+from sidecar.gate.page.branding import branded
+from sidecar.gate.page.languages import Languages
 from sidecar.gate.schemas import ClaimParameters, Onward, RetryLater, Site
 from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from multidict import istr
 
 from sidecar.gate.contract import Gate
-from sidecar.gate.nginx_stamps import STAMP_COOKIE
+from sidecar.gate.stamps import STAMP_COOKIE
 from sidecar.http.cookies import cookie_value, cookie_values, secure
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.visitors.grants import Grant, GrantError, grant_in

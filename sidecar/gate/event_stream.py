@@ -14,12 +14,12 @@ from collections.abc import Iterator
 import structlog
 from aiohttp import web
 
-from sidecar.gate import status_document
 from sidecar.gate.app_keys import gate_of
 from sidecar.gate.check import count_answer
 from sidecar.gate.contract import Gate, label
 from sidecar.gate.cookies import read_bearer, read_token, set_cookie
 from sidecar.gate.metrics import GateMetrics
+from sidecar.gate.page import status_document
 from sidecar.gate.schemas import CookieGiven
 from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints

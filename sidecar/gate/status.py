@@ -11,9 +11,7 @@ from urllib.parse import parse_qs
 from aiohttp import web
 from multidict import istr
 
-from sidecar.gate import own_page, status_document
 from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS, gate_of
-from sidecar.gate.branding import branded
 from sidecar.gate.check import (
     KEEP_BRIEFLY_S,
     count_answer,
@@ -27,6 +25,10 @@ from sidecar.gate.check import (
 from sidecar.gate.contract import Gate, is_resource, label
 from sidecar.gate.cookies import read_bearer, read_given, read_token, set_cookie
 from sidecar.gate.onward import UNSENT, is_unsent, safe_next
+from sidecar.gate.page import status_document
+from sidecar.gate.page import template as page_template
+from sidecar.gate.page.branding import branded
+from sidecar.gate.page.render import opening_in_digits
 from sidecar.gate.schemas import (
     FROM_ELSEWHERE,
     CookieGiven,
@@ -36,7 +38,6 @@ from sidecar.gate.schemas import (
     Status,
     StatusParameters,
 )
-from sidecar.gate.waiting_page import opening_in_digits
 from sidecar.http.app_keys import METRICS
 from sidecar.http.auth_request import original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints
@@ -276,8 +277,8 @@ def render_page(
     # very many come, it is the way to a place for who has none yet.
     is_without = document["state"] == State.NOT_QUEUED
     stays = is_without and method is None and "join_url" not in document
-    if not stays and (template := own_page.find_template(request, room)):
-        return own_page.respond(request, room, template, document, following, unsent=unsent)
+    if not stays and (template := page_template.find_template(request, room)):
+        return page_template.respond(request, room, template, document, following, unsent=unsent)
     if is_without and not stays:
         view = State.WAITING.value
     refresh = "" if stays else str(max(1, math.ceil(document["refresh_after_seconds"])))

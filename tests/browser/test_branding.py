@@ -8,8 +8,8 @@ import shutil
 import pytest
 from playwright.sync_api import expect
 
-from sidecar.gate.preview import SCRIPT, STATES, Preview
-from sidecar.gate.waiting_page import Page
+from sidecar.gate.page.preview import SCRIPT, STATES, Preview
+from sidecar.gate.page.render import Page
 from sidecar.kit.colours import contrast, read_colour
 from sidecar.rooms.settings import RoomSettings
 from tests.support.processes import wait_until

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from sidecar.dashboard import pages
-from sidecar.gate.languages import Languages
-from sidecar.gate.preview import STATES
+from sidecar.gate.page.languages import Languages
+from sidecar.gate.page.preview import STATES
 from sidecar.http.app_keys import TEMPLATES
 from tests.support.operators import log_in
 from tests.support.replica import Jar, cookie_of

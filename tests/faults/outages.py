@@ -10,7 +10,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from sidecar.gate import status_document as told
+from sidecar.gate.page import status_document as told
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.redis_keys import room_key, room_keys

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from sidecar.gate.branding import style
+from sidecar.gate.page.branding import style
 from sidecar.kit.colours import WHITE, contrast, read_colour, text_on
 from sidecar.kit.errors import ConfigError
 from sidecar.rooms.settings import RoomSettings

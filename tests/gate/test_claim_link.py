@@ -7,7 +7,7 @@ import pytest
 from yarl import URL
 
 from sidecar.gate.claim_link import ClaimPage
-from sidecar.gate.languages import Languages
+from sidecar.gate.page.languages import Languages
 from sidecar.kit.errors import StoreError
 from sidecar.kit.share import find_share
 from sidecar.visitors.model import TICKET_LIFETIME_MS

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sidecar.gate import cloudflare
+from sidecar.gate.page import cloudflare
 from sidecar.rooms.settings import RoomSettings
 from tests.support.replica import ADMIN_TOKEN, cookie_of
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from sidecar.gate.languages import Languages
+from sidecar.gate.page.languages import Languages
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.share import find_share
 

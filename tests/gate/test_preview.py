@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.gate.preview import STATES, Preview
-from sidecar.gate.waiting_page import Page
+from sidecar.gate.page.preview import STATES, Preview
+from sidecar.gate.page.render import Page
 from sidecar.kit.share import find_share
 from sidecar.rooms.settings import RoomSettings
 from tests.support.site import ROOT

@@ -10,7 +10,7 @@ from tests.support.replica import cookie_of
 from tests.support.site import ROOT
 from tests.support.verdicts import find_unsent
 
-#: What a lease's holder gets, and who asks with a key of nginx (test_nginx_stamps.py).
+#: What a lease's holder gets, and who asks with a key of nginx (test_stamps.py).
 ELSEWHERE = {"X-Waitroom-Fence", "X-Waitroom-Stamp"}
 
 

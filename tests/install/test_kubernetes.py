@@ -18,7 +18,7 @@ import yaml
 from sidecar import __version__
 from sidecar.app.endpoints import OPS
 from sidecar.app.replica import DRAIN_S
-from sidecar.gate.nginx_stamps import key_file
+from sidecar.gate.stamps import key_file
 from sidecar.settings.environment import ENV_PREFIX
 from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load

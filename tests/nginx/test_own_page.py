@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sidecar.gate.own_page import POLICY
+from sidecar.gate.page.template import POLICY
 from sidecar.visitors.tokens import JOIN_FROM_S
 from tests.support.events import opening
 from tests.support.nginx_client import JSON, Visitor

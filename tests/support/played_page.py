@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sidecar.gate.languages import Languages
+from sidecar.gate.page.languages import Languages
 from tests.support.site import ROOT
 
 LANGUAGES = Languages(ROOT / "static").tags

@@ -3,7 +3,7 @@
 import socket
 import time
 
-from sidecar.gate.nginx_stamps import NginxKey, stamp_md5
+from sidecar.gate.stamps import NginxKey, stamp_md5
 from sidecar.kit.clock import StoreClock
 from sidecar.visitors.model import Pass, Ticket
 from sidecar.visitors.tokens import Tokens, new_visitor

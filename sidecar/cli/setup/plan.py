@@ -10,7 +10,7 @@ from string import Template
 from urllib.parse import urlsplit
 
 from sidecar import __version__
-from sidecar.gate.nginx_stamps import key_file
+from sidecar.gate.stamps import key_file
 from sidecar.kit.share import find_share
 
 ETC = "etc/waitroom"

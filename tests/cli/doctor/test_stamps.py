@@ -4,7 +4,7 @@ import pytest
 
 from sidecar.cli.doctor import cookie
 from sidecar.cli.doctor.findings import Level
-from sidecar.gate.nginx_stamps import key_file
+from sidecar.gate.stamps import key_file
 from tests.cli.doctor.ward import bad, examine, only, reply, said, visit
 from tests.support.site import Site, gated
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sidecar.gate import own_page, status_document
-from sidecar.gate.about import about
-from sidecar.gate.branding import branded, style
-from sidecar.gate.waiting_page import Page
+from sidecar.gate.page import status_document
+from sidecar.gate.page import template as page_template
+from sidecar.gate.page.about import about
+from sidecar.gate.page.branding import branded, style
+from sidecar.gate.page.render import Page
 from sidecar.kit.clock import iso
 from sidecar.kit.templates import Template
 from sidecar.rooms.openings import RoomEvent
@@ -178,7 +179,7 @@ def by_template(template: Template, shown: Preview, state: str) -> str:
         "joined_at": iso(now_ms),
         "updated_at": iso(now_ms),
     }
-    values = own_page.values(document, settings, shown.page, shown.language)
+    values = page_template.values(document, settings, shown.page, shown.language)
     text = template.render({**values, "next": "/"})
     text = _OTHER_ATTRIBUTE.sub(rf"\g<0>{shown.site}", text)
     return text.replace(_STATIC, shown.static)

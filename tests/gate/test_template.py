@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from sidecar.gate.own_page import POLICY
+from sidecar.gate.page.template import POLICY
 from sidecar.kit.errors import ConfigError
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load

@@ -8,8 +8,8 @@ from aiohttp import web
 from pydantic import Field
 
 from sidecar.gate.app_keys import gate_of
-from sidecar.gate.branding import style
 from sidecar.gate.contract import is_resource
+from sidecar.gate.page.branding import style
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_JSON, Reply
 from sidecar.rooms.look import Link

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sidecar.gate.status_document import at_ms
+from sidecar.gate.page.status_document import at_ms
 from sidecar.http.json_text import to_json
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.estimate import Z_80

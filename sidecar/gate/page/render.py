@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from sidecar.gate.languages import Languages
+from sidecar.gate.page.languages import Languages
 from sidecar.rooms.openings import RoomEvent
 from sidecar.visitors.estimate import Wait
 
