@@ -3,7 +3,6 @@
     kit/         knows no product: errors, clock, signing, retry, outbox
     http/        endpoints declared once, models, problems, long polls; auth/: who may ask
     storage/     redis/: connections, scripts, leader leases; sql/: connections, migrations
-    client.py    the old name of waitroom/, the public Python client
     visitors/    what all products use: tickets, passes, classes, grants, the estimate; lua/
     settings/    the configuration file and WAITROOM_*; each product brings its own section
     rooms/       the waiting room: sessions, openings, shield, fail-open, exemptions

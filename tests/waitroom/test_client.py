@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -56,18 +55,6 @@ def test_it_knows_nothing_of_a_replica():
                 names.add(node.module)
     tops = {name.split(".")[0] for name in names}
     assert tops - sys.stdlib_module_names == {"httpx", "waitroom"}
-
-
-def test_the_old_name_goes_on_and_says_so():
-    """sidecar.client has the same classes by their old names, and a warning."""
-    code = (
-        "import sidecar.client as old, waitroom as new\n"
-        "assert old.Waitroom is new.Client and old.AsyncWaitroom is new.AsyncClient\n"
-        "assert old.AwayError is new.UnavailableError and old.Refused is new.Refused\n"
-    )
-    command = [sys.executable, "-W", "always::DeprecationWarning", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
-    assert "DeprecationWarning: sidecar.client is deprecated: import waitroom" in done.stderr
 
 
 # Limits.
