@@ -86,6 +86,7 @@ docs: $(ALL)
 	@echo "the site is in .site; open .site/index.html"
 
 docs-serve: $(ALL)
+	@$(BIN)/python -m scripts.docs_pages
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 check: lint types test-all

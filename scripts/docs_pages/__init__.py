@@ -1,11 +1,13 @@
-"""The pages of docs/ that are made from the code: python -m scripts.docs_pages writes them.
+"""The documentation: pages written by hand in docs/, and pages made from the code.
 
-The dashboard's texts of alerts are made beside docs/alerts.md, of the same rules.
-
-One module per page, with a function `page` that returns its text. A page that is written by hand
-keeps its text, and links to the table that is made here.
+`python -m scripts.docs_pages` writes all of them to .docs/, of which mkdocs, or its successor,
+builds the site. It also writes anew what is kept in the tree although it is made: the texts of
+alerts and of the doctor's findings. One module per page, with a function `page` that returns its
+text.
 """
 
+import re
+import shutil
 from pathlib import Path
 
 from scripts.docs_pages import (
@@ -19,16 +21,51 @@ from scripts.docs_pages import (
     settings,
 )
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 
-#: The text of each page, by its file.
-PAGES = {
-    "alerts.md": alerts.page,
+#: Made from the code for the site, and not kept: the text of each page, by its file.
+BUILT = {
     "commands.md": commands.page,
-    "doctor.md": findings.page,
     "endpoints.md": endpoints.page,
     "metrics-reference.md": metrics.page,
     "problems.md": problems.page,
     "settings.md": settings.page,
+}
+#: Kept: the product and its error messages need them.
+KEPT = {
+    "alerts.md": alerts.page,
+    "doctor.md": findings.page,
     "../sidecar/dashboard/page/alerts.json": alert_texts.page,
 }
+
+#: A link to a file of the repository that is no page: ../nginx/example.conf.
+_OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)(?:#[^)]*)?\)")
+#: Before a block of code, for the tests: <!-- not run: … -->.
+_MARK = re.compile(r"^ *<!-- (?:not )?run: .* -->\n", re.MULTILINE)
+
+
+def write_kept() -> None:
+    for name, page in KEPT.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
+
+
+def write_site(folder: Path) -> None:
+    """Write every page and picture to an empty or new folder, as a site generator reads them.
+
+    Links out of docs/ become names of files: the site is read where no repository is.
+    """
+    shutil.copytree(DOCS, folder, dirs_exist_ok=True)
+    for name, page in BUILT.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+    for file in folder.rglob("*.md"):
+        text = _MARK.sub("", file.read_text(encoding="utf-8"))
+        file.write_text(_OUTSIDE.sub(_name_file, text), encoding="utf-8")
+
+
+def _name_file(link: re.Match[str]) -> str:
+    text, path = link.groups()
+    name = path.rstrip("/")
+    if text.startswith("`"):
+        return text
+    return f"`{name}`" if text == name else f"{text} (`{name}`)"

@@ -1,6 +1,9 @@
 """Write the pages anew: make docs does it before it builds the site."""
 
-from scripts.docs_pages import DOCS, PAGES
+import shutil
 
-for name, page in PAGES.items():
-    (DOCS / name).write_text(page(), encoding="utf-8")
+from scripts.docs_pages import ROOT, write_kept, write_site
+
+write_kept()
+shutil.rmtree(ROOT / ".docs", ignore_errors=True)
+write_site(ROOT / ".docs")

@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 from pydantic import TypeAdapter
 
-from scripts.docs_pages import DOCS
+from scripts.docs_pages import DOCS, settings
 from scripts.docs_pages.setting_sections import CLASS, EVENT, REPLICA, ROOM, SECTIONS, WEBHOOK
 from scripts.docs_pages.setting_sections import TARGET as A_TARGET
 from scripts.docs_pages.settings import example, written_duration
@@ -19,7 +19,10 @@ from sidecar.settings.load import load
 from sidecar.settings.model import MIN_ADMIN_TOKEN_LENGTH, MIN_SECRET_LENGTH
 from sidecar.visitors.classes import MAX_CLASSES, MAX_LINES
 
-PAGES = {name: (DOCS / name).read_text() for name in ("configuration.md", "settings.md")}
+PAGES = {
+    "configuration.md": (DOCS / "configuration.md").read_text(),
+    "settings.md": settings.page(),
+}
 SETTINGS = [(section, name) for section in SECTIONS for name in section.model.model_fields]
 IDS = [f"{section.title}-{name}" for section, name in SETTINGS]
 
