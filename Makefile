@@ -16,7 +16,7 @@ ALL := .venv/.all
 # What is compiled is kept: pytest rewrites every assertion, and tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
-.PHONY: help install dev run crowd unit test test-all lint types docs docs-serve check \
+.PHONY: help install dev run crowd unit test test-all lint types docs docs-serve check wheel \
 	constraints bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
 
 help:
@@ -42,6 +42,7 @@ help:
 	@echo "Docs and upkeep"
 	@echo "  make docs           build the documentation in .site; make docs-serve serves it"
 	@echo "  make dev            install everything that tests, measurements and docs need, in .venv"
+	@echo "  make wheel          build the wheel and the source archive in dist/, and check both"
 	@echo "  make constraints    resolve constraints.txt again, with uv (ARGS=--upgrade)"
 	@echo "  make clean          remove .venv and all caches"
 
@@ -90,6 +91,12 @@ docs-serve: $(ALL)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 check: lint types test-all
+
+wheel: $(ALL)
+	@rm -rf dist
+	@$(BIN)/python -m build --quiet
+	@$(BIN)/twine check --strict dist/*
+	@$(BIN)/check-wheel-contents dist/*.whl
 
 constraints:
 	@scripts/make-constraints $(ARGS)
