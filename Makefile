@@ -13,6 +13,8 @@ INSTALLED := .venv/.installed
 DEMO := .venv/.demo
 TEST := .venv/.test
 ALL := .venv/.all
+# What checks the JavaScript.
+NPM := node_modules/.package-lock.json
 # What is compiled is kept: pytest rewrites every assertion, and tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
@@ -29,7 +31,7 @@ help:
 	@echo "  make test-all       run every test: other proxies, databases, Firefox, the docs' commands"
 	@echo "                      (BARE=1: also both commands on a bare Debian and a bare Ubuntu, as root)"
 	@echo "  make unit           run the tests that need no server, in a minute (ARGS=)"
-	@echo "  make lint types     run ruff and import-linter, run mypy"
+	@echo "  make lint types     run ruff, import-linter and biome, run mypy"
 	@echo "  make check          run ruff, mypy and every test, as CI does"
 	@echo "Measure (no report while other programs are busy, but with FORCE=1; QUICK=1 is a short run)"
 	@echo "  make bench          visitors beside plain nginx and a Lua design"
@@ -72,10 +74,11 @@ test-all: $(ALL)
 	@scripts/install-browser
 	@BARE=$(BARE) $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-lint: $(ALL)
+lint: $(ALL) $(NPM)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo
+	@node_modules/.bin/biome ci --error-on-warnings
 
 types: $(ALL)
 	@$(BIN)/mypy
@@ -145,5 +148,10 @@ $(ALL): pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON) "[demo,memory,mysql,postgresql]" test check release sites docs loadtest
 	@touch $@ $(TEST) $(DEMO) $(INSTALLED)
 
+$(NPM): package.json package-lock.json
+	@scripts/install-packages lint
+	@npm ci --silent --no-audit --no-fund
+	@touch $@
+
 clean:
-	rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv node_modules .run .mypy_cache .ruff_cache .pytest_cache .hypothesis

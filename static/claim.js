@@ -1,13 +1,13 @@
 'use strict';
 // How long the turn is held; once that is over, the page says what became of it.
 {
-const shown = document.querySelector('#held b');
-const ends = shown && Date.now() + shown.dataset.seconds * 1000;
-function tick() {
-	const seconds = Math.ceil((ends - Date.now()) / 1000);
-	if (seconds < 0) return location.reload();
-	shown.textContent = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, 0)}`;
-	setTimeout(tick, 250);
-}
-if (shown) tick();
+  const shown = document.querySelector('#held b');
+  const ends = shown && Date.now() + shown.dataset.seconds * 1000;
+  function tick() {
+    const seconds = Math.ceil((ends - Date.now()) / 1000);
+    if (seconds < 0) return location.reload();
+    shown.textContent = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, 0)}`;
+    setTimeout(tick, 250);
+  }
+  if (shown) tick();
 }

@@ -1,487 +1,705 @@
 'use strict';
 {
-const root = document.documentElement;
-const { room, next, method, refresh, position: known } = root.dataset;
-const api = `/_waitroom/${room}/`;
-const unsent = !/^(GET|HEAD)?$/.test(method || ''); // what was sent here has not arrived
-const plain = `${api}?${unsent ? 'unsent=1&' : ''}next=${next}`; // the page that works without this script
-// What a page lacks that an older version made, or you did, is not shown.
-const $ = id => document.getElementById(id) || document.createElement('i');
-const random = (low, high) => low + Math.random() * (high - low);
-const put = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; };
+  const root = document.documentElement;
+  const { room, next, method, refresh, position: known } = root.dataset;
+  const api = `/_waitroom/${room}/`;
+  const unsent = !/^(GET|HEAD)?$/.test(method || ''); // what was sent here has not arrived
+  const plain = `${api}?${unsent ? 'unsent=1&' : ''}next=${next}`; // the page that works without this script
+  // What a page lacks that an older version made, or you did, is not shown.
+  const $ = id => document.getElementById(id) || document.createElement('i');
+  const random = (low, high) => low + Math.random() * (high - low);
+  const put = (id, text) => {
+    if ($(id).textContent !== text) $(id).textContent = text;
+  };
 
-// Language: the one the page was made in, else the first of the browser's that we have.
-const langs = (root.dataset.languages || 'en zh-CN ja ko es fr de ar').split(' ');
-const base = tag => tag.toLowerCase().split('-')[0];
-const traditional = tag => /^zh\b.*-(hant|tw|hk|mo)\b/i.test(tag); // has its own file
-const served = tag => langs.find(l => base(l) === base(tag) && traditional(l) === traditional(tag)) || langs.find(l => base(l) === base(tag));
-const lang = [root.lang, ...navigator.languages].map(served).find(Boolean) || 'en';
-// Numbers and times as the visitor's region writes them.
-let locale = lang + '-u-nu-latn';
-try {
-	locale = String(new Intl.Locale(navigator.languages.find(tag => base(tag) === base(lang)) || lang, { numberingSystem: 'latn' }));
-} catch (e) { /* no tag that it knows */ }
-const number = n => n == null ? '' : n.toLocaleString(locale);
-const parts = [['day', 86400, 'd'], ['hour', 3600, 'h'], ['minute', 60, 'min'], ['second', 1, 's']];
-// The amount and the word beside it, by its symbol where the browser has no words for units.
-const measure = (amount, [unit, , symbol], unitDisplay) => {
-	try {
-		const said = new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay }).formatToParts(amount);
-		return [said.map(each => each.value).join(''), said.find(each => each.type === 'unit').value];
-	} catch (e) {
-		return [`${number(amount)} ${symbol}`, symbol];
-	}
-};
-const length = seconds => {
-	const part = parts.find(([, one]) => seconds % one === 0 && (seconds > one || one < 3600)) || parts[3];
-	return measure(seconds / part[1], part, 'long')[0];
-};
-let site = $('site').textContent.trim();
-let texts, about;
+  // Language: the one the page was made in, else the first of the browser's that we have.
+  const langs = (root.dataset.languages || 'en zh-CN ja ko es fr de ar').split(
+    ' ',
+  );
+  const base = tag => tag.toLowerCase().split('-')[0];
+  const traditional = tag => /^zh\b.*-(hant|tw|hk|mo)\b/i.test(tag); // has its own file
+  const served = tag =>
+    langs.find(
+      l => base(l) === base(tag) && traditional(l) === traditional(tag),
+    ) || langs.find(l => base(l) === base(tag));
+  const lang =
+    [root.lang, ...navigator.languages].map(served).find(Boolean) || 'en';
+  // Numbers and times as the visitor's region writes them.
+  let locale = lang + '-u-nu-latn';
+  try {
+    locale = String(
+      new Intl.Locale(
+        navigator.languages.find(tag => base(tag) === base(lang)) || lang,
+        { numberingSystem: 'latn' },
+      ),
+    );
+  } catch (e) {
+    /* no tag that it knows */
+  }
+  const number = n => (n == null ? '' : n.toLocaleString(locale));
+  const parts = [
+    ['day', 86400, 'd'],
+    ['hour', 3600, 'h'],
+    ['minute', 60, 'min'],
+    ['second', 1, 's'],
+  ];
+  // The amount and the word beside it, by its symbol where the browser has no words for units.
+  const measure = (amount, [unit, , symbol], unitDisplay) => {
+    try {
+      const said = new Intl.NumberFormat(locale, {
+        style: 'unit',
+        unit,
+        unitDisplay,
+      }).formatToParts(amount);
+      return [
+        said.map(each => each.value).join(''),
+        said.find(each => each.type === 'unit').value,
+      ];
+    } catch (e) {
+      return [`${number(amount)} ${symbol}`, symbol];
+    }
+  };
+  const length = seconds => {
+    const part =
+      parts.find(
+        ([, one]) => seconds % one === 0 && (seconds > one || one < 3600),
+      ) || parts[3];
+    return measure(seconds / part[1], part, 'long')[0];
+  };
+  let site = $('site').textContent.trim();
+  let texts, about;
 
-root.lang = lang;
-const first = root.dataset.state;
-if (/^\d+$/.test(known)) put('ahead', number(known - 1));
-else if (!refresh && /^(waiting|not_queued)$/.test(first)) root.dataset.state = 'joining';
-if ((lang !== 'en' || first !== 'waiting') && !refresh) {
-	root.classList.add('load'); // no flash of English, nor of another heading
-	setTimeout(() => root.classList.remove('load'), 1500);
-}
+  root.lang = lang;
+  const first = root.dataset.state;
+  if (/^\d+$/.test(known)) put('ahead', number(known - 1));
+  else if (!refresh && /^(waiting|not_queued)$/.test(first))
+    root.dataset.state = 'joining';
+  if ((lang !== 'en' || first !== 'waiting') && !refresh) {
+    root.classList.add('load'); // no flash of English, nor of another heading
+    setTimeout(() => root.classList.remove('load'), 1500);
+  }
 
-async function loadTexts() {
-	if (texts) return;
-	try {
-		// What a language's file lacks is English.
-		const files = [...new Set(['en', lang])].map(tag => fetch(`/_waitroom/static/i18n/${tag}.json`).then(file => file.json()));
-		const all = Object.assign({}, ...await Promise.all(files));
-		texts = new Proxy(all, { get: (_, key) => typeof all[key] === 'string' ? all[key] : '' });
-		root.dir = texts.dir || 'ltr';
-		document.querySelectorAll('[data-t]').forEach(e => { e.textContent = texts[e.dataset.t] || e.textContent; });
-		if (unsent) put('unsent', texts.unsent);
-		if (root.dataset.state === 'joining') {
-			put('heading', texts.joining);
-			put('intro', texts.intro);
-		}
-		for (const [id, can] of [['tools', true], ['stay', true], ['copy', navigator.clipboard], ['awake', navigator.wakeLock]]) $(id).hidden = !can;
-		render();
-	} catch (e) { /* the next poll tries again */ }
-	if (/waiting|joining/.test(root.dataset.state)) root.classList.remove('load');
-	loadAbout();
-}
+  async function loadTexts() {
+    if (texts) return;
+    try {
+      // What a language's file lacks is English.
+      const files = [...new Set(['en', lang])].map(tag =>
+        fetch(`/_waitroom/static/i18n/${tag}.json`).then(file => file.json()),
+      );
+      const all = Object.assign({}, ...(await Promise.all(files)));
+      texts = new Proxy(all, {
+        get: (_, key) => (typeof all[key] === 'string' ? all[key] : ''),
+      });
+      root.dir = texts.dir || 'ltr';
+      document.querySelectorAll('[data-t]').forEach(e => {
+        e.textContent = texts[e.dataset.t] || e.textContent;
+      });
+      if (unsent) put('unsent', texts.unsent);
+      if (root.dataset.state === 'joining') {
+        put('heading', texts.joining);
+        put('intro', texts.intro);
+      }
+      for (const [id, can] of [
+        ['tools', true],
+        ['stay', true],
+        ['copy', navigator.clipboard],
+        ['awake', navigator.wakeLock],
+      ])
+        $(id).hidden = !can;
+      render();
+    } catch (e) {
+      /* the next poll tries again */
+    }
+    if (/waiting|joining/.test(root.dataset.state))
+      root.classList.remove('load');
+    loadAbout();
+  }
 
-// What the room promises, the same for all who wait.
-async function loadAbout() {
-	try {
-		const answer = await fetch(api + 'about');
-		if (!answer.ok) return;
-		about = await answer.json();
-		const { claim_seconds: claim, session_seconds: session, session_max_seconds: most, is_renewed: renewed, place_seconds: place, site_name: name, logo, footer } = about;
-		if (logo) document.querySelector('header img').src = logo;
-		if (footer && footer.length) $('footer').replaceChildren(...footer.map(({ text, address }) => {
-			const link = document.createElement('a');
-			link.textContent = text;
-			link.href = address;
-			if (/^[/h]/.test(address)) Object.assign(link, { target: '_blank', rel: 'noopener' }); // a page that is left stops polling
-			return link;
-		}));
-		if (name) {
-			put('site', site = name);
-			render();
-		}
-		$('know').replaceChildren(...[
-			place && ['know_away', place], claim && ['know_turn', claim], session && [renewed ? 'know_visit_renewed' : 'know_visit', session],
-			renewed && most && ['know_visit_max', most], ['know_reload', 0]
-		].filter(Boolean).map(([key, seconds]) => {
-			const item = document.createElement('li');
-			item.textContent = texts[key].replace('{t}', length(seconds));
-			return item;
-		}));
-	} catch (e) { /* it says less */ }
-}
+  // What the room promises, the same for all who wait.
+  async function loadAbout() {
+    try {
+      const answer = await fetch(api + 'about');
+      if (!answer.ok) return;
+      about = await answer.json();
+      const {
+        claim_seconds: claim,
+        session_seconds: session,
+        session_max_seconds: most,
+        is_renewed: renewed,
+        place_seconds: place,
+        site_name: name,
+        logo,
+        footer,
+      } = about;
+      if (logo) document.querySelector('header img').src = logo;
+      if (footer && footer.length)
+        $('footer').replaceChildren(
+          ...footer.map(({ text, address }) => {
+            const link = document.createElement('a');
+            link.textContent = text;
+            link.href = address;
+            if (/^[/h]/.test(address))
+              Object.assign(link, { target: '_blank', rel: 'noopener' }); // a page that is left stops polling
+            return link;
+          }),
+        );
+      if (name) {
+        put('site', (site = name));
+        render();
+      }
+      $('know').replaceChildren(
+        ...[
+          place && ['know_away', place],
+          claim && ['know_turn', claim],
+          session && [renewed ? 'know_visit_renewed' : 'know_visit', session],
+          renewed && most && ['know_visit_max', most],
+          ['know_reload', 0],
+        ]
+          .filter(Boolean)
+          .map(([key, seconds]) => {
+            const item = document.createElement('li');
+            item.textContent = texts[key].replace('{t}', length(seconds));
+            return item;
+          }),
+      );
+    } catch (e) {
+      /* it says less */
+    }
+  }
 
-// The estimate in words; the server words it by the same rules.
-function words({ wait_seconds: mid, wait_seconds_low: low, wait_seconds_high: high }) {
-	if (low == null) low = mid;
-	if (high == null) high = mid;
-	if (low == null || high == null) return texts.wait_unknown;
-	if (high <= 60) return texts.wait_less;
-	if (low >= 7200) return texts.wait_more;
-	const step = high <= 1200 ? 1 : high <= 3600 ? 5 : 10;
-	low = Math.floor(low / 60 / step) * step;
-	high = Math.ceil(high / 60 / step) * step;
-	return (low ? texts.wait_about : texts.wait_under).replace('{n}', low && low < high ? `${low}–${high}` : high);
-}
+  // The estimate in words; the server words it by the same rules.
+  function words({
+    wait_seconds: mid,
+    wait_seconds_low: low,
+    wait_seconds_high: high,
+  }) {
+    if (low == null) low = mid;
+    if (high == null) high = mid;
+    if (low == null || high == null) return texts.wait_unknown;
+    if (high <= 60) return texts.wait_less;
+    if (low >= 7200) return texts.wait_more;
+    const step = high <= 1200 ? 1 : high <= 3600 ? 5 : 10;
+    low = Math.floor(low / 60 / step) * step;
+    high = Math.ceil(high / 60 / step) * step;
+    return (low ? texts.wait_about : texts.wait_under).replace(
+      '{n}',
+      low && low < high ? `${low}–${high}` : high,
+    );
+  }
 
-// From when to when, by the visitor's clock, as exact as the words above it.
-function between({ updated_at: at, wait_seconds_low: low, wait_seconds_high: high }) {
-	if (low == null || high <= 60 || low >= 7200) return '';
-	const step = high <= 1200 ? 6e4 : high <= 3600 ? 3e5 : 6e5, from = Date.parse(at) + low * 1000;
-	const time = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
-	const range = [Math.floor(from / step) * step, Math.ceil((from + (high - low) * 1000) / step) * step];
-	return time.formatRange ? time.formatRange(...range) : range.map(each => time.format(each)).join(' – ');
-}
+  // From when to when, by the visitor's clock, as exact as the words above it.
+  function between({
+    updated_at: at,
+    wait_seconds_low: low,
+    wait_seconds_high: high,
+  }) {
+    if (low == null || high <= 60 || low >= 7200) return '';
+    const step = high <= 1200 ? 6e4 : high <= 3600 ? 3e5 : 6e5,
+      from = Date.parse(at) + low * 1000;
+    const time = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
+    const range = [
+      Math.floor(from / step) * step,
+      Math.ceil((from + (high - low) * 1000) / step) * step,
+    ];
+    return time.formatRange
+      ? time.formatRange(...range)
+      : range.map(each => time.format(each)).join(' – ');
+  }
 
-// How many places a minute the visitor moves up.
-function pace({ ahead, wait_seconds: wait }) {
-	const exact = (ahead + 1) / wait * 60, n = exact < 3 ? Math.round(exact * 10) / 10 : Math.round(exact);
-	return !wait || ahead == null ? '' : n < 1 ? texts.pace_slow : texts.pace.replace('{n}', number(n));
-}
+  // How many places a minute the visitor moves up.
+  function pace({ ahead, wait_seconds: wait }) {
+    const exact = ((ahead + 1) / wait) * 60,
+      n = exact < 3 ? Math.round(exact * 10) / 10 : Math.round(exact);
+    return !wait || ahead == null
+      ? ''
+      : n < 1
+        ? texts.pace_slow
+        : texts.pace.replace('{n}', number(n));
+  }
 
-// The visitor's id in short, for a telephone: its first 40 bits, without letters that look like digits.
-function short(id) {
-	const bits = [...atob(id.slice(0, 8).replace(/-/g, '+').replace(/_/g, '/'))].slice(0, 5).reduce((sum, c) => sum * 256 + c.charCodeAt(), 0);
-	const text = [...bits.toString(32).padStart(8, 0)].map(c => '0123456789ABCDEFGHJKMNPQRSTVWXYZ'[parseInt(c, 32)]).join('');
-	return text.slice(0, 4) + '-' + text.slice(4);
-}
+  // The visitor's id in short, for a telephone: its first 40 bits, without letters that look like digits.
+  function short(id) {
+    const bits = [...atob(id.slice(0, 8).replace(/-/g, '+').replace(/_/g, '/'))]
+      .slice(0, 5)
+      .reduce((sum, c) => sum * 256 + c.charCodeAt(), 0);
+    const text = [...bits.toString(32).padStart(8, 0)]
+      .map(c => '0123456789ABCDEFGHJKMNPQRSTVWXYZ'[parseInt(c, 32)])
+      .join('');
+    return text.slice(0, 4) + '-' + text.slice(4);
+  }
 
-// What this tab remembers; without storage, for as long as the page lives.
-let store = {}, lasting = false;
-try { sessionStorage.wr = ''; store = sessionStorage; lasting = true; } catch (e) { /* refused */ }
-const recall = key => JSON.parse(store[`wr-${room}-${key}`] || '{}');
-const keep = (key, value) => { try { store[`wr-${room}-${key}`] = JSON.stringify(value); } catch (e) { /* full */ } };
+  // What this tab remembers; without storage, for as long as the page lives.
+  let store = {},
+    lasting = false;
+  try {
+    sessionStorage.wr = '';
+    store = sessionStorage;
+    lasting = true;
+  } catch (e) {
+    /* refused */
+  }
+  const recall = key => JSON.parse(store[`wr-${room}-${key}`] || '{}');
+  const keep = (key, value) => {
+    try {
+      store[`wr-${room}-${key}`] = JSON.stringify(value);
+    } catch (e) {
+      /* full */
+    }
+  };
 
-const views = {
-	waiting: ['heading', 'intro'], admitted: ['turn', 'turn_intro'], full: ['full', 'stay'],
-	closed: ['closed', 'closed_intro'], left: ['left'], not_queued: ['lost', 'lost_intro'],
-	opens: ['opens_on', 'opens_intro'], prequeue: ['prequeue', 'equal']
-};
-let data, left = false, moved = false, ticker;
+  const views = {
+    waiting: ['heading', 'intro'],
+    admitted: ['turn', 'turn_intro'],
+    full: ['full', 'stay'],
+    closed: ['closed', 'closed_intro'],
+    left: ['left'],
+    not_queued: ['lost', 'lost_intro'],
+    opens: ['opens_on', 'opens_intro'],
+    prequeue: ['prequeue', 'equal'],
+  };
+  let data,
+    left = false,
+    moved = false,
+    ticker;
 
-function viewed({ state, phase, opens_at: opens }) {
-	if (left) return 'left';
-	if (state === 'closed' && phase === 'closed' && opens) return 'opens';
-	return state === 'waiting' && phase === 'prequeue' ? 'prequeue' : views[state] ? state : 'waiting';
-}
+  function viewed({ state, phase, opens_at: opens }) {
+    if (left) return 'left';
+    if (state === 'closed' && phase === 'closed' && opens) return 'opens';
+    return state === 'waiting' && phase === 'prequeue'
+      ? 'prequeue'
+      : views[state]
+        ? state
+        : 'waiting';
+  }
 
-// The server's time: an answer that nginx kept for a moment is late, none is early.
-let clock = -Infinity;
-const now = () => clock + performance.now();
+  // The server's time: an answer that nginx kept for a moment is late, none is early.
+  let clock = -Infinity;
+  const now = () => clock + performance.now();
 
-// Days, hours, minutes, seconds until the opening.
-for (const each of parts) {
-	const part = $('left').appendChild(document.createElement('span'));
-	part.append(document.createElement('b'), measure(11, each, 'short')[1]);
-}
-function tick() {
-	clearTimeout(ticker);
-	const rest = Date.parse(data.opens_at) - now();
-	let seconds = Math.max(0, Math.ceil(rest / 1000));
-	parts.forEach(([, length], i) => {
-		const part = $('left').children[i], count = Math.floor(seconds / length);
-		part.firstChild.textContent = String(count).padStart(2, 0);
-		if (!i) part.hidden = !count;
-		seconds %= length;
-	});
-	if (rest > 0 && !$('clock').hidden) ticker = setTimeout(tick, rest % 1000 + 10);
-}
+  // Days, hours, minutes, seconds until the opening.
+  for (const each of parts) {
+    const part = $('left').appendChild(document.createElement('span'));
+    part.append(document.createElement('b'), measure(11, each, 'short')[1]);
+  }
+  function tick() {
+    clearTimeout(ticker);
+    const rest = Date.parse(data.opens_at) - now();
+    let seconds = Math.max(0, Math.ceil(rest / 1000));
+    parts.forEach(([, length], i) => {
+      const part = $('left').children[i],
+        count = Math.floor(seconds / length);
+      part.firstChild.textContent = String(count).padStart(2, 0);
+      if (!i) part.hidden = !count;
+      seconds %= length;
+    });
+    if (rest > 0 && !$('clock').hidden)
+      ticker = setTimeout(tick, (rest % 1000) + 10);
+  }
 
-// When it opens, in the visitor's own time zone; returns how the heading and the text name it.
-function date(view) {
-	const opens = new Date(data.opens_at), begins = new Date(data.prequeue_from);
-	const time = { timeStyle: 'short' }, long = { dateStyle: 'long', ...time };
-	const say = (when, how) => when.toLocaleString(locale, how);
-	const same = (one, other) => one.toDateString() === new Date(other).toDateString();
-	const lines = [say(opens, {
-		weekday: 'long', day: 'numeric', month: 'long', year: 'numeric',
-		hour: 'numeric', minute: '2-digit', timeZoneName: 'short'
-	})];
-	if (view === 'opens' && data.prequeue_from) lines.push(texts.pre_from.replace('{t}', say(begins, same(begins, opens) ? time : long)));
-	put('when', lines.join('\n'));
-	if (same(opens, now())) return ['opens_at', say(opens, time)];
-	return ['opens_on', say(opens, view === 'opens' ? { day: 'numeric', month: 'long' } : long)];
-}
+  // When it opens, in the visitor's own time zone; returns how the heading and the text name it.
+  function date(view) {
+    const opens = new Date(data.opens_at),
+      begins = new Date(data.prequeue_from);
+    const time = { timeStyle: 'short' },
+      long = { dateStyle: 'long', ...time };
+    const say = (when, how) => when.toLocaleString(locale, how);
+    const same = (one, other) =>
+      one.toDateString() === new Date(other).toDateString();
+    const lines = [
+      say(opens, {
+        weekday: 'long',
+        day: 'numeric',
+        month: 'long',
+        year: 'numeric',
+        hour: 'numeric',
+        minute: '2-digit',
+        timeZoneName: 'short',
+      }),
+    ];
+    if (view === 'opens' && data.prequeue_from)
+      lines.push(
+        texts.pre_from.replace(
+          '{t}',
+          say(begins, same(begins, opens) ? time : long),
+        ),
+      );
+    put('when', lines.join('\n'));
+    if (same(opens, now())) return ['opens_at', say(opens, time)];
+    return [
+      'opens_on',
+      say(opens, view === 'opens' ? { day: 'numeric', month: 'long' } : long),
+    ];
+  }
 
-function render(restored) {
-	if (!data) return;
-	const { state, position, ahead, position_above: above } = data;
-	const place = above ? number(above) + '+' : number(ahead);
-	const view = viewed(data);
-	const bar = document.querySelector('progress'), focused = document.activeElement;
-	root.dataset.state = state;
-	root.dataset.phase = data.phase;
-	put('ahead', place);
-	put('position', above ? place : number(position)); // of an older page
-	put('number', data.visitor ? short(data.visitor) : '');
-	put('waiting', number(data.waiting));
-	put('message', data.message || '');
-	put('updated', new Date(Date.parse(data.updated_at) || Date.now()).toLocaleTimeString(locale));
-	$('paused').hidden = !data.paused;
-	$('time').hidden = data.paused;
-	if (position) {
-		// Never backwards, also where somebody is moved ahead.
-		const { first = position, best = position } = recall(data.joined_at);
-		const passed = { first, best: Math.min(best, position) };
-		keep(data.joined_at, passed);
-		bar.max = first + 1;
-		bar.value = bar.max - passed.best;
-	}
-	if (state === 'admitted') bar.value = bar.max;
-	$('lane').hidden = !position && state !== 'admitted';
-	$('clock').hidden = view !== 'opens' && view !== 'prequeue';
-	tick();
-	if (!texts) return;
-	const [named, opens] = $('clock').hidden ? [] : date(view);
-	const [heading, intro = ''] = (position === 1 && view === 'waiting' ? ['next', 'intro'] : views[view]).map(key => texts[key === 'opens_on' ? named : key].replace('{t}', opens));
-	put('heading', heading);
-	put('intro', moved && view === 'waiting' ? texts.moved : intro);
-	put('line', data.line ? texts.line.replace('{n}', data.line) : '');
-	put('wait', words(data));
-	put('between', between(data));
-	put('pace', data.paused ? '' : pace(data));
-	$('speed').hidden = !$('pace').textContent;
-	document.title = `${state === 'waiting' && (above || ahead) ? `(${place}) ` : ''}${heading} – ${site}`;
-	root.classList.remove('load');
-	// What had the focus may be gone: on with the heading, not at the page's top.
-	if (focused !== document.body && !focused.getClientRects().length) $('heading').focus();
-	speak(view, heading, restored);
-}
+  function render(restored) {
+    if (!data) return;
+    const { state, position, ahead, position_above: above } = data;
+    const place = above ? number(above) + '+' : number(ahead);
+    const view = viewed(data);
+    const bar = document.querySelector('progress'),
+      focused = document.activeElement;
+    root.dataset.state = state;
+    root.dataset.phase = data.phase;
+    put('ahead', place);
+    put('position', above ? place : number(position)); // of an older page
+    put('number', data.visitor ? short(data.visitor) : '');
+    put('waiting', number(data.waiting));
+    put('message', data.message || '');
+    put(
+      'updated',
+      new Date(Date.parse(data.updated_at) || Date.now()).toLocaleTimeString(
+        locale,
+      ),
+    );
+    $('paused').hidden = !data.paused;
+    $('time').hidden = data.paused;
+    if (position) {
+      // Never backwards, also where somebody is moved ahead.
+      const { first = position, best = position } = recall(data.joined_at);
+      const passed = { first, best: Math.min(best, position) };
+      keep(data.joined_at, passed);
+      bar.max = first + 1;
+      bar.value = bar.max - passed.best;
+    }
+    if (state === 'admitted') bar.value = bar.max;
+    $('lane').hidden = !position && state !== 'admitted';
+    $('clock').hidden = view !== 'opens' && view !== 'prequeue';
+    tick();
+    if (!texts) return;
+    const [named, opens] = $('clock').hidden ? [] : date(view);
+    const [heading, intro = ''] = (
+      position === 1 && view === 'waiting' ? ['next', 'intro'] : views[view]
+    ).map(key => texts[key === 'opens_on' ? named : key].replace('{t}', opens));
+    put('heading', heading);
+    put('intro', moved && view === 'waiting' ? texts.moved : intro);
+    put('line', data.line ? texts.line.replace('{n}', data.line) : '');
+    put('wait', words(data));
+    put('between', between(data));
+    put('pace', data.paused ? '' : pace(data));
+    $('speed').hidden = !$('pace').textContent;
+    document.title = `${state === 'waiting' && (above || ahead) ? `(${place}) ` : ''}${heading} – ${site}`;
+    root.classList.remove('load');
+    // What had the focus may be gone: on with the heading, not at the page's top.
+    if (focused !== document.body && !focused.getClientRects().length)
+      $('heading').focus();
+    speak(view, heading, restored);
+  }
 
-// For screen readers: only what matters, and a new position at most every 30 s.
-const said = { view: 'waiting', at: 0 };
-function speak(view, heading, restored) {
-	const { position_above: above, message, paused } = data;
-	const p = above ? above + 1 : data.position; // 1 is next
-	const updates = restored ? [texts.online] : [];
-	if (view !== said.view) updates.push(heading);
-	if (message && message !== said.message) updates.push(message);
-	if (paused && !said.paused) updates.push(texts.paused);
-	if (p && p !== said.p && (Date.now() - said.at >= 3e4 || p === 1 || (p <= 10 && said.p > 10))) {
-		if (p > 1) updates.push(`${texts.ahead}: ${above ? texts.above.replace('{n}', number(above)) : number(data.ahead)}`);
-		else if (view === said.view) updates.push(heading);
-		said.p = p;
-		said.at = Date.now();
-	}
-	Object.assign(said, { view, message, paused });
-	if (updates.length) put('live', updates.join('\n'));
-}
+  // For screen readers: only what matters, and a new position at most every 30 s.
+  const said = { view: 'waiting', at: 0 };
+  function speak(view, heading, restored) {
+    const { position_above: above, message, paused } = data;
+    const p = above ? above + 1 : data.position; // 1 is next
+    const updates = restored ? [texts.online] : [];
+    if (view !== said.view) updates.push(heading);
+    if (message && message !== said.message) updates.push(message);
+    if (paused && !said.paused) updates.push(texts.paused);
+    if (
+      p &&
+      p !== said.p &&
+      (Date.now() - said.at >= 3e4 || p === 1 || (p <= 10 && said.p > 10))
+    ) {
+      if (p > 1)
+        updates.push(
+          `${texts.ahead}: ${above ? texts.above.replace('{n}', number(above)) : number(data.ahead)}`,
+        );
+      else if (view === said.view) updates.push(heading);
+      said.p = p;
+      said.at = Date.now();
+    }
+    Object.assign(said, { view, message, paused });
+    if (updates.length) put('live', updates.join('\n'));
+  }
 
-// A class that was granted with the address, here or at the end of the way.
-const [granted] = /[?&]waitroom_grant=[\w.-]+/.exec(location.search + '&' + next) || [''];
-let joinUrl; // while very many come
-const joining = () => joinUrl ? joinUrl + granted.replace('?', '&') : api + 'join' + granted.replace('&', '?');
+  // A class that was granted with the address, here or at the end of the way.
+  const [granted] = /[?&]waitroom_grant=[\w.-]+/.exec(
+    location.search + '&' + next,
+  ) || [''];
+  let joinUrl; // while very many come
+  const joining = () =>
+    joinUrl
+      ? joinUrl + granted.replace('?', '&')
+      : api + 'join' + granted.replace('&', '?');
 
-let timer, due = Infinity, action, current, failures = 0, tried = false, heard = 0;
+  let timer,
+    due = Infinity,
+    action,
+    current,
+    failures = 0,
+    tried = false,
+    heard = 0;
 
-function plan(seconds, what) {
-	const ms = Math.min(seconds, 86400) * 1000;
-	clearTimeout(timer);
-	timer = setTimeout(call, ms, what);
-	due = Date.now() + ms;
-	action = what;
-}
+  function plan(seconds, what) {
+    const ms = Math.min(seconds, 86400) * 1000;
+    clearTimeout(timer);
+    timer = setTimeout(call, ms, what);
+    due = Date.now() + ms;
+    action = what;
+  }
 
-async function call(what) {
-	clearTimeout(timer);
-	due = Infinity;
-	if (current) current.abort();
-	const mine = current = new AbortController();
-	const limit = setTimeout(() => mine.abort(), 20000);
-	let after = 0, answer;
-	loadTexts();
-	try {
-		const response = await fetch(what === 'join' ? joining() : api + what, {
-			method: what === 'status' ? 'GET' : 'POST', headers: { Accept: 'application/json' },
-			cache: 'no-store', signal: mine.signal
-		});
-		after = Number(response.headers.get('Retry-After')) || 0;
-		answer = response.ok && await response.json();
-		if (current !== mine) return;
-		if (answer) receive(answer, what);
-		else if (response.status === 429) {
-			plan((after || 10) * random(1, 1.05), what);
-			if (what === 'status' && !data) { // a place that is polled too often is one
-				root.dataset.state = 'waiting';
-				if (texts) put('heading', texts.heading);
-			}
-		}
-		else throw response;
-	} catch (e) {
-		if (current !== mine) return;
-		if (answer) return setTimeout(() => location.replace(plain), 5000); // this browser lacks something
-		// The numbers stay; try again later and later, each browser at its own moment.
-		$('offline').hidden = false;
-		if (!failures++) put('live', $('offline').textContent);
-		plan(Math.max(after, random(2, Math.min(60, 2 ** (failures + 1)))), what);
-	} finally {
-		clearTimeout(limit);
-	}
-}
+  async function call(what) {
+    clearTimeout(timer);
+    due = Infinity;
+    if (current) current.abort();
+    const mine = (current = new AbortController());
+    const limit = setTimeout(() => mine.abort(), 20000);
+    let after = 0,
+      answer;
+    loadTexts();
+    try {
+      const response = await fetch(what === 'join' ? joining() : api + what, {
+        method: what === 'status' ? 'GET' : 'POST',
+        headers: { Accept: 'application/json' },
+        cache: 'no-store',
+        signal: mine.signal,
+      });
+      after = Number(response.headers.get('Retry-After')) || 0;
+      answer = response.ok && (await response.json());
+      if (current !== mine) return;
+      if (answer) receive(answer, what);
+      else if (response.status === 429) {
+        plan((after || 10) * random(1, 1.05), what);
+        if (what === 'status' && !data) {
+          // a place that is polled too often is one
+          root.dataset.state = 'waiting';
+          if (texts) put('heading', texts.heading);
+        }
+      } else throw response;
+    } catch (e) {
+      if (current !== mine) return;
+      if (answer) return setTimeout(() => location.replace(plain), 5000); // this browser lacks something
+      // The numbers stay; try again later and later, each browser at its own moment.
+      $('offline').hidden = false;
+      if (!failures++) put('live', $('offline').textContent);
+      plan(Math.max(after, random(2, Math.min(60, 2 ** (failures + 1)))), what);
+    } finally {
+      clearTimeout(limit);
+    }
+  }
 
-function receive(answer, what) {
-	const { state, refresh_after_seconds: seconds } = answer;
-	const restored = failures > 0;
-	const begins = Date.parse(answer.prequeue_from || answer.opens_at);
-	clock = Math.max(clock, Date.parse(answer.updated_at) - performance.now());
-	failures = 0;
-	$('offline').hidden = true;
-	if (what === 'leave') {
-		left = true;
-	} else if (state === 'admitted') {
-		if (data && data.state !== state) ring();
-		enter();
-	} else if (state === 'not_queued') {
-		if (data && data.state === 'waiting' && Date.now() - heard > 3e5) { // it was away too long
-			moved = true;
-			tried = false;
-		}
-		joinUrl = answer.join_url; // while very many come, and worth something after 2 s
-		if (!tried || joinUrl) { // no place yet: take one
-			tried = true;
-			return plan(random(joinUrl ? 2 : 0, seconds || 1), 'join');
-		}
-	} else {
-		tried = state === 'waiting';
-		const opens = viewed(answer) === 'opens'; // the server has spread those already
-		const joins = state === 'full' || opens && begins - now() <= seconds * 1000;
-		plan((seconds || 5) * (opens ? 1 : random(1, 1.05)), joins ? 'join' : 'status');
-	}
-	data = answer;
-	heard = Date.now();
-	render(restored);
-}
+  function receive(answer, what) {
+    const { state, refresh_after_seconds: seconds } = answer;
+    const restored = failures > 0;
+    const begins = Date.parse(answer.prequeue_from || answer.opens_at);
+    clock = Math.max(clock, Date.parse(answer.updated_at) - performance.now());
+    failures = 0;
+    $('offline').hidden = true;
+    if (what === 'leave') {
+      left = true;
+    } else if (state === 'admitted') {
+      if (data && data.state !== state) ring();
+      enter();
+    } else if (state === 'not_queued') {
+      if (data && data.state === 'waiting' && Date.now() - heard > 3e5) {
+        // it was away too long
+        moved = true;
+        tried = false;
+      }
+      joinUrl = answer.join_url; // while very many come, and worth something after 2 s
+      if (!tried || joinUrl) {
+        // no place yet: take one
+        tried = true;
+        return plan(random(joinUrl ? 2 : 0, seconds || 1), 'join');
+      }
+    } else {
+      tried = state === 'waiting';
+      const opens = viewed(answer) === 'opens'; // the server has spread those already
+      const joins =
+        state === 'full' || (opens && begins - now() <= seconds * 1000);
+      plan(
+        (seconds || 5) * (opens ? 1 : random(1, 1.05)),
+        joins ? 'join' : 'status',
+      );
+    }
+    data = answer;
+    heard = Date.now();
+    render(restored);
+  }
 
-// The turn has come: also for an eye on another tab, and for an ear that asked for it.
-let sound;
-function tone() {
-	[0, .2].forEach((at, i) => {
-		const wave = sound.createOscillator(), gain = sound.createGain(), start = sound.currentTime + at;
-		wave.frequency.value = [660, 880][i];
-		gain.gain.setValueAtTime(.2, start);
-		gain.gain.exponentialRampToValueAtTime(.001, start + .6);
-		wave.connect(gain).connect(sound.destination);
-		wave.start(start);
-		wave.stop(start + .6);
-	});
-}
-function ring() {
-	document.querySelector('[rel=icon]').href = '/_waitroom/static/turn.svg';
-	if (!sound) return;
-	tone();
-	try { new Notification(texts.turn, { body: site, icon: '/_waitroom/static/turn.svg' }); } catch (e) { /* not here */ }
-}
-$('notify').addEventListener('click', () => {
-	const on = !sound;
-	if (on) {
-		sound = new AudioContext();
-		tone(); // this is how it sounds
-		if (self.Notification && Notification.permission === 'default') Notification.requestPermission();
-	} else {
-		sound.close();
-		sound = undefined;
-	}
-	$('notify').setAttribute('aria-pressed', on);
-});
+  // The turn has come: also for an eye on another tab, and for an ear that asked for it.
+  let sound;
+  function tone() {
+    [0, 0.2].forEach((at, i) => {
+      const wave = sound.createOscillator(),
+        gain = sound.createGain(),
+        start = sound.currentTime + at;
+      wave.frequency.value = [660, 880][i];
+      gain.gain.setValueAtTime(0.2, start);
+      gain.gain.exponentialRampToValueAtTime(0.001, start + 0.6);
+      wave.connect(gain).connect(sound.destination);
+      wave.start(start);
+      wave.stop(start + 0.6);
+    });
+  }
+  function ring() {
+    document.querySelector('[rel=icon]').href = '/_waitroom/static/turn.svg';
+    if (!sound) return;
+    tone();
+    try {
+      new Notification(texts.turn, {
+        body: site,
+        icon: '/_waitroom/static/turn.svg',
+      });
+    } catch (e) {
+      /* not here */
+    }
+  }
+  $('notify').addEventListener('click', () => {
+    const on = !sound;
+    if (on) {
+      sound = new AudioContext();
+      tone(); // this is how it sounds
+      if (self.Notification && Notification.permission === 'default')
+        Notification.requestPermission();
+    } else {
+      sound.close();
+      sound = undefined;
+    }
+    $('notify').setAttribute('aria-pressed', on);
+  });
 
-// The screen stays on where the visitor asks for it; a page that is hidden loses that.
-let lit;
-async function light(on) {
-	try {
-		if (lit) await lit.release();
-		lit = on ? await navigator.wakeLock.request('screen') : undefined;
-	} catch (e) {
-		on = false; // the battery is low
-	}
-	$('awake').setAttribute('aria-pressed', on);
-}
-$('awake').addEventListener('click', () => light(!lit));
+  // The screen stays on where the visitor asks for it; a page that is hidden loses that.
+  let lit;
+  async function light(on) {
+    try {
+      if (lit) await lit.release();
+      lit = on ? await navigator.wakeLock.request('screen') : undefined;
+    } catch (e) {
+      on = false; // the battery is low
+    }
+    $('awake').setAttribute('aria-pressed', on);
+  }
+  $('awake').addEventListener('click', () => light(!lit));
 
-$('copy').addEventListener('click', async () => {
-	await navigator.clipboard.writeText($('number').textContent);
-	put('copy', texts.copied);
-	put('live', texts.copied);
-	setTimeout(put, 3000, 'copy', texts.copy);
-});
+  $('copy').addEventListener('click', async () => {
+    await navigator.clipboard.writeText($('number').textContent);
+    put('copy', texts.copied);
+    put('live', texts.copied);
+    setTimeout(put, 3000, 'copy', texts.copy);
+  });
 
-// A site that keeps sending its visitor back here is asked ever less often.
-function enter() {
-	let { count = 0, at = 0 } = recall('enter');
-	count = Date.now() - at < 15000 ? count + 1 : 1;
-	let delay = count > 3 ? random(.5, 1) * Math.min(60, 2 ** (count - 1)) : .5;
-	const [{ type } = {}] = performance.getEntriesByType('navigation');
-	if (!lasting && type === 'reload') delay = random(4, 8);
-	if (sound) delay = Math.max(delay, 1); // to its end
-	setTimeout(() => {
-		keep('enter', { count, at: Date.now() });
-		const safe = /^\/(?!\/)[^?\\\0- \x7f]*(\?[^\0- \x7f]*)?$/.test(next) ? next : '/';
-		const own = location.pathname.startsWith('/_waitroom/');
-		if (!own && !unsent) return location.reload();
-		const go = () => location.replace(safe + (own ? location.hash : ''));
-		if (own || history.length < 2 || !document.referrer.startsWith(location.origin + '/')) return go();
-		history.back(); // the form, with what was typed into it
-		setTimeout(go, 3000);
-	}, delay * 1000);
-}
+  // A site that keeps sending its visitor back here is asked ever less often.
+  function enter() {
+    let { count = 0, at = 0 } = recall('enter');
+    count = Date.now() - at < 15000 ? count + 1 : 1;
+    let delay =
+      count > 3 ? random(0.5, 1) * Math.min(60, 2 ** (count - 1)) : 0.5;
+    const [{ type } = {}] = performance.getEntriesByType('navigation');
+    if (!lasting && type === 'reload') delay = random(4, 8);
+    if (sound) delay = Math.max(delay, 1); // to its end
+    setTimeout(() => {
+      keep('enter', { count, at: Date.now() });
+      const safe = /^\/(?!\/)[^?\\\0- \x7f]*(\?[^\0- \x7f]*)?$/.test(next)
+        ? next
+        : '/';
+      const own = location.pathname.startsWith('/_waitroom/');
+      if (!own && !unsent) return location.reload();
+      const go = () => location.replace(safe + (own ? location.hash : ''));
+      if (
+        own ||
+        history.length < 2 ||
+        !document.referrer.startsWith(location.origin + '/')
+      )
+        return go();
+      history.back(); // the form, with what was typed into it
+      setTimeout(go, 3000);
+    }, delay * 1000);
+  }
 
-// The place is given up when the time for "undo" is over, or the page goes.
-const UNDO_MS = 8000;
-let going;
-function leaving(done) {
-	clearTimeout(going);
-	going = undefined;
-	if (document.activeElement === $('undo')) $('heading').focus();
-	$('undo').hidden = true;
-	$('join').hidden = false;
-	document.querySelectorAll('details').forEach(each => { each.open = false; });
-	if (done) call('leave');
-}
-$('leave').addEventListener('click', event => {
-	event.preventDefault();
-	clearTimeout(timer);
-	if (current) current.abort();
-	current = undefined;
-	due = Infinity;
-	left = true;
-	failures = 0;
-	$('offline').hidden = true;
-	going = setTimeout(leaving, UNDO_MS, true);
-	$('undo').hidden = false;
-	$('undo').style.setProperty('--wr-time', `${UNDO_MS}ms`);
-	$('join').hidden = true;
-	data = { ...data, state: 'not_queued', position: null, ahead: null, position_above: null, message: null, paused: false };
-	render();
-	$('heading').focus();
-});
-$('undo').addEventListener('click', () => {
-	left = false;
-	leaving(false);
-	call('status');
-});
-$('stay').addEventListener('click', () => {
-	leaving(false);
-	document.querySelector('summary').focus();
-});
-addEventListener('pagehide', () => {
-	if (going) navigator.sendBeacon(api + 'leave');
-	leaving(false);
-});
-$('join').addEventListener('click', event => {
-	event.preventDefault();
-	const known = going;
-	leaving(false);
-	left = moved = false;
-	tried = true;
-	$('heading').focus();
-	call(known ? 'status' : 'join');
-});
-document.addEventListener('visibilitychange', () => { if (document.hidden) return; if (lit) light(true); if (Date.now() >= due) call(action); });
-addEventListener('online', () => { if (failures && !going) plan(random(0, 2), action); });
-addEventListener('pageshow', event => { if (event.persisted && !left) call('status'); });
-// The page loads itself again until this runs. To stop that stops all that loads, so the last picture
-// comes first, for three seconds at most.
-function begin() {
-	if (begun) return;
-	begun = true;
-	stop();
-	document.querySelectorAll('meta[http-equiv=refresh]').forEach(each => each.remove());
-	// A page that the browser made ahead takes no place before somebody looks at it.
-	if (document.prerendering) document.addEventListener('prerenderingchange', () => call('status'), { once: true });
-	else call('status');
-}
-let begun = false;
-if (!room) location.reload(); // a script of the site put this page into its own
-else if (document.readyState === 'complete') begin();
-else {
-	addEventListener('load', begin);
-	setTimeout(begin, 3000);
-}
+  // The place is given up when the time for "undo" is over, or the page goes.
+  const UNDO_MS = 8000;
+  let going;
+  function leaving(done) {
+    clearTimeout(going);
+    going = undefined;
+    if (document.activeElement === $('undo')) $('heading').focus();
+    $('undo').hidden = true;
+    $('join').hidden = false;
+    document.querySelectorAll('details').forEach(each => {
+      each.open = false;
+    });
+    if (done) call('leave');
+  }
+  $('leave').addEventListener('click', event => {
+    event.preventDefault();
+    clearTimeout(timer);
+    if (current) current.abort();
+    current = undefined;
+    due = Infinity;
+    left = true;
+    failures = 0;
+    $('offline').hidden = true;
+    going = setTimeout(leaving, UNDO_MS, true);
+    $('undo').hidden = false;
+    $('undo').style.setProperty('--wr-time', `${UNDO_MS}ms`);
+    $('join').hidden = true;
+    data = {
+      ...data,
+      state: 'not_queued',
+      position: null,
+      ahead: null,
+      position_above: null,
+      message: null,
+      paused: false,
+    };
+    render();
+    $('heading').focus();
+  });
+  $('undo').addEventListener('click', () => {
+    left = false;
+    leaving(false);
+    call('status');
+  });
+  $('stay').addEventListener('click', () => {
+    leaving(false);
+    document.querySelector('summary').focus();
+  });
+  addEventListener('pagehide', () => {
+    if (going) navigator.sendBeacon(api + 'leave');
+    leaving(false);
+  });
+  $('join').addEventListener('click', event => {
+    event.preventDefault();
+    const known = going;
+    leaving(false);
+    left = moved = false;
+    tried = true;
+    $('heading').focus();
+    call(known ? 'status' : 'join');
+  });
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) return;
+    if (lit) light(true);
+    if (Date.now() >= due) call(action);
+  });
+  addEventListener('online', () => {
+    if (failures && !going) plan(random(0, 2), action);
+  });
+  addEventListener('pageshow', event => {
+    if (event.persisted && !left) call('status');
+  });
+  // The page loads itself again until this runs. To stop that stops all that loads, so the last picture
+  // comes first, for three seconds at most.
+  function begin() {
+    if (begun) return;
+    begun = true;
+    stop();
+    document.querySelectorAll('meta[http-equiv=refresh]').forEach(each => {
+      each.remove();
+    });
+    // A page that the browser made ahead takes no place before somebody looks at it.
+    if (document.prerendering)
+      document.addEventListener('prerenderingchange', () => call('status'), {
+        once: true,
+      });
+    else call('status');
+  }
+  let begun = false;
+  if (!room)
+    location.reload(); // a script of the site put this page into its own
+  else if (document.readyState === 'complete') begin();
+  else {
+    addEventListener('load', begin);
+    setTimeout(begin, 3000);
+  }
 }

@@ -2,185 +2,269 @@
 
 import { ask, call, tell, undo } from './acts.js';
 import { number, put } from './draw.js';
-import { forecast, sayCap, sayDrain, sayPause, sayRate, sayResume } from './forecast.js';
+import {
+  forecast,
+  sayCap,
+  sayDrain,
+  sayPause,
+  sayRate,
+  sayResume,
+} from './forecast.js';
 import { MODES } from './modes.js';
 
-const TYPED_MS = 250, AGAIN_MS = 5000;
+const TYPED_MS = 250,
+  AGAIN_MS = 5000;
 const RESUMED = { queue_all: false, max_waiting: null };
 
-export const words = value => value == null ? 'none' : typeof value === 'string' ? `“${value}”` : typeof value === 'number' ? number(value) : String(value);
+export const words = value =>
+  value == null
+    ? 'none'
+    : typeof value === 'string'
+      ? `“${value}”`
+      : typeof value === 'number'
+        ? number(value)
+        : String(value);
 
 export class Controls {
-	constructor(room) {
-		this.room = room;
-		this.$ = room.$;
-		this.fields = [new Field(this, 'total_active_users', sayCap), new Field(this, 'new_users_per_minute', sayRate), new Field(this, 'message', null)];
-		this.buttons();
-	}
+  constructor(room) {
+    this.room = room;
+    this.$ = room.$;
+    this.fields = [
+      new Field(this, 'total_active_users', sayCap),
+      new Field(this, 'new_users_per_minute', sayRate),
+      new Field(this, 'message', null),
+    ];
+    this.buttons();
+  }
 
-	get state() { return this.room.state; }
+  get state() {
+    return this.room.state;
+  }
 
-	now(state) {
-		const { queue_all: paused, suspended } = state.settings;
-		const isDraining = state.mode === 'draining';
-		for (const field of this.fields) field.follow();
-		this.can('pause', !paused && !suspended);
-		this.can('resume', !suspended && (paused || isDraining), paused || isDraining);
-		this.can('drain', paused || state.settings.max_waiting !== 0);
-		this.can('suspend', !suspended);
-		this.can('unsuspend', suspended, true);
-		this.$('[data-do=unsuspend]').hidden = !suspended;
-		this.foretell(state, paused, isDraining);
-	}
+  now(state) {
+    const { queue_all: paused, suspended } = state.settings;
+    const isDraining = state.mode === 'draining';
+    for (const field of this.fields) field.follow();
+    this.can('pause', !paused && !suspended);
+    this.can(
+      'resume',
+      !suspended && (paused || isDraining),
+      paused || isDraining,
+    );
+    this.can('drain', paused || state.settings.max_waiting !== 0);
+    this.can('suspend', !suspended);
+    this.can('unsuspend', suspended, true);
+    this.$('[data-do=unsuspend]').hidden = !suspended;
+    this.foretell(state, paused, isDraining);
+  }
 
-	// What the state calls for, and what that would do.
-	foretell(state, paused, isDraining) {
-		const line = this.$('[data-control=run] .will');
-		if (state.settings.suspended) return put(line, `End it: newcomers queue again where the room is full. ${number(state.waiting)} wait.`);
-		if (!paused && !isDraining) return put(line, `Pause: nobody is called, ${number(state.waiting)} wait, the ${number(state.active)} inside stay. It asks first.`);
-		put(line, sayResume(state, paused ? this.resumed : null));
-		if (!paused || Date.now() - (this.resumedAt ?? 0) < AGAIN_MS) return;
-		this.resumedAt = Date.now();
-		forecast(this.room.name, RESUMED).then(found => {
-			this.resumed = found;
-			if (this.state.settings.queue_all) put(line, sayResume(this.state, found));
-		});
-	}
+  // What the state calls for, and what that would do.
+  foretell(state, paused, isDraining) {
+    const line = this.$('[data-control=run] .will');
+    if (state.settings.suspended)
+      return put(
+        line,
+        `End it: newcomers queue again where the room is full. ${number(state.waiting)} wait.`,
+      );
+    if (!paused && !isDraining)
+      return put(
+        line,
+        `Pause: nobody is called, ${number(state.waiting)} wait, the ${number(state.active)} inside stay. It asks first.`,
+      );
+    put(line, sayResume(state, paused ? this.resumed : null));
+    if (!paused || Date.now() - (this.resumedAt ?? 0) < AGAIN_MS) return;
+    this.resumedAt = Date.now();
+    forecast(this.room.name, RESUMED).then(found => {
+      this.resumed = found;
+      if (this.state.settings.queue_all)
+        put(line, sayResume(this.state, found));
+    });
+  }
 
-	// `isMain`: it is what the state calls for.
-	can(what, is, isMain = false) {
-		const button = this.$(`[data-do=${what}]`);
-		button.setAttribute('aria-disabled', String(!is));
-		button.classList.toggle('main', is && isMain);
-	}
+  // `isMain`: it is what the state calls for.
+  can(what, is, isMain = false) {
+    const button = this.$(`[data-do=${what}]`);
+    button.setAttribute('aria-disabled', String(!is));
+    button.classList.toggle('main', is && isMain);
+  }
 
-	// Sends a change; `says` makes a text of the room as it is then.
-	async change(method, path, body, says) {
-		const room = await call(method, `/${this.room.name}${path}`, body);
-		return { text: says(room), undo: () => undo(this.room.name, room.change) };
-	}
+  // Sends a change; `says` makes a text of the room as it is then.
+  async change(method, path, body, says) {
+    const room = await call(method, `/${this.room.name}${path}`, body);
+    return { text: says(room), undo: () => undo(this.room.name, room.change) };
+  }
 
-	set(changes, says) {
-		return this.change('PATCH', '', changes, says);
-	}
+  set(changes, says) {
+    return this.change('PATCH', '', changes, says);
+  }
 
-	// What a question says at once, and once the forecast is here.
-	foretold(says, changes) {
-		const { state } = this;
-		return { text: says(state, null), better: forecast(this.room.name, changes).then(found => says(state, found)) };
-	}
+  // What a question says at once, and once the forecast is here.
+  foretold(says, changes) {
+    const { state } = this;
+    return {
+      text: says(state, null),
+      better: forecast(this.room.name, changes).then(found =>
+        says(state, found),
+      ),
+    };
+  }
 
-	buttons() {
-		const act = (what, how) => {
-			const button = this.$(`[data-do=${what}]`), output = button.closest('.control').querySelector('output');
-			button.addEventListener('click', () => {
-				if (button.getAttribute('aria-disabled') !== 'true') tell(output, how);
-			});
-		};
-		const { name } = this.room;
-		const mode = room => MODES[room.mode].join(': ');
-		const post = what => this.change('POST', `/${what}`, undefined, mode);
-		act('pause', async () => await ask({
-			title: `Pause ${name}?`, go: 'Pause', ...this.foretold(sayPause, { queue_all: true })
-		}) && post('pause'));
-		act('resume', () => post('resume'));
-		act('drain', async () => await ask({
-			title: `Drain ${name}?`, go: 'Drain', ...this.foretold(sayDrain, { max_waiting: 0, queue_all: false })
-		}) && post('drain'));
-		act('suspend', async () => await ask({
-			title: `Suspend ${name}?`, go: 'Suspend', danger: true,
-			text: `The room is off. Everybody passes, uncounted: the ${number(this.state.waiting)} in the queue at their next poll, and all who come. Now ${number(this.state.active)} are inside, of ${number(this.state.settings.total_active_users)}.`
-		}) && this.set({ suspended: true }, mode));
-		act('unsuspend', () => this.set({ suspended: this.state.file.suspended ? false : null }, mode));
-		act('reset', async () => await ask({
-			title: `Reset the queue of ${name}?`, go: 'Reset the queue', danger: true,
-			text: `Everybody in the queue, ${number(this.state.waiting)} now, loses the place. The ${number(this.state.active)} inside stay. It cannot be undone.`,
-			label: `Type the room's name, ${name}`,
-			check: typed => typed === name ? '' : `That is not ${name}.`
-		}) && `${number((await call('POST', `/${name}/reset`)).removed)} places removed.`);
-	}
+  buttons() {
+    const act = (what, how) => {
+      const button = this.$(`[data-do=${what}]`),
+        output = button.closest('.control').querySelector('output');
+      button.addEventListener('click', () => {
+        if (button.getAttribute('aria-disabled') !== 'true') tell(output, how);
+      });
+    };
+    const { name } = this.room;
+    const mode = room => MODES[room.mode].join(': ');
+    const post = what => this.change('POST', `/${what}`, undefined, mode);
+    act(
+      'pause',
+      async () =>
+        (await ask({
+          title: `Pause ${name}?`,
+          go: 'Pause',
+          ...this.foretold(sayPause, { queue_all: true }),
+        })) && post('pause'),
+    );
+    act('resume', () => post('resume'));
+    act(
+      'drain',
+      async () =>
+        (await ask({
+          title: `Drain ${name}?`,
+          go: 'Drain',
+          ...this.foretold(sayDrain, { max_waiting: 0, queue_all: false }),
+        })) && post('drain'),
+    );
+    act(
+      'suspend',
+      async () =>
+        (await ask({
+          title: `Suspend ${name}?`,
+          go: 'Suspend',
+          danger: true,
+          text: `The room is off. Everybody passes, uncounted: the ${number(this.state.waiting)} in the queue at their next poll, and all who come. Now ${number(this.state.active)} are inside, of ${number(this.state.settings.total_active_users)}.`,
+        })) && this.set({ suspended: true }, mode),
+    );
+    act('unsuspend', () =>
+      this.set({ suspended: this.state.file.suspended ? false : null }, mode),
+    );
+    act(
+      'reset',
+      async () =>
+        (await ask({
+          title: `Reset the queue of ${name}?`,
+          go: 'Reset the queue',
+          danger: true,
+          text: `Everybody in the queue, ${number(this.state.waiting)} now, loses the place. The ${number(this.state.active)} inside stay. It cannot be undone.`,
+          label: `Type the room's name, ${name}`,
+          check: typed => (typed === name ? '' : `That is not ${name}.`),
+        })) &&
+        `${number((await call('POST', `/${name}/reset`)).removed)} places removed.`,
+    );
+  }
 }
 
 // A setting that is typed: it shows what is in force, unless somebody is typing in it.
 class Field {
-	// `says` makes a text of what the value will do, of the room's state and the forecast.
-	constructor(controls, name, says) {
-		Object.assign(this, { controls, name, says });
-		this.form = controls.$(`[data-control=${name}]`);
-		this.field = this.form.querySelector('input, textarea');
-		this.will = this.form.querySelector('.will');
-		this.output = this.form.querySelector('output');
-		this.back = this.form.querySelector('.back');
-		this.field.addEventListener('input', () => this.foretell(TYPED_MS));
-		this.form.addEventListener('submit', event => {
-			event.preventDefault();
-			this.send(this.value());
-		});
-		this.back.addEventListener('click', () => this.send(null));
-		this.form.querySelector('[data-do=clear]')?.addEventListener('click', () => this.send(this.nothing()));
-	}
+  // `says` makes a text of what the value will do, of the room's state and the forecast.
+  constructor(controls, name, says) {
+    Object.assign(this, { controls, name, says });
+    this.form = controls.$(`[data-control=${name}]`);
+    this.field = this.form.querySelector('input, textarea');
+    this.will = this.form.querySelector('.will');
+    this.output = this.form.querySelector('output');
+    this.back = this.form.querySelector('.back');
+    this.field.addEventListener('input', () => this.foretell(TYPED_MS));
+    this.form.addEventListener('submit', event => {
+      event.preventDefault();
+      this.send(this.value());
+    });
+    this.back.addEventListener('click', () => this.send(null));
+    this.form
+      .querySelector('[data-do=clear]')
+      ?.addEventListener('click', () => this.send(this.nothing()));
+  }
 
-	get isTyped() { return this.field.value !== (this.field.dataset.known ?? ''); }
+  get isTyped() {
+    return this.field.value !== (this.field.dataset.known ?? '');
+  }
 
-	value() {
-		const text = this.field.value.trim();
-		return this.field.type === 'number' ? text === '' ? null : Number(text) : text || this.nothing();
-	}
+  value() {
+    const text = this.field.value.trim();
+    return this.field.type === 'number'
+      ? text === ''
+        ? null
+        : Number(text)
+      : text || this.nothing();
+  }
 
-	// No message; where the file has one, an empty one stands for that.
-	nothing() {
-		return this.controls.state.file[this.name] == null ? null : '';
-	}
+  // No message; where the file has one, an empty one stands for that.
+  nothing() {
+    return this.controls.state.file[this.name] == null ? null : '';
+  }
 
-	follow() {
-		const { settings, file, changed = {} } = this.controls.state;
-		const value = String(settings[this.name] ?? '');
-		if (!this.isTyped && this.field.value !== value) this.field.value = value;
-		this.field.dataset.known = value;
-		if (!this.isTyped) this.hide();
-		else if (Date.now() - (this.lookedAt ?? 0) > AGAIN_MS) this.foretell(0);
-		const isOffered = this.name in changed && (this.name !== 'message' || file.message != null);
-		this.back.hidden = !isOffered && document.activeElement !== this.back;
-		put(this.back, `Reset to configured value: ${words(file[this.name])}`);
-	}
+  follow() {
+    const { settings, file, changed = {} } = this.controls.state;
+    const value = String(settings[this.name] ?? '');
+    if (!this.isTyped && this.field.value !== value) this.field.value = value;
+    this.field.dataset.known = value;
+    if (!this.isTyped) this.hide();
+    else if (Date.now() - (this.lookedAt ?? 0) > AGAIN_MS) this.foretell(0);
+    const isOffered =
+      this.name in changed && (this.name !== 'message' || file.message != null);
+    this.back.hidden = !isOffered && document.activeElement !== this.back;
+    put(this.back, `Reset to configured value: ${words(file[this.name])}`);
+  }
 
-	hide() {
-		clearTimeout(this.timer);
-		this.asked = null;
-		this.will.hidden = true;
-	}
+  hide() {
+    clearTimeout(this.timer);
+    this.asked = null;
+    this.will.hidden = true;
+  }
 
-	// Says what the value that is typed would do.
-	foretell(ms) {
-		clearTimeout(this.timer);
-		this.lookedAt = Date.now();
-		if (!this.isTyped || !this.field.checkValidity()) return this.hide();
-		if (!this.says) { // a text reads as it reads
-			this.will.hidden = !this.field.value.trim();
-			put(this.will.lastElementChild, this.field.value.trim());
-			return;
-		}
-		const asked = this.asked = {};
-		this.timer = setTimeout(async () => {
-			const value = this.value(), { name } = this.controls.room;
-			const found = await forecast(name, { [this.name]: value });
-			if (asked !== this.asked) return;
-			this.will.hidden = !found;
-			if (found) put(this.will, this.says(this.controls.state, found, value));
-		}, ms);
-	}
+  // Says what the value that is typed would do.
+  foretell(ms) {
+    clearTimeout(this.timer);
+    this.lookedAt = Date.now();
+    if (!this.isTyped || !this.field.checkValidity()) return this.hide();
+    if (!this.says) {
+      // a text reads as it reads
+      this.will.hidden = !this.field.value.trim();
+      put(this.will.lastElementChild, this.field.value.trim());
+      return;
+    }
+    const asked = (this.asked = {});
+    this.timer = setTimeout(async () => {
+      const value = this.value(),
+        { name } = this.controls.room;
+      const found = await forecast(name, { [this.name]: value });
+      if (asked !== this.asked) return;
+      this.will.hidden = !found;
+      if (found) put(this.will, this.says(this.controls.state, found, value));
+    }, ms);
+  }
 
-	send(value) {
-		this.hide();
-		tell(this.output, async () => {
-			const done = await this.controls.set({ [this.name]: value }, ({ settings }) => {
-				const now = settings[this.name];
-				this.field.value = this.field.dataset.known = String(now ?? '');
-				const { phase, event } = this.controls.state;
-				const isReplaced = phase === 'open' && event?.replaces.includes(this.name);
-				return isReplaced ? `While ${event.name} is open, it is ${words(now)} all the same.` : `It is ${words(now)} now.`;
-			});
-			return done;
-		});
-	}
+  send(value) {
+    this.hide();
+    tell(this.output, async () => {
+      const done = await this.controls.set(
+        { [this.name]: value },
+        ({ settings }) => {
+          const now = settings[this.name];
+          this.field.value = this.field.dataset.known = String(now ?? '');
+          const { phase, event } = this.controls.state;
+          const isReplaced =
+            phase === 'open' && event?.replaces.includes(this.name);
+          return isReplaced
+            ? `While ${event.name} is open, it is ${words(now)} all the same.`
+            : `It is ${words(now)} now.`;
+        },
+      );
+      return done;
+    });
+  }
 }

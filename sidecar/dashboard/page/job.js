@@ -4,43 +4,66 @@ import { ask, request } from './acts.js';
 import { duration, moment, number } from './draw.js';
 
 export const KINDS = {
-	pending: 'prequeue', called: 'open', processing: 'live',
-	completed: 'done', failed: 'lost', cancelled: 'over', expired: 'over'
+  pending: 'prequeue',
+  called: 'open',
+  processing: 'live',
+  completed: 'done',
+  failed: 'lost',
+  cancelled: 'over',
+  expired: 'over',
 };
 
 export const address = id => `/v1/jobs/${encodeURIComponent(id)}`;
-export const time = iso => iso ? moment(Date.parse(iso)) : '–';
+export const time = iso => (iso ? moment(Date.parse(iso)) : '–');
 export const ENDED = ['completed', 'failed', 'cancelled', 'expired'];
 export const mayRetry = ({ state }) => ENDED.includes(state);
 // Completed is no success where the answer says that it is none.
-export const kindOf = ({ state, status }) => state === 'completed' && status >= 400 ? 'closed' : KINDS[state];
+export const kindOf = ({ state, status }) =>
+  state === 'completed' && status >= 400 ? 'closed' : KINDS[state];
 
 export function mayCancel({ state, kind }, { abort }) {
-	return state === 'pending' || state === 'called' || (state === 'processing' && kind === 'offline' && abort);
+  return (
+    state === 'pending' ||
+    state === 'called' ||
+    (state === 'processing' && kind === 'offline' && abort)
+  );
 }
 
 // Where it stands, where that is known.
 export function place({ position, wait_seconds: seconds, retry_at: again }) {
-	if (again && Date.parse(again) > Date.now()) return `again at ${time(again)}`;
-	return position == null ? '' : `place ${number(position)}${seconds == null ? '' : `, ${duration(seconds)}`}`;
+  if (again && Date.parse(again) > Date.now()) return `again at ${time(again)}`;
+  return position == null
+    ? ''
+    : `place ${number(position)}${seconds == null ? '' : `, ${duration(seconds)}`}`;
 }
 
 // Asks, does it, and says what came of it. Null: the answer was no.
 export async function retry({ id, method, path, kind, result }) {
-	if (!await ask({
-		title: 'Try this job again?', go: 'Try again',
-		text: `${id} waits again, at the end of the queue${kind === 'offline' ? `, and ${method} ${path || 'its target'} is called once more` : ''}.${result ? ' The answer that is kept is lost.' : ''}`
-	})) return null;
-	const { position } = await request('POST', `${address(id)}/retry`);
-	return `${id} waits again${position == null ? '' : `, at place ${number(position)}`}.`;
+  if (
+    !(await ask({
+      title: 'Try this job again?',
+      go: 'Try again',
+      text: `${id} waits again, at the end of the queue${kind === 'offline' ? `, and ${method} ${path || 'its target'} is called once more` : ''}.${result ? ' The answer that is kept is lost.' : ''}`,
+    }))
+  )
+    return null;
+  const { position } = await request('POST', `${address(id)}/retry`);
+  return `${id} waits again${position == null ? '' : `, at place ${number(position)}`}.`;
 }
 
 export async function cancel({ id, state }) {
-	const isOn = state === 'processing';
-	if (!await ask({
-		title: 'Cancel this job?', go: isOn ? 'Cut it off' : 'Cancel the job', danger: true,
-		text: isOn ? `The call of ${id} is cut off. What it did at its target stays done.` : `${id} loses its place, and is not called.`
-	})) return null;
-	const { aborting } = await request('DELETE', address(id));
-	return aborting ? `${id} is being cut off.` : `${id} is cancelled.`;
+  const isOn = state === 'processing';
+  if (
+    !(await ask({
+      title: 'Cancel this job?',
+      go: isOn ? 'Cut it off' : 'Cancel the job',
+      danger: true,
+      text: isOn
+        ? `The call of ${id} is cut off. What it did at its target stays done.`
+        : `${id} loses its place, and is not called.`,
+    }))
+  )
+    return null;
+  const { aborting } = await request('DELETE', address(id));
+  return aborting ? `${id} is being cut off.` : `${id} is cancelled.`;
 }

@@ -14,256 +14,479 @@ const watch = new Watch(section, look);
 
 const UNLIMITED = -1;
 const ALGORITHMS = {
-	fixed_window: 'fixed window', sliding_window: 'sliding window', token_bucket: 'token bucket',
-	leaky_bucket: 'leaky bucket', concurrency: 'concurrency'
+  fixed_window: 'fixed window',
+  sliding_window: 'sliding window',
+  token_bucket: 'token bucket',
+  leaky_bucket: 'leaky bucket',
+  concurrency: 'concurrency',
 };
 
-let rules = [], values = { file: {}, set: {} }, limit = null, key = null, state = null;
+let rules = [],
+  values = { file: {}, set: {} },
+  limit = null,
+  key = null,
+  state = null;
 
-const path = (...names) => ['/v1/limits', ...names.map(encodeURIComponent)].join('/');
-const address = (name, of) => `#/limits/${encodeURIComponent(of === undefined ? name : `${name}~${of}`)}`;
+const path = (...names) =>
+  ['/v1/limits', ...names.map(encodeURIComponent)].join('/');
+const address = (name, of) =>
+  `#/limits/${encodeURIComponent(of === undefined ? name : `${name}~${of}`)}`;
 const rule = () => rules.find(each => each.name === limit);
 const isNone = value => value == null || value === UNLIMITED;
-const calls = value => isNone(value) ? 'no limit' : `${number(value)} ${value === 1 ? 'call' : 'calls'}`;
+const calls = value =>
+  isNone(value)
+    ? 'no limit'
+    : `${number(value)} ${value === 1 ? 'call' : 'calls'}`;
 const named = of => of || 'all calls without a key';
-const lasting = seconds => seconds < 60 ? `${seconds} s` : duration(seconds);
+const lasting = seconds => (seconds < 60 ? `${seconds} s` : duration(seconds));
 const configured = of => values.file[of] ?? rule().limit;
 
 // The limit with its window: 5 calls in 60 s, 3 calls at a time.
 function rated(value, { algorithm, window: seconds }) {
-	if (isNone(value)) return 'no limit';
-	return algorithm === 'concurrency' ? `${calls(value)} at a time` : `${calls(value)} in ${lasting(seconds)}`;
+  if (isNone(value)) return 'no limit';
+  return algorithm === 'concurrency'
+    ? `${calls(value)} at a time`
+    : `${calls(value)} in ${lasting(seconds)}`;
 }
 
 function said(each) {
-	const over = each.on_exceed === 'pace' ? `A call over the limit waits for its moment, ${lasting(each.max_wait)} at most.` : 'A call over the limit is refused.';
-	const lease = each.algorithm === 'concurrency' ? ` A permit ends after ${lasting(each.lease)} if it is not given back.` : '';
-	const burst = each.burst ? `, ${number(each.burst)} at once after a rest` : '';
-	return `${ALGORITHMS[each.algorithm]}: ${rated(each.limit, each)}${burst}, counted for ${counted(each)}. ${over}${lease}`;
+  const over =
+    each.on_exceed === 'pace'
+      ? `A call over the limit waits for its moment, ${lasting(each.max_wait)} at most.`
+      : 'A call over the limit is refused.';
+  const lease =
+    each.algorithm === 'concurrency'
+      ? ` A permit ends after ${lasting(each.lease)} if it is not given back.`
+      : '';
+  const burst = each.burst
+    ? `, ${number(each.burst)} at once after a rest`
+    : '';
+  return `${ALGORITHMS[each.algorithm]}: ${rated(each.limit, each)}${burst}, counted for ${counted(each)}. ${over}${lease}`;
 }
 
-const counted = each => each.key ? `each ${each.key}` : 'each key that the caller or nginx gives';
+const counted = each =>
+  each.key ? `each ${each.key}` : 'each key that the caller or nginx gives';
 
 function fillLink(cell, text, to) {
-	if (!cell.firstChild) cell.append(make('a'));
-	cell.firstChild.href = to;
-	put(cell.firstChild, text);
+  if (!cell.firstChild) cell.append(make('a'));
+  cell.firstChild.href = to;
+  put(cell.firstChild, text);
 }
 
 const list = {
-	all: new Table({
-		label: 'Limits', key: each => each.name, empty: () => '',
-		columns: [
-			{ title: 'Limit', fill: (cell, each) => fillLink(cell, each.name, address(each.name)) },
-			{ title: 'Algorithm', fill: (cell, each) => put(cell, ALGORITHMS[each.algorithm]) },
-			{ title: 'Rate', fill: (cell, each) => put(cell, rated(each.limit, each)) },
-			{ title: 'Over it', fill: (cell, each) => put(cell, each.on_exceed === 'pace' ? `waits, ${lasting(each.max_wait)} at most` : 'refused') },
-			{ title: 'What counts', fill: (cell, each) => put(cell, counted(each)) },
-			{ title: 'Without Redis', fill: (cell, each) => put(cell, each.on_store_failure === 'admit' ? 'may go' : 'refused') }
-		],
-		read: async () => ({ items: rules, next: null })
-	}),
-	values: new Table({
-		label: 'Limits of single keys', key: each => named(each.key), empty: () => 'No key has a limit of its own. Find a key above to set one.',
-		columns: [
-			{ title: 'Key', fill: (cell, each) => fillLink(cell, named(each.key), address(limit, each.key)) },
-			{ title: 'Limit', fill: (cell, each) => put(cell, rated(each.value, rule())) },
-			{ title: 'Source', fill: (cell, each) => put(cell, each.isSet ? 'set at run time' : 'the settings file') },
-			{ title: 'Configured', fill: (cell, each) => put(cell, rated(configured(each.key), rule())) }
-		],
-		read: async (after, most) => {
-			const start = Number(after || 0);
-			const all = Object.entries({ ...values.file, ...values.set }).map(([of, value]) => ({ key: of, value, isSet: of in values.set }));
-			all.sort((a, b) => b.isSet - a.isSet || (a.key < b.key ? -1 : 1));
-			return { items: all.slice(start, start + most), next: all.length > start + most ? String(start + most) : null, count: all.length };
-		},
-		acts: [{ text: 'Reset to configured value …', may: each => each.isSet, how: each => back(each.key) }]
-	}),
-	keys: new Table({
-		label: 'Keys in use', key: each => named(each.key), empty: () => 'No key of this limit is in use in the part of Redis that was looked at.',
-		columns: [
-			{ title: 'Key', fill: (cell, each) => fillLink(cell, named(each.key), address(limit, each.key)) },
-			{ title: 'Used', isNumber: true, fill: (cell, each) => put(cell, isNone(each.limit) ? 'no limit' : `${number(sizeOf(each) - each.remaining)} of ${number(sizeOf(each))}`) },
-			{ title: 'Left', isNumber: true, fill: (cell, each) => put(cell, number(each.remaining)) },
-			{ title: 'All free again in', isNumber: true, fill: (cell, each) => put(cell, duration(each.reset_seconds)) }
-		],
-		read: async (after, most) => {
-			const found = await request('GET', `${path(limit, 'counts')}?${new URLSearchParams({ after, limit: most })}`);
-			return { items: found.keys, next: found.next, count: found.next ? null : found.found };
-		}
-	})
+  all: new Table({
+    label: 'Limits',
+    key: each => each.name,
+    empty: () => '',
+    columns: [
+      {
+        title: 'Limit',
+        fill: (cell, each) => fillLink(cell, each.name, address(each.name)),
+      },
+      {
+        title: 'Algorithm',
+        fill: (cell, each) => put(cell, ALGORITHMS[each.algorithm]),
+      },
+      {
+        title: 'Rate',
+        fill: (cell, each) => put(cell, rated(each.limit, each)),
+      },
+      {
+        title: 'Over it',
+        fill: (cell, each) =>
+          put(
+            cell,
+            each.on_exceed === 'pace'
+              ? `waits, ${lasting(each.max_wait)} at most`
+              : 'refused',
+          ),
+      },
+      { title: 'What counts', fill: (cell, each) => put(cell, counted(each)) },
+      {
+        title: 'Without Redis',
+        fill: (cell, each) =>
+          put(cell, each.on_store_failure === 'admit' ? 'may go' : 'refused'),
+      },
+    ],
+    read: async () => ({ items: rules, next: null }),
+  }),
+  values: new Table({
+    label: 'Limits of single keys',
+    key: each => named(each.key),
+    empty: () => 'No key has a limit of its own. Find a key above to set one.',
+    columns: [
+      {
+        title: 'Key',
+        fill: (cell, each) =>
+          fillLink(cell, named(each.key), address(limit, each.key)),
+      },
+      {
+        title: 'Limit',
+        fill: (cell, each) => put(cell, rated(each.value, rule())),
+      },
+      {
+        title: 'Source',
+        fill: (cell, each) =>
+          put(cell, each.isSet ? 'set at run time' : 'the settings file'),
+      },
+      {
+        title: 'Configured',
+        fill: (cell, each) => put(cell, rated(configured(each.key), rule())),
+      },
+    ],
+    read: async (after, most) => {
+      const start = Number(after || 0);
+      const all = Object.entries({ ...values.file, ...values.set }).map(
+        ([of, value]) => ({ key: of, value, isSet: of in values.set }),
+      );
+      all.sort((a, b) => b.isSet - a.isSet || (a.key < b.key ? -1 : 1));
+      return {
+        items: all.slice(start, start + most),
+        next: all.length > start + most ? String(start + most) : null,
+        count: all.length,
+      };
+    },
+    acts: [
+      {
+        text: 'Reset to configured value …',
+        may: each => each.isSet,
+        how: each => back(each.key),
+      },
+    ],
+  }),
+  keys: new Table({
+    label: 'Keys in use',
+    key: each => named(each.key),
+    empty: () =>
+      'No key of this limit is in use in the part of Redis that was looked at.',
+    columns: [
+      {
+        title: 'Key',
+        fill: (cell, each) =>
+          fillLink(cell, named(each.key), address(limit, each.key)),
+      },
+      {
+        title: 'Used',
+        isNumber: true,
+        fill: (cell, each) =>
+          put(
+            cell,
+            isNone(each.limit)
+              ? 'no limit'
+              : `${number(sizeOf(each) - each.remaining)} of ${number(sizeOf(each))}`,
+          ),
+      },
+      {
+        title: 'Left',
+        isNumber: true,
+        fill: (cell, each) => put(cell, number(each.remaining)),
+      },
+      {
+        title: 'All free again in',
+        isNumber: true,
+        fill: (cell, each) => put(cell, duration(each.reset_seconds)),
+      },
+    ],
+    read: async (after, most) => {
+      const found = await request(
+        'GET',
+        `${path(limit, 'counts')}?${new URLSearchParams({ after, limit: most })}`,
+      );
+      return {
+        items: found.keys,
+        next: found.next,
+        count: found.next ? null : found.found,
+      };
+    },
+  }),
 };
 
 // What there is room for at once: of a bucket its size.
 function sizeOf(each) {
-	const { algorithm, burst } = rule();
-	if (algorithm === 'leaky_bucket') return Math.min(1, each.limit);
-	return (algorithm === 'token_bucket' && each.limit ? burst : null) ?? each.limit;
+  const { algorithm, burst } = rule();
+  if (algorithm === 'leaky_bucket') return Math.min(1, each.limit);
+  return (
+    (algorithm === 'token_bucket' && each.limit ? burst : null) ?? each.limit
+  );
 }
 
 async function look() {
-	({ limits: rules } = await request('GET', '/v1/limits'));
-	if (limit !== null && !rule()) throw Object.assign(new Error(`There is no limit called ${limit}. ${rules.length ? `There ${rules.length === 1 ? 'is' : 'are'}: ${rules.map(each => each.name).join(', ')}` : 'There are none'}`), { status: 404 });
-	if (limit === null) {
-		await list.all.look();
-		list.all.root.hidden = !rules.length;
-		part('all').querySelector('.none').hidden = rules.length > 0;
-		return;
-	}
-	const of = limit;
-	const found = await request('GET', path(limit, 'values'));
-	if (of !== limit) return;
-	values = found;
-	if (key === null) await showLimit();
-	else await showKey();
+  ({ limits: rules } = await request('GET', '/v1/limits'));
+  if (limit !== null && !rule())
+    throw Object.assign(
+      new Error(
+        `There is no limit called ${limit}. ${rules.length ? `There ${rules.length === 1 ? 'is' : 'are'}: ${rules.map(each => each.name).join(', ')}` : 'There are none'}`,
+      ),
+      { status: 404 },
+    );
+  if (limit === null) {
+    await list.all.look();
+    list.all.root.hidden = !rules.length;
+    part('all').querySelector('.none').hidden = rules.length > 0;
+    return;
+  }
+  const of = limit;
+  const found = await request('GET', path(limit, 'values'));
+  if (of !== limit) return;
+  values = found;
+  if (key === null) await showLimit();
+  else await showKey();
 }
 
 async function showLimit() {
-	put(part('one').querySelector('.rules'), said(rule()));
-	fields();
-	await list.values.look();
+  put(part('one').querySelector('.rules'), said(rule()));
+  fields();
+  await list.values.look();
 }
 
 // The form that names a key: a field for each that the limit's key has.
 function fields() {
-	const { fields: names, key: pattern } = rule(), row = $('.fields');
-	const known = JSON.stringify([limit, names, pattern]);
-	if (row.dataset.known === known) return;
-	row.dataset.known = known;
-	const inputs = (names.length ? names : pattern ? [] : ['key']).map(name => {
-		const label = make('label', '', name), input = make('input');
-		Object.assign(input, { name, maxLength: 256, autocomplete: 'off', spellcheck: false, required: names.length > 0 });
-		input.autocapitalize = 'off';
-		input.setAttribute('aria-describedby', 'limits-find');
-		label.append(input);
-		return label;
-	});
-	row.replaceChildren(...inputs, Object.assign(make('button', '', 'Show what it has used'), { type: 'submit' }));
-	put($('#limits-find'), names.length ? `A key is ${pattern}.` : pattern ? `All calls share one key, ${pattern}.` : 'The whole key, as the caller or nginx gives it. Empty: what calls without a key share.');
+  const { fields: names, key: pattern } = rule(),
+    row = $('.fields');
+  const known = JSON.stringify([limit, names, pattern]);
+  if (row.dataset.known === known) return;
+  row.dataset.known = known;
+  const inputs = (names.length ? names : pattern ? [] : ['key']).map(name => {
+    const label = make('label', '', name),
+      input = make('input');
+    Object.assign(input, {
+      name,
+      maxLength: 256,
+      autocomplete: 'off',
+      spellcheck: false,
+      required: names.length > 0,
+    });
+    input.autocapitalize = 'off';
+    input.setAttribute('aria-describedby', 'limits-find');
+    label.append(input);
+    return label;
+  });
+  row.replaceChildren(
+    ...inputs,
+    Object.assign(make('button', '', 'Show what it has used'), {
+      type: 'submit',
+    }),
+  );
+  put(
+    $('#limits-find'),
+    names.length
+      ? `A key is ${pattern}.`
+      : pattern
+        ? `All calls share one key, ${pattern}.`
+        : 'The whole key, as the caller or nginx gives it. Empty: what calls without a key share.',
+  );
 }
 
 function switchOff(isOff) {
-	for (const button of part('key').querySelectorAll('button')) button.setAttribute('aria-disabled', String(isOff));
+  for (const button of part('key').querySelectorAll('button'))
+    button.setAttribute('aria-disabled', String(isOff));
 }
 
 async function showKey() {
-	const of = key, found = await request('GET', `${path(limit)}?${new URLSearchParams({ key })}`);
-	if (of !== key) return;
-	state = found;
-	const card = part('key'), { algorithm } = rule(), none = isNone(found.limit);
-	const size = none ? null : sizeOf(found), used = none ? null : size - found.remaining;
-	put(card.querySelector('.rules'), said(rule()));
-	const figures = {
-		used: number(used), size: none ? 'no limit' : number(size), left: number(found.remaining), reset: duration(found.reset_seconds),
-		waits: found.outcome === 'refused' ? 'Ask again in' : 'A call now waits',
-		wait: found.wait_seconds == null ? 'never' : fine(found.wait_seconds)
-	};
-	if (found.wait_seconds === 0) figures.wait = '0 s';
-	for (const [name, text] of Object.entries(figures)) put(card.querySelector(`[data-f=${name}]`), text);
-	const bar = card.querySelector('progress');
-	bar.max = Math.max(size ?? 0, used ?? 0, 1);
-	bar.value = used ?? 0;
-	bar.setAttribute('aria-label', `${figures.used} of ${figures.size} used`);
-	const badge = card.querySelector('.badge');
-	const [kind, word] = { granted: ['running', 'May go now'], unlimited: ['running', 'No limit'], paced: ['draining', 'Would wait'], refused: ['lost', 'Refused'] }[found.outcome];
-	badge.dataset.kind = kind;
-	put(badge, word);
+  const of = key,
+    found = await request(
+      'GET',
+      `${path(limit)}?${new URLSearchParams({ key })}`,
+    );
+  if (of !== key) return;
+  state = found;
+  const card = part('key'),
+    { algorithm } = rule(),
+    none = isNone(found.limit);
+  const size = none ? null : sizeOf(found),
+    used = none ? null : size - found.remaining;
+  put(card.querySelector('.rules'), said(rule()));
+  const figures = {
+    used: number(used),
+    size: none ? 'no limit' : number(size),
+    left: number(found.remaining),
+    reset: duration(found.reset_seconds),
+    waits: found.outcome === 'refused' ? 'Ask again in' : 'A call now waits',
+    wait: found.wait_seconds == null ? 'never' : fine(found.wait_seconds),
+  };
+  if (found.wait_seconds === 0) figures.wait = '0 s';
+  for (const [name, text] of Object.entries(figures))
+    put(card.querySelector(`[data-f=${name}]`), text);
+  const bar = card.querySelector('progress');
+  bar.max = Math.max(size ?? 0, used ?? 0, 1);
+  bar.value = used ?? 0;
+  bar.setAttribute('aria-label', `${figures.used} of ${figures.size} used`);
+  const badge = card.querySelector('.badge');
+  const [kind, word] = {
+    granted: ['running', 'May go now'],
+    unlimited: ['running', 'No limit'],
+    paced: ['draining', 'Would wait'],
+    refused: ['lost', 'Refused'],
+  }[found.outcome];
+  badge.dataset.kind = kind;
+  put(badge, word);
 
-	const isSet = key in values.set, field = $('[name=limit]');
-	const value = none ? '' : String(found.limit);
-	if (field.value === (field.dataset.known ?? '') && field.value !== value) field.value = value;
-	field.dataset.known = value;
-	put($('[data-control=limit] label > span'), `Limit of this key: calls${algorithm === 'concurrency' ? ' at a time' : ` in ${lasting(rule().window)}`}`);
-	put($('.source'), `${isSet ? 'Set at run time' : key in values.file ? 'From the settings file, for this key' : 'From the settings file, as for all other keys'}. Configured: ${rated(configured(key), rule())}.`);
-	switchOff(false);
-	$('[data-do=back]').setAttribute('aria-disabled', String(!isSet));
-	$('[data-do=none]').setAttribute('aria-disabled', String(none));
+  const isSet = key in values.set,
+    field = $('[name=limit]');
+  const value = none ? '' : String(found.limit);
+  if (field.value === (field.dataset.known ?? '') && field.value !== value)
+    field.value = value;
+  field.dataset.known = value;
+  put(
+    $('[data-control=limit] label > span'),
+    `Limit of this key: calls${algorithm === 'concurrency' ? ' at a time' : ` in ${lasting(rule().window)}`}`,
+  );
+  put(
+    $('.source'),
+    `${isSet ? 'Set at run time' : key in values.file ? 'From the settings file, for this key' : 'From the settings file, as for all other keys'}. Configured: ${rated(configured(key), rule())}.`,
+  );
+  switchOff(false);
+  $('[data-do=back]').setAttribute('aria-disabled', String(!isSet));
+  $('[data-do=none]').setAttribute('aria-disabled', String(none));
 }
 
 const url = (what, of) => `${path(limit, what)}/${encodeURIComponent(of)}`;
 
 // Asks, and sets the limit of the key that is shown.
 async function set(value) {
-	const now = rated(state.limit, rule()), then = rated(value, rule()), size = isNone(state.limit) ? null : sizeOf(state);
-	const used = size == null ? '' : ` It has used ${number(size - state.remaining)} of ${number(size)}.`;
-	const after = isNone(value) ? ' From the next call on nothing is counted.' : value === 0 ? ' From the next call on every call is refused.' : ' It holds from the next call on, on all replicas.';
-	if (!await ask({ title: `Change the limit of ${named(key)}?`, go: 'Change', danger: value === 0, text: `${then}, instead of ${now}.${used}${after} Decisions already given stay.` })) return null;
-	const { warning } = await request('PUT', url('values', key), { limit: value });
-	$('[name=limit]').dataset.known = $('[name=limit]').value = isNone(value) ? '' : String(value);
-	watch.soon();
-	return `The limit is ${then}, now.${warning ? ` But ${warning}.` : ''}`;
+  const now = rated(state.limit, rule()),
+    then = rated(value, rule()),
+    size = isNone(state.limit) ? null : sizeOf(state);
+  const used =
+    size == null
+      ? ''
+      : ` It has used ${number(size - state.remaining)} of ${number(size)}.`;
+  const after = isNone(value)
+    ? ' From the next call on nothing is counted.'
+    : value === 0
+      ? ' From the next call on every call is refused.'
+      : ' It holds from the next call on, on all replicas.';
+  if (
+    !(await ask({
+      title: `Change the limit of ${named(key)}?`,
+      go: 'Change',
+      danger: value === 0,
+      text: `${then}, instead of ${now}.${used}${after} Decisions already given stay.`,
+    }))
+  )
+    return null;
+  const { warning } = await request('PUT', url('values', key), {
+    limit: value,
+  });
+  $('[name=limit]').dataset.known = $('[name=limit]').value = isNone(value)
+    ? ''
+    : String(value);
+  watch.soon();
+  return `The limit is ${then}, now.${warning ? ` But ${warning}.` : ''}`;
 }
 
 async function back(of) {
-	const now = rated(of in values.set ? values.set[of] : configured(of), rule()), then = rated(configured(of), rule());
-	if (!await ask({ title: `Reset the limit of ${named(of)} to its configured value?`, go: 'Reset to configured value', text: `${then}, instead of ${now}, from the next call on and on all replicas.` })) return null;
-	await request('DELETE', url('values', of));
-	const field = $('[name=limit]');
-	field.dataset.known = field.value; // what was typed was for the limit of before
-	watch.soon();
-	return `The limit of ${named(of)} is ${then} again.`;
+  const now = rated(of in values.set ? values.set[of] : configured(of), rule()),
+    then = rated(configured(of), rule());
+  if (
+    !(await ask({
+      title: `Reset the limit of ${named(of)} to its configured value?`,
+      go: 'Reset to configured value',
+      text: `${then}, instead of ${now}, from the next call on and on all replicas.`,
+    }))
+  )
+    return null;
+  await request('DELETE', url('values', of));
+  const field = $('[name=limit]');
+  field.dataset.known = field.value; // what was typed was for the limit of before
+  watch.soon();
+  return `The limit of ${named(of)} is ${then} again.`;
 }
 
 async function reset() {
-	const size = isNone(state.limit) ? null : sizeOf(state);
-	const used = size == null ? 'What it has used' : `The ${number(size - state.remaining)} of ${number(size)} that it has used`;
-	const more = rule().algorithm === 'concurrency' ? ' Permits in use are not ended: more calls run at a time than the limit says, until they are over.'
-		: rule().on_exceed === 'pace' ? ' Calls that wait for their moment keep it, and new calls go beside them.' : '';
-	if (!await ask({ title: `Reset the count of ${named(key)}?`, go: 'Reset the count', danger: true, text: `${used} ${size == null ? 'is' : 'are'} forgotten: the next call finds the whole limit free.${more} This cannot be undone.` })) return null;
-	const done = await request('DELETE', url('counts', key));
-	watch.soon();
-	return done.reset ? 'The count is reset: the whole limit is free.' : 'There was nothing to reset.';
+  const size = isNone(state.limit) ? null : sizeOf(state);
+  const used =
+    size == null
+      ? 'What it has used'
+      : `The ${number(size - state.remaining)} of ${number(size)} that it has used`;
+  const more =
+    rule().algorithm === 'concurrency'
+      ? ' Permits in use are not ended: more calls run at a time than the limit says, until they are over.'
+      : rule().on_exceed === 'pace'
+        ? ' Calls that wait for their moment keep it, and new calls go beside them.'
+        : '';
+  if (
+    !(await ask({
+      title: `Reset the count of ${named(key)}?`,
+      go: 'Reset the count',
+      danger: true,
+      text: `${used} ${size == null ? 'is' : 'are'} forgotten: the next call finds the whole limit free.${more} This cannot be undone.`,
+    }))
+  )
+    return null;
+  const done = await request('DELETE', url('counts', key));
+  watch.soon();
+  return done.reset
+    ? 'The count is reset: the whole limit is free.'
+    : 'There was nothing to reset.';
 }
 
 // `name`: a limit, or a limit and one of its keys with ~ between.
 function open(name) {
-	const at = name === null ? -1 : name.indexOf('~');
-	[limit, key] = at < 0 ? [name, null] : [name.slice(0, at), name.slice(at + 1)];
-	state = null;
-	switchOff(true); // until the figures are here that a change would speak of
-	for (const table of Object.values(list)) table.restart();
-	for (const output of section.querySelectorAll('output')) put(output, '');
-	const shown = limit === null ? 'all' : key === null ? 'one' : 'key';
-	for (const each of ['all', 'one', 'key']) part(each).hidden = each !== shown;
-	$('[data-list=keys]').hidden = true;
-	$('[name=limit]').value = $('[name=limit]').dataset.known = '';
-	put($('[data-part=one] h2'), limit ?? '');
-	put($('[data-part=key] h2 code'), key === null ? '' : `${limit} ${named(key)}`);
-	const crumb = $('[data-part=key] .crumbs a');
-	crumb.href = address(limit ?? '');
-	put(crumb, `← ${limit}`);
-	watch.open();
-	const heading = shown === 'all' ? null : part(shown).querySelector('h2');
-	if (heading) heading.tabIndex = -1;
-	return heading;
+  const at = name === null ? -1 : name.indexOf('~');
+  [limit, key] =
+    at < 0 ? [name, null] : [name.slice(0, at), name.slice(at + 1)];
+  state = null;
+  switchOff(true); // until the figures are here that a change would speak of
+  for (const table of Object.values(list)) table.restart();
+  for (const output of section.querySelectorAll('output')) put(output, '');
+  const shown = limit === null ? 'all' : key === null ? 'one' : 'key';
+  for (const each of ['all', 'one', 'key']) part(each).hidden = each !== shown;
+  $('[data-list=keys]').hidden = true;
+  $('[name=limit]').value = $('[name=limit]').dataset.known = '';
+  put($('[data-part=one] h2'), limit ?? '');
+  put(
+    $('[data-part=key] h2 code'),
+    key === null ? '' : `${limit} ${named(key)}`,
+  );
+  const crumb = $('[data-part=key] .crumbs a');
+  crumb.href = address(limit ?? '');
+  put(crumb, `← ${limit}`);
+  watch.open();
+  const heading = shown === 'all' ? null : part(shown).querySelector('h2');
+  if (heading) heading.tabIndex = -1;
+  return heading;
 }
 
 function act(what, how) {
-	const button = $(`[data-do=${what}]`), output = button.closest('.control').querySelector('output');
-	button.addEventListener('click', () => { if (button.getAttribute('aria-disabled') !== 'true' && state) tell(output, how); });
+  const button = $(`[data-do=${what}]`),
+    output = button.closest('.control').querySelector('output');
+  button.addEventListener('click', () => {
+    if (button.getAttribute('aria-disabled') !== 'true' && state)
+      tell(output, how);
+  });
 }
 
 part('all').append(list.all.root);
 $('[data-list=values]').append(list.values.root);
 $('[data-list=keys]').append(list.keys.root);
 $('.search').addEventListener('submit', event => {
-	event.preventDefault();
-	const query = new URLSearchParams(new FormData(event.target));
-	tell(event.target.querySelector('output'), async () => {
-		const found = await request('GET', `${path(limit)}?${query}`);
-		location.hash = address(limit, found.key);
-		return null;
-	});
+  event.preventDefault();
+  const query = new URLSearchParams(new FormData(event.target));
+  tell(event.target.querySelector('output'), async () => {
+    const found = await request('GET', `${path(limit)}?${query}`);
+    location.hash = address(limit, found.key);
+    return null;
+  });
 });
 $('[data-do=search]').addEventListener('click', () => {
-	$('[data-list=keys]').hidden = false;
-	list.keys.turn([]);
+  $('[data-list=keys]').hidden = false;
+  list.keys.turn([]);
 });
 act('none', () => set(UNLIMITED));
 act('back', () => back(key));
 act('reset', reset);
 $('[data-control=limit]').addEventListener('submit', event => {
-	event.preventDefault();
-	if (state) tell(event.target.querySelector('output'), () => set(Number(event.target.elements.limit.value)));
+  event.preventDefault();
+  if (state)
+    tell(event.target.querySelector('output'), () =>
+      set(Number(event.target.elements.limit.value)),
+    );
 });
-register({ path: 'limits', title: 'Limits', root: section, open, close: () => watch.close() });
+register({
+  path: 'limits',
+  title: 'Limits',
+  root: section,
+  open,
+  close: () => watch.close(),
+});

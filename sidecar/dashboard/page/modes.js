@@ -1,12 +1,19 @@
 // What a room does, in words.
 
 export const MODES = {
-	running: ['Running', 'Those in the queue are let in as slots come free.'],
-	paused: ['Paused', 'Nobody is let in. Newcomers wait in the queue.'],
-	draining: ['Draining', 'Nobody new joins the queue. Those in it are let in.'],
-	open: ['Open', 'The room is off: everybody passes, uncounted.'],
-	closed: ['Closed', 'Nobody comes in, nobody takes a place, nobody is called.'],
-	prequeue: ['Pre-queue', 'Places are taken. They are drawn at the opening, and nobody is let in before.']
+  running: ['Running', 'Those in the queue are let in as slots come free.'],
+  paused: ['Paused', 'Nobody is let in. Newcomers wait in the queue.'],
+  draining: ['Draining', 'Nobody new joins the queue. Those in it are let in.'],
+  open: ['Open', 'The room is off: everybody passes, uncounted.'],
+  closed: [
+    'Closed',
+    'Nobody comes in, nobody takes a place, nobody is called.',
+  ],
+  prequeue: [
+    'Pre-queue',
+    'Places are taken. They are drawn at the opening, and nobody is let in before.',
+  ],
 };
 // What an operator did goes before what the events say.
-export const shown = ({ mode, phase }) => mode === 'running' && phase !== 'open' ? phase : mode;
+export const shown = ({ mode, phase }) =>
+  mode === 'running' && phase !== 'open' ? phase : mode;

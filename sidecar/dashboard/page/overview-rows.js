@@ -7,101 +7,127 @@ const CALM = 3;
 const byName = new Intl.Collator('en', { numeric: true }).compare;
 
 export class Rows {
-	// `heads`: of each column after the name its text, what it means, and the words on a phone.
-	constructor(title, path, heads) {
-		Object.assign(this, { path, heads, rows: new Map(), wanted: '' });
-		this.root = make('table', path);
-		this.root.hidden = true;
-		const head = make('thead'), line = make('tr');
-		[[title], ...heads].forEach(([text, meaning], i) => {
-			const cell = make(text ? 'th' : 'td', i > 1 ? 'n' : '', text);
-			if (text) cell.scope = 'col';
-			if (meaning) cell.title = meaning;
-			line.append(cell);
-		});
-		head.append(line);
-		this.body = make('tbody');
-		this.foot = make('caption', 'hint');
-		this.root.append(this.foot, head, this.body);
-		this.foot.hidden = true;
-		// The link in the first cell is what the keyboard finds; a pointer may hit the whole row.
-		this.body.addEventListener('click', event => {
-			const link = event.target.closest('tr')?.querySelector('a');
-			if (link && !event.target.closest('a') && !String(getSelection())) link.click();
-		});
-	}
+  // `heads`: of each column after the name its text, what it means, and the words on a phone.
+  constructor(title, path, heads) {
+    Object.assign(this, { path, heads, rows: new Map(), wanted: '' });
+    this.root = make('table', path);
+    this.root.hidden = true;
+    const head = make('thead'),
+      line = make('tr');
+    [[title], ...heads].forEach(([text, meaning], i) => {
+      const cell = make(text ? 'th' : 'td', i > 1 ? 'n' : '', text);
+      if (text) cell.scope = 'col';
+      if (meaning) cell.title = meaning;
+      line.append(cell);
+    });
+    head.append(line);
+    this.body = make('tbody');
+    this.foot = make('caption', 'hint');
+    this.root.append(this.foot, head, this.body);
+    this.foot.hidden = true;
+    // The link in the first cell is what the keyboard finds; a pointer may hit the whole row.
+    this.body.addEventListener('click', event => {
+      const link = event.target.closest('tr')?.querySelector('a');
+      if (link && !event.target.closest('a') && !String(getSelection()))
+        link.click();
+    });
+  }
 
-	show(all, firing, more = 0) {
-		this.root.hidden = !all.length;
-		const names = new Set(all.map(each => each.name));
-		for (const [name, row] of this.rows) {
-			if (names.has(name)) continue;
-			row.root.remove();
-			this.rows.delete(name);
-		}
-		all.forEach((each, i) => this.row(each, i, firing.filter(one => one.kind === each.kind && one.name === each.name)));
-		this.foot.hidden = !more;
-		put(this.foot, `and ${number(more)} more`);
-		this.order();
-		this.filter(this.wanted);
-	}
+  show(all, firing, more = 0) {
+    this.root.hidden = !all.length;
+    const names = new Set(all.map(each => each.name));
+    for (const [name, row] of this.rows) {
+      if (names.has(name)) continue;
+      row.root.remove();
+      this.rows.delete(name);
+    }
+    all.forEach((each, i) => {
+      this.row(
+        each,
+        i,
+        firing.filter(one => one.kind === each.kind && one.name === each.name),
+      );
+    });
+    this.foot.hidden = !more;
+    put(this.foot, `and ${number(more)} more`);
+    this.order();
+    this.filter(this.wanted);
+  }
 
-	row(each, place, alerts) {
-		let row = this.rows.get(each.name);
-		if (!row) {
-			this.rows.set(each.name, row = this.make(each));
-			this.body.append(row.root);
-		}
-		const [word, kind] = each.state;
-		const [state, ...cells] = row.root.querySelectorAll('td');
-		put(state, word);
-		if (word) state.dataset.kind = kind;
-		state.classList.toggle('state', Boolean(word));
-		each.cells.forEach((text, i) => {
-			put(cells[i], text);
-			cells[i].classList.toggle('none', !text || text === '–');
-			if (cells[i].title !== text && this.path === 'webhooks') cells[i].title = text;
-		});
-		if (each.hour && cells[5].firstChild !== each.hour.picture) {
-			cells[5].replaceChildren(each.hour.picture);
-			cells[5].title = `At most ${number(each.hour.most)} waiting in the last 60 min`;
-		}
-		const count = cells.at(-1), worst = alerts[0]?.severity ?? '';
-		put(count, alerts.length ? `${alerts.length} ${alerts.length === 1 ? 'alert' : 'alerts'}` : '');
-		count.className = alerts.length ? 'n alerted' : 'n none';
-		count.dataset.severity = worst;
-		row.place = place;
-		row.rank = Math.min(RANKS[worst] ?? CALM, RANKS[kind] ?? CALM);
-	}
+  row(each, place, alerts) {
+    let row = this.rows.get(each.name);
+    if (!row) {
+      this.rows.set(each.name, (row = this.make(each)));
+      this.body.append(row.root);
+    }
+    const [word, kind] = each.state;
+    const [state, ...cells] = row.root.querySelectorAll('td');
+    put(state, word);
+    if (word) state.dataset.kind = kind;
+    state.classList.toggle('state', Boolean(word));
+    each.cells.forEach((text, i) => {
+      put(cells[i], text);
+      cells[i].classList.toggle('none', !text || text === '–');
+      if (cells[i].title !== text && this.path === 'webhooks')
+        cells[i].title = text;
+    });
+    if (each.hour && cells[5].firstChild !== each.hour.picture) {
+      cells[5].replaceChildren(each.hour.picture);
+      cells[5].title = `At most ${number(each.hour.most)} waiting in the last 60 min`;
+    }
+    const count = cells.at(-1),
+      worst = alerts[0]?.severity ?? '';
+    put(
+      count,
+      alerts.length
+        ? `${alerts.length} ${alerts.length === 1 ? 'alert' : 'alerts'}`
+        : '',
+    );
+    count.className = alerts.length ? 'n alerted' : 'n none';
+    count.dataset.severity = worst;
+    row.place = place;
+    row.rank = Math.min(RANKS[worst] ?? CALM, RANKS[kind] ?? CALM);
+  }
 
-	make(each) {
-		const isLeaf = each.of; // it has no view
-		const root = make('tr'), name = make('th'), link = make(isLeaf ? 'span' : 'a', '', each.text ?? each.name);
-		name.scope = 'row';
-		name.title = each.name;
-		if (!isLeaf) link.href = `#/${this.path}/${encodeURIComponent(each.name)}`;
-		name.append(link);
-		root.append(name, ...this.heads.map(([, , label], i) => {
-			const cell = make('td', i ? 'n' : '');
-			if (label) cell.dataset.label = label;
-			return cell;
-		}));
-		if (this.path === 'rooms') root.children[7].classList.add('chart');
-		return { root, name: each.name, of: each.of };
-	}
+  make(each) {
+    const isLeaf = each.of; // it has no view
+    const root = make('tr'),
+      name = make('th'),
+      link = make(isLeaf ? 'span' : 'a', '', each.text ?? each.name);
+    name.scope = 'row';
+    name.title = each.name;
+    if (!isLeaf) link.href = `#/${this.path}/${encodeURIComponent(each.name)}`;
+    name.append(link);
+    root.append(
+      name,
+      ...this.heads.map(([, , label], i) => {
+        const cell = make('td', i ? 'n' : '');
+        if (label) cell.dataset.label = label;
+        return cell;
+      }),
+    );
+    if (this.path === 'rooms') root.children[7].classList.add('chart');
+    return { root, name: each.name, of: each.of };
+  }
 
-	// Nothing moves under a pointer or the keyboard's focus; queues stay below their template.
-	order() {
-		if (this.body.matches(':hover') || this.body.contains(document.activeElement)) return;
-		const all = [...this.rows.values()];
-		if (!all.some(row => row.of)) all.sort((a, b) => a.rank - b.rank || byName(a.name, b.name));
-		else all.sort((a, b) => a.place - b.place);
-		if (all.every((row, i) => this.body.children[i] === row.root)) return;
-		this.body.append(...all.map(row => row.root));
-	}
+  // Nothing moves under a pointer or the keyboard's focus; queues stay below their template.
+  order() {
+    if (
+      this.body.matches(':hover') ||
+      this.body.contains(document.activeElement)
+    )
+      return;
+    const all = [...this.rows.values()];
+    if (!all.some(row => row.of))
+      all.sort((a, b) => a.rank - b.rank || byName(a.name, b.name));
+    else all.sort((a, b) => a.place - b.place);
+    if (all.every((row, i) => this.body.children[i] === row.root)) return;
+    this.body.append(...all.map(row => row.root));
+  }
 
-	filter(text) {
-		this.wanted = text;
-		for (const row of this.rows.values()) row.root.hidden = !row.name.includes(text.trim().toLowerCase());
-	}
+  filter(text) {
+    this.wanted = text;
+    for (const row of this.rows.values())
+      row.root.hidden = !row.name.includes(text.trim().toLowerCase());
+  }
 }

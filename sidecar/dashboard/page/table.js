@@ -9,200 +9,256 @@ export const PAGE = 50;
 const isOff = button => button.getAttribute('aria-disabled') === 'true';
 
 export function action(text, how, isDanger = false) {
-	const button = make('button', isDanger ? 'danger' : '', text);
-	button.type = 'button';
-	button.addEventListener('click', () => { if (!isOff(button)) how(); });
-	return button;
+  const button = make('button', isDanger ? 'danger' : '', text);
+  button.type = 'button';
+  button.addEventListener('click', () => {
+    if (!isOff(button)) how();
+  });
+  return button;
 }
 
 export class Table {
-	// `label` names it for screen readers.
-	// `columns`: {title, fill(cell, item), isNumber?}; the first one's cells are the rows' heads.
-	// `key(item)` tells rows apart, and is what a row's buttons are named by.
-	// `read(after, limit)` resolves to {items, next, count?}: `next` is the `after` of the next page.
-	// `empty()`: what stands there where there is none.
-	// `acts`: {text, how(item), isDanger?, needs?, may?(item)}, of one row. `needs`: the least role, or
-	// '' for anybody; without it an operator's.
-	// `several`: {text, how(items), isDanger?}, of the rows that are selected; none: no boxes.
-	// An act returns what it did, or null where the question was answered with no.
-	constructor({ label, columns, key, read, empty, acts = [], several = [] }) {
-		Object.assign(this, { label, columns, key, read, empty, acts, several });
-		this.rows = new Map();
-		this.selected = new Set();
-		this.before = []; // how this page and each one before it began
-		this.build();
-	}
+  // `label` names it for screen readers.
+  // `columns`: {title, fill(cell, item), isNumber?}; the first one's cells are the rows' heads.
+  // `key(item)` tells rows apart, and is what a row's buttons are named by.
+  // `read(after, limit)` resolves to {items, next, count?}: `next` is the `after` of the next page.
+  // `empty()`: what stands there where there is none.
+  // `acts`: {text, how(item), isDanger?, needs?, may?(item)}, of one row. `needs`: the least role, or
+  // '' for anybody; without it an operator's.
+  // `several`: {text, how(items), isDanger?}, of the rows that are selected; none: no boxes.
+  // An act returns what it did, or null where the question was answered with no.
+  constructor({ label, columns, key, read, empty, acts = [], several = [] }) {
+    Object.assign(this, { label, columns, key, read, empty, acts, several });
+    this.rows = new Map();
+    this.selected = new Set();
+    this.before = []; // how this page and each one before it began
+    this.build();
+  }
 
-	build() {
-		this.root = make('div', 'listed');
-		this.root.tabIndex = -1;
-		this.root.setAttribute('role', 'group');
-		this.root.setAttribute('aria-label', this.label);
-		this.table = make('table');
-		this.table.setAttribute('aria-label', this.label);
-		const head = make('tr');
-		const heading = (text, className = '') => {
-			const cell = make('th', className, text);
-			cell.scope = 'col';
-			head.append(cell);
-			return cell;
-		};
-		if (this.several.length) {
-			this.all = this.box('Select all on this page', () => this.select(this.all.checked ? [...this.rows.keys()] : []));
-			heading('', 'box').append(this.all);
-			this.all.parentElement.dataset.needs = 'operator';
-		}
-		for (const { title, isNumber } of this.columns) heading(title, isNumber ? 'number' : '');
-		if (this.acts.length) heading('').append(make('span', 'unseen', 'Controls'));
-		const thead = make('thead');
-		thead.append(head);
-		this.body = make('tbody');
-		this.table.append(thead, this.body);
-		this.nothing = make('p', 'hint nothing');
-		this.output = make('output');
-		this.root.append(this.choice(), this.table, this.nothing, this.output, this.pager());
-		this.table.hidden = this.nothing.hidden = true;
-	}
+  build() {
+    this.root = make('div', 'listed');
+    this.root.tabIndex = -1;
+    this.root.setAttribute('role', 'group');
+    this.root.setAttribute('aria-label', this.label);
+    this.table = make('table');
+    this.table.setAttribute('aria-label', this.label);
+    const head = make('tr');
+    const heading = (text, className = '') => {
+      const cell = make('th', className, text);
+      cell.scope = 'col';
+      head.append(cell);
+      return cell;
+    };
+    if (this.several.length) {
+      this.all = this.box('Select all on this page', () =>
+        this.select(this.all.checked ? [...this.rows.keys()] : []),
+      );
+      heading('', 'box').append(this.all);
+      this.all.parentElement.dataset.needs = 'operator';
+    }
+    for (const { title, isNumber } of this.columns)
+      heading(title, isNumber ? 'number' : '');
+    if (this.acts.length)
+      heading('').append(make('span', 'unseen', 'Controls'));
+    const thead = make('thead');
+    thead.append(head);
+    this.body = make('tbody');
+    this.table.append(thead, this.body);
+    this.nothing = make('p', 'hint nothing');
+    this.output = make('output');
+    this.root.append(
+      this.choice(),
+      this.table,
+      this.nothing,
+      this.output,
+      this.pager(),
+    );
+    this.table.hidden = this.nothing.hidden = true;
+  }
 
-	box(label, how) {
-		const box = make('input');
-		box.type = 'checkbox';
-		box.setAttribute('aria-label', label);
-		box.addEventListener('change', how);
-		return box;
-	}
+  box(label, how) {
+    const box = make('input');
+    box.type = 'checkbox';
+    box.setAttribute('aria-label', label);
+    box.addEventListener('change', how);
+    return box;
+  }
 
-	// What can be done with the selected rows.
-	choice() {
-		this.chosen = make('p', 'row chosen');
-		this.chosenCount = make('span', 'hint');
-		this.chosen.append(this.chosenCount, ...this.several.map(({ text, how, isDanger }) => action(text, () => this.act(async () => {
-			const said = await how([...this.selected].map(key => this.rows.get(key).item));
-			if (said != null) this.select([]);
-			return said;
-		}), isDanger)));
-		this.chosen.hidden = true;
-		return this.chosen;
-	}
+  // What can be done with the selected rows.
+  choice() {
+    this.chosen = make('p', 'row chosen');
+    this.chosenCount = make('span', 'hint');
+    this.chosen.append(
+      this.chosenCount,
+      ...this.several.map(({ text, how, isDanger }) =>
+        action(
+          text,
+          () =>
+            this.act(async () => {
+              const said = await how(
+                [...this.selected].map(key => this.rows.get(key).item),
+              );
+              if (said != null) this.select([]);
+              return said;
+            }),
+          isDanger,
+        ),
+      ),
+    );
+    this.chosen.hidden = true;
+    return this.chosen;
+  }
 
-	pager() {
-		this.pages = make('p', 'row pages');
-		this.first = action('First', () => this.turn([]));
-		this.previous = action('Previous', () => this.turn(this.before.slice(0, -1)));
-		this.further = action('Next', () => this.turn([...this.before, this.next]));
-		this.where = make('span', 'hint');
-		this.pages.append(this.first, this.previous, this.further, this.where);
-		this.pages.hidden = true;
-		return this.pages;
-	}
+  pager() {
+    this.pages = make('p', 'row pages');
+    this.first = action('First', () => this.turn([]));
+    this.previous = action('Previous', () =>
+      this.turn(this.before.slice(0, -1)),
+    );
+    this.further = action('Next', () => this.turn([...this.before, this.next]));
+    this.where = make('span', 'hint');
+    this.pages.append(this.first, this.previous, this.further, this.where);
+    this.pages.hidden = true;
+    return this.pages;
+  }
 
-	// Runs `how`, says what came of it, and looks anew where something was done.
-	act(how) {
-		return tell(this.output, async () => {
-			const said = await how();
-			if (said != null) await this.look().catch(() => { /* at the next look */ });
-			return said;
-		});
-	}
+  // Runs `how`, says what came of it, and looks anew where something was done.
+  act(how) {
+    return tell(this.output, async () => {
+      const said = await how();
+      if (said != null)
+        await this.look().catch(() => {
+          /* at the next look */
+        });
+      return said;
+    });
+  }
 
-	turn(before) {
-		this.before = before;
-		this.select([]);
-		return tell(this.output, async () => { await this.look(); return null; });
-	}
+  turn(before) {
+    this.before = before;
+    this.select([]);
+    return tell(this.output, async () => {
+      await this.look();
+      return null;
+    });
+  }
 
-	// The first page of something else, which nothing is known of yet.
-	restart() {
-		this.before = [];
-		this.asked = null;
-		this.select([]);
-		this.show([]);
-		this.nothing.hidden = this.pages.hidden = true;
-		put(this.output, '');
-	}
+  // The first page of something else, which nothing is known of yet.
+  restart() {
+    this.before = [];
+    this.asked = null;
+    this.select([]);
+    this.show([]);
+    this.nothing.hidden = this.pages.hidden = true;
+    put(this.output, '');
+  }
 
-	// The page as it is now. An answer to an older question is not shown.
-	async look() {
-		const asked = this.asked = {};
-		const { items, next, count } = await this.read(this.before.at(-1) ?? '', PAGE);
-		if (asked !== this.asked) return;
-		this.next = next;
-		this.show(items);
-		this.select([...this.selected].filter(key => this.rows.has(key)));
-		const at = this.before.length;
-		this.pages.hidden = !at && !next;
-		for (const [button, is] of [[this.first, at], [this.previous, at], [this.further, next]]) button.setAttribute('aria-disabled', String(!is));
-		put(this.where, `Page ${number(at + 1)}${count == null ? '' : `; ${number(count)} in all`}`);
-	}
+  // The page as it is now. An answer to an older question is not shown.
+  async look() {
+    const asked = (this.asked = {});
+    const { items, next, count } = await this.read(
+      this.before.at(-1) ?? '',
+      PAGE,
+    );
+    if (asked !== this.asked) return;
+    this.next = next;
+    this.show(items);
+    this.select([...this.selected].filter(key => this.rows.has(key)));
+    const at = this.before.length;
+    this.pages.hidden = !at && !next;
+    for (const [button, is] of [
+      [this.first, at],
+      [this.previous, at],
+      [this.further, next],
+    ])
+      button.setAttribute('aria-disabled', String(!is));
+    put(
+      this.where,
+      `Page ${number(at + 1)}${count == null ? '' : `; ${number(count)} in all`}`,
+    );
+  }
 
-	// Rows stay with their items, so that a row does not become another's under a finger.
-	show(items) {
-		const keys = new Set(items.map(item => String(this.key(item))));
-		for (const [key, row] of this.rows) {
-			if (keys.has(key)) continue;
-			if (row.root.contains(document.activeElement)) this.root.focus({ preventScroll: true });
-			row.root.remove();
-			this.rows.delete(key);
-		}
-		let at = this.body.firstElementChild;
-		for (const item of items) {
-			const key = String(this.key(item));
-			let row = this.rows.get(key);
-			if (!row) this.rows.set(key, row = this.row(key));
-			row.item = item;
-			this.columns.forEach(({ fill }, i) => fill(row.cells[i], item));
-			for (const { button, may } of row.acts) button.setAttribute('aria-disabled', String(!may(item)));
-			if (row.root === at) at = at.nextElementSibling;
-			else this.body.insertBefore(row.root, at);
-		}
-		this.table.hidden = !items.length;
-		this.nothing.hidden = items.length > 0;
-		if (!items.length) put(this.nothing, this.empty());
-	}
+  // Rows stay with their items, so that a row does not become another's under a finger.
+  show(items) {
+    const keys = new Set(items.map(item => String(this.key(item))));
+    for (const [key, row] of this.rows) {
+      if (keys.has(key)) continue;
+      if (row.root.contains(document.activeElement))
+        this.root.focus({ preventScroll: true });
+      row.root.remove();
+      this.rows.delete(key);
+    }
+    let at = this.body.firstElementChild;
+    for (const item of items) {
+      const key = String(this.key(item));
+      let row = this.rows.get(key);
+      if (!row) this.rows.set(key, (row = this.row(key)));
+      row.item = item;
+      this.columns.forEach(({ fill }, i) => {
+        fill(row.cells[i], item);
+      });
+      for (const { button, may } of row.acts)
+        button.setAttribute('aria-disabled', String(!may(item)));
+      if (row.root === at) at = at.nextElementSibling;
+      else this.body.insertBefore(row.root, at);
+    }
+    this.table.hidden = !items.length;
+    this.nothing.hidden = items.length > 0;
+    if (!items.length) put(this.nothing, this.empty());
+  }
 
-	row(key) {
-		const row = { root: make('tr') };
-		if (this.several.length) {
-			const cell = make('td', 'box');
-			cell.dataset.needs = 'operator';
-			row.box = this.box(`Select ${key}`, () => {
-				if (row.box.checked) this.selected.add(key);
-				else this.selected.delete(key);
-				this.select([...this.selected]);
-			});
-			cell.append(row.box);
-			row.root.append(cell);
-		}
-		row.cells = this.columns.map(({ title, isNumber }, i) => {
-			const cell = make(i ? 'td' : 'th', isNumber ? 'number' : '');
-			if (i) cell.dataset.title = title;
-			else cell.scope = 'row';
-			return cell;
-		});
-		row.root.append(...row.cells);
-		row.acts = this.acts.map(({ text, how, isDanger, needs = 'operator', may = () => true }) => {
-			const button = action(text, () => this.act(() => how(row.item)), isDanger);
-			if (needs) button.dataset.needs = needs;
-			button.setAttribute('aria-label', `${text.replace(' …', '')}: ${key}`);
-			return { button, may };
-		});
-		if (row.acts.length) {
-			const cell = make('td', 'acts'), buttons = make('div', 'row');
-			buttons.append(...row.acts.map(({ button }) => button));
-			cell.append(buttons);
-			row.root.append(cell);
-		}
-		return row;
-	}
+  row(key) {
+    const row = { root: make('tr') };
+    if (this.several.length) {
+      const cell = make('td', 'box');
+      cell.dataset.needs = 'operator';
+      row.box = this.box(`Select ${key}`, () => {
+        if (row.box.checked) this.selected.add(key);
+        else this.selected.delete(key);
+        this.select([...this.selected]);
+      });
+      cell.append(row.box);
+      row.root.append(cell);
+    }
+    row.cells = this.columns.map(({ title, isNumber }, i) => {
+      const cell = make(i ? 'td' : 'th', isNumber ? 'number' : '');
+      if (i) cell.dataset.title = title;
+      else cell.scope = 'row';
+      return cell;
+    });
+    row.root.append(...row.cells);
+    row.acts = this.acts.map(
+      ({ text, how, isDanger, needs = 'operator', may = () => true }) => {
+        const button = action(
+          text,
+          () => this.act(() => how(row.item)),
+          isDanger,
+        );
+        if (needs) button.dataset.needs = needs;
+        button.setAttribute('aria-label', `${text.replace(' …', '')}: ${key}`);
+        return { button, may };
+      },
+    );
+    if (row.acts.length) {
+      const cell = make('td', 'acts'),
+        buttons = make('div', 'row');
+      buttons.append(...row.acts.map(({ button }) => button));
+      cell.append(buttons);
+      row.root.append(cell);
+    }
+    return row;
+  }
 
-	select(keys) {
-		if (!this.several.length) return;
-		this.selected = new Set(keys);
-		for (const [key, row] of this.rows) row.box.checked = this.selected.has(key);
-		this.all.checked = keys.length > 0 && keys.length === this.rows.size;
-		this.all.indeterminate = keys.length > 0 && !this.all.checked;
-		if (!keys.length && this.chosen.contains(document.activeElement)) this.root.focus({ preventScroll: true });
-		this.chosen.hidden = !keys.length;
-		put(this.chosenCount, `${number(keys.length)} selected`);
-	}
+  select(keys) {
+    if (!this.several.length) return;
+    this.selected = new Set(keys);
+    for (const [key, row] of this.rows)
+      row.box.checked = this.selected.has(key);
+    this.all.checked = keys.length > 0 && keys.length === this.rows.size;
+    this.all.indeterminate = keys.length > 0 && !this.all.checked;
+    if (!keys.length && this.chosen.contains(document.activeElement))
+      this.root.focus({ preventScroll: true });
+    this.chosen.hidden = !keys.length;
+    put(this.chosenCount, `${number(keys.length)} selected`);
+  }
 }

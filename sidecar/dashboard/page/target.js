@@ -6,168 +6,301 @@ import { Jobs } from './jobs.js';
 import { Stacks } from './stacks.js';
 
 const HISTORY_MS = 30000;
-const STATES = ['pending', 'called', 'processing', 'completed', 'failed', 'cancelled', 'expired'];
+const STATES = [
+  'pending',
+  'called',
+  'processing',
+  'completed',
+  'failed',
+  'cancelled',
+  'expired',
+];
 
-const lasting = seconds => seconds < 60 ? `${seconds} s` : duration(seconds);
-const until = iso => iso ? ` until ${clock(Date.parse(iso))}` : '';
+const lasting = seconds => (seconds < 60 ? `${seconds} s` : duration(seconds));
+const until = iso => (iso ? ` until ${clock(Date.parse(iso))}` : '');
 
 // What it does now, as a word, and what that means.
-function modeOf({ settings, breaker, is_ready: isReady, held_until: held, has_runner: hasRunner, runner_seen_at: seen }) {
-	if (!isReady) return { kind: 'paused', word: 'Coming back', meaning: 'The store was emptied: the queue is put together again. Nothing is called before.' };
-	if (settings.paused) return { kind: 'paused', word: 'Paused', meaning: 'Nothing is called. Jobs wait.' };
-	if (!hasRunner) return { kind: 'lost', word: 'No runner', meaning: `${seen ? `None has asked for jobs since ${clock(Date.parse(seen))}` : 'None has asked for jobs yet'}. Offline jobs wait until one is started: waitroom run-jobs.` };
-	if (breaker === 'open') return { kind: 'lost', word: 'Stopped', meaning: `It failed ${number(settings.break_after)} times in a row or more. Nothing is called meanwhile; then one call is tried.` };
-	if (breaker === 'trial') return { kind: 'draining', word: 'Trying', meaning: 'One call at a time, until one succeeds.' };
-	if (held) return { kind: 'paused', word: 'Held', meaning: `The target asks for a rest (Retry-After): nothing is called${until(held)}.` };
-	return { kind: 'running', word: 'Running', meaning: 'Jobs are called as the target has capacity.' };
+function modeOf({
+  settings,
+  breaker,
+  is_ready: isReady,
+  held_until: held,
+  has_runner: hasRunner,
+  runner_seen_at: seen,
+}) {
+  if (!isReady)
+    return {
+      kind: 'paused',
+      word: 'Coming back',
+      meaning:
+        'The store was emptied: the queue is put together again. Nothing is called before.',
+    };
+  if (settings.paused)
+    return {
+      kind: 'paused',
+      word: 'Paused',
+      meaning: 'Nothing is called. Jobs wait.',
+    };
+  if (!hasRunner)
+    return {
+      kind: 'lost',
+      word: 'No runner',
+      meaning: `${seen ? `None has asked for jobs since ${clock(Date.parse(seen))}` : 'None has asked for jobs yet'}. Offline jobs wait until one is started: waitroom run-jobs.`,
+    };
+  if (breaker === 'open')
+    return {
+      kind: 'lost',
+      word: 'Stopped',
+      meaning: `It failed ${number(settings.break_after)} times in a row or more. Nothing is called meanwhile; then one call is tried.`,
+    };
+  if (breaker === 'trial')
+    return {
+      kind: 'draining',
+      word: 'Trying',
+      meaning: 'One call at a time, until one succeeds.',
+    };
+  if (held)
+    return {
+      kind: 'paused',
+      word: 'Held',
+      meaning: `The target asks for a rest (Retry-After): nothing is called${until(held)}.`,
+    };
+  return {
+    kind: 'running',
+    word: 'Running',
+    meaning: 'Jobs are called as the target has capacity.',
+  };
 }
 
 const BREAKER = {
-	closed: () => ['done', 'Breaker closed'],
-	open: iso => ['lost', `Breaker open${until(iso)}`],
-	trial: () => ['draining', 'Breaker: trying one call']
+  closed: () => ['done', 'Breaker closed'],
+  open: iso => ['lost', `Breaker open${until(iso)}`],
+  trial: () => ['draining', 'Breaker: trying one call'],
 };
 
 export class Target {
-	// `gone` gets its name when it is a target no more; `refresh` has all targets looked at again.
-	constructor(name, { gone, refresh }) {
-		Object.assign(this, { name, gone, refresh });
-		this.root = document.getElementById('t-target').content.firstElementChild.cloneNode(true);
-		this.root.id = `target-${name}`;
-		this.root.tabIndex = -1;
-		this.$ = selector => this.root.querySelector(selector);
-		const title = this.$('h2');
-		title.textContent = name;
-		title.id = `title-target-${name}`;
-		this.root.setAttribute('aria-labelledby', title.id);
-		this.address = `/v1/targets/${encodeURIComponent(name)}`;
-		this.stacks = new Stacks();
-		this.hours = this.$('.ended select');
-		this.$('.ended').append(this.stacks.element);
-		this.hours.addEventListener('change', () => { this.collectedAt = 0; this.collect().catch(() => { /* at the next look */ }); });
-		this.$('.to-jobs').href = `#/jobs/${encodeURIComponent(name)}`;
-		this.jobs = new Jobs(this);
-		this.changedAt = this.collectedAt = 0;
-		this.controls();
-	}
+  // `gone` gets its name when it is a target no more; `refresh` has all targets looked at again.
+  constructor(name, { gone, refresh }) {
+    Object.assign(this, { name, gone, refresh });
+    this.root = document
+      .getElementById('t-target')
+      .content.firstElementChild.cloneNode(true);
+    this.root.id = `target-${name}`;
+    this.root.tabIndex = -1;
+    this.$ = selector => this.root.querySelector(selector);
+    const title = this.$('h2');
+    title.textContent = name;
+    title.id = `title-target-${name}`;
+    this.root.setAttribute('aria-labelledby', title.id);
+    this.address = `/v1/targets/${encodeURIComponent(name)}`;
+    this.stacks = new Stacks();
+    this.hours = this.$('.ended select');
+    this.$('.ended').append(this.stacks.element);
+    this.hours.addEventListener('change', () => {
+      this.collectedAt = 0;
+      this.collect().catch(() => {
+        /* at the next look */
+      });
+    });
+    this.$('.to-jobs').href = `#/jobs/${encodeURIComponent(name)}`;
+    this.jobs = new Jobs(this);
+    this.changedAt = this.collectedAt = 0;
+    this.controls();
+  }
 
-	// `began`: when the state was asked for. What is older than a change is not shown.
-	now(state, began = Infinity) {
-		if (began < this.changedAt) return;
-		const { settings, counters } = this.state = state;
-		const hasRate = settings.rate != null;
-		const figures = {
-			pending: number(state.waiting + state.later),
-			later: state.later ? `${number(state.later)} later` : '',
-			running: number(state.running), concurrency: number(settings.concurrency),
-			wait: settings.paused || !state.has_runner ? duration(null) : duration(state.wait_seconds),
-			window: hasRate ? `Rate, in ${lasting(settings.window)}` : 'Rate',
-			rate: hasRate ? `${number(state.calls_in_window)} of ${number(settings.rate)}` : 'none',
-			capacity: rate(state.calls_per_second), mean: fine(state.mean_seconds),
-			completed: number(counters.completed), failed: number(counters.failed), retried: number(counters.retried)
-		};
-		for (const [name, text] of Object.entries(figures)) put(this.$(`[data-f=${name}]`), text);
-		this.bar('concurrency', state.running, settings.concurrency, `${figures.running} of ${figures.concurrency} processing`);
-		this.bar('rate', state.calls_in_window, settings.rate, `${figures.rate} calls`);
-		this.$('[data-of=rate]').parentElement.hidden = !hasRate;
+  // `began`: when the state was asked for. What is older than a change is not shown.
+  now(state, began = Infinity) {
+    if (began < this.changedAt) return;
+    const { settings, counters } = (this.state = state);
+    const hasRate = settings.rate != null;
+    const figures = {
+      pending: number(state.waiting + state.later),
+      later: state.later ? `${number(state.later)} later` : '',
+      running: number(state.running),
+      concurrency: number(settings.concurrency),
+      wait:
+        settings.paused || !state.has_runner
+          ? duration(null)
+          : duration(state.wait_seconds),
+      window: hasRate ? `Rate, in ${lasting(settings.window)}` : 'Rate',
+      rate: hasRate
+        ? `${number(state.calls_in_window)} of ${number(settings.rate)}`
+        : 'none',
+      capacity: rate(state.calls_per_second),
+      mean: fine(state.mean_seconds),
+      completed: number(counters.completed),
+      failed: number(counters.failed),
+      retried: number(counters.retried),
+    };
+    for (const [name, text] of Object.entries(figures))
+      put(this.$(`[data-f=${name}]`), text);
+    this.bar(
+      'concurrency',
+      state.running,
+      settings.concurrency,
+      `${figures.running} of ${figures.concurrency} processing`,
+    );
+    this.bar(
+      'rate',
+      state.calls_in_window,
+      settings.rate,
+      `${figures.rate} calls`,
+    );
+    this.$('[data-of=rate]').parentElement.hidden = !hasRate;
 
-		this.mode = modeOf(state);
-		put(this.$('.mode'), this.mode.word);
-		this.$('.mode').dataset.kind = this.mode.kind;
-		put(this.$('.meaning'), this.mode.meaning);
-		const [kind, words] = BREAKER[state.breaker](state.open_until);
-		put(this.$('.breaker'), words);
-		this.$('.breaker').dataset.kind = kind;
-		put(this.$('.where'), settings.url ?? 'called by its callers themselves');
+    this.mode = modeOf(state);
+    put(this.$('.mode'), this.mode.word);
+    this.$('.mode').dataset.kind = this.mode.kind;
+    put(this.$('.meaning'), this.mode.meaning);
+    const [kind, words] = BREAKER[state.breaker](state.open_until);
+    put(this.$('.breaker'), words);
+    this.$('.breaker').dataset.kind = kind;
+    put(this.$('.where'), settings.url ?? 'called by its callers themselves');
 
-		const isOfFile = state.source === 'file';
-		put(this.$('.source'), isOfFile ? 'It is as the settings file has it.' : 'It was changed while running.');
-		for (const [name, is] of [['pause', !settings.paused], ['resume', settings.paused], ['back', !isOfFile]]) {
-			this.$(`[data-do=${name}]`).setAttribute('aria-disabled', String(!is));
-		}
-		this.$('[data-do=resume]').classList.toggle('main', settings.paused);
-		for (const name of ['concurrency', 'rate', 'window']) this.follow(name);
-		const counts = STATES.filter(each => state.jobs[each]).map(each => `${number(state.jobs[each])} ${each}`);
-		put(this.$('.counts'), counts.join(', ') || 'None is kept.');
-	}
+    const isOfFile = state.source === 'file';
+    put(
+      this.$('.source'),
+      isOfFile
+        ? 'It is as the settings file has it.'
+        : 'It was changed while running.',
+    );
+    for (const [name, is] of [
+      ['pause', !settings.paused],
+      ['resume', settings.paused],
+      ['back', !isOfFile],
+    ]) {
+      this.$(`[data-do=${name}]`).setAttribute('aria-disabled', String(!is));
+    }
+    this.$('[data-do=resume]').classList.toggle('main', settings.paused);
+    for (const name of ['concurrency', 'rate', 'window']) this.follow(name);
+    const counts = STATES.filter(each => state.jobs[each]).map(
+      each => `${number(state.jobs[each])} ${each}`,
+    );
+    put(this.$('.counts'), counts.join(', ') || 'None is kept.');
+  }
 
-	// What costs more: the history every half minute, and the list of jobs where it is open.
-	async collect() {
-		const hours = Number(this.hours.value);
-		const isDue = Date.now() - this.collectedAt > HISTORY_MS;
-		if (isDue) this.collectedAt = Date.now();
-		const [past] = await Promise.all([isDue ? request('GET', `${this.address}/history?hours=${hours}`) : null, this.jobs.look()]);
-		if (past && hours === Number(this.hours.value)) this.stacks.draw(past, hours);
-	}
+  // What costs more: the history every half minute, and the list of jobs where it is open.
+  async collect() {
+    const hours = Number(this.hours.value);
+    const isDue = Date.now() - this.collectedAt > HISTORY_MS;
+    if (isDue) this.collectedAt = Date.now();
+    const [past] = await Promise.all([
+      isDue ? request('GET', `${this.address}/history?hours=${hours}`) : null,
+      this.jobs.look(),
+    ]);
+    if (past && hours === Number(this.hours.value))
+      this.stacks.draw(past, hours);
+  }
 
-	bar(name, value, most, words) {
-		const bar = this.$(`[data-of=${name}]`);
-		bar.max = Math.max(most || 0, value, 1);
-		bar.value = value;
-		bar.setAttribute('aria-label', words);
-	}
+  bar(name, value, most, words) {
+    const bar = this.$(`[data-of=${name}]`);
+    bar.max = Math.max(most || 0, value, 1);
+    bar.value = value;
+    bar.setAttribute('aria-label', words);
+  }
 
-	// A field shows what is in force, unless somebody is typing in it.
-	follow(name) {
-		const field = this.$(`[name=${name}]`);
-		const value = String(this.state.settings[name] ?? '');
-		if (field.value === (field.dataset.known ?? '') && field.value !== value) field.value = value;
-		field.dataset.known = value;
-	}
+  // A field shows what is in force, unless somebody is typing in it.
+  follow(name) {
+    const field = this.$(`[name=${name}]`);
+    const value = String(this.state.settings[name] ?? '');
+    if (field.value === (field.dataset.known ?? '') && field.value !== value)
+      field.value = value;
+    field.dataset.known = value;
+  }
 
-	async set(changes) {
-		const state = await request('PATCH', this.address, changes);
-		this.changedAt = Date.now();
-		for (const name of Object.keys(changes)) {
-			const field = this.$(`[name=${name}]`);
-			if (field) field.value = field.dataset.known = String(state.settings[name] ?? '');
-		}
-		this.now(state);
-		return state.settings;
-	}
+  async set(changes) {
+    const state = await request('PATCH', this.address, changes);
+    this.changedAt = Date.now();
+    for (const name of Object.keys(changes)) {
+      const field = this.$(`[name=${name}]`);
+      if (field)
+        field.value = field.dataset.known = String(state.settings[name] ?? '');
+    }
+    this.now(state);
+    return state.settings;
+  }
 
-	controls() {
-		const act = (what, how) => {
-			const button = this.$(`[data-do=${what}]`);
-			const output = button.closest('.control').querySelector('output');
-			button.addEventListener('click', () => {
-				if (button.getAttribute('aria-disabled') !== 'true') tell(output, how);
-			});
-		};
-		const form = (what, how) => {
-			const control = this.$(`[data-control=${what}]`);
-			control.addEventListener('submit', event => {
-				event.preventDefault();
-				tell(control.querySelector('output'), () => how(control.elements));
-			});
-		};
-		const said = ({ rate: calls, window: seconds }) => calls == null ? 'No rate' : `${number(calls)} calls in ${lasting(seconds)}, at most`;
-		act('pause', async () => await ask({
-			title: `Pause ${this.name}?`, go: 'Pause', text: `Nothing is called, and its ${number(this.state.waiting + this.state.later)} pending jobs wait. Calls under way go on.`
-		}) && await this.set({ paused: true }) && 'It is paused. All runners know within seconds.');
-		act('resume', async () => await ask({
-			title: `Resume ${this.name}?`, go: 'Resume', text: `Its ${number(this.state.waiting + this.state.later)} pending jobs are called, as it has capacity.`
-		}) && await this.set({ paused: false }) && 'It is resumed. All runners know within seconds.');
-		form('concurrency', async ({ concurrency }) => await ask({
-			title: `Change ${this.name}?`, go: 'Change', text: `${number(Number(concurrency.value))} calls at a time, instead of ${number(this.state.settings.concurrency)}, on all runners.`
-		}) && `It is ${number((await this.set({ concurrency: Number(concurrency.value) })).concurrency)} now.`);
-		form('rate', async ({ rate: calls, window }) => {
-			const wanted = { rate: calls.value.trim() === '' ? null : Number(calls.value), window: Number(window.value) };
-			return await ask({
-				title: `Change ${this.name}?`, go: 'Change', text: `${said(wanted)}, on all runners. Now: ${said(this.state.settings)}.`
-			}) && `${said(await this.set(wanted))}, now.`;
-		});
-		act('back', async () => {
-			if (!await ask({
-				title: `Reset ${this.name} to configured values?`, go: 'Reset to configured values', danger: true,
-				text: 'All that was changed while running is taken back. A target that the file does not have is gone, and nobody calls its jobs.'
-			})) return null;
-			const { target } = await request('DELETE', this.address);
-			this.changedAt = Date.now();
-			if (!target) return this.gone(this.name);
-			for (const output of this.root.querySelectorAll('.act output')) put(output, '');
-			this.now(target);
-			return 'What was changed is taken back.';
-		});
-	}
+  controls() {
+    const act = (what, how) => {
+      const button = this.$(`[data-do=${what}]`);
+      const output = button.closest('.control').querySelector('output');
+      button.addEventListener('click', () => {
+        if (button.getAttribute('aria-disabled') !== 'true') tell(output, how);
+      });
+    };
+    const form = (what, how) => {
+      const control = this.$(`[data-control=${what}]`);
+      control.addEventListener('submit', event => {
+        event.preventDefault();
+        tell(control.querySelector('output'), () => how(control.elements));
+      });
+    };
+    const said = ({ rate: calls, window: seconds }) =>
+      calls == null
+        ? 'No rate'
+        : `${number(calls)} calls in ${lasting(seconds)}, at most`;
+    act(
+      'pause',
+      async () =>
+        (await ask({
+          title: `Pause ${this.name}?`,
+          go: 'Pause',
+          text: `Nothing is called, and its ${number(this.state.waiting + this.state.later)} pending jobs wait. Calls under way go on.`,
+        })) &&
+        (await this.set({ paused: true })) &&
+        'It is paused. All runners know within seconds.',
+    );
+    act(
+      'resume',
+      async () =>
+        (await ask({
+          title: `Resume ${this.name}?`,
+          go: 'Resume',
+          text: `Its ${number(this.state.waiting + this.state.later)} pending jobs are called, as it has capacity.`,
+        })) &&
+        (await this.set({ paused: false })) &&
+        'It is resumed. All runners know within seconds.',
+    );
+    form(
+      'concurrency',
+      async ({ concurrency }) =>
+        (await ask({
+          title: `Change ${this.name}?`,
+          go: 'Change',
+          text: `${number(Number(concurrency.value))} calls at a time, instead of ${number(this.state.settings.concurrency)}, on all runners.`,
+        })) &&
+        `It is ${number((await this.set({ concurrency: Number(concurrency.value) })).concurrency)} now.`,
+    );
+    form('rate', async ({ rate: calls, window }) => {
+      const wanted = {
+        rate: calls.value.trim() === '' ? null : Number(calls.value),
+        window: Number(window.value),
+      };
+      return (
+        (await ask({
+          title: `Change ${this.name}?`,
+          go: 'Change',
+          text: `${said(wanted)}, on all runners. Now: ${said(this.state.settings)}.`,
+        })) && `${said(await this.set(wanted))}, now.`
+      );
+    });
+    act('back', async () => {
+      if (
+        !(await ask({
+          title: `Reset ${this.name} to configured values?`,
+          go: 'Reset to configured values',
+          danger: true,
+          text: 'All that was changed while running is taken back. A target that the file does not have is gone, and nobody calls its jobs.',
+        }))
+      )
+        return null;
+      const { target } = await request('DELETE', this.address);
+      this.changedAt = Date.now();
+      if (!target) return this.gone(this.name);
+      for (const output of this.root.querySelectorAll('.act output'))
+        put(output, '');
+      this.now(target);
+      return 'What was changed is taken back.';
+    });
+  }
 }

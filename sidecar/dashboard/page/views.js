@@ -4,28 +4,39 @@ import { make } from './draw.js';
 
 const list = document.querySelector('#views ul');
 const views = new Map();
-let current = null, isBegun = false, last = null;
+let current = null,
+  isBegun = false,
+  last = null;
 
 // `root` is shown while the address names `path`; `open(name)` begins what the view needs, with
 // null where the address goes no further, and returns the heading to focus or nothing; `close()`
 // ends it. `isListed`: the bar at the top has a link to it; `isLast`: it stays behind the others. Returns that
 // link's item.
-export function register({ path, title, root, open, close, isListed = true, isLast = false }) {
-	const item = make('li'), link = make('a', '', title);
-	link.href = `#/${path}`;
-	item.append(link);
-	item.hidden = !isListed;
-	list.insertBefore(item, last);
-	if (isLast) last = item;
-	views.set(path, { path, title, root, open, close, link });
-	if (isBegun) follow();
-	return item;
+export function register({
+  path,
+  title,
+  root,
+  open,
+  close,
+  isListed = true,
+  isLast = false,
+}) {
+  const item = make('li'),
+    link = make('a', '', title);
+  link.href = `#/${path}`;
+  item.append(link);
+  item.hidden = !isListed;
+  list.insertBefore(item, last);
+  if (isLast) last = item;
+  views.set(path, { path, title, root, open, close, link });
+  if (isBegun) follow();
+  return item;
 }
 
 // Once all are registered that are known from the start.
 export function begin() {
-	isBegun = true;
-	follow();
+  isBegun = true;
+  follow();
 }
 
 export const isOpen = path => current?.path === path;
@@ -35,26 +46,35 @@ export const title = () => current?.name ?? current?.title ?? '';
 
 // What the address says; a view that is not there, or not yet, is the overview.
 function named() {
-	const [path, name] = location.hash.replace(/^#\/?/, '').split('/').map(part => {
-		try { return decodeURIComponent(part); } catch (error) { return part; }
-	});
-	return views.has(path) ? [path, name || null] : ['', null];
+  const [path, name] = location.hash
+    .replace(/^#\/?/, '')
+    .split('/')
+    .map(part => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
+  return views.has(path) ? [path, name || null] : ['', null];
 }
 
 function follow() {
-	const [path, name] = named();
-	if (current && current.path === path && current.name === name) return;
-	const isFirst = !current;
-	current?.close();
-	current?.link.removeAttribute('aria-current');
-	const view = views.get(path);
-	for (const each of views.values()) each.root.hidden = each !== view;
-	current = { ...view, name };
-	view.link.setAttribute('aria-current', 'page');
-	const heading = view.open(name) || view.root.querySelector('h1');
-	if (isFirst) return;
-	scrollTo(0, 0);
-	heading?.focus({ preventScroll: true });
+  const [path, name] = named();
+  if (current && current.path === path && current.name === name) return;
+  const isFirst = !current;
+  current?.close();
+  current?.link.removeAttribute('aria-current');
+  const view = views.get(path);
+  for (const each of views.values()) each.root.hidden = each !== view;
+  current = { ...view, name };
+  view.link.setAttribute('aria-current', 'page');
+  const heading = view.open(name) || view.root.querySelector('h1');
+  if (isFirst) return;
+  scrollTo(0, 0);
+  heading?.focus({ preventScroll: true });
 }
 
-addEventListener('hashchange', () => { if (isBegun) follow(); });
+addEventListener('hashchange', () => {
+  if (isBegun) follow();
+});

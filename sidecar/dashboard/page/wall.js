@@ -8,28 +8,32 @@ const STALE_MS = 4000;
 let heardAt = 0;
 
 function show(state) {
-	heardAt = Date.now();
-	const kind = state.away ? 'lost' : shown(state);
-	put($('room'), state.room);
-	put($('state'), state.away ? 'Redis does not answer' : MODES[kind][0]);
-	$('state').dataset.kind = kind;
-	put($('waiting'), number(state.waiting));
-	put($('active'), number(state.active));
-	put($('cap'), `of ${number(state.cap)}`);
-	document.querySelector('progress').value = state.cap ? Math.min(1, state.active / state.cap) : 0;
-	put($('wait'), duration(state.wait_seconds));
-	for (const name of ['joined', 'admitted', 'abandoned']) put($(name), rate(state.a_minute?.[name]));
-	document.title = `${number(state.waiting)} waiting – ${state.room}`;
+  heardAt = Date.now();
+  const kind = state.away ? 'lost' : shown(state);
+  put($('room'), state.room);
+  put($('state'), state.away ? 'Redis does not answer' : MODES[kind][0]);
+  $('state').dataset.kind = kind;
+  put($('waiting'), number(state.waiting));
+  put($('active'), number(state.active));
+  put($('cap'), `of ${number(state.cap)}`);
+  document.querySelector('progress').value = state.cap
+    ? Math.min(1, state.active / state.cap)
+    : 0;
+  put($('wait'), duration(state.wait_seconds));
+  for (const name of ['joined', 'admitted', 'abandoned'])
+    put($(name), rate(state.a_minute?.[name]));
+  document.title = `${number(state.waiting)} waiting – ${state.room}`;
 }
 
 const source = new EventSource(location.pathname + '/events');
 source.addEventListener('now', event => show(JSON.parse(event.data)));
 
 setInterval(() => {
-	put($('clock'), clock(Date.now()).slice(0, 5));
-	const isStale = heardAt > 0 && Date.now() - heardAt > STALE_MS;
-	document.body.classList.toggle('stale', isStale);
-	$('stale').hidden = !isStale;
-	if (isStale) put($('stale'), `No connection since ${clock(heardAt)}. Trying again …`);
-	if (source.readyState === EventSource.CLOSED) location.reload(); // the link may be over
+  put($('clock'), clock(Date.now()).slice(0, 5));
+  const isStale = heardAt > 0 && Date.now() - heardAt > STALE_MS;
+  document.body.classList.toggle('stale', isStale);
+  $('stale').hidden = !isStale;
+  if (isStale)
+    put($('stale'), `No connection since ${clock(heardAt)}. Trying again …`);
+  if (source.readyState === EventSource.CLOSED) location.reload(); // the link may be over
 }, 1000);

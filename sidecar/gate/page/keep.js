@@ -4,10 +4,12 @@
 const opened = performance.now();
 let asked = opened;
 const renew = () => {
-	const now = performance.now();
-	if (now - asked < every || now - opened > most) return;
-	asked = now;
-	fetch(address, { headers: { Accept: 'application/json' }, cache: 'no-store' })
-		.then(reply => reply.text()).catch(() => {}); // what is not read keeps the connection
+  const now = performance.now();
+  if (now - asked < every || now - opened > most) return;
+  asked = now;
+  fetch(address, { headers: { Accept: 'application/json' }, cache: 'no-store' })
+    .then(reply => reply.text())
+    .catch(() => {}); // what is not read keeps the connection
 };
-for (const type of ['input', 'keydown', 'pointerdown', 'scroll']) addEventListener(type, renew, { capture: true, passive: true });
+for (const type of ['input', 'keydown', 'pointerdown', 'scroll'])
+  addEventListener(type, renew, { capture: true, passive: true });
