@@ -155,7 +155,7 @@ class Room:
         ):
             return None
         if self._honours(token):
-            self.store.knows(token.joined_ms)
+            self.store.room_existed_since(token.joined_ms)
             return token
         return None if token.visitor in self._revoked else token
 
@@ -198,7 +198,7 @@ class Room:
         if given is None:
             return Answer(State.NOT_QUEUED, store_unavailable=True)
         self._fallback.keep(given)
-        self.store.promises(now_ms)
+        self.store.mark_unreported_admissions(now_ms)
         return Answer(State.ADMITTED, given, joined_ms=given.joined_ms, failed_open=is_new)
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
@@ -217,7 +217,7 @@ class Room:
         """Learns changed settings and revoked passes from the store; gives back slots whose
         newcomers got no reply."""
         was_away = self.store.is_away
-        self.store.near(self._refreshes.longest(self.clock.now_ms()))
+        self.store.set_longest_refresh_near_head(self._refreshes.longest(self.clock.now_ms()))
         if not was_away:
             await self._release_orphans()
         while True:

@@ -1,7 +1,6 @@
 """The settings of one room. Each can be changed at run time too, by the same rules."""
 
 import contextlib
-import json
 import re
 from typing import Annotated, Any, Literal
 
@@ -292,12 +291,15 @@ class RoomSettings(BaseModel):
         events_kept: int = EVENTS_KEPT,
         tells_called: bool = False,
         outage_ms: int = OUTAGE_MS,
-    ) -> str:
-        """The settings as the scripts read them: JSON, unset ones left out. `events_kept`: about
-        how many events the room's stream holds at most. `tells_called`: whether a webhook brings
-        calls to visitors who have no page open. `outage_ms`: without a script for longer, nobody
-        could be heard."""
-        values = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
+    ) -> dict[str, Any]:
+        """Return the settings that the scripts read, without unset ones.
+
+        Args:
+            events_kept: About how many events the room's stream holds at most.
+            tells_called: Whether a webhook brings calls to visitors who have no page open.
+            outage_ms: If no script ran for longer, nobody could be heard.
+        """
+        values: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
         for event in values["events"]:
             for name in _NOT_OF_EVENTS & event.keys():
                 del event[name]
@@ -309,7 +311,7 @@ class RoomSettings(BaseModel):
         values["outage_ms"] = outage_ms
         values["session_grace_ms"] = SESSION_GRACE_MS
         values["release_hold_ms"] = RELEASE_HOLD_MS
-        return json.dumps(values)
+        return values
 
     def changed(self, overrides: dict[str, Any]) -> "RoomSettings":
         """These settings with some replaced.

@@ -154,7 +154,7 @@ def test_a_log_has_a_long_value_by_its_beginning():
 def test_scripts_do_not_get_them():
     """They read the settings with each request."""
     settings = PLAIN.changed({"accent": "#fff", "custom_css": GOOD_CSS, "font": "Inter"})
-    assert LOOK.isdisjoint(json.loads(settings.for_scripts()))
+    assert LOOK.isdisjoint(settings.for_scripts())
 
 
 # In the store ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from sidecar.lottery.service import Draws
 from sidecar.rooms.endpoints.operator import _INTERNAL
 from sidecar.rooms.places import line_of
-from sidecar.storage.redis.scripts import LUA_ROOT
+from sidecar.storage.redis.lua_source import LUA_ROOT
 from sidecar.visitors.classes import Line
 from sidecar.visitors.model import ORDER_BAND
 from sidecar.visitors.visitor_number import visitor_number

@@ -10,7 +10,7 @@ import pytest
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
-from sidecar.storage.redis.scripts import LUA_ROOT, source
+from sidecar.storage.redis.lua_source import LUA_ROOT, source
 from sidecar.visitors.tokens import new_visitor
 from tests.support import room_policy as policy
 from tests.support.joiners import claim
@@ -100,7 +100,13 @@ def formula(redis, tmp_path):
         found = []
         for at in range(0, len(classes), 50_000):
             given = classes[at : at + 50_000]
-            args = [settings.for_scripts(), last, now_ms + at // in_each_ms, in_each_ms, names]
+            args = [
+                json.dumps(settings.for_scripts()),
+                last,
+                now_ms + at // in_each_ms,
+                in_each_ms,
+                names,
+            ]
             text, last = await script(keys=[key], args=[*args, given, at])
             found += text.split()
         return found

@@ -20,7 +20,7 @@ from sidecar.rooms.store.transfer import Transfer
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors
 from sidecar.storage.redis.driver_errors import text as text_of
-from sidecar.storage.redis.script_store import Observer, ScriptStore
+from sidecar.storage.redis.scripts import Observer, RedisScripts
 from sidecar.visitors.model import Pass, Standing, Ticket
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 
@@ -34,6 +34,8 @@ REVOCATIONS_LIMIT = 1000
 _VERBS = ("enter", "beat", "renew", "leave")
 #: The scripts sent most get no more keys than they need (rooms/lua/parts/room.lua).
 _KEYS_OF = {"enter": 15, "beat": 14, "renew": 13}
+#: These scripts only read, so they keep nothing of what the replica tells them.
+_READING = {"forecast", "find", "queue"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,73 +79,81 @@ class ChangedSinceError(Exception):
     """A setting, named, has another value by now. Nothing was changed."""
 
 
-class RoomStore(ScriptStore):
-    """The scripts of one room.
-
-    `settings` are the file's, as JSON for the scripts. `now_ms` overrides the store's time (tests).
-    While Redis is unavailable, only the refresher calls it, by `snapshot`.
-    """
+class RoomStore:
+    """The scripts of one room. Every method raises StoreError when Redis does not answer. While
+    Redis is unavailable, only the refresher calls it, by `snapshot`."""
 
     def __init__(  # noqa: PLR0913
         self,
         redis: Store,
         room: str,
         *,
-        settings: str,
+        settings: Mapping[str, Any],
         clock: StoreClock,
         observer: Observer | None = None,
         now_ms: Callable[[], int] | None = None,
         timeout_s: float = 1.0,
         replica: str = "",
     ) -> None:
+        """Args:
+        settings: The file's, as RoomSettings.for_scripts returns them.
+        now_ms: Overrides the time of Redis (tests).
+        replica: The replica's id, to count replicas by.
+        """
         # Only the refresher probes, and takes as long as it takes.
-        super().__init__(
+        self._scripts = RedisScripts(
             redis,
             "rooms",
             room,
             observer=observer,
             timeout_s=timeout_s,
             probe_timeout_s=math.inf,
+            now=now_ms,
+            on_time=clock.observe,
         )
-        self._file_settings: dict[str, Any] = json.loads(settings)
-        self._tell()
+        self._redis: Any = redis
+        self._name = room
+        self._timeout_s = timeout_s
+        self._settings = json.dumps(settings)
         self._replica = replica
-        self._known_since_ms: int | None = None
-        self._promised_since_ms: int | None = None
+        self._existed_since_ms: int | None = None
+        self._unreported_since_ms: int | None = None
         self._near_ms: int | None = None
         self._measured_at = ""
         self._clock = clock
         self._now_ms = now_ms
-        #: The room's people and what was done to it, to be looked at.
+        #: What operators see of the room's visitors and its log.
         self.lists = Lists(redis, room, timeout_s=timeout_s)
-        #: The room as pages that another store takes in.
+        #: The room's visitors as pages, to move them to another Redis.
         self.transfer = Transfer(redis, room, self._run, timeout_s=timeout_s)
         self._keys = keys.room_keys(room)
         self._keys_of = {verb: self._keys[:number] for verb, number in _KEYS_OF.items()}
-        is_plain = not self._file_settings.keys() & {"classes", "lines"}
+        is_plain = not settings.keys() & {"classes", "lines"}
         limit = BATCH_LIMIT if is_plain else LINES_BATCH_LIMIT
         self._enter, self._beat, self._renew, self._leave = (
             Batcher(self._batch_runner(verb), limit=limit) for verb in _VERBS
         )
 
-    def knows(self, since_ms: int) -> None:
-        """The room was there at that time. A store that was made later was emptied."""
-        if self._known_since_ms is None or since_ms < self._known_since_ms:
-            self._known_since_ms = since_ms
+    @property
+    def is_away(self) -> bool:
+        """Whether Redis stopped answering, so that all calls but `snapshot` fail at once."""
+        return self._scripts.is_away
 
-    def promises(self, now_ms: int) -> None:
-        """This replica admitted or kept a visitor whom the store does not know. The first script
-        that succeeds reports it."""
-        if self._promised_since_ms is None:
-            self._promised_since_ms = now_ms
+    def room_existed_since(self, since_ms: int) -> None:
+        """Note that the room existed at that time. A Redis with younger data was emptied."""
+        if self._existed_since_ms is None or since_ms < self._existed_since_ms:
+            self._existed_since_ms = since_ms
 
-    def near(self, refresh_ms: int | None) -> None:
-        """The longest refresh that visitors near the head were given lately, ms: after a loss they
-        come back within that. None: this replica cannot know."""
+    def mark_unreported_admissions(self, now_ms: int) -> None:
+        """Note that this replica admitted or kept a visitor whom Redis does not know. The first
+        script that succeeds reports it."""
+        if self._unreported_since_ms is None:
+            self._unreported_since_ms = now_ms
+
+    def set_longest_refresh_near_head(self, refresh_ms: int | None) -> None:
+        """Set the longest refresh that visitors near the head were given lately. After a loss they
+        come back within that time. None: this replica cannot know it."""
         self._near_ms = refresh_ms
-
-    def _tell(self) -> None:
-        self._settings = json.dumps(self._file_settings)
 
     async def enter(
         self,
@@ -207,7 +217,7 @@ class RoomStore(ScriptStore):
         """Sent also while Redis counts as unavailable: it shows when Redis is back."""
         args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica, self._measured_at]
         snapshot = read_snapshot(await self._run("snapshot", args, is_probe=True))
-        self.knows(snapshot.born_ms)
+        self.room_existed_since(snapshot.born_ms)
         self._measured_at = repr(snapshot.counters["measured_at"])
         return snapshot
 
@@ -318,13 +328,6 @@ class RoomStore(ScriptStore):
 
         return run
 
-    def _known(self) -> list[Any]:
-        """What every script gets first (rooms/lua/parts/room.lua)."""
-        now = None if self._now_ms is None else self._now_ms()
-        known = now, self._near_ms, self._known_since_ms, self._promised_since_ms
-        now_ms, *others = ("" if ms is None else ms for ms in known)
-        return [now_ms, self._settings, *others]
-
     def _store_ms(self) -> int:
         return self._clock.now_ms() if self._now_ms is None else self._now_ms()
 
@@ -336,15 +339,20 @@ class RoomStore(ScriptStore):
     async def _run(
         self, name: str, args: list[Any], *, batch: int = 0, is_probe: bool = False
     ) -> Any:
-        promised_ms = self._promised_since_ms
-        named = self._keys_of.get(name, self._keys)
-        args = [*self._known(), *args]
-        reply = await self._call(
-            name, self._scripts.run, name, named, args, batch=batch, is_probe=is_probe
+        """Run a script, with what the replica knows in front of its arguments
+        (rooms/lua/parts/room.lua)."""
+        unreported_ms = self._unreported_since_ms
+        facts = (self._near_ms, self._existed_since_ms, unreported_ms)
+        reply = await self._scripts.call(
+            name,
+            self._keys_of.get(name, self._keys),
+            [self._settings, *("" if ms is None else ms for ms in facts), *args],
+            batch=batch,
+            is_probe=is_probe,
         )
-        if promised_ms is not None and promised_ms == self._promised_since_ms:
-            self._promised_since_ms = None
-        self._clock.observe(reply[0])
+        is_reported = unreported_ms is not None and name not in _READING
+        if is_reported and unreported_ms == self._unreported_since_ms:
+            self._unreported_since_ms = None
         return reply
 
 
