@@ -1,7 +1,7 @@
 """The class that a newcomer claims, and the order of a place that is drawn."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from sidecar.rooms.bearer import Bearer
@@ -9,8 +9,7 @@ from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.rooms.store.scripts import NO_CLAIM, Claim, Lot, RoomStore
-from sidecar.visitors.classes import Line
-from sidecar.visitors.model import LOT_BITS, ORDER_BAND, ORDER_STEP, Standing, Ticket
+from sidecar.visitors.model import LOT_BITS, ORDER_BAND, Standing, Ticket
 
 #: The lowest order of a drawn place (rooms/lua/parts/order.lua: the front band).
 FIRST_DRAWN = -4 * ORDER_BAND
@@ -50,56 +49,6 @@ async def reclassified(
     if await store.reclassify(ticket.visitor, claim) <= 0:
         return ticket
     return replace(ticket, class_name=name, signed_ms=0)
-
-
-def line_of(order: int, lines: Sequence[Line]) -> str | None:
-    """The name of the sub-queue that an order is in (as in rooms/lua/parts/order.lua); None where
-    there are no lines, or the place was drawn."""
-    if not lines or order < FIRST_DRAWN + ORDER_BAND:
-        return None
-    last = len(lines) - 1
-    return lines[min(last, max(0, last + order // ORDER_BAND))].name
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What an order says: whose class it was given for, "" for none, and when its visitor joined
-    (ms); None: where places are drawn it does not."""
-
-    class_name: str = ""
-    joined_ms: int | None = None
-
-
-def origin_of(order: int, before: int | None, settings: RoomSettings) -> Origin:
-    """`before`: the order before an operator moved the visitor; None where nobody did."""
-    by_rules = order if before is None else before
-    if by_rules < FIRST_DRAWN + ORDER_BAND:
-        return Origin()
-    names = ["", *sorted(settings.classes)]
-    number = by_rules % ORDER_STEP
-    name = names[number] if number < len(names) else ""
-    arrival = by_rules + max(0, -(by_rules // ORDER_BAND)) * ORDER_BAND - number
-    arrival += _head_start_us(name, settings)
-    if before is not None:  # whom an operator gave a class stands where that class would
-        name = next((one for one in names if _order_of(arrival, one, settings) == order), name)
-    is_random = settings.queueing_method == "random"
-    return Origin(name, None if is_random else arrival // 1000)
-
-
-def _head_start_us(name: str, settings: RoomSettings) -> int:
-    if not name or settings.queueing_method == "random":
-        return 0
-    return round(settings.classes[name].head_start * 1000) * 1000
-
-
-def _order_of(arrival: int, name: str, settings: RoomSettings) -> int:
-    """As rooms/lua/parts/order.lua has it."""
-    if not name:
-        return arrival
-    rules, lines = settings.classes[name], [line.name for line in settings.lines]
-    band = len(lines) - 1 - lines.index(rules.line) if rules.line else rules.priority
-    number = 1 + sorted(settings.classes).index(name)
-    return arrival - _head_start_us(name, settings) - band * ORDER_BAND + number
 
 
 def hidden_order(joined_ms: int) -> int:

@@ -26,15 +26,6 @@ def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]
     ]
 
 
-def place_in_sub_queue(place: int, line: str, settings: RoomSettings, snapshot: Snapshot) -> int:
-    """The position in that sub-queue, from the position among all. It is off by the few who came or
-    went since the snapshot."""
-    lengths = [people for people, _ in snapshot.lines]
-    drawn = max(0, snapshot.waiting - sum(lengths))
-    number = [each.name for each in settings.lines].index(line)
-    return max(1, place - drawn - sum(lengths[:number]))
-
-
 def steps(
     samples: list[dict[str, Any]], from_ms: int, until_ms: int, step_ms: int = MINUTE_MS
 ) -> list[SeriesStep]:

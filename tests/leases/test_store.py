@@ -903,7 +903,7 @@ async def test_a_look_changes_nothing(redis, make, turn):
 async def test_time_is_the_stores(redis, make):
     """A number of µs of it, so that two in a millisecond need no help."""
     store = make()
-    store._now_ms = None
+    store._now_ms = store._scripts._now = None
     first = await store.ask("A", "one")
     seconds, microseconds = await redis.time()
     assert first.fence // 1000 == first.now_ms == first.started_ms

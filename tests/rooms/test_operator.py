@@ -6,10 +6,7 @@ import pytest
 
 from sidecar.lottery.service import Draws
 from sidecar.rooms.endpoints.operator import _INTERNAL
-from sidecar.rooms.places import line_of
 from sidecar.storage.redis.lua_source import LUA_ROOT
-from sidecar.visitors.classes import Line
-from sidecar.visitors.model import ORDER_BAND
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of
 
@@ -508,21 +505,6 @@ async def test_a_closed_room_names_the_next_event(replica):
     later = {**SALE, "prequeue_from": "2027-01-15 08:30"}
     room = await told(await replica(events=[later]))
     assert [room[name] for name in ("phase", "event", "coming")] == ["closed", None, "sale"]
-
-
-@pytest.mark.parametrize(
-    ("order", "line"),
-    [
-        (0, "c"), (ORDER_BAND - 1, "c"), (2**53, "c"),
-        (-1, "b"), (-ORDER_BAND, "b"), (-ORDER_BAND - 1, "a"), (-2 * ORDER_BAND, "a"),
-        (-3 * ORDER_BAND, "a"), (-3 * ORDER_BAND - 1, None), (-4 * ORDER_BAND, None),
-    ],
-)  # fmt: skip
-def test_an_order_is_of_a_line(order, line):
-    """A band each, the last line's from 0 on; below are the places that were drawn."""
-    lines = [Line(name=name) for name in "abc"]
-    assert line_of(order, lines) == line
-    assert line_of(order, []) is None
 
 
 def test_what_scripts_remember_for_themselves_is_no_counter():

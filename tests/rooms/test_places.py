@@ -12,7 +12,6 @@ from sidecar.rooms.places import (
     FIRST_DRAWN,
     claim_of,
     hidden_order,
-    line_of,
     lot_of_newcomer,
     reclassified,
     ticket_of,
@@ -195,28 +194,3 @@ def test_a_lot_that_is_found_again_is_the_one_that_was_drawn(draws):
         assert int(float(repr(newcomer.number)) * 2**LOT_BITS) == ticket.order - FIRST_DRAWN
         assert FIRST_DRAWN <= ticket.order < FIRST_DRAWN + 2**LOT_BITS
         assert float(ticket.order) == ticket.order
-
-
-# Lines ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("order", "line"),
-    [
-        (FIRST_DRAWN, None),
-        (-3 * 2**51 - 1, None),
-        (-3 * 2**51, "first"),
-        (-(2**52), "first"),
-        (-(2**51) - 1, "first"),
-        (-(2**51), "second"),
-        (-1, "second"),
-        (0, "last"),
-        (2**51, "last"),
-    ],
-)
-def test_an_order_says_the_line(order, line):
-    """That of the front stands in none; one that is before the first line's stands in it."""
-    names = ("first", "second", "last")
-    settings = RoomSettings(total_active_users=1, lines=tuple({"name": name} for name in names))
-    assert line_of(order, settings.lines) == line
-    assert line_of(order, ()) is None

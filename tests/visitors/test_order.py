@@ -192,15 +192,12 @@ async def test_bands_do_not_touch_while_arrivals_are_below_2041(formula):
 
 
 async def test_an_order_says_the_line(formula):
-    """At both ends of the range of arrivals: rooms/places.py, the scripts and the model agree."""
-    from sidecar.rooms.places import line_of
-
+    """At both ends of the range of arrivals (tests/rooms/test_lists.py: the scripts agree)."""
     names = {"-": "last", "d": "last", "e": "third", "f": "second", "g": "first"}
     settings = ROOMS["strict"]
     for now_ms in (86_400_001, TODAY_MS, LAST_WITH_BANDS_MS - 9):
         classes = "".join(names)
         for name, order in zip(names, await formula(settings, classes, now_ms=now_ms), strict=True):
-            assert line_of(int(order), settings.lines) == names[name]
             assert LINES[policy.line_of(settings, int(order))]["name"] == names[name]
 
 

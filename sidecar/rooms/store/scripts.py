@@ -123,7 +123,7 @@ class RoomStore:
         self._clock = clock
         self._now_ms = now_ms
         #: What operators see of the room's visitors and its log.
-        self.lists = Lists(redis, room, timeout_s=timeout_s)
+        self.lists = Lists(redis, room, self._run, timeout_s=timeout_s)
         #: The room's visitors as pages, to move them to another Redis.
         self.transfer = Transfer(redis, room, self._run, timeout_s=timeout_s)
         self._keys = keys.room_keys(room)

@@ -1,4 +1,5 @@
 -- @include "rooms/parts/standing"
+-- @include "rooms/parts/early_polls"
 -- @include "rooms/parts/places_per_address"
 -- @include "rooms/parts/reserved"
 -- Nobody is silent so soon: it takes claim_window, and that is 5 s at least.

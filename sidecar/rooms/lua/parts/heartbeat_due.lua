@@ -72,11 +72,6 @@ local function called_until(score)
   return math.max(silent_from(score), now + (patience == claim_ms and claim_ms or 1000))
 end
 
--- Whether a poll (a score as a number) comes before it is due.
-local function is_early(score)
-  return score % 1 < UNUSED and now < math.floor(score)
-end
-
 -- Whose score is below this is overdue by heartbeat_timeout; above `spared` (as text), nobody was
 -- to be heard at the time.
 local function overdue_range()

@@ -26,12 +26,15 @@ local function number_of(class)
   return number
 end
 
+-- The head start of a class, µs.
+local function head_start_us(class)
+  return is_random and 0 or whole_ms(classes[class].head_start or 0) * 1000
+end
+
 -- The order of somebody of a class ('' is none).
 local function order_of(arrival, class)
-  local rules = classes[class]
-  if not rules then return arrival end
-  local head_start = is_random and 0 or whole_ms(rules.head_start or 0) * 1000
-  return order_by(arrival, head_start, band_of(class), number_of(class))
+  if not classes[class] then return arrival end
+  return order_by(arrival, head_start_us(class), band_of(class), number_of(class))
 end
 
 -- The lowest order of a band.

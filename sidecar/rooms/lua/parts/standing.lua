@@ -1,3 +1,6 @@
+-- @include "rooms/parts/heartbeat_due"
+-- @include "rooms/parts/estimate_wait"
+-- @include "rooms/parts/poll_interval"
 -- @include "rooms/parts/place"
 -- @include "rooms/parts/admit"
 -- The replies about one visitor, as rooms/store/replies.py reads them:

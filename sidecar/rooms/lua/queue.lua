@@ -1,0 +1,22 @@
+-- Waiting visitors in their order, a page of them. Changes nothing.
+-- ARGV    6 how many to skip  7 how many at most
+-- RETURNS {now, for each visitor: id, order, sub-queue ('' is none), class ('' is none), when the
+--          visitor joined (ms; -1 where places are drawn)}
+-- @include "rooms/parts/room"
+-- @include "rooms/parts/origin"
+
+local function run(KEYS, ARGV)
+  begin_reading(KEYS, ARGV)
+  local first, most = tonumber(ARGV[6]), tonumber(ARGV[7])
+  local visitors, orders = queue.split(
+    redis_call('ZRANGE', WAITING, first, first + most - 1, 'WITHSCORES'))
+  local reply = {now}
+  if #visitors == 0 then return reply end
+  local moved = queue.scores_of(MOVED, visitors)
+  for n, visitor in ipairs(visitors) do
+    local i = #reply
+    reply[i + 1] = visitor
+    reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5] = describe(orders[n] + 0, moved[n])
+  end
+  return reply
+end
