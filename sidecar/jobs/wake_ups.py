@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 import structlog
 from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.cluster import RedisCluster
 from redis.exceptions import RedisError
 
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, target_key
@@ -17,7 +18,6 @@ from sidecar.kit.errors import StoreError
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.storage.redis.scripts import RedisScripts
-from sidecar.storage.redis.topology import Cluster
 
 #: Between two looks at all targets, seconds. An idle worker or reconciler waits for these; if even
 #: they find nothing, it looks by itself after `IDLE_S`.
@@ -52,7 +52,7 @@ class WakeUps:
     ) -> None:
         self._redis = redis
         # A cluster has the targets on several servers, so each needs a call of its own.
-        self._at_once = 1 if isinstance(redis, Cluster) else AT_ONCE
+        self._at_once = 1 if isinstance(redis, RedisCluster) else AT_ONCE
         self._scripts = RedisScripts(redis, "jobs", timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._now_us = now_us

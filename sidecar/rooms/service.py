@@ -18,10 +18,9 @@ from sidecar.rooms.bearer import NOBODY, Bearer, belongs_to_another
 from sidecar.rooms.exemptions import exempts_some, find_outside, is_exempt, is_for_part, is_outside
 from sidecar.rooms.fail_open import Fallback
 from sidecar.rooms.longest_refresh import Refreshes
-from sidecar.rooms.openings import during
 from sidecar.rooms.pass_renewal import renewal_due_ms
 from sidecar.rooms.places import Draws, claim_of, lot_of_newcomer, reclassified, ticket_of, with_lot
-from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.settings import RoomSettings, effective
 from sidecar.rooms.shield import Shelter, Shield
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT, Claim, RoomStore
@@ -236,10 +235,10 @@ class Room:
         self._revoked = snapshot.still_of_use(self._revoked, pass_ms)
         self.snapshot = snapshot
         self._shield.learn(snapshot.shield_until_ms)
-        settings, problems = self.file_settings.overridden(snapshot.overrides)
+        settings, problems = effective(self.file_settings, snapshot.overrides, snapshot.now_ms)
         if problems:
             log.error("overrides_ignored", room=self.name, problems=problems)
-        self._learn(during(settings, settings.moments(snapshot.now_ms)))
+        self._learn(settings)
         self._fallback.learn(snapshot, self.settings)
         if self.draws is not None:
             await self.draws.refresh(self.settings.events, snapshot)

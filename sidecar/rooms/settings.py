@@ -27,7 +27,7 @@ from sidecar.kit.setting_types import (
 )
 from sidecar.kit.templates import TEMPLATE_NAME
 from sidecar.rooms.look import LOOK, ColourText, Font, Links, SitePath, StyleSheet
-from sidecar.rooms.openings import Events, Moments, moments
+from sidecar.rooms.openings import Events, Moments, during, moments
 from sidecar.visitors.classes import Classes, Lines, problems_of_classes
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
 
@@ -338,3 +338,13 @@ class RoomSettings(BaseModel):
                     settings = settings.changed({name: left[name]})
                     del left[name]
         return settings, problems
+
+
+def effective(
+    file: RoomSettings, overrides: dict[str, Any], now_ms: int
+) -> tuple[RoomSettings, list[str]]:
+    """Return the settings in force: the file's, over them those changed at run time, and over these
+    an open event's; and what is wrong with the changed ones. The scripts do the same
+    (rooms/lua/parts/settings.lua, openings.lua; tests/rooms/test_effective.py)."""
+    settings, problems = file.overridden(overrides)
+    return during(settings, settings.moments(now_ms)), problems

@@ -17,6 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import structlog
+from redis.asyncio.cluster import RedisCluster
 from redis.commands.core import AsyncScript
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
@@ -25,7 +26,6 @@ from sidecar.storage.redis.breaker import Breaker
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors
 from sidecar.storage.redis.lua_source import library, source
-from sidecar.storage.redis.topology import Cluster
 
 #: A server that refused functions is asked again after this time.
 RETRY_S = 60.0
@@ -219,7 +219,7 @@ class RedisScripts:
     ) -> tuple[int, list[bytes]]:
         """Return the next cursor (0: the end) and some key names of the server that has `key`.
         Raises what the driver raises."""
-        if isinstance(self.redis, Cluster):
+        if isinstance(self.redis, RedisCluster):
             await self.redis.initialize()
         where = self._server_of(key)
         following, names = await self.redis.scan(cursor, match, count, **where)
@@ -228,7 +228,7 @@ class RedisScripts:
 
     def _server_of(self, key: str) -> dict[str, Any]:
         """Return the option by which a cluster's driver asks the server that has the key."""
-        is_cluster = isinstance(self.redis, Cluster)
+        is_cluster = isinstance(self.redis, RedisCluster)
         return {"target_nodes": self.redis.get_node_from_key(key)} if is_cluster else {}
 
     def _note_refusal(self, error: ResponseError) -> None:
