@@ -1,10 +1,10 @@
 """The client that sends a cookie: its address, and the fingerprint that a pass is bound to."""
 
 import hashlib
-import ipaddress
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 
+from sidecar.kit.addresses import ip_of, network_of
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.grants import Grant
 
@@ -66,26 +66,7 @@ def _digest(*parts: str) -> str:
     return urlsafe_b64encode(hashlib.sha256(text).digest()[:12]).decode()
 
 
-def network_of(address: str) -> str:
-    """The address as one text; of IPv6 the network of 64 bits, for a household has all of it."""
-    ip = ip_of(address)
-    if isinstance(ip, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((ip, 64), strict=False))
-    return address if ip is None else str(ip)
-
-
-def is_public(address: str) -> bool:
+def is_global(address: str) -> bool:
     """Whether it is one client's, or one network's. A private address may be a load balancer's."""
     ip = ip_of(address)
     return ip is not None and ip.is_global
-
-
-def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An IPv4 address that is written as IPv6 is one of IPv4."""
-    try:
-        address = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address

@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
 
+from sidecar.kit.addresses import ip_of
 from sidecar.kit.setting_types import clean_path
-from sidecar.rooms.bearer import Bearer, ip_of
+from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Outside
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+from sidecar.rooms.pass_lifetime import pass_ends_ms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Pass, Ticket
@@ -85,7 +86,7 @@ class Fallback:
         length_ms = int(settings.session_duration * 1000)
         if settings.disable_session_renewal or pass_.expires_ms - now_ms > length_ms // 2:
             return None
-        ends = _capped(now_ms + length_ms, pass_.started_ms, settings)
+        ends = pass_ends_ms(pass_.started_ms, now_ms, settings)
         return replace(pass_, renewed_ms=0, expires_ms=ends) if ends > pass_.expires_ms else None
 
     def _has_token(self, settings: RoomSettings, now_ms: int) -> bool:
@@ -102,7 +103,6 @@ class Fallback:
 
 def _pass_of(ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass:
     """Due for renewal from the beginning, so that the store hears of it at once."""
-    ends = _capped(now_ms + int(settings.session_duration * 1000), now_ms, settings)
     return Pass(
         ticket.visitor,
         ticket.order,
@@ -110,11 +110,5 @@ def _pass_of(ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass:
         ticket.epoch,
         started_ms=now_ms,
         renewed_ms=0,
-        expires_ms=ends,
+        expires_ms=pass_ends_ms(now_ms, now_ms, settings),
     )
-
-
-def _capped(ends_ms: int, started_ms: int, settings: RoomSettings) -> int:
-    if settings.session_max_duration is None:
-        return ends_ms
-    return min(ends_ms, started_ms + int(settings.session_max_duration * 1000))

@@ -24,7 +24,7 @@ ROOM_KEYS = (
     "replicas",  # zset    replica -> when it was last here, ms
     "log",       # list    what operators did, latest first (JSON)
     "minutes",   # list    the room once a minute, latest first (JSON)
-    "look",      # hash    settings of the page changed at run time (JSON; rooms/look.py)
+    "look",      # hash    settings of the page changed at run time (JSON; rooms/appearance.py)
 )  # fmt: skip
 
 

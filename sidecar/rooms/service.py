@@ -18,7 +18,7 @@ from sidecar.rooms.bearer import NOBODY, Bearer, belongs_to_another
 from sidecar.rooms.exemptions import exempts_some, find_outside, is_exempt, is_for_part, is_outside
 from sidecar.rooms.fail_open import Fallback
 from sidecar.rooms.longest_refresh import Refreshes
-from sidecar.rooms.pass_renewal import renewal_due_ms
+from sidecar.rooms.pass_lifetime import renewal_due_ms
 from sidecar.rooms.places import Draws, claim_of, lot_of_newcomer, reclassified, ticket_of, with_lot
 from sidecar.rooms.settings import RoomSettings, effective
 from sidecar.rooms.shield import Shelter, Shield

@@ -10,8 +10,8 @@ nginx an answer, and nobody a place. One address may join 20 times a second.
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from sidecar.rooms.address_limit import AddressLimit
-from sidecar.rooms.bearer import is_public
+from sidecar.kit.addresses import AddressLimit
+from sidecar.rooms.bearer import is_global
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
 #: The shield stays up for one to two of these, to the same moment on all replicas: while one
@@ -55,7 +55,7 @@ class Shield:
 
     def meet_again(self, address: str, now_ms: int) -> Shelter:
         """The same of one who has waited, from this address; nobody counts them twice."""
-        is_limited = self.is_up(now_ms) and is_public(address)
+        is_limited = self.is_up(now_ms) and is_global(address)
         waits = is_limited and self._joins.wait_s(address, now_ms / 1000) > 0
         return Shelter.LOOKING if waits else Shelter.NONE
 

@@ -12,7 +12,7 @@ from sidecar.gate.contract import is_resource
 from sidecar.gate.page.branding import style
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_JSON, Reply
-from sidecar.rooms.look import Link
+from sidecar.rooms.appearance import Link
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.settings import RoomSettings
 

@@ -14,9 +14,9 @@ from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
+from sidecar.kit.shorten import shorten_values
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.endpoints.operator import state_of
-from sidecar.rooms.look import in_short
 from sidecar.rooms.openings import problems_of_change
 from sidecar.rooms.schemas.changes import (
     CHANGED_SINCE,
@@ -112,7 +112,7 @@ async def _change(
         by=operator(request),
         undone=undone,
     )
-    log.info("changed", room=room.name, changes=in_short(changes), undoes=undone is not None)
+    log.info("changed", room=room.name, changes=shorten_values(changes), undoes=undone is not None)
     state = state_of(room, await room.refresh())
     return ChangedRoom.model_construct(**dict(state), change=revision)
 

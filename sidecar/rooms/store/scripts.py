@@ -12,8 +12,9 @@ from typing import Any
 from sidecar.kit.batch import Batcher
 from sidecar.kit.clock import LATE_MS, StoreClock
 from sidecar.kit.errors import StoreError
+from sidecar.kit.shorten import shorten_values
 from sidecar.rooms import redis_keys as keys
-from sidecar.rooms.look import LOOK, in_short
+from sidecar.rooms.appearance import LOOK
 from sidecar.rooms.store.lists import Lists
 from sidecar.rooms.store.replies import SHIELD, Snapshot, Swept, read_snapshot, read_standings
 from sidecar.rooms.store.transfer import Transfer
@@ -232,7 +233,7 @@ class RoomStore:
         the values that are set back, as JSON. Raises ChangedSinceError where one of them is not in
         force any more."""
         what = "change" if undone is None else "undo"
-        args: list[Any] = [by, json.dumps(in_short(changes)), what]
+        args: list[Any] = [by, json.dumps(shorten_values(changes)), what]
         for name, value in changes.items():
             text = "" if value is None else json.dumps(without_none(value))
             must = "*" if undone is None else undone[name]

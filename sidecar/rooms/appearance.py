@@ -6,7 +6,7 @@ None of it may load anything from another site, or hide another language in a te
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -17,7 +17,6 @@ from sidecar.visitors.classes import a_list, a_table, checked
 LOOK = frozenset({"accent", "background", "font", "footer", "custom_css"})
 MAX_LINKS = 8
 MAX_CSS = 10_000
-_SHOWN = 500
 
 PATH = re.compile(r"/(?!/)[A-Za-z0-9._~%+@=&?:,/-]+\Z")
 _FONT_FILE = re.compile(r"/(?!/)[A-Za-z0-9._~%+@/-]+\.(?:woff2?|[ot]tf)(?:\?[\w.=-]*)?\Z")
@@ -159,13 +158,3 @@ Font = Annotated[str, Field(max_length=300), AfterValidator(_font)]
 Links = Annotated[tuple[Annotated[Link, a_table(_LINK)], ...], a_list(_LINK), checked(_few)]
 SitePath = Annotated[str, Field(max_length=500), AfterValidator(_path)]
 StyleSheet = Annotated[str, Field(max_length=MAX_CSS), AfterValidator(_style)]
-
-
-def in_short(settings: dict[str, Any]) -> dict[str, Any]:
-    """For a log, and for pages that are sent each second: a long value by its beginning."""
-    return {name: _cut(value) for name, value in settings.items()}
-
-
-def _cut(value: Any) -> Any:
-    is_long = isinstance(value, str) and len(value) > _SHOWN
-    return f"{value[: _SHOWN // 5]}… ({len(value):,} characters)" if is_long else value
