@@ -1,6 +1,6 @@
-"""What a room's page looks like: the types of these settings, and what they may hold.
+"""The settings of a room's appearance: their types, and which values are allowed.
 
-None of it may load anything from another site, or hide another language in a text.
+No value may load anything from another site, or hide another language in a text.
 """
 
 import re
@@ -65,7 +65,7 @@ def _colour(value: str) -> str:
 
 
 def _path(value: str) -> str:
-    """A file on the room's own site."""
+    """Check a path of a file on the room's own site."""
     if not PATH.match(value):
         raise ValueError("write a path on your site, such as /_waitroom/static/shop.svg")
     return value
@@ -81,7 +81,7 @@ def _font(value: str) -> str:
 
 
 def families(font: str) -> str:
-    """As a style sheet has them; "" where the text is no list of families."""
+    """Return font families as a style sheet writes them; "" if the text is no list of families."""
     names = []
     for part in font.split(","):
         match = _FAMILY.match(part.strip())
@@ -101,7 +101,7 @@ def _address(value: str) -> str:
 
 @lru_cache(maxsize=64)
 def _style(css: str) -> str:
-    """The same text, if it may be shown. Cached: settings are read again each second."""
+    """Check a style sheet. Cached, because settings are read again each second."""
     if problems := dict.fromkeys(_problems(css)):
         raise ValueError("\n".join(problems))
     return css

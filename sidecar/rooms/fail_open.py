@@ -1,4 +1,4 @@
-"""Fail-open admissions: how many while Redis is unavailable, and for how long."""
+"""Fail-open admissions: whom a replica admits while Redis is unavailable, and for how long."""
 
 from dataclasses import dataclass, field, replace
 
@@ -16,12 +16,12 @@ AT_A_TIME = 500
 
 @dataclass(slots=True)
 class Fallback:
-    """What one replica may do by itself. It learns every snapshot and remembers the last.
+    """The admissions of one replica without Redis, bounded by the last snapshot.
 
-    With `on_store_failure = "bounded"` a replica lets in its share of the slots that were
-    free, and no faster than its share of new_users_per_minute. Nothing is free where people
-    waited: they are next, and their tickets are good when the store is back. As many as came
-    in between the last two snapshots are taken to have come in since the last one, too.
+    With `on_store_failure = "bounded"` a replica admits its share of the slots that were free, and
+    no faster than its share of new_users_per_minute. No slot counts as free where visitors waited:
+    they are next, and their tickets are good when Redis is back. Since the last snapshot, as many
+    are taken to have come in as between the last two.
     """
 
     _slots: int = 0
@@ -46,16 +46,16 @@ class Fallback:
         self._tokens, self._tokens_ms = 1.0, snapshot.now_ms
 
     def admitted(self) -> None:
-        """The store gave a slot that the last snapshot counted as free."""
+        """Count a slot that Redis gave and that the last snapshot counted as free."""
         self._slots -= 1
 
     def keep(self, given: Pass) -> None:
-        """Remembers a pass that Redis is to hear of."""
+        """Keep a pass until it is reported to Redis."""
         if given.visitor in self._given or len(self._given) < GIVEN:
             self._given[given.visitor] = given
 
     def take_given(self, now_ms: int) -> list[Pass]:
-        """Some of those passes that still hold, and forgets them."""
+        """Remove up to AT_A_TIME kept passes and return those that are still valid."""
         taken: list[Pass] = []
         while self._given and len(taken) < AT_A_TIME:
             _, given = self._given.popitem()
@@ -64,7 +64,7 @@ class Fallback:
         return taken
 
     def newcomer(self, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """A pass for somebody without one, or None: they wait."""
+        """Return a pass for a newcomer, or None if they must wait."""
         if settings.queue_all or settings.on_store_failure == "wait":
             return None
         if settings.on_store_failure == "bounded":
@@ -75,14 +75,14 @@ class Fallback:
         return _pass_of(newcomer, settings, now_ms)
 
     def waiting(self, ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """A pass for a waiting visitor, or None: they go on waiting."""
+        """Return a pass for a waiting visitor, or None if they go on waiting."""
         if settings.queue_all or settings.on_store_failure != "admit":
             return None
         return _pass_of(ticket, settings, now_ms)
 
     def longer(self, pass_: Pass, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """The pass until later, or None where half of its time is left or it must end. It is due
-        for renewal from now on: Redis hears of it as soon as it is back."""
+        """Return the pass with a later end; None if half of its time is left or it must end. The
+        new one is due for renewal at once, so that Redis hears of it as soon as it is back."""
         length_ms = int(settings.session_duration * 1000)
         if settings.disable_session_renewal or pass_.expires_ms - now_ms > length_ms // 2:
             return None
@@ -102,7 +102,7 @@ class Fallback:
 
 
 def _pass_of(ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass:
-    """Due for renewal from the beginning, so that the store hears of it at once."""
+    """Return a pass that is due for renewal at once, so that Redis hears of it."""
     return Pass(
         ticket.visitor,
         ticket.order,

@@ -8,9 +8,9 @@ from sidecar.visitors.model import HEARTBEAT_MAX_MS
 
 @dataclass(slots=True)
 class Refreshes:
-    """What one replica gave visitors near the head of a queue.
+    """The refreshes that one replica gave visitors near the head of a queue.
 
-    After a loss the queue stands still until they could have polled again, twice
+    After a loss the queue stands still until they could have polled twice
     (rooms/lua/parts/recovery.lua). A replica that is younger than the longest refresh cannot know
     what another one gave before. All times are in ms, by one clock.
     """
@@ -20,7 +20,7 @@ class Refreshes:
     _given: deque[tuple[int, int]] = field(default_factory=deque)
 
     def note(self, refresh_ms: int, now_ms: int) -> None:
-        """A visitor near the head polls again after `refresh_ms`."""
+        """Note that a visitor near the head polls again after `refresh_ms`."""
         refresh_ms = -(-refresh_ms // 1000) * 1000
         until_ms = now_ms + _due_within(refresh_ms)
         while self._given and self._given[-1][1] <= refresh_ms:
@@ -29,7 +29,8 @@ class Refreshes:
             self._given.append((until_ms, refresh_ms))
 
     def longest(self, now_ms: int) -> int | None:
-        """In whole seconds, as ms; 0: nobody waits near the head. None: too young to know."""
+        """Return the longest refresh in ms, in whole seconds; 0 if nobody waits near the head; None
+        if this replica is too young to know."""
         if self._since_ms is None or now_ms < self._since_ms:  # the clock was put back
             self._since_ms = now_ms
         while self._given and self._given[0][0] <= now_ms:
@@ -40,5 +41,6 @@ class Refreshes:
 
 
 def _due_within(refresh_ms: int) -> int:
-    """A page may come 5 % late, and then there is the request."""
+    """Return in how many ms a page has polled at the latest: 5 % late, and then the request
+    itself."""
     return int(1.05 * refresh_ms) + 2_000

@@ -1,4 +1,4 @@
-"""When a pass is due for renewal, and when its session must end."""
+"""When a pass is due for renewal, and when it ends."""
 
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import RENEW_MIN_MS, Pass

@@ -18,20 +18,20 @@ _CLOCKS_APART_MS = 2_000
 
 
 class Draws(Protocol):
-    """What a room needs of its lottery draws (lottery/service.py)."""
+    """The interface of a room's lottery draws (lottery/service.py)."""
 
     def is_agreed(self, event: RoomEvent) -> bool:
-        """Whether all replicas draw with the same secret."""
+        """Return True if all replicas draw with the same secret."""
 
     def lot(self, event: RoomEvent, visitor: str) -> int:
-        """Below 2**LOT_BITS; the smaller, the sooner."""
+        """Return a number below 2**LOT_BITS. A smaller one is called sooner."""
 
     async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
-        """Publishes and learns what is new. Raises StoreError."""
+        """Publish new commitments, and read those of other replicas. Raises StoreError."""
 
 
 def claim_of(bearer: Bearer) -> Claim:
-    """nginx's class goes before a grant's."""
+    """Return the class that a client claims. nginx's class goes before a grant's."""
     if bearer.class_name:
         return Claim(bearer.class_name)
     grant = bearer.grant
@@ -41,8 +41,8 @@ def claim_of(bearer: Bearer) -> Claim:
 async def reclassified(
     ticket: Ticket, claim: Claim, settings: RoomSettings, store: RoomStore
 ) -> Ticket:
-    """The ticket, with a class that was claimed since it was given. The store is asked once, unless
-    the grant was used up: then another one may come. Raises StoreError."""
+    """Return the ticket, with a class that was claimed since it was given. Redis is asked once,
+    unless the grant was used up: then another one may come. Raises StoreError."""
     name = claim.class_name
     if name == ticket.class_name or name not in settings.classes:
         return ticket
@@ -52,12 +52,13 @@ async def reclassified(
 
 
 def hidden_order(joined_ms: int) -> int:
-    """What the ticket says until the pre-queue is over: its bearer can read it."""
+    """Return the order that a ticket shows until the pre-queue is over, since its bearer can read
+    it."""
     return joined_ms * 1000
 
 
 def ticket_of(visitor: str, standing: Standing, claim: Claim) -> Ticket:
-    """A newcomer's, before the order is known to them."""
+    """Return a newcomer's ticket, with a hidden order."""
     name = claim.class_name if standing.is_classed else ""
     now_ms = standing.now_ms
     return Ticket(visitor, hidden_order(now_ms), now_ms, standing.epoch, class_name=name)
@@ -66,7 +67,8 @@ def ticket_of(visitor: str, standing: Standing, claim: Claim) -> Ticket:
 def lot_of_newcomer(
     visitor: str, settings: RoomSettings, draws: Draws | None, now_ms: int
 ) -> Lot | None:
-    """None where no pre-queue is on or coming, or all replicas do not know its draw yet."""
+    """Return a newcomer's lot; None if no pre-queue is on or coming, or replicas do not agree on
+    its draw yet."""
     event = _next(settings, now_ms) if settings.events else None
     if event is None or draws is None or not draws.is_agreed(event):
         return None
@@ -74,7 +76,8 @@ def lot_of_newcomer(
 
 
 def with_lot(ticket: Ticket, settings: RoomSettings, draws: Draws | None) -> Ticket:
-    """A ticket that does not say yet where its place was drawn, as the store knows it."""
+    """Return the ticket with its drawn order, if its place was drawn and the ticket does not show
+    that yet."""
     if not settings.events or draws is None or ticket.order != hidden_order(ticket.joined_ms):
         return ticket
     for event in settings.events:
@@ -86,7 +89,7 @@ def with_lot(ticket: Ticket, settings: RoomSettings, draws: Draws | None) -> Tic
 
 
 def _next(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
-    """The event whose pre-queue a newcomer may join now."""
+    """Return the event whose pre-queue a newcomer may join now."""
     for event in sorted(settings.events, key=lambda event: event.begins_ms):
         if now_ms < event.opens_at + _CLOCKS_APART_MS:
             return event if event.prequeue_from is not None else None

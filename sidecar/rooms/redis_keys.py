@@ -1,4 +1,4 @@
-"""The names of a room's keys, and nothing else spells one.
+"""The names of a room's keys. No other module spells them.
 
 All keys of a room share the hash tag `{room}`: one slot of a Redis Cluster.
 """
@@ -37,20 +37,22 @@ def room_keys(room: str) -> list[str]:
 
 
 def leader_key(room: str, work: str) -> str:
-    """The leader lease of one interval's work: "sweeping", "tidying". It expires by itself."""
+    """Return the key of the leader lease for "sweeping" or "tidying". It expires after the
+    interval."""
     return room_key(room, work)
 
 
 def recorder_leader_key(room: str) -> str:
-    """The leader lease of the recorder, which writes the room's history."""
+    """Return the key of the leader lease of the recorder, which writes the room's history."""
     return room_key(room, "recording")
 
 
 def draws_key(room: str) -> str:
-    """What was published of the room's draws (hash, lottery/store.py)."""
+    """Return the key of what was published about the room's draws (hash, lottery/store.py)."""
     return room_key(room, "draws")
 
 
 def called_key(room: str) -> str:
-    """How far the stream was read for calls: the recorder trims no further. It expires."""
+    """Return the key that holds how far the stream was read for calls. The recorder trims no
+    further. It expires."""
     return room_key(room, "called")

@@ -1,7 +1,7 @@
-"""The rules of a room: who passes, who waits, what each is given.
+"""The rules of a room: who passes, who waits, and what each is given.
 
-Most verdicts about passes are made here from the signature alone; only joins,
-heartbeats and renewals reach the store.
+Most verdicts about passes are made here from the signature alone; only joins, heartbeats and
+renewals reach Redis.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class Room:
         self._learn(self.file_settings)
 
     def _learn(self, settings: RoomSettings) -> None:
-        """Computes once what each request needs of the settings."""
+        """Set the settings in force, and compute once what each request needs of them."""
         self.settings = settings
         self.is_open = settings.is_open
         self.checks_bearer = (
@@ -101,7 +101,8 @@ class Room:
         from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
-        """As Gate says. While the shield is up, only the waiting page's newcomers join."""
+        """Decide about a request, as Gate documents. While the shield is up, only newcomers from
+        the waiting page join."""
         if self.is_open:
             return Answer(State.ADMITTED)
         drawn, fingerprint = None, ""
@@ -138,7 +139,8 @@ class Room:
         return answer
 
     def _uncounted(self, token: Token | None, bearer: Bearer) -> Answer | None:
-        """The verdict about an exempt request, or a visitor who was outside and still is."""
+        """Return the verdict about an exempt request, or about a visitor who is still outside of
+        the roll-out."""
         if is_exempt(self.settings, bearer):
             return Answer(State.ADMITTED, uncounted="exempt")
         if not isinstance(token, Outside) or not is_outside(token.draw, self.settings):
@@ -148,7 +150,7 @@ class Room:
         return Answer(State.ADMITTED, given, is_settled=keeps, uncounted="outside")
 
     def _accepted(self, token: Ticket | Pass | None, fingerprint: str) -> Ticket | Pass | None:
-        """The token, unless it is somebody else's, or is known to be given up."""
+        """Return the token; None if it is another client's, or was given up."""
         if token is None or (
             isinstance(token, Pass) and belongs_to_another(token.fingerprint, fingerprint)
         ):
@@ -159,12 +161,13 @@ class Room:
         return None if token.visitor in self._revoked else token
 
     async def _end_elsewhere(self, shown: Token | None) -> None:
-        """Of a pass that another address brings: IPv4 and IPv6 in turn would fill two slots."""
+        """End the session of a pass that comes from another address. A client that changes between
+        IPv4 and IPv6 would otherwise fill two slots."""
         if isinstance(shown, Pass) and shown.fingerprint[:1] == "n" and self._honours(shown):
             await self.leave(shown)
 
     def _fail_open(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
-        """The verdict without the store. The replica gives passes by itself only while Redis is
+        """Return the verdict without Redis. The replica gives passes only while Redis counts as
         unavailable, not after one failed call."""
         now_ms, settings, is_away = self.clock.now_ms(), self.settings, self.store.is_away
         # Nobody is let in before a room has opened, or after it has closed.
@@ -201,20 +204,20 @@ class Room:
         return Answer(State.ADMITTED, given, joined_ms=given.joined_ms, failed_open=is_new)
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
-        """Gives up the place or the session that the token proves."""
+        """Give up the place or session that the token proves."""
         if isinstance(token, Ticket | Pass):
             await self.release(token.visitor, why=why)
 
     async def release(self, visitor: str, *, why: str = "released", by: str = "") -> bool:
-        """Ends a visitor's stay; whether there was one. All replicas refuse their pass
-        RELEASE_GRACE_MS later. `by`: the operator."""
+        """End a visitor's place or session. Return False if there was none. All replicas refuse the
+        pass RELEASE_GRACE_MS later. `by` is the operator."""
         known = await self.store.leave(visitor, why=why, by=by)
         self._revoked[visitor] = self.clock.now_ms()
         return known
 
     async def refresh(self) -> Snapshot:
-        """Learns changed settings and revoked passes from the store; gives back slots whose
-        newcomers got no reply."""
+        """Read changed settings and revoked passes from Redis, and give back slots whose newcomers
+        got no reply."""
         was_away = self.store.is_away
         self.store.set_longest_refresh_near_head(self._refreshes.longest(self.clock.now_ms()))
         if not was_away:
@@ -245,8 +248,8 @@ class Room:
         return snapshot
 
     async def _remind(self, snapshot: Snapshot) -> None:
-        """A store that was emptied has forgotten who was revoked, and what was changed at run
-        time; the replicas have not."""
+        """Write what Redis lost, if it was emptied or has older data: who was revoked, and the
+        settings changed at run time."""
         if self.snapshot is not None and snapshot.born_ms > self.snapshot.born_ms:
             hint = "places come back by themselves"
             if snapshot.counters.get("lost"):
@@ -261,8 +264,8 @@ class Room:
             await self.store.remind(self._revoked, {}, epoch=0)
 
     async def _report_given(self) -> None:
-        """Redis hears at once of the passes that this replica gave or prolonged by itself, and not
-        when their visitors come back: so nobody is called into their slots."""
+        """Report the passes that this replica gave or prolonged without Redis at once, so that
+        nobody is called into their slots."""
         while given := self._fallback.take_given(self.clock.now_ms()):
             renewals = (self.store.renew(pass_) for pass_ in given)
             replies = await asyncio.gather(*renewals, return_exceptions=True)
@@ -283,7 +286,7 @@ class Room:
                 raise
 
     def _honours(self, token: Ticket | Pass) -> bool:
-        """Whether the token is still valid: a pass is, for a moment after its release."""
+        """Return True if the token is valid. A pass is, for a moment after its release."""
         now_ms = self.clock.now_ms()
         revoked_ms = self._revoked.get(token.visitor)
         if isinstance(token, Ticket):
@@ -293,8 +296,8 @@ class Room:
         return now_ms < token.expires_ms
 
     def _due_ms(self, pass_: Pass, fingerprint: str) -> int:
-        """When it is to be renewed; 0: now. A store that knows nothing of a session, because it was
-        emptied or because a replica gave the pass by itself, learns of it with the pass's
+        """Return when a pass is to be renewed; 0 for now. A pass that Redis knows nothing of,
+        because Redis was emptied or because a replica gave the pass by itself, is renewed with its
         next request."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
         if pass_.renewed_ms < max(1, emptied_ms) or pass_.fingerprint != fingerprint:
@@ -302,7 +305,8 @@ class Room:
         return renewal_due_ms(pass_, self.settings)
 
     def _is_settled(self, pass_: Pass) -> bool:
-        """Whether nginx may keep the verdict: it knows a cookie, and not who brings it."""
+        """Return True if nginx may keep the verdict. nginx knows the cookie, and not who brings
+        it."""
         return not pass_.fingerprint and self.clock.now_ms() + VERDICT_TTL_MS < pass_.expires_ms
 
     async def _by_pass(self, pass_: Pass, fingerprint: str) -> Answer | None:
@@ -321,12 +325,12 @@ class Room:
         return Answer(State.ADMITTED, is_settled=settled)
 
     def _may_be_unused(self, pass_: Pass) -> bool:
-        """Whether the store may not know that its visitor keeps cookies."""
+        """Return True if Redis may not know yet that the visitor keeps cookies."""
         visitor = pass_.visitor
         return pass_.is_first and visitor not in self._used and visitor not in self._revoked
 
     def _noted(self, standing: Standing) -> Standing:
-        """Remembers the refresh that visitors near the head were given."""
+        """Note the refresh that a visitor near the head was given, and return the standing."""
         is_near = (standing.calls or 0) < self.settings.total_active_users
         if standing.outcome is Outcome.WAITING and is_near:
             self._refreshes.note(standing.refresh_ms, standing.now_ms)
@@ -369,7 +373,8 @@ class Room:
         return shelter
 
     async def _report_shield(self) -> None:
-        """So that all replicas raise theirs. Without the store, each has its own."""
+        """Tell the other replicas to raise their shields. Without Redis, each replica has its
+        own."""
         with contextlib.suppress(StoreError):
             await self.store.raise_shield(self._shield.until_ms)
 

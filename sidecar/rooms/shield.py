@@ -26,7 +26,7 @@ JOINS_PER_S, JOINS_AT_ONCE = 20, 200
 
 
 class Shelter(Enum):
-    """What becomes of one newcomer."""
+    """How one newcomer is treated."""
 
     #: They take their place here and now.
     NONE = auto()
@@ -54,17 +54,19 @@ class Shield:
     )
 
     def meet_again(self, address: str, now_ms: int) -> Shelter:
-        """The same of one who has waited, from this address; nobody counts them twice."""
+        """Decide about a newcomer who joins from the waiting page, from this address. They were
+        counted before."""
         is_limited = self.is_up(now_ms) and is_global(address)
         waits = is_limited and self._joins.wait_s(address, now_ms / 1000) > 0
         return Shelter.LOOKING if waits else Shelter.NONE
 
     def is_up(self, now_ms: int) -> bool:
-        """Whether it is, or looks whether the flood is over."""
+        """Return True while the shield is up, or is looking whether the flood is over."""
         return now_ms < self.until_ms + LOOK_MS
 
     def meet(self, above: int, now_ms: int) -> Shelter:
-        """Counts a newcomer. `above` is newcomers a second; the time is the store's."""
+        """Count a newcomer and decide how they are treated. `above` is newcomers a second; the time
+        is that of Redis."""
         if now_ms < self.until_ms:
             return Shelter.UP
         looking = self.is_up(now_ms)
@@ -78,9 +80,10 @@ class Shield:
         return Shelter.LOOKING if looking else Shelter.NONE
 
     def is_kept_by_nginx(self, now_ms: int) -> bool:
-        """Whether nginx may still tell a newcomer what it keeps of the raised shield."""
+        """Return True while nginx may still answer newcomers with the raised shield's kept
+        verdict."""
         return now_ms < self.until_ms + BRIEF_TTL_MS
 
     def learn(self, until_ms: int) -> None:
-        """Another replica's is up until then."""
+        """Raise the shield until another replica's ends."""
         self.until_ms = max(self.until_ms, until_ms)

@@ -1,4 +1,4 @@
-"""What an operator sees of a room: its sub-queues, its figures in steps of time, and the waits."""
+"""The figures of a room for operators: sub-queues, steps of time, and waits."""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -18,8 +18,7 @@ _WAIT = "wait_"
 
 
 def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Each sub-queue with its length and what a newcomer there would wait; drawn places
-    are in none."""
+    """Return each sub-queue with its length and a newcomer's wait. Drawn places are in none."""
     return [
         {"line": line.name, "waiting": people, "wait_seconds": None if ms is None else ms // 1000}
         for line, (people, ms) in zip(settings.lines, snapshot.lines, strict=False)
@@ -29,11 +28,10 @@ def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]
 def steps(
     samples: list[dict[str, Any]], from_ms: int, until_ms: int, step_ms: int = MINUTE_MS
 ) -> list[SeriesStep]:
-    """Oldest first, from the store's samples, which come latest first. Each begins and ends between
-    the two times.
+    """Return steps between two times, oldest first, from samples that come latest first.
 
-    What happened is the difference of two samples, so the sum of all steps is the difference of the
-    first and the last. Where samples are missing, a step is longer than asked.
+    A step has the difference of two samples, so the sum of all steps is the difference of the first
+    and the last. Where samples are missing, a step is longer than `step_ms`.
     """
     known = [each for each in samples if from_ms <= each["minute"] * MINUTE_MS <= until_ms]
     # The earliest of each step, as the later ones of the dict come before.
@@ -61,8 +59,8 @@ def _step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
 
 
 def difference(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, int]:
-    """How far each counter went. One that is lower than it was began anew: the store was
-    emptied."""
+    """Return by how much each counter grew. A counter that is lower than before began anew, because
+    Redis was emptied."""
     return {
         name: int(value - old.get(name, 0)) if value >= old.get(name, 0) else int(value)
         for name, value in new.items()
@@ -72,11 +70,11 @@ def difference(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, 
 def wait_percentiles(
     new: Mapping[str, float], old: Mapping[str, float], shares: Iterable[float]
 ) -> dict[float, float | None]:
-    """How long visitors had waited who were admitted between two samples, in seconds, by share (0.5
-    is the median); None: there were none.
+    """Return wait-time percentiles, in seconds, of the visitors admitted between two samples, by
+    share (0.5 is the median); None if there were none.
 
-    The counts are by half octaves (wait_n: from 2^(n/2) to 2^((n+1)/2) seconds, wait_0 from 0),
-    so a figure is right to some 20 %, and even within its bucket.
+    The counts are by half octaves (wait_n: from 2^(n/2) to 2^((n+1)/2) seconds, wait_0 from 0), so
+    a figure is right to some 20 %, and even within its bucket.
     """
     counted = sorted(
         (int(name.removeprefix(_WAIT)), count)

@@ -1,4 +1,4 @@
-"""Once a second, reads each room's changed settings, revoked passes and numbers.
+"""Reads each room's changed settings, revoked passes and numbers once a second.
 
 The script also removes what expired and calls the next visitors: a queue moves even while nobody
 polls.
@@ -23,14 +23,14 @@ log = structlog.get_logger()
 
 
 async def refresh_forever(rooms: Rooms, metrics: Metrics) -> None:
-    """Runs until cancelled. A room whose Redis is unavailable is tried again a second later."""
+    """Refresh until cancelled. A room whose Redis is unavailable is tried again a second later."""
     while True:
         await refresh_once(rooms, metrics)
         await asyncio.sleep(REFRESH_MS / 1000)
 
 
 async def refresh_once(rooms: Rooms, metrics: Metrics) -> bool:
-    """Whether every room was refreshed."""
+    """Refresh all rooms at the same time. Return True if every one succeeded."""
     done = await asyncio.gather(*(_refresh(room, metrics.of(RoomMetrics)) for room in rooms))
     return all(done)
 

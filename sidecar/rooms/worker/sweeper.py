@@ -1,8 +1,8 @@
 """Sweeps every room, one replica an interval.
 
-The leader lease is a key that expires after the interval: the replica that sets it sweeps. When it
-dies, another one sweeps in the next interval. The queue moves without sweeps too
-(the call passes over the silent); they keep its length honest.
+The leader lease is a key that expires after the interval: the replica that sets it sweeps. If that
+replica dies, another one sweeps in the next interval. The queue moves without sweeps too, since
+calls skip silent visitors; sweeps keep its length correct.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 async def sweep_forever(rooms: Rooms, metrics: Metrics) -> None:
-    """Runs until cancelled."""
+    """Sweep until cancelled."""
     async with asyncio.TaskGroup() as group:
         for room in rooms:
             group.create_task(_sweep_room_forever(room, metrics))
@@ -42,7 +42,8 @@ async def _sweep_room_forever(room: Room, metrics: Metrics) -> None:
 
 
 async def sweep(room: Room, metrics: Metrics) -> int:
-    """Removes all that is overdue, at most 1,000 at a time. How many waiting went."""
+    """Remove what is overdue, at most 1,000 at a time. Return how many places in the queue were
+    removed."""
     waiting = sessions = 0
     more = True
     while more:
