@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sidecar.kit.colours import read_colour
 from sidecar.visitors.classes import a_list, a_table, checked
 
-#: Kept apart from the settings that the scripts read with each request: they may be long.
+#: The settings in here. They may be long, so scripts do not read them with each request.
 LOOK = frozenset({"accent", "background", "font", "footer", "custom_css"})
 MAX_LINKS = 8
 MAX_CSS = 10_000
@@ -28,7 +28,7 @@ _ADDRESSES = (
     re.compile(r"tel:[+0-9().-]{3,30}\Z"),
     re.compile(r"/(?!/)[^\s\"'<>\\]*\Z"),
 )
-#: As a browser splits a style sheet; what is in none of the named groups is harmless.
+#: Splits a style sheet as a browser does. A token in none of the named groups is harmless.
 _CSS = re.compile(
     r"""
     /\*.*?\*/
@@ -48,7 +48,7 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 _RULES = ("media", "supports", "container", "layer", "keyframes", "font-face")
-#: They take an address as a plain text, or run something.
+#: Functions that take an address as a plain text, or run something.
 _NO_FUNCTIONS = {"url", "src", "image", "image-set", "element", "paint", "expression"}
 _PAIRS = {")": "(", "}": "{", "]": "["}
 _ODD = {

@@ -21,13 +21,13 @@ class Bearer:
     user_agent: str = ""
     uri: str = ""
     exempt: str = ""
-    #: The class that nginx sets (`$waitroom_class`): one of the room's. It is trusted.
+    #: The class that nginx sets (`$waitroom_class`), one of the room's. nginx is trusted.
     class_name: str = ""
-    #: A verified grant, where nginx sets no class.
+    #: A verified grant, if nginx sets no class.
     grant: Grant | None = None
-    #: The result of the grant in the request; empty: none came. For metrics only.
+    #: The result of reading the request's grant, for metrics; empty: it has none.
     grant_result: str = ""
-    #: Whether they joined with the token that the shield gave.
+    #: Whether the client joined with the token that the shield gave.
     has_waited: bool = False
 
     def fingerprint(self, room: str, settings: RoomSettings) -> str:

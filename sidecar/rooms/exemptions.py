@@ -19,7 +19,7 @@ from sidecar.visitors.model import Outside
 
 Networks = Mapping[tuple[int, int], frozenset[int]]
 
-#: A draw is one of so many: a percentage may have four decimals.
+#: The number of possible draws: a percentage may have four decimals.
 DRAWS = 1_000_000
 
 

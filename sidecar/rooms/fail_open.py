@@ -8,9 +8,9 @@ from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Pass, Ticket
 from sidecar.visitors.tokens import new_visitor
 
-#: Passes that a replica gave or prolonged by itself and remembers, at most.
+#: The most passes that a replica gave or prolonged by itself and keeps to report them.
 GIVEN = 20_000
-#: Passes that it reports to Redis in one batch.
+#: Passes that a replica reports to Redis in one batch.
 AT_A_TIME = 500
 
 
@@ -30,7 +30,7 @@ class Fallback:
     _tokens: float = 0.0
     _tokens_ms: int = 0
     _admitted: float = 0.0
-    #: The passes that Redis has not heard of: visitor -> pass. Of more than GIVEN it hears when
+    #: The passes that Redis does not know: visitor -> pass. Those beyond GIVEN are reported when
     #: their visitors come back.
     _given: dict[str, Pass] = field(default_factory=dict)
 

@@ -16,7 +16,8 @@ class Refreshes:
     """
 
     _since_ms: int | None = None
-    #: (until when they poll again, refresh): later ones polled later, and got less.
+    #: (until when the visitor polls again, refresh). Of two entries the later one has the later
+    #: time and the shorter refresh.
     _given: deque[tuple[int, int]] = field(default_factory=deque)
 
     def note(self, refresh_ms: int, now_ms: int) -> None:

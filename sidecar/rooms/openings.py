@@ -13,7 +13,7 @@ from sidecar.kit.values import value
 from sidecar.visitors.classes import Name, a_list, a_table, checked, repeated
 from sidecar.visitors.model import Phase
 
-#: A room's events. The scripts are given all of them.
+#: The most events of a room. The scripts get all of them.
 MAX_EVENTS = 20
 
 
@@ -165,9 +165,9 @@ class Moments:
     """A room's phase, the event that it belongs to, and the event that comes next."""
 
     phase: Phase
-    #: The one in whose pre-queue or opening we are.
+    #: The event whose pre-queue or opening is on.
     event: RoomEvent | None = None
-    #: The next one that has not begun.
+    #: The next event that has not begun.
     coming: RoomEvent | None = None
 
     @property

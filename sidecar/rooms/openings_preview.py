@@ -12,7 +12,7 @@ from sidecar.rooms.openings import Moments, RoomEvent, draws_of, during
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Phase
 
-#: A pre-queue that is shorter is hardly one.
+#: A pre-queue that is shorter gets a warning.
 SHORT_PREQUEUE_MS = 60_000
 #: An event's times, in their order.
 STEPS = ("prequeue_from", "opens_at", "closes_at")

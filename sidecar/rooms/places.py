@@ -13,7 +13,7 @@ from sidecar.visitors.model import LOT_BITS, ORDER_BAND, Standing, Ticket
 
 #: The lowest order of a drawn place (rooms/lua/parts/order.lua: the front band).
 FIRST_DRAWN = -4 * ORDER_BAND
-#: The pre-queue is over by the store's clock, of which ours may be that far ahead.
+#: A replica's clock may be ahead of the clock of Redis by this.
 _CLOCKS_APART_MS = 2_000
 
 

@@ -43,7 +43,7 @@ from sidecar.visitors.verdict_lifetime import RELEASE_GRACE_MS, VERDICT_TTL_MS
 
 #: How many unanswered newcomers a replica remembers.
 ORPHANS = 1000
-#: How many first passes a replica remembers to be used. It tells the store of others again.
+#: How many used first passes a replica remembers. Others it reports to Redis again.
 USED = 10_000
 
 log = structlog.get_logger()
@@ -58,20 +58,20 @@ class Room:
     tokens: Tokens
     store: RoomStore
     clock: StoreClock
-    #: Without keys no grant is believed.
+    #: Verifies grants. Without keys it accepts none.
     grants: Grants = field(default_factory=lambda: Grants("", []))
-    #: None: nothing is drawn but by chance.
+    #: The lottery draws of pre-queues; None: places are drawn by chance.
     draws: Draws | None = None
     #: The file's settings with those changed at run time laid over them.
     settings: RoomSettings = field(init=False)
     #: Whether everybody passes, uncounted.
     is_open: bool = field(init=False)
-    #: Whether verdicts depend on the client, and not on its cookie alone.
+    #: Whether verdicts depend on the client, not only on its cookie.
     checks_bearer: bool = field(init=False)
     snapshot: Snapshot | None = None
     _revoked: dict[str, int] = field(default_factory=dict)
     _revoked_seen_ms: int = 0
-    #: Newcomers whose `enter` got no reply. Bounded: what is not released ends by itself.
+    #: Newcomers whose `enter` got no reply. The oldest are dropped: their places end by themselves.
     _orphans: deque[tuple[str, Claim]] = field(default_factory=lambda: deque(maxlen=ORPHANS))
     _used: dict[str, None] = field(default_factory=dict)
     _shield: Shield = field(default_factory=Shield)

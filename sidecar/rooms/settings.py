@@ -31,7 +31,7 @@ from sidecar.rooms.openings import Events, Moments, during, moments
 from sidecar.visitors.classes import Classes, Lines, problems_of_classes
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
 
-#: Events that a room's stream holds where no history is kept.
+#: Events that a room's stream holds if no history is kept.
 EVENTS_KEPT = 100_000
 _SITE = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?\Z")
 #: Settings that the scripts do not need.
@@ -61,7 +61,7 @@ _NOT_FOR_SCRIPTS = {
 
 
 def _site(value: str) -> str:
-    """A site's address, as links in messages begin."""
+    """Check a site's address, and return it without a slash at the end."""
     match = _SITE.match(value)
     if match is None or int((match[2] or ":443")[1:]) not in range(1, 65_536):
         raise ValueError("write the site's address, such as https://shop.example, without a path")
@@ -69,13 +69,14 @@ def _site(value: str) -> str:
 
 
 def _template(value: str) -> str:
-    """A file that the server's owner has put there: who may change settings may write none."""
+    """Check the name of a file that the server's owner has put there. Operators may change
+    settings, and write no files."""
     if not TEMPLATE_NAME.match(value):
         raise ValueError("write the name of a file in template_dir, such as shop.html")
     return value
 
 
-#: The same, of an event.
+#: Fields of an event that the scripts do not need.
 _NOT_OF_EVENTS = {"name", "message", "timezone"}
 
 
@@ -273,8 +274,8 @@ class RoomSettings(BaseModel):
 
     @property
     def mode(self) -> Literal["open", "paused", "draining", "running"]:
-        """open: everybody passes; paused: nobody is called; draining: nobody new may wait, and the
-        queue is called; running otherwise."""
+        """What the room does: open, everybody passes; paused, nobody is called; draining, nobody
+        new may wait and the queue is called; else running."""
         if self.is_open:
             return "open"
         if self.queue_all:
@@ -282,7 +283,7 @@ class RoomSettings(BaseModel):
         return "draining" if self.max_waiting == 0 else "running"
 
     def moments(self, now_ms: int) -> Moments:
-        """What the room does at a time, by its events."""
+        """Return the room's phase and events at a time."""
         return moments(self.events, now_ms, is_open_between=self.between_events == "open")
 
     def for_scripts(
@@ -314,19 +315,17 @@ class RoomSettings(BaseModel):
         return values
 
     def changed(self, overrides: dict[str, Any]) -> "RoomSettings":
-        """These settings with some replaced.
-
-        Raises ConfigError naming each field that is unknown or not allowed.
-        """
+        """Return these settings with some replaced. Raises ConfigError naming each field that is
+        unknown or not allowed."""
         try:
             return RoomSettings.model_validate({**self.model_dump(), **overrides})
         except ValidationError as error:
             raise ConfigError(problems_in(error, RoomSettings)) from None
 
     def overridden(self, overrides: dict[str, Any]) -> "tuple[RoomSettings, list[str]]":
-        """These settings with those changed at run time laid over them, and what is wrong with
-        them. One that is not allowed here, or that only a later version knows, takes no other
-        along: the scripts go by all of them."""
+        """Return these settings with those changed at run time laid over them, and what is wrong
+        with them. A change that is not allowed here, or that only a later version knows, does not
+        keep the others out: the scripts go by all of them."""
         try:
             return (self.changed(overrides) if overrides else self), []
         except ConfigError as error:

@@ -18,21 +18,21 @@ from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 #: of them lets nginx keep its answer, the others get no requests, and would take that for the end
 #: of the flood.
 PERIOD_MS = 4_000
-#: Then they look whether the flood is over, for longer than nginx keeps the last answer.
+#: Then replicas look whether the flood is over, for longer than nginx keeps the last answer.
 LOOK_MS = BRIEF_TTL_MS + 500
-#: How many newcomers of one address join a second, and at once: an office, or a mobile carrier's
-#: visitors behind one address, are in within seconds.
+#: Newcomers of one address who may join a second, and at once: the visitors of an office or mobile
+#: carrier behind one address join within seconds.
 JOINS_PER_S, JOINS_AT_ONCE = 20, 200
 
 
 class Shelter(Enum):
     """How one newcomer is treated."""
 
-    #: They take their place here and now.
+    #: The newcomer takes a place at once.
     NONE = auto()
-    #: They take none here; the answer holds for all of them for a moment.
+    #: No place is given; nginx may keep the answer for a moment, for all newcomers.
     UP = auto()
-    #: They take none here; each is counted, so the answer is not to be kept.
+    #: No place is given; each newcomer is counted, so nginx must not keep the answer.
     LOOKING = auto()
 
 
@@ -45,7 +45,7 @@ class Shield:
     holds half a second's worth, so a flood that lasts is known by its first few.
     """
 
-    #: Up until then, by the store's clock, ms.
+    #: Until when the shield is up, by the clock of Redis, ms.
     until_ms: int = 0
     _level: float = 0.0
     _level_ms: int = 0

@@ -12,7 +12,7 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 #: Counters (rooms/lua/parts/stats.lua) of visitors who gave up, before or after they were called.
 ABANDONED = ("expired_silent", "expired_swept", "expired_no_show", "left_waiting", "left_called")
-#: And of sessions that ended, by themselves or by somebody.
+#: Counters of sessions that ended.
 ENDED = ("expired_session", "left_session", "released")
 _WAIT = "wait_"
 

@@ -1,4 +1,4 @@
-"""One room's state in the store: runs the scripts of rooms/lua, reads their replies."""
+"""One room in Redis: runs the scripts of rooms/lua in batches, and reads their replies."""
 
 import json
 import math
@@ -27,13 +27,14 @@ from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 
 #: Visitors in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128
-#: The same with sub-queues, where a place costs Redis two or three times as much.
+#: Visitors in one script call of a room with sub-queues or classes, where each costs Redis two or
+#: three times as much.
 LINES_BATCH_LIMIT = 64
 #: Revocations read at a time.
 REVOCATIONS_LIMIT = 1000
 
 _VERBS = ("enter", "beat", "renew", "leave")
-#: The scripts sent most get no more keys than they need (rooms/lua/parts/room.lua).
+#: The scripts sent most get only the keys that they need (rooms/lua/parts/room.lua).
 _KEYS_OF = {"enter": 15, "beat": 14, "renew": 13}
 #: These scripts only read, so they keep nothing of what the replica tells them.
 _READING = {"forecast", "find", "queue"}
@@ -41,8 +42,8 @@ _READING = {"forecast", "find", "queue"}
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A class that somebody may be given: as often as they like, or where `grant` names it once
-    until `expires_ms`."""
+    """A class that a visitor claims: without `grant` any number of times, by a grant once until
+    `expires_ms`."""
 
     class_name: str
     grant: str = ""
@@ -54,30 +55,32 @@ NO_CLAIM = Claim("")
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """What decides the place in the pre-queue that begins then: a number in [0, 1)."""
+    """The number in [0, 1) that decides a visitor's place in the pre-queue that begins at
+    `begins_ms`."""
 
     number: float
     begins_ms: int
 
 
 def _hash_of(setting: str) -> str:
-    """The key of what was changed at run time. The scripts read `config` with each request."""
+    """Return the Redis key for a setting changed at run time. The scripts read `config` with each
+    request."""
     return "look" if setting in LOOK else "config"
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a queue moves. ms; -1: unknown, or never."""
+    """How a queue moves. Times are in ms; -1: unknown, or never."""
 
     cap: int
-    #: Of the visitors in the queue.
+    #: How many of the waiting visitors are called within a minute.
     called_in_a_minute: int
     first_ms: int
     last_ms: int
 
 
 class ChangedSinceError(Exception):
-    """A setting, named, has another value by now. Nothing was changed."""
+    """The named setting has another value by now, so nothing was changed."""
 
 
 class RoomStore:
@@ -164,9 +167,11 @@ class RoomStore:
         claim: Claim = NO_CLAIM,
         lot: Lot | None = None,
     ) -> Standing:
-        """A session where a slot is free and nobody waits, else a place in the queue. `address` is
-        where the visitor comes from, for max_places_per_address; without the `lot` for it nobody
-        gets a place in a pre-queue."""
+        """Give a session if a slot is free and nobody waits, else a place in the queue.
+
+        `address` is the visitor's, for max_places_per_address. Without the `lot` for it nobody gets
+        a place in a pre-queue.
+        """
         draw, lot_of = (_random(), 0) if lot is None else (lot.number, lot.begins_ms)
         claimed = claim.class_name, claim.grant, claim.expires_ms
         began, until_ms = time.monotonic(), self._store_ms() + RESPONSE_MS
@@ -178,7 +183,8 @@ class RoomStore:
         return standing
 
     def beat(self, ticket: Ticket, *, address: str = "") -> Awaitable[Standing]:
-        """A heartbeat; claims where called, restores a lost place. `address` as in enter()."""
+        """Keep a waiting visitor's place, restore a lost one, or begin the session of a called
+        visitor. `address` as in enter()."""
         jitter = round(random.random(), 3)  # noqa: S311 - spreads polls, and decides nothing
         return self._beat.submit(
             (
@@ -193,7 +199,7 @@ class RoomStore:
         )
 
     def renew(self, pass_: Pass) -> Awaitable[Standing]:
-        """A session's next stretch; brings it back where the store lost it, or never knew of it."""
+        """Renew a session, or restore one that Redis lost or never knew."""
         alone = ""
         if not pass_.renewed_ms:
             alone = "waited" if pass_.joined_ms < pass_.started_ms else "new"
@@ -202,12 +208,13 @@ class RoomStore:
         )
 
     async def leave(self, visitor: str, *, why: str = "left", by: str = "") -> bool:
-        """Gives up the place or session; whether there was one. `why`: left or released; `by`: the
-        operator."""
+        """Give up a place or session. Return False if there was none. `why` is left or released,
+        `by` the operator."""
         return (await self._leave.submit((visitor, by, why))).order == 1
 
     async def take_back(self, visitor: str, claim: Claim = NO_CLAIM) -> bool:
-        """Gives up what its visitor never received, and the grant that was used for it."""
+        """Give up a place or session that its visitor never received, and the grant that was used
+        for it."""
         return (await self._leave.submit((visitor, claim.grant, "unseen"))).order == 1
 
     async def sweep(self, limit: int = 1000) -> Swept:
@@ -215,7 +222,7 @@ class RoomStore:
         return Swept(waiting, sessions, revocations, called, bool(more))
 
     async def snapshot(self, *, revoked_since_ms: int = 0) -> Snapshot:
-        """Sent also while Redis counts as unavailable: it shows when Redis is back."""
+        """Read the room. Sent also while Redis counts as unavailable, to notice when it is back."""
         args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica, self._measured_at]
         snapshot = read_snapshot(await self._run("snapshot", args, is_probe=True))
         self.room_existed_since(snapshot.born_ms)
@@ -229,9 +236,11 @@ class RoomStore:
         by: str = "",
         undone: Mapping[str, str] | None = None,
     ) -> int:
-        """Sets settings that were checked; None resets one. The new revision. `undone`: of an undo,
-        the values that are set back, as JSON. Raises ChangedSinceError where one of them is not in
-        force any more."""
+        """Change settings that were checked, None resets one, and return the new revision.
+
+        `undone`: the JSON values that an undo sets back, by name. Raises ChangedSinceError if one
+        of them is not in force any more.
+        """
         what = "change" if undone is None else "undo"
         args: list[Any] = [by, json.dumps(shorten_values(changes)), what]
         for name, value in changes.items():
@@ -244,8 +253,8 @@ class RoomStore:
         return int(revision)
 
     async def forecast(self, changes: dict[str, Any]) -> tuple[int, int, int, Pace, Pace]:
-        """The store's time, how many wait and are inside, how the queue moves, and how it would
-        with these values."""
+        """Return the time of Redis, how many wait and are inside, how the queue moves, and how it
+        would move with these values."""
         args = [
             part
             for name, value in changes.items()
@@ -255,22 +264,27 @@ class RoomStore:
         return now_ms, waiting, active, Pace(*paces[:4]), Pace(*paces[4:])
 
     async def reset(self, *, by: str = "") -> int:
-        """Empties the queue. How many places there were."""
+        """Empty the queue and return how many places there were."""
         _, removed, _ = await self._run("reset", [by])
         return int(removed)
 
     async def move(self, visitor: str, position: int, *, by: str, why: str = "") -> int:
-        """Moves a visitor in their queue; position 0 is back to where they were before. The new
-        position (a little before the one asked for, where no order is free between two); 0: not
-        waiting; -1: nowhere near is an order free; -2: the pre-queue is not drawn yet; -3: nobody
-        moved them."""
+        """Move a visitor in their queue; position 0 is back to where they were before. Return the
+        new position, a little before the wanted one if no order is free between two.
+
+        Return 0 if the visitor is not waiting, -1 if no order is free nearby, -2 if the pre-queue
+        is not drawn yet, -3 if nobody moved the visitor.
+        """
         _, moved = await self._run("move", [visitor, position, by, why])
         return int(moved)
 
     async def reclassify(self, visitor: str, claim: Claim, *, by: str = "", why: str = "") -> int:
-        """Gives a waiting visitor a class, "" for none; by a grant (`by` is "") only where that
-        takes them ahead. Their position, new or as it was; 0: not waiting; -1: the grant was used;
-        -2: the place is drawn, and all are equal there."""
+        """Give a waiting visitor a class, "" for none, and return their position. By a grant (`by`
+        is "") only if that takes them ahead.
+
+        Return 0 if the visitor is not waiting, -1 if the grant was used, -2 if the place is drawn:
+        drawn places have no class.
+        """
         _, reclassified = await self._run(
             "grade", [visitor, claim.class_name, claim.grant, claim.expires_ms, by, why]
         )
@@ -279,8 +293,8 @@ class RoomStore:
     async def remind(
         self, revoked: dict[str, int], overrides: dict[str, Any], *, epoch: int
     ) -> None:
-        """Tells a store that was emptied, or has older data, who was revoked (visitor -> when, ms),
-        and the config. What it has learnt meanwhile stays."""
+        """Write the revocations (visitor -> when, ms) and changed settings to a Redis that was
+        emptied or has older data. What it has learnt meanwhile stays."""
         config = {name: json.dumps(value) for name, value in overrides.items()}
         if epoch:
             config["epoch"] = str(epoch)
@@ -299,20 +313,20 @@ class RoomStore:
                 await self._redis.zadd(keys.room_key(self._name, "active"), ends, xx=True, lt=True)
 
     async def acquire_leader_lease(self, work: str, *, seconds: float) -> bool:
-        """Whether this replica does the work in this interval. It is given up by itself, so the
-        death of its holder delays the next time and no more."""
+        """Return True if this replica does the work in this interval. The lease expires by itself,
+        so the death of its holder only delays the next time."""
         key = keys.leader_key(self._name, work)
         milliseconds = max(1, int(seconds * 1000))
         async with driver_errors("leader lease", self._timeout_s):
             return bool(await self._redis.set(key, "1", nx=True, px=milliseconds))
 
     async def release_leader_lease(self, work: str) -> None:
-        """The work failed: another replica may try before the interval is over."""
+        """Let another replica try after the work failed, before the interval is over."""
         async with driver_errors("leader lease", self._timeout_s):
             await self._redis.delete(keys.leader_key(self._name, work))
 
     async def raise_shield(self, until_ms: int) -> None:
-        """Tells the other replicas, with their next snapshot, that newcomers come too fast."""
+        """Tell the other replicas, with their next snapshot, to raise their shields."""
         key = keys.room_key(self._name, "stats")
         async with driver_errors("shield", self._timeout_s):
             await self._redis.hset(key, SHIELD, str(until_ms))
@@ -333,8 +347,8 @@ class RoomStore:
         return self._clock.now_ms() if self._now_ms is None else self._now_ms()
 
     def _deadline_ms(self) -> int:
-        """From when on this replica no longer waits for a batch that is sent now, by the store's
-        clock. The clients of the batch may give up sooner."""
+        """Return when this replica stops waiting for a batch that is sent now, by the clock of
+        Redis. The clients of the batch may give up sooner."""
         return self._store_ms() + int(self._timeout_s * 1000) + LATE_MS
 
     async def _run(
@@ -358,7 +372,7 @@ class RoomStore:
 
 
 def without_none(value: Any) -> Any:
-    """For the scripts, to which null is something."""
+    """Return the value without None in it, since null is a value to the scripts."""
     if isinstance(value, dict):
         return {name: without_none(part) for name, part in value.items() if part is not None}
     if isinstance(value, (list, tuple)):
@@ -367,5 +381,6 @@ def without_none(value: Any) -> Any:
 
 
 def _random() -> float:
-    """Decides the order in a random room: nobody is to foresee it."""
+    """Return a number in [0, 1) that decides the order in a random room, so nobody may foresee
+    it."""
     return (int.from_bytes(os.urandom(7), "big") >> 3) / 2**53

@@ -16,7 +16,7 @@ from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Phase
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
-#: As the gauge numbers them.
+#: The phases in the order of the gauge's numbers.
 _PHASES = (Phase.OPEN, Phase.PREQUEUE, Phase.CLOSED)
 
 log = structlog.get_logger()

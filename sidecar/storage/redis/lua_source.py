@@ -18,20 +18,20 @@ from pathlib import Path
 
 from sidecar.kit.errors import WaitroomError
 
-#: The package: "rooms/enter" is rooms/lua/enter.lua below it.
+#: The package's folder: "rooms/enter" is rooms/lua/enter.lua below it.
 LUA_ROOT = Path(__file__).resolve().parents[2]
 _INCLUDE = re.compile(r'^-- @include "(?P<name>[a-z_/]+)"\s*$')
 _RUN = "local function run(KEYS, ARGV)"
 
 
 class IncludeError(WaitroomError):
-    """An include that cannot be followed."""
+    """An include that cannot be resolved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Scripts as Redis Functions. All names have the hash of the text, so that two versions can be
-    in one Redis."""
+    """A product's scripts as Redis Functions. All names have the hash of the text, so that two
+    versions can be in one Redis."""
 
     name: str
     text: str
@@ -40,14 +40,14 @@ class Library:
 
 
 def file_of(name: str, root: Path = LUA_ROOT) -> Path:
-    """Of a script or fragment such as "visitors/arrival"."""
+    """Return the file of a script or fragment such as "visitors/arrival"."""
     product, _, rest = name.partition("/")
     return root / product / "lua" / f"{rest}.lua" if rest else root / f"{name}.lua"
 
 
 @cache
 def source(name: str, root: Path = LUA_ROOT) -> str:
-    """The whole text of a script such as "rooms/enter", its includes flattened."""
+    """Return the whole text of a script such as "rooms/enter", its includes flattened."""
     taken: set[Path] = set()
     lines = _flatten(file_of(name, root), root, taken, ())
     if _RUN in lines:
@@ -57,7 +57,7 @@ def source(name: str, root: Path = LUA_ROOT) -> str:
 
 @cache
 def library(product: str, root: Path = LUA_ROOT) -> Library:
-    """All scripts of a product, such as "rooms"."""
+    """Return all scripts of a product, such as "rooms", as one library."""
     taken: set[Path] = set()
     fragments: list[str] = []
     scripts: dict[str, str] = {}
@@ -92,7 +92,7 @@ def _flatten(file: Path, root: Path, taken: set[Path], above: tuple[Path, ...]) 
 
 
 def _lines(file: Path, root: Path, above: tuple[Path, ...]) -> Iterator[str | Path]:
-    """The lines of a file, and in place of an include the fragment's file."""
+    """Return the lines of a file, and in place of an include the fragment's file."""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         match = _INCLUDE.match(line)
         if match is None:
