@@ -43,8 +43,8 @@ async def eviction_policy(redis: Store, *, timeout_s: float) -> str | None:
     except StoreError as error:
         return UNSEEN if isinstance(error.__cause__, ResponseError) else None
     nodes = [node for node in info.values() if isinstance(node, dict)] or [info]
-    found = {str(node.get("maxmemory_policy", UNSEEN)) for node in nodes}
-    return min(found - {SAFE}, default=SAFE)
+    policies = {str(node.get("maxmemory_policy", UNSEEN)) for node in nodes}
+    return min(policies - {SAFE}, default=SAFE)
 
 
 def _log(policy: str) -> None:
