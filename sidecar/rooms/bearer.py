@@ -56,10 +56,10 @@ class Bearer:
 NOBODY = Bearer()
 
 
-def belongs_to_another(fingerprint: str, seen: str) -> bool:
+def belongs_to_another(fingerprint: str, shown: str) -> bool:
     """Return True if a pass with this fingerprint was given to another client. A pass that was
     bound to nothing, or to something else before the setting was changed, may be anybody's."""
-    return bool(fingerprint and seen) and fingerprint[0] == seen[0] and fingerprint != seen
+    return bool(fingerprint and shown) and fingerprint[0] == shown[0] and fingerprint != shown
 
 
 def _digest(*parts: str) -> str:

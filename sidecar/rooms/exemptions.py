@@ -65,12 +65,12 @@ def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
 
 def is_among(address: str, networks: tuple[str, ...]) -> bool:
     """Return True if an IP address is in one of these networks."""
-    found = ip_of(address)
-    if found is None:
+    ip = ip_of(address)
+    if ip is None:
         return False
-    bits, version = found.max_prefixlen, found.version
+    bits, version = ip.max_prefixlen, ip.version
     return any(
-        version == kind and int(found) >> (bits - length) in numbers
+        version == kind and int(ip) >> (bits - length) in numbers
         for (kind, length), numbers in _by_length(networks).items()
     )
 
@@ -81,11 +81,11 @@ def draw(room: str, *, address: str, user_agent: str) -> int:
 
     It is no secret: a client can try other User-Agents until one is outside.
     """
-    found = ip_of(address)
-    if isinstance(found, ipaddress.IPv6Address):  # a household has a network of 64 bits
-        address = str(int(found) >> 64)
-    elif found is not None:
-        address = str(found)
+    ip = ip_of(address)
+    if isinstance(ip, ipaddress.IPv6Address):  # a household has a network of 64 bits
+        address = str(int(ip) >> 64)
+    elif ip is not None:
+        address = str(ip)
     text = f"{room}\0rollout\0{address}\0{user_agent}"
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
     number = int.from_bytes(digest[:8], "big")
@@ -114,11 +114,11 @@ def find_outside(
 def _by_length(networks: tuple[str, ...]) -> Networks:
     """Return the networks' prefixes as numbers, by IP version and length, so that a request costs
     one look-up for each length, however many networks there are."""
-    found: dict[tuple[int, int], set[int]] = defaultdict(set)
+    prefixes: dict[tuple[int, int], set[int]] = defaultdict(set)
     for text in networks:
         network = ipaddress.ip_network(text)
         length, address = network.prefixlen, network.network_address
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped and length >= 96:
             address, length = address.ipv4_mapped, length - 96
-        found[address.version, length].add(int(address) >> (address.max_prefixlen - length))
-    return {key: frozenset(numbers) for key, numbers in found.items()}
+        prefixes[address.version, length].add(int(address) >> (address.max_prefixlen - length))
+    return {key: frozenset(numbers) for key, numbers in prefixes.items()}

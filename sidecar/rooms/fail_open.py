@@ -9,7 +9,7 @@ from sidecar.visitors.model import Pass, Ticket
 from sidecar.visitors.tokens import new_visitor
 
 #: The most passes that a replica gave or prolonged by itself and keeps to report them.
-GIVEN = 20_000
+MAX_UNREPORTED = 20_000
 #: Passes that a replica reports to Redis in one batch.
 AT_A_TIME = 500
 
@@ -30,9 +30,9 @@ class Fallback:
     _tokens: float = 0.0
     _tokens_ms: int = 0
     _admitted: float = 0.0
-    #: The passes that Redis does not know: visitor -> pass. Those beyond GIVEN are reported when
-    #: their visitors come back.
-    _given: dict[str, Pass] = field(default_factory=dict)
+    #: The passes that Redis does not know: visitor -> pass. Those beyond MAX_UNREPORTED are
+    #: reported when their visitors come back.
+    _unreported: dict[str, Pass] = field(default_factory=dict)
 
     def learn(self, snapshot: Snapshot, settings: RoomSettings) -> None:
         self._replicas = max(1, snapshot.replicas)
@@ -49,19 +49,19 @@ class Fallback:
         """Count a slot that Redis gave and that the last snapshot counted as free."""
         self._slots -= 1
 
-    def keep(self, given: Pass) -> None:
+    def keep(self, pass_: Pass) -> None:
         """Keep a pass until it is reported to Redis."""
-        if given.visitor in self._given or len(self._given) < GIVEN:
-            self._given[given.visitor] = given
+        if pass_.visitor in self._unreported or len(self._unreported) < MAX_UNREPORTED:
+            self._unreported[pass_.visitor] = pass_
 
-    def take_given(self, now_ms: int) -> list[Pass]:
+    def take_unreported(self, now_ms: int) -> list[Pass]:
         """Remove up to AT_A_TIME kept passes and return those that are still valid."""
-        taken: list[Pass] = []
-        while self._given and len(taken) < AT_A_TIME:
-            _, given = self._given.popitem()
-            if given.expires_ms > now_ms:
-                taken.append(given)
-        return taken
+        passes: list[Pass] = []
+        while self._unreported and len(passes) < AT_A_TIME:
+            _, pass_ = self._unreported.popitem()
+            if pass_.expires_ms > now_ms:
+                passes.append(pass_)
+        return passes
 
     def newcomer(self, settings: RoomSettings, now_ms: int) -> Pass | None:
         """Return a pass for a newcomer, or None if they must wait."""

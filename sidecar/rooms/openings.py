@@ -123,29 +123,31 @@ def problems_of_change(
     """Return why a room's events must not be changed so. Places that were taken would be drawn with
     another secret, or new ones with a secret that is known. An event may be removed at any time,
     which cancels it."""
-    named, known = {event.name: event for event in after}, {event.draw_key for event in before}
-    new = [one for one in draws_of(after) if one.draw_key not in known and one.begins_ms <= now_ms]
-    found = []
+    named, draw_keys = {event.name: event for event in after}, {event.draw_key for event in before}
+    new = [
+        one for one in draws_of(after) if one.draw_key not in draw_keys and one.begins_ms <= now_ms
+    ]
+    problems = []
     for event in draws_of(before):
         same = named.get(event.name)
         if event.begins_ms <= now_ms < event.opens_at:
             instead = [one.name for one in new if one.opens_at > event.begins_ms]
             if same is not None and same.prequeue_from != event.prequeue_from:
-                found.append(
+                problems.append(
                     f"events: {event.name}: its pre-queue is on: leave prequeue_from alone, or "
                     "take the event out to cancel it"
                 )
             elif same is None and instead:
-                found.append(
+                problems.append(
                     f"events: {instead[0]}: the pre-queue of {event.name} is on: leave its name "
                     "alone, or take the event out to cancel it"
                 )
         elif event.opens_at <= now_ms and _opens_later(event, same):
-            found.append(
+            problems.append(
                 f"events: {event.name}: its secret is published; give the next event a name of "
                 "its own"
             )
-    return found
+    return problems
 
 
 def _opens_later(event: RoomEvent, after: RoomEvent | None) -> bool:

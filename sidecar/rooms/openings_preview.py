@@ -103,22 +103,22 @@ def warnings(settings: RoomSettings, now_ms: int) -> list[str]:
     name of an event or setting."""
     states = [(event, _state(settings, event, now_ms)) for event in _by_time(settings)]
     to_come = [event for event, state in states if state != "over"]
-    found = [f"{event.name}: is over" for event, state in states if state == "over"]
+    lines = [f"{event.name}: is over" for event, state in states if state == "over"]
     now = settings.moments(now_ms)
     if now.phase is Phase.CLOSED and now.coming is None:
-        found.append("events: none is to come, so the room stays closed")
+        lines.append("events: none is to come, so the room stays closed")
     for event in to_come:
         if event.opens_at - event.begins_ms in range(1, SHORT_PREQUEUE_MS):
-            found.append(f"{event.name}: its pre-queue is shorter than a minute")
+            lines.append(f"{event.name}: its pre-queue is shorter than a minute")
         if _outlasts_its_prequeue(settings, event):
-            found.append(
+            lines.append(
                 f"{event.name}: the room is open before its pre-queue, and who is inside then "
                 "stays inside as long as they click: set session_max_duration, or close the room "
                 "in between"
             )
         if _holding(settings, Moments(Phase.OPEN, event))["total_active_users"] == 0:
-            found.append(f"{event.name}: total_active_users is 0, so nobody is let in")
-    return found + (_warnings_of_room(settings, to_come) if to_come else [])
+            lines.append(f"{event.name}: total_active_users is 0, so nobody is let in")
+    return lines + (_warnings_of_room(settings, to_come) if to_come else [])
 
 
 def _outlasts_its_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
@@ -136,23 +136,23 @@ def _outlasts_its_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
 def _warnings_of_room(settings: RoomSettings, to_come: list[RoomEvent]) -> list[str]:
     """Return warnings about settings that defeat an event. They may be meant for the time before
     it."""
-    found = []
+    lines = []
     if settings.suspended:
-        found.append("suspended: everybody passes, whatever the events say")
+        lines.append("suspended: everybody passes, whatever the events say")
     if settings.queueing_method == "passthrough":
-        found.append("queueing_method: passthrough lets everybody in, whatever the events say")
+        lines.append("queueing_method: passthrough lets everybody in, whatever the events say")
     if settings.queueing_method == "reject" and draws_of(to_come):
-        found.append(
+        lines.append(
             "queueing_method: reject lets nobody wait: a pre-queue stays empty, and after the "
             "opening everybody is refused while the room is full"
         )
     if settings.queue_all:
-        found.append("queue_all: nobody is let in, also while an event is open")
+        lines.append("queue_all: nobody is let in, also while an event is open")
     if settings.max_waiting == 0:
-        found.append("max_waiting: it is 0, so nobody gets a place, also in a pre-queue")
+        lines.append("max_waiting: it is 0, so nobody gets a place, also in a pre-queue")
     if settings.rollout_percent < 100:
-        found.append(
+        lines.append(
             f"rollout_percent: {100 - settings.rollout_percent:g} % of visitors pass, whatever "
             "the events say"
         )
-    return found
+    return lines

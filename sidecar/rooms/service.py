@@ -80,9 +80,9 @@ class Room:
     _reporting: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._learn(self.file_settings)
+        self._apply(self.file_settings)
 
-    def _learn(self, settings: RoomSettings) -> None:
+    def _apply(self, settings: RoomSettings) -> None:
         """Set the settings in force, and compute once what each request needs of them."""
         self.settings = settings
         self.is_open = settings.is_open
@@ -123,7 +123,7 @@ class Room:
                 placed = with_lot(token, self.settings, self.draws)
                 address = bearer.place(self.name, self.settings)
                 standing = await self.store.beat(placed, address=address)
-                answer = answer_of(self._noted(standing), token)
+                answer = answer_of(self._note_refresh(standing), token)
             else:
                 answer = None
             if answer is None:
@@ -146,8 +146,9 @@ class Room:
         if not isinstance(token, Outside) or not is_outside(token.draw, self.settings):
             return None
         keeps = token.signed_ms > self.clock.now_ms() - RESIGN_MS
-        given = None if keeps else token
-        return Answer(State.ADMITTED, given, is_settled=keeps, uncounted="outside")
+        return Answer(
+            State.ADMITTED, None if keeps else token, is_settled=keeps, uncounted="outside"
+        )
 
     def _accepted(self, token: Ticket | Pass | None, fingerprint: str) -> Ticket | Pass | None:
         """Return the token; None if it is another client's, or was given up."""
@@ -155,7 +156,7 @@ class Room:
             isinstance(token, Pass) and belongs_to_another(token.fingerprint, fingerprint)
         ):
             return None
-        if self._honours(token):
+        if self._is_valid(token):
             self.store.room_existed_since(token.joined_ms)
             return token
         return None if token.visitor in self._revoked else token
@@ -163,7 +164,7 @@ class Room:
     async def _end_elsewhere(self, shown: Token | None) -> None:
         """End the session of a pass that comes from another address. A client that changes between
         IPv4 and IPv6 would otherwise fill two slots."""
-        if isinstance(shown, Pass) and shown.fingerprint[:1] == "n" and self._honours(shown):
+        if isinstance(shown, Pass) and shown.fingerprint[:1] == "n" and self._is_valid(shown):
             await self.leave(shown)
 
     def _fail_open(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
@@ -173,17 +174,17 @@ class Room:
         # Nobody is let in before a room has opened, or after it has closed.
         is_open = settings.moments(now_ms).phase is Phase.OPEN
         may_enter = is_away and is_open and not self.clock.is_doubtful
-        given: Pass | None = None
+        new_pass: Pass | None = None
         is_new = False
-        if isinstance(token, Pass) and self._honours(token):
-            given = self._fallback.longer(token, settings, now_ms) if is_away else None
-            if given is None and is_away and self._may_be_unused(token):
+        if isinstance(token, Pass) and self._is_valid(token):
+            new_pass = self._fallback.longer(token, settings, now_ms) if is_away else None
+            if new_pass is None and is_away and self._may_be_unused(token):
                 self._fallback.keep(replace(token, renewed_ms=0))  # Redis hears that it is used
-            if given is None:
+            if new_pass is None:
                 return Answer(State.ADMITTED, is_settled=self._is_settled(token))
         elif isinstance(token, Ticket):
-            given = self._fallback.waiting(token, settings, now_ms) if may_enter else None
-            if given is None:
+            new_pass = self._fallback.waiting(token, settings, now_ms) if may_enter else None
+            if new_pass is None:
                 self._refreshes.note(DEFAULT_REFRESH_MS, now_ms)
                 # Signed anew: nginx chooses the replica by the ticket's text, and the next may
                 # reach the store.
@@ -195,13 +196,13 @@ class Room:
                     store_unavailable=True,
                 )
         elif may_join and may_enter:
-            given = self._fallback.newcomer(settings, now_ms)
+            new_pass = self._fallback.newcomer(settings, now_ms)
             is_new = True
-        if given is None:
+        if new_pass is None:
             return Answer(State.NOT_QUEUED, store_unavailable=True)
-        self._fallback.keep(given)
+        self._fallback.keep(new_pass)
         self.store.mark_unreported_admissions(now_ms)
-        return Answer(State.ADMITTED, given, joined_ms=given.joined_ms, failed_open=is_new)
+        return Answer(State.ADMITTED, new_pass, joined_ms=new_pass.joined_ms, failed_open=is_new)
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
         """Give up the place or session that the token proves."""
@@ -211,9 +212,9 @@ class Room:
     async def release(self, visitor: str, *, why: str = "released", by: str = "") -> bool:
         """End a visitor's place or session. Return False if there was none. All replicas refuse the
         pass RELEASE_GRACE_MS later. `by` is the operator."""
-        known = await self.store.leave(visitor, why=why, by=by)
+        was_there = await self.store.leave(visitor, why=why, by=by)
         self._revoked[visitor] = self.clock.now_ms()
-        return known
+        return was_there
 
     async def refresh(self) -> Snapshot:
         """Read changed settings and revoked passes from Redis, and give back slots whose newcomers
@@ -232,7 +233,7 @@ class Room:
         self._revoked_seen_ms = newest
         if was_away:
             await self._release_orphans()  # before our own admissions are reported
-        await self._report_given()
+        await self._report_admissions()
         await self._remind(snapshot)
         pass_ms = int(self.settings.session_duration * 1000)
         self._revoked = snapshot.still_of_use(self._revoked, pass_ms)
@@ -241,7 +242,7 @@ class Room:
         settings, problems = effective(self.file_settings, snapshot.overrides, snapshot.now_ms)
         if problems:
             log.error("overrides_ignored", room=self.name, problems=problems)
-        self._learn(settings)
+        self._apply(settings)
         self._fallback.learn(snapshot, self.settings)
         if self.draws is not None:
             await self.draws.refresh(self.settings.events, snapshot)
@@ -256,20 +257,20 @@ class Room:
                 hint += "; single keys were lost: set maxmemory-policy of Redis to noeviction"
             log.warning("store_emptied", room=self.name, hint=hint)
             self._revoked_seen_ms = 0
-            known = self.snapshot
-            await self.store.remind(self._revoked, known.overrides, epoch=known.epoch)
+            before = self.snapshot
+            await self.store.remind(self._revoked, before.overrides, epoch=before.epoch)
         elif self.snapshot is not None and snapshot.behind > self.snapshot.behind:
             hint = "sessions and places of the last seconds come back by themselves"
             log.warning("store_behind", room=self.name, hint=hint)
             await self.store.remind(self._revoked, {}, epoch=0)
 
-    async def _report_given(self) -> None:
+    async def _report_admissions(self) -> None:
         """Report the passes that this replica gave or prolonged without Redis at once, so that
         nobody is called into their slots."""
-        while given := self._fallback.take_given(self.clock.now_ms()):
-            renewals = (self.store.renew(pass_) for pass_ in given)
+        while passes := self._fallback.take_unreported(self.clock.now_ms()):
+            renewals = (self.store.renew(pass_) for pass_ in passes)
             replies = await asyncio.gather(*renewals, return_exceptions=True)
-            for pass_, reply in zip(given, replies, strict=True):
+            for pass_, reply in zip(passes, replies, strict=True):
                 if isinstance(reply, StoreError):
                     self._fallback.keep(pass_)
             failed = [reply for reply in replies if isinstance(reply, BaseException)]
@@ -285,7 +286,7 @@ class Room:
                 self._orphans.append((visitor, claim))
                 raise
 
-    def _honours(self, token: Ticket | Pass) -> bool:
+    def _is_valid(self, token: Ticket | Pass) -> bool:
         """Return True if the token is valid. A pass is, for a moment after its release."""
         now_ms = self.clock.now_ms()
         revoked_ms = self._revoked.get(token.visitor)
@@ -310,14 +311,14 @@ class Room:
         return not pass_.fingerprint and self.clock.now_ms() + VERDICT_TTL_MS < pass_.expires_ms
 
     async def _by_pass(self, pass_: Pass, fingerprint: str) -> Answer | None:
-        if not self._honours(pass_):
+        if not self._is_valid(pass_):
             return None
         due_ms, now_ms = self._due_ms(pass_, fingerprint), self.clock.now_ms()
         is_due = now_ms >= due_ms
         if is_due or self._may_be_unused(pass_):
             standing = await self.store.renew(pass_)
             if is_due or standing.outcome is not Outcome.ADMITTED:
-                return answer_of(self._noted(standing), pass_)
+                return answer_of(self._note_refresh(standing), pass_)
             self._used[pass_.visitor] = None
             if len(self._used) > USED:
                 del self._used[next(iter(self._used))]
@@ -329,7 +330,7 @@ class Room:
         visitor = pass_.visitor
         return pass_.is_first and visitor not in self._used and visitor not in self._revoked
 
-    def _noted(self, standing: Standing) -> Standing:
+    def _note_refresh(self, standing: Standing) -> Standing:
         """Note the refresh that a visitor near the head was given, and return the standing."""
         is_near = (standing.calls or 0) < self.settings.total_active_users
         if standing.outcome is Outcome.WAITING and is_near:
@@ -363,9 +364,9 @@ class Room:
     def _meet(self, bearer: Bearer) -> Shelter:
         if bearer.has_waited:
             return self._shield.meet_again(bearer.address, self.clock.now_ms())
-        known_ms = self._shield.until_ms
+        until_ms = self._shield.until_ms
         shelter = self._shield.meet(self.settings.shield_above, self.clock.now_ms())
-        if self._shield.until_ms != known_ms:
+        if self._shield.until_ms != until_ms:
             log.warning("shield_up", room=self.name)
             task = asyncio.create_task(self._report_shield())
             self._reporting.add(task)
@@ -393,7 +394,7 @@ class Room:
             self._fallback.admitted()
         newcomer = ticket_of(visitor, standing, claim)
         # No script says GONE to a newcomer.
-        return answer_of(self._noted(standing), newcomer) or Answer(State.NOT_QUEUED)
+        return answer_of(self._note_refresh(standing), newcomer) or Answer(State.NOT_QUEUED)
 
 
 class Rooms(Named[Room]):

@@ -33,11 +33,11 @@ def steps(
     A step has the difference of two samples, so the sum of all steps is the difference of the first
     and the last. Where samples are missing, a step is longer than `step_ms`.
     """
-    known = [each for each in samples if from_ms <= each["minute"] * MINUTE_MS <= until_ms]
+    within = [each for each in samples if from_ms <= each["minute"] * MINUTE_MS <= until_ms]
     # The earliest of each step, as the later ones of the dict come before.
-    bounds = list({each["minute"] * MINUTE_MS // step_ms: each for each in known}.values())
-    if known and bounds[0] is not known[0]:
-        bounds.insert(0, known[0])  # the end of the step that is on
+    bounds = list({each["minute"] * MINUTE_MS // step_ms: each for each in within}.values())
+    if within and bounds[0] is not within[0]:
+        bounds.insert(0, within[0])  # the end of the step that is on
     return [_step(new, old) for new, old in pairwise(bounds)][::-1]
 
 
@@ -86,12 +86,12 @@ def wait_percentiles(
 
 
 def _percentile(counted: list[tuple[int, int]], rank: float) -> float:
-    seen = 0
+    before = 0
     bucket = 0
     for bucket, count in counted:
-        if seen + count >= rank:
-            within = (rank - seen) / count
+        if before + count >= rank:
+            within = (rank - before) / count
             low = 2 ** (bucket / 2) if bucket else 0.0
             return low + within * (2 ** ((bucket + 1) / 2) - low)
-        seen += count
+        before += count
     return 2 ** ((bucket + 1) / 2)

@@ -60,10 +60,10 @@ class Transfer(PlainCommands):
         of the next page. Cursor 0 begins, and is the end. A member that stays is in some page, and
         may be in two."""
         page = self._redis.zscan(self._key(kind), cursor, count=PAGE)
-        cursor, found = await self._ask("export", page)
+        cursor, members = await self._ask("export", page)
         pages = []
-        for start in range(0, len(found), PAGE):
-            part = [(text(member), float(score)) for member, score in found[start : start + PAGE]]
+        for start in range(0, len(members), PAGE):
+            part = [(text(member), float(score)) for member, score in members[start : start + PAGE]]
             pages.append(await self._rows(kind, part))
         return pages, int(cursor)
 
