@@ -5,8 +5,8 @@
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/origin"
 
--- The order of each before an operator moved the visitor, false where nobody did. Lua passes no more
--- than some thousands of arguments to a command.
+-- The order of each before an operator moved the visitor, false where nobody did. Lua passes no
+-- more than some thousands of arguments to a command.
 local AT_A_TIME = 1000
 local function orders_before_moves(visitors)
   local moved = {}

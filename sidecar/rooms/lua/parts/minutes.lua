@@ -7,7 +7,7 @@ local MINUTES_KEPT = 120
 local KEPT_MINUTES = 5
 local SAMPLES_KEPT = MINUTES_KEPT + 22 * 60 / KEPT_MINUTES
 
--- Of older ones, the first in its five minutes stays. One gets that old with each new one.
+-- Of older samples the first of five minutes stays. With each new sample one gets that old.
 local function thin()
   local old, before = unpack(redis_call('LRANGE', MINUTES, MINUTES_KEPT, MINUTES_KEPT + 1))
   if not before then return end
