@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import Rooms
-from sidecar.rooms.worker.refresher import refresh_once
+from sidecar.rooms.worker import refresh_once
 from tests.support.metrics import DECLARED
 from tests.support.monitoring import run
 from tests.support.replica import cookie_of
