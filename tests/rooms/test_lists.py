@@ -7,7 +7,6 @@ import pytest
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.statistics import HOUR_MS, steps, wait_percentiles
 from sidecar.rooms.store import lists
-from sidecar.rooms.store.scripts import Claim
 from sidecar.visitors.model import ORDER_BAND
 from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.visitor_number import visitor_number
@@ -143,29 +142,3 @@ async def test_an_order_is_of_a_line(make_room_store, order, line):
         [row] = await store.lists.queue(offset=0, limit=5)
         assert (row.visitor, row.order, row.line) == (visitor, order, expected)
         assert (await store.lists.find(visitor)).place == row
-
-
-async def test_an_order_says_the_class_and_when_its_visitor_joined(make_room_store, turn):
-    """Also of a visitor to whom an operator gave another class, or a place."""
-    vip = {"line": "a", "head_start": 5}
-    classes = {"early": {"head_start": 60}, "staff": {"line": "a"}, "vip": vip}
-    lines = [{"name": name} for name in "ab"]
-    store = make_room_store(total_active_users=0, lines=lines, classes=classes)
-    joined = {}
-    for name in ("", "early", "staff", "vip"):
-        turn.forward(1)
-        visitor = new_visitor()
-        await store.enter(visitor, claim=Claim(name))
-        joined[visitor] = (name, turn())
-    rows = await store.lists.queue(offset=0, limit=9)
-    assert {row.visitor: (row.class_name, row.joined_ms) for row in rows} == joined
-    plain, early, *_ = joined
-    await store.reclassify(plain, Claim("staff"), by="desk")
-    await store.move(early, 1, by="desk")
-    assert (await store.lists.find(plain)).place[3:] == ("staff", joined[plain][1])
-    assert (await store.lists.find(early)).place[3:] == joined[early]
-    drawing = make_room_store(total_active_users=0, queueing_method="random", classes=classes,
-                              lines=lines)  # fmt: skip
-    await drawing.enter(new_visitor(), claim=Claim("staff"))
-    [row] = await drawing.lists.queue(offset=0, limit=1)
-    assert (row.line, row.class_name, row.joined_ms) == ("a", "staff", None)
