@@ -8,7 +8,7 @@ from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
-from sidecar.rooms.store.scripts import NO_CLAIM, Claim, Lot, RoomStore
+from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim, Lot, RoomStore
 from sidecar.visitors.model import LOT_BITS, ORDER_BAND, Standing, Ticket
 
 #: The lowest order of a drawn place (rooms/lua/parts/order.lua: the front band).
@@ -17,7 +17,7 @@ FIRST_DRAWN = -4 * ORDER_BAND
 _CLOCKS_APART_MS = 2_000
 
 
-class Draws(Protocol):
+class LotSource(Protocol):
     """The interface of a room's lottery draws (lottery/service.py)."""
 
     def is_agreed(self, event: RoomEvent) -> bool:
@@ -30,16 +30,16 @@ class Draws(Protocol):
         """Publish new commitments, and read those of other replicas. Raises StoreError."""
 
 
-def claim_of(bearer: Bearer) -> Claim:
+def claim_of(bearer: Bearer) -> ClassClaim:
     """Return the class that a client claims. nginx's class goes before a grant's."""
     if bearer.class_name:
-        return Claim(bearer.class_name)
+        return ClassClaim(bearer.class_name)
     grant = bearer.grant
-    return Claim(grant.class_name, grant.id, grant.expires_s * 1000) if grant else NO_CLAIM
+    return ClassClaim(grant.class_name, grant.id, grant.expires_s * 1000) if grant else NO_CLAIM
 
 
 async def reclassified(
-    ticket: Ticket, claim: Claim, settings: RoomSettings, store: RoomStore
+    ticket: Ticket, claim: ClassClaim, settings: RoomSettings, store: RoomStore
 ) -> Ticket:
     """Return the ticket, with a class that was claimed since it was given. Redis is asked once,
     unless the grant was used up: then another one may come. Raises StoreError."""
@@ -57,7 +57,7 @@ def hidden_order(joined_ms: int) -> int:
     return joined_ms * 1000
 
 
-def ticket_of(visitor: str, standing: Standing, claim: Claim) -> Ticket:
+def ticket_of(visitor: str, standing: Standing, claim: ClassClaim) -> Ticket:
     """Return a newcomer's ticket, with a hidden order."""
     name = claim.class_name if standing.is_classed else ""
     now_ms = standing.now_ms
@@ -65,7 +65,7 @@ def ticket_of(visitor: str, standing: Standing, claim: Claim) -> Ticket:
 
 
 def lot_of_newcomer(
-    visitor: str, settings: RoomSettings, draws: Draws | None, now_ms: int
+    visitor: str, settings: RoomSettings, draws: LotSource | None, now_ms: int
 ) -> Lot | None:
     """Return a newcomer's lot; None if no pre-queue is on or coming, or replicas do not agree on
     its draw yet."""
@@ -75,7 +75,7 @@ def lot_of_newcomer(
     return Lot(draws.lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)
 
 
-def with_lot(ticket: Ticket, settings: RoomSettings, draws: Draws | None) -> Ticket:
+def with_lot(ticket: Ticket, settings: RoomSettings, draws: LotSource | None) -> Ticket:
     """Return the ticket with its drawn order, if its place was drawn and the ticket does not show
     that yet."""
     if not settings.events or draws is None or ticket.order != hidden_order(ticket.joined_ms):

@@ -19,11 +19,18 @@ from sidecar.rooms.exemptions import exempts_some, find_outside, is_exempt, is_f
 from sidecar.rooms.fail_open import Fallback
 from sidecar.rooms.longest_refresh import Refreshes
 from sidecar.rooms.pass_lifetime import renewal_due_ms
-from sidecar.rooms.places import Draws, claim_of, lot_of_newcomer, reclassified, ticket_of, with_lot
+from sidecar.rooms.places import (
+    LotSource,
+    claim_of,
+    lot_of_newcomer,
+    reclassified,
+    ticket_of,
+    with_lot,
+)
 from sidecar.rooms.settings import RoomSettings, effective
 from sidecar.rooms.shield import Shelter, Shield
 from sidecar.rooms.store.replies import Snapshot
-from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT, Claim, RoomStore
+from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT, ClassClaim, RoomStore
 from sidecar.visitors.answer import Answer, answer_of
 from sidecar.visitors.grants import Grants
 from sidecar.visitors.model import (
@@ -61,7 +68,7 @@ class Room:
     #: Verifies grants. Without keys it accepts none.
     grants: Grants = field(default_factory=lambda: Grants("", []))
     #: The lottery draws of pre-queues; None: places are drawn by chance.
-    draws: Draws | None = None
+    draws: LotSource | None = None
     #: The file's settings with those changed at run time laid over them.
     settings: RoomSettings = field(init=False)
     #: Whether everybody passes, uncounted.
@@ -72,7 +79,7 @@ class Room:
     _revoked: dict[str, int] = field(default_factory=dict)
     _revoked_seen_ms: int = 0
     #: Newcomers whose `enter` got no reply. The oldest are dropped: their places end by themselves.
-    _orphans: deque[tuple[str, Claim]] = field(default_factory=lambda: deque(maxlen=ORPHANS))
+    _orphans: deque[tuple[str, ClassClaim]] = field(default_factory=lambda: deque(maxlen=ORPHANS))
     _used: dict[str, None] = field(default_factory=dict)
     _shield: Shield = field(default_factory=Shield)
     _fallback: Fallback = field(default_factory=Fallback)
@@ -379,7 +386,7 @@ class Room:
         with contextlib.suppress(StoreError):
             await self.store.raise_shield(self._shield.until_ms)
 
-    async def _enter(self, address: str, claim: Claim) -> Answer:
+    async def _enter(self, address: str, claim: ClassClaim) -> Answer:
         visitor = new_visitor()
         lot = lot_of_newcomer(visitor, self.settings, self.draws, self.clock.now_ms())
         try:

@@ -15,7 +15,7 @@ from sidecar.limits.model import Ask
 from sidecar.limits.model import Outcome as Decided
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import Claim, RoomStore
+from sidecar.rooms.store.scripts import ClassClaim, RoomStore
 from sidecar.storage.redis import scripts
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, library
@@ -437,7 +437,7 @@ async def test_a_script_that_a_full_store_refuses_has_changed_nothing(server, op
         "leave": lambda: store.leave(first.visitor),
         "configure": lambda: store.configure({"total_active_users": None, "queue_all": True}),
         "move": lambda: store.move(first.visitor, 2, by="somebody"),
-        "reclassify": lambda: store.reclassify(first.visitor, Claim("member"), by="somebody"),
+        "reclassify": lambda: store.reclassify(first.visitor, ClassClaim("member"), by="somebody"),
     }.get(verb, getattr(store, verb))
     before = await contents(store)
     server.config_set("maxmemory", 1)

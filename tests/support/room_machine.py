@@ -14,7 +14,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import LINES_BATCH_LIMIT, Claim, Lot, RoomStore
+from sidecar.rooms.store.scripts import LINES_BATCH_LIMIT, ClassClaim, Lot, RoomStore
 from sidecar.visitors.model import RESIGN_MS, Outcome, Pass, Phase, Ticket
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from tests.support.machines import SELDOM, Bench, StoreMachine, latest
@@ -168,7 +168,7 @@ class RoomMachine(StoreMachine):
         self.visitors += fresh
         batch = fresh + latest(self.visitors, again)
         claims = [
-            Claim(name, grant, self.now + 86_400_000)
+            ClassClaim(name, grant, self.now + 86_400_000)
             for _, name, grant in zip_longest(batch, names, grants, fillvalue="")
         ][: len(batch)]
         # A replica that knows of the event draws lots for it.
@@ -321,7 +321,7 @@ class RoomMachine(StoreMachine):
         if not by and name not in self.model.settings.classes:
             return
         visitor = self.visitors[-1 - which % len(self.visitors)]
-        claim = Claim(name, grant, self.now + 86_400_000)
+        claim = ClassClaim(name, grant, self.now + 86_400_000)
         graded = self.run(self.store.reclassify(visitor, claim, by=by))
         assert graded == self.model.reclassify(self.now, visitor, name, grant, by)
         self.settle()

@@ -36,7 +36,7 @@ from sidecar.rooms.schemas.visitors import (
 )
 from sidecar.rooms.service import Room
 from sidecar.rooms.store.lists import VisitorRecord
-from sidecar.rooms.store.scripts import Claim
+from sidecar.rooms.store.scripts import ClassClaim
 from sidecar.visitors.model import Phase
 from sidecar.visitors.visitor_number import visitor_number
 
@@ -181,7 +181,7 @@ async def move_visitor(request: web.Request, at: VisitorAddress, body: MoveVisit
             check_class(room, body.class_)
         what = f"class {body.class_}" if body.class_ else "no class"
         why = f"{what}: {why}" if why else what
-        moved = await room.store.reclassify(visitor, Claim(body.class_ or ""), by=by, why=why)
+        moved = await room.store.reclassify(visitor, ClassClaim(body.class_ or ""), by=by, why=why)
         if moved == -2:
             raise ProblemError(DRAWN_PLACE, detail="It can be moved, after the opening.")
     if moved == 0:

@@ -41,7 +41,7 @@ _READING = {"forecast", "find", "queue"}
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClassClaim:
     """A class that a visitor claims: without `grant` any number of times, by a grant once until
     `expires_ms`."""
 
@@ -50,7 +50,7 @@ class Claim:
     expires_ms: int = 0
 
 
-NO_CLAIM = Claim("")
+NO_CLAIM = ClassClaim("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class RoomStore:
         visitor: str,
         *,
         address: str = "",
-        claim: Claim = NO_CLAIM,
+        claim: ClassClaim = NO_CLAIM,
         lot: Lot | None = None,
     ) -> Standing:
         """Give a session if a slot is free and nobody waits, else a place in the queue.
@@ -212,7 +212,7 @@ class RoomStore:
         `by` the operator."""
         return (await self._leave.submit((visitor, by, why))).order == 1
 
-    async def take_back(self, visitor: str, claim: Claim = NO_CLAIM) -> bool:
+    async def take_back(self, visitor: str, claim: ClassClaim = NO_CLAIM) -> bool:
         """Give up a place or session that its visitor never received, and the grant that was used
         for it."""
         return (await self._leave.submit((visitor, claim.grant, "unseen"))).order == 1
@@ -278,7 +278,9 @@ class RoomStore:
         _, moved = await self._run("move", [visitor, position, by, why])
         return int(moved)
 
-    async def reclassify(self, visitor: str, claim: Claim, *, by: str = "", why: str = "") -> int:
+    async def reclassify(
+        self, visitor: str, claim: ClassClaim, *, by: str = "", why: str = ""
+    ) -> int:
         """Give a waiting visitor a class, "" for none, and return their position. By a grant (`by`
         is "") only if that takes them ahead.
 
