@@ -14,11 +14,11 @@ class PlainCommands:
 
     def __init__(self, redis: Store, room: str, *, timeout_s: float) -> None:
         self._redis: Any = redis
-        self._room = room
+        self._name = room
         self._timeout_s = timeout_s
 
     def _key(self, name: str) -> str:
-        return room_key(self._room, name)
+        return room_key(self._name, name)
 
     async def _ask(self, verb: str, reply: Awaitable[Any]) -> Any:
         """Return the reply of a command; raise StoreError if it does not come in time."""

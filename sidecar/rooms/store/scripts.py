@@ -16,10 +16,10 @@ from sidecar.kit.shorten import shorten_values
 from sidecar.rooms import redis_keys as keys
 from sidecar.rooms.appearance import LOOK
 from sidecar.rooms.store.lists import Lists
+from sidecar.rooms.store.plain_commands import PlainCommands
 from sidecar.rooms.store.replies import SHIELD, Snapshot, Swept, read_snapshot, read_standings
 from sidecar.rooms.store.transfer import Transfer
 from sidecar.storage.redis.connect import Store
-from sidecar.storage.redis.driver_errors import driver_errors
 from sidecar.storage.redis.driver_errors import text as text_of
 from sidecar.storage.redis.scripts import Observer, RedisScripts
 from sidecar.visitors.model import Pass, Standing, Ticket
@@ -83,7 +83,7 @@ class ChangedSinceError(Exception):
     """The named setting has another value by now, so nothing was changed."""
 
 
-class RoomStore:
+class RoomStore(PlainCommands):
     """The scripts of one room. Every method raises StoreError when Redis does not answer. While
     Redis is unavailable, only the refresher calls it, by `snapshot`."""
 
@@ -104,6 +104,7 @@ class RoomStore:
         now_ms: Overrides the time of Redis (tests).
         replica: The replica's id, to count replicas by.
         """
+        super().__init__(redis, room, timeout_s=timeout_s)
         # Only the refresher probes, and takes as long as it takes.
         self._scripts = RedisScripts(
             redis,
@@ -115,9 +116,6 @@ class RoomStore:
             now=now_ms,
             on_time=clock.observe,
         )
-        self._redis: Any = redis
-        self._name = room
-        self._timeout_s = timeout_s
         self._settings = json.dumps(settings)
         self._replica = replica
         self._existed_since_ms: int | None = None
@@ -301,37 +299,31 @@ class RoomStore:
         if epoch:
             config["epoch"] = str(epoch)
         for name, value in config.items():
-            key = keys.room_key(self._name, _hash_of(name))
-            async with driver_errors("remind", self._timeout_s):
-                await self._redis.hsetnx(key, name, value)
+            await self._ask("remind", self._redis.hsetnx(self._key(_hash_of(name)), name, value))
         rows = list(revoked.items())
         for start in range(0, len(rows), REVOCATIONS_LIMIT):
             part = dict(rows[start : start + REVOCATIONS_LIMIT])
             for name in ("revoked", "spent"):
-                async with driver_errors("remind", self._timeout_s):
-                    await self._redis.zadd(keys.room_key(self._name, name), part, nx=True)
+                await self._ask("remind", self._redis.zadd(self._key(name), part, nx=True))
             ends = {visitor: at + RELEASE_HOLD_MS for visitor, at in part.items()}
-            async with driver_errors("remind", self._timeout_s):
-                await self._redis.zadd(keys.room_key(self._name, "active"), ends, xx=True, lt=True)
+            ended = self._redis.zadd(self._key("active"), ends, xx=True, lt=True)
+            await self._ask("remind", ended)
 
     async def acquire_leader_lease(self, work: str, *, seconds: float) -> bool:
         """Return True if this replica does the work in this interval. The lease expires by itself,
         so the death of its holder only delays the next time."""
         key = keys.leader_key(self._name, work)
         milliseconds = max(1, int(seconds * 1000))
-        async with driver_errors("leader lease", self._timeout_s):
-            return bool(await self._redis.set(key, "1", nx=True, px=milliseconds))
+        lease = self._redis.set(key, "1", nx=True, px=milliseconds)
+        return bool(await self._ask("leader lease", lease))
 
     async def release_leader_lease(self, work: str) -> None:
         """Let another replica try after the work failed, before the interval is over."""
-        async with driver_errors("leader lease", self._timeout_s):
-            await self._redis.delete(keys.leader_key(self._name, work))
+        await self._ask("leader lease", self._redis.delete(keys.leader_key(self._name, work)))
 
     async def raise_shield(self, until_ms: int) -> None:
         """Tell the other replicas, with their next snapshot, to raise their shields."""
-        key = keys.room_key(self._name, "stats")
-        async with driver_errors("shield", self._timeout_s):
-            await self._redis.hset(key, SHIELD, str(until_ms))
+        await self._ask("shield", self._redis.hset(self._key("stats"), SHIELD, str(until_ms)))
 
     def _batch_runner(
         self, verb: str
