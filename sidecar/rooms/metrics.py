@@ -245,5 +245,5 @@ class RoomMetrics(MetricSet):
 
 def absent(gauge: Gauge, room: str) -> None:
     """Remove the room's sample until it is set again. No sample says more than a wrong one."""
-    with contextlib.suppress(KeyError):  # older libraries mind where it is gone already
+    with contextlib.suppress(KeyError):  # older libraries raise it if there is no sample
         gauge.remove(room)

@@ -138,7 +138,7 @@ class Room:
                     await self._end_elsewhere(shown)
                 answer = await self._newcomer(may_join, from_page, bearer, drawn)
         except StoreError as error:
-            # Counted, and logged once a second by the refresher; here it would flood the log.
+            # The refresher logs this once a second; here it would flood the log.
             log.debug("store_away", room=self.name, error=str(error))
             answer = self._fail_open(token, may_join=may_join)
         if fingerprint and isinstance(answer.token, Pass):
@@ -178,7 +178,7 @@ class Room:
         """Return the verdict without Redis. The replica gives passes only while Redis counts as
         unavailable, not after one failed call."""
         now_ms, settings, is_away = self.clock.now_ms(), self.settings, self.store.is_away
-        # Nobody is let in before a room has opened, or after it has closed.
+        # Nobody is admitted before a room has opened, or after it has closed.
         is_open = settings.moments(now_ms).phase is Phase.OPEN
         may_enter = is_away and is_open and not self.clock.is_doubtful
         new_pass: Pass | None = None
@@ -186,7 +186,7 @@ class Room:
         if isinstance(token, Pass) and self._is_valid(token):
             new_pass = self._fallback.longer(token, settings, now_ms) if is_away else None
             if new_pass is None and is_away and self._may_be_unused(token):
-                self._fallback.keep(replace(token, renewed_ms=0))  # Redis hears that it is used
+                self._fallback.keep(replace(token, renewed_ms=0))  # reported as used
             if new_pass is None:
                 return Answer(State.ADMITTED, is_settled=self._is_settled(token))
         elif isinstance(token, Ticket):
@@ -347,12 +347,12 @@ class Room:
     async def _newcomer(
         self, may_join: bool, from_page: bool, bearer: Bearer, drawn: int | None
     ) -> Answer:
-        if self.settings.rollout_percent == 0:  # so for everybody, and nobody needs a cookie
+        if self.settings.rollout_percent == 0:  # nobody needs a cookie
             return Answer(State.ADMITTED, is_settled=True, uncounted="outside")
         settings, now_ms = self.settings, self.clock.now_ms()
         outside = find_outside(self.name, settings, bearer, drawn)
         if not may_join:
-            # A page's picture, say. nginx gives the shield's kept answer to all without a cookie.
+            # Such as a picture. nginx gives the shield's kept answer to all without a cookie.
             if outside and not from_page and not self._shield.is_kept_by_nginx(now_ms):
                 return Answer(State.ADMITTED, uncounted="outside")
             return Answer(State.NOT_QUEUED, joins_later=self._shield.is_up(now_ms))
@@ -394,7 +394,7 @@ class Room:
         except StoreUnavailableError:
             raise  # nothing was sent
         except StoreError:
-            # It may have been done all the same, for somebody who was given no cookie.
+            # Redis may have given a place all the same, to a visitor who got no cookie.
             self._orphans.append((visitor, claim))
             raise
         if standing.outcome is Outcome.ADMITTED:

@@ -337,7 +337,7 @@ class RoomSettings(BaseModel):
         except ConfigError as error:
             problems = error.problems
         settings, left = self, dict(overrides)
-        for _ in overrides:  # one may need another that comes later: a class its line
+        for _ in overrides:  # one may need a later one: a class its sub-queue
             for name in list(left):
                 with contextlib.suppress(ConfigError):
                     settings = settings.changed({name: left[name]})

@@ -34,10 +34,10 @@ def steps(
     and the last. Where samples are missing, a step is longer than `step_ms`.
     """
     within = [each for each in samples if from_ms <= each["minute"] * MINUTE_MS <= until_ms]
-    # The earliest of each step, as the later ones of the dict come before.
+    # The earliest sample of each step: it comes last, and replaces the others in the dict.
     bounds = list({each["minute"] * MINUTE_MS // step_ms: each for each in within}.values())
     if within and bounds[0] is not within[0]:
-        bounds.insert(0, within[0])  # the end of the step that is on
+        bounds.insert(0, within[0])  # the end of the current step
     return [_step(new, old) for new, old in pairwise(bounds)][::-1]
 
 

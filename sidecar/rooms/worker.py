@@ -74,7 +74,7 @@ def _show_settings(room: Room, metrics: RoomMetrics) -> None:
     phase = settings.moments(room.clock.now_ms()).phase
     metrics.phase.labels(name).set(_PHASES.index(phase))
     metrics.refused_leaves.labels(name)
-    metrics.let_in_alone.labels(name)  # so that they are there, at 0, before there is a need
+    metrics.let_in_alone.labels(name)  # exported as 0 before the first one
     metrics.wait_seconds.labels(name)
 
 

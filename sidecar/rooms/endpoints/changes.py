@@ -64,7 +64,7 @@ async def act_on_room(request: web.Request, at: ActAddress) -> ChangedRoom:
     nobody new may wait. `resume` ends both. Visitors inside stay.
     """
     file = room_of(request).file_settings
-    # A value that the file has is reset to it rather than set.
+    # A value equal to the file's resets the setting.
     changes = {
         name: None if value == getattr(file, name) else value
         for name, value in _ACTS[at.act].items()

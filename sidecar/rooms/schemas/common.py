@@ -50,7 +50,7 @@ async def resolve(given: str, numbered: Callable[[str], Awaitable[list[str]]]) -
     of a number. Raises ProblemError."""
     number = read_number(given)
     if number is None:
-        return given  # an id: nothing is looked for
+        return given  # an id
     visitors = await numbered(number)
     if not visitors:
         raise ProblemError(UNKNOWN_VISITOR, detail=f"no visitor here has the number {number}")

@@ -96,7 +96,7 @@ class Transfer(PlainCommands):
         return [
             (member, whole(score), "" if second is None else whole(float(second)))
             for (member, score), second in zip(part, seconds, strict=True)
-            # Not in `due` any more: has just been called, and is read as active.
+            # A visitor who is not in `due` was just called, and is read as active.
             if kind == "active" or second is not None
         ]
 
@@ -112,12 +112,12 @@ def row_problem(kind: str, row: Any) -> str:
         return f"{name[:40]!r} is none that an export has"
     if len(fields) != (2 if kind in _SECOND else 1):
         return "not as many fields as an export has"
-    if kind == "active" and fields[1] == "":  # called, and not yet here
+    if kind == "active" and fields[1] == "":  # called and not arrived yet
         del fields[1]
     for value in fields:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return f"{str(value)[:40]!r} is no number"
-        if not -_MOST <= value <= _MOST:  # nor NaN
+        if not -_MOST <= value <= _MOST:  # also false for NaN
             return "a number is too large"
     return ""
 

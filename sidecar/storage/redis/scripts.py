@@ -159,9 +159,9 @@ class RedisScripts:
     async def send(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """Run a script without breaker and time limit. Raises what the driver raises."""
         if time.monotonic() >= self._support.refused_until_s:
-            # A Redis that takes no writes, for it is full, say, runs no function that may write. By
-            # EVALSHA it refuses the first command that writes, or takes room, and lets through what
-            # reads, or gives some back.
+            # While Redis refuses writes, because it is full, say, it runs no function that may write.
+            # By EVALSHA it refuses only the first command that needs memory, so scripts that read or
+            # free memory still work.
             try:
                 return await self._fcall(script, keys, args)
             except _LibraryMissing:
@@ -198,7 +198,7 @@ class RedisScripts:
                 await self._load(keys[0])
             with contextlib.suppress(_LibraryMissing):
                 return await self._fcall(script, keys, args)
-            # Refused; or a slot is moving to another server of a cluster, which answered.
+            # Functions are refused, or a slot is moving to another server of a cluster.
         except ResponseError as error:
             if not _is_of_writes(error):
                 raise

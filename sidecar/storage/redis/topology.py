@@ -268,10 +268,9 @@ class Cluster(RedisCluster):
     """
 
     def __init__(self, *, wait_s: float, **options: Any) -> None:
-        # Connections that are being replaced count too; the turns below are the bound.
+        # Connections that are being replaced count too. _Turns bounds the calls.
         options.setdefault("max_connections", 2 * POOL_SIZE)
-        # A slot that moved is noted for itself. redis-py would close every connection at each
-        # fifth.
+        # A moved slot is noted by itself. redis-py would close every connection at each fifth.
         super().__init__(reinitialize_steps=0, **options)
         kind = packed(self.connection_kwargs["connection_class"])
         self.connection_kwargs["connection_class"] = kind
@@ -298,7 +297,7 @@ class Cluster(RedisCluster):
             raise
 
     def _draw_map_again(self) -> None:
-        if self.nodes_manager.default_node is not None:  # there is a map to go by
+        if self.nodes_manager.default_node is not None:  # there is a map
             self._initialize = False
             self._begin_search()
 
@@ -315,7 +314,7 @@ class Cluster(RedisCluster):
         return self._search
 
     async def _draw_map(self) -> None:
-        # All servers may have new addresses, and only the names of the URL be left to go by.
+        # All servers may have new addresses, so the names from the URL are tried too.
         nodes = self.nodes_manager.startup_nodes
         nodes.update({name: node for name, node in self._named.items() if name not in nodes})
         if self._initialize:

@@ -108,7 +108,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     for pragma in (f"busy_timeout={BUSY_MS}", "synchronous=FULL"):
         cursor.execute(f"PRAGMA {pragma}")
-    # Of two processes that turn a new file into a log at a time, one is refused at once.
+    # If two processes switch a new file to a log at the same time, SQLite refuses one at once.
     for attempt in range(_WAL_TRIES):
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
@@ -212,7 +212,7 @@ def _upgrade(connection: Connection, tables: Tables, partitions: int) -> None:
         connection=connection, partitions=partitions, version_table=tables.version_table
     )
     if connection.dialect.name == "sqlite":
-        # Python would begin a transaction before the first row, and not before the first table:
-        # of two replicas that start at once, one waits for the other.
+        # Python begins a transaction before the first row, which is too late: of two replicas that
+        # start at the same time, one must wait for the other's tables.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     command.upgrade(config, "head")

@@ -47,7 +47,7 @@ class Transactions:
     async def _write_once(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
         async with self._writing, self._begin() as connection:
             if self._dialect == "sqlite":
-                # A transaction that reads first and writes after another has is refused at once.
+                # SQLite refuses a transaction that reads first and writes after another one has written.
                 await connection.exec_driver_sql("BEGIN IMMEDIATE")
             return await work(connection)
 
