@@ -105,7 +105,7 @@ class RoomStore(PlainCommands):
         replica: The replica's id, to count replicas by.
         """
         super().__init__(redis, room, timeout_s=timeout_s)
-        # Only the refresher probes, and its calls have no time limit of their own.
+        # Only the refresher tries an unavailable Redis; no other call may be a probe.
         self._scripts = RedisScripts(
             redis,
             "rooms",

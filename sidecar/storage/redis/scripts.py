@@ -159,9 +159,9 @@ class RedisScripts:
     async def send(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """Run a script without breaker and time limit. Raises what the driver raises."""
         if time.monotonic() >= self._support.refused_until_s:
-            # While Redis refuses writes, because it is full, say, it runs no function that may write.
-            # By EVALSHA it refuses only the first command that needs memory, so scripts that read or
-            # free memory still work.
+            # While Redis refuses writes, for example because it is full, it runs no function that
+            # may write. By EVALSHA it refuses only the first command that needs memory, so scripts
+            # that read or free memory still work.
             try:
                 return await self._fcall(script, keys, args)
             except _LibraryMissing:

@@ -47,7 +47,7 @@ class Transactions:
     async def _write_once(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
         async with self._writing, self._begin() as connection:
             if self._dialect == "sqlite":
-                # SQLite refuses a transaction that reads first and writes after another one has written.
+                # SQLite refuses a transaction that reads first and writes after another has.
                 await connection.exec_driver_sql("BEGIN IMMEDIATE")
             return await work(connection)
 
