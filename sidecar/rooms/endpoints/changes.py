@@ -1,5 +1,5 @@
-"""How operators change settings while a room runs: what a change would do, the change, its undo,
-and the log of all that they did."""
+"""Endpoints that change a room's settings while it runs: forecast, change, undo, and the log of
+what operators did."""
 
 import json
 from collections.abc import Mapping
@@ -97,7 +97,7 @@ async def undo_change(request: web.Request, _at: RoomAddress, body: Undo) -> Cha
 
 
 def _since(name: str, acts: list[dict[str, Any]]) -> str:
-    """Who changed it last."""
+    """Return who changed a setting last, and when."""
     last = next((act for act in acts if name in act.get("changes", ())), None)
     return f"{last['by']} changed {name} at {iso(last['at'])}." if last else f"{name} was changed."
 
@@ -118,7 +118,7 @@ async def _change(
 
 
 async def _check(request: web.Request, changes: dict[str, Any]) -> dict[str, Any]:
-    """All settings as they would be. Raises ConfigError."""
+    """Return all settings as they would be with the changes. Raises ConfigError."""
     room = room_of(request)
     await room.refresh()
     file = room.file_settings.model_dump()

@@ -1,5 +1,5 @@
-"""A room from one store to another: the operator's calls that `waitroom rooms export` and
-`import` are made of. A line of the file is a page of the one and a call of the other."""
+"""Endpoints that move a room from one Redis to another, used by `waitroom rooms export` and
+`import`. A line of the file is a page of the export and a call of the import."""
 
 import asyncio
 import contextlib

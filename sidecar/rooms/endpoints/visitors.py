@@ -1,4 +1,4 @@
-"""What operators do with visitors: list, find, release, move."""
+"""Endpoints about visitors: list, find, release, move."""
 
 from typing import Literal
 
