@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 
 from sidecar.rooms.redis_keys import room_key
 from sidecar.storage.redis.connect import close, connect
-from sidecar.storage.redis.scripts import library
+from sidecar.storage.redis.lua_source import library
 from sidecar.visitors.model import Ticket
 from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import Process, listens, wait_until

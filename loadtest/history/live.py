@@ -4,7 +4,9 @@ import asyncio
 import time
 
 from loadtest.redis_server import fill_line, fill_sessions, redis_server
-from sidecar.rooms.store.lists import Lists
+from sidecar.kit.clock import StoreClock
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
 
 
 async def measure_live(waiting: int, number: int) -> list[float]:
@@ -13,11 +15,12 @@ async def measure_live(waiting: int, number: int) -> list[float]:
     async with redis_server() as server:
         await fill_sessions(server.redis, "hot", 1000)
         line = await fill_line(server.redis, "hot", waiting)
-        lists = Lists(server.redis, "hot", timeout_s=5)
+        settings = RoomSettings(total_active_users=1000).for_scripts()
+        store = RoomStore(server.redis, "hot", settings=settings, clock=StoreClock(), timeout_s=5)
         for i in range(number):
             visitor = line[i * 7919 % len(line)][1].visitor
             began = time.perf_counter()
-            found = await lists.find(visitor)
+            found = await store.lists.find(visitor)
             taken.append(1000 * (time.perf_counter() - began))
             if found.position is None:
                 raise RuntimeError(f"{visitor} does not wait")

@@ -4,7 +4,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from sidecar.storage.redis.scripts import library
+from sidecar.storage.redis.lua_source import library
 
 #: What is quicker is not noted: to note each command of a script takes longer than to run it.
 NOTED_US = 100

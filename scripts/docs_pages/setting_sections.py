@@ -9,7 +9,7 @@ from sidecar.history.settings import HistorySection
 from sidecar.jobs.settings import TargetSettings
 from sidecar.leases.settings import LeaseSettings
 from sidecar.limits.settings import LimitSettings
-from sidecar.rooms.look import Link
+from sidecar.rooms.appearance import Link
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.model import Settings

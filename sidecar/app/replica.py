@@ -52,8 +52,7 @@ from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import EVENTS_KEPT, RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from sidecar.rooms.worker.refresher import refresh_forever, refresh_once
-from sidecar.rooms.worker.sweeper import sweep_forever
+from sidecar.rooms.worker import refresh_forever, refresh_once, sweep_forever
 from sidecar.settings.model import Settings
 from sidecar.storage.redis.connect import Store, close, connect
 from sidecar.storage.redis.eviction import watch_eviction

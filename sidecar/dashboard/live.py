@@ -14,9 +14,9 @@ from sidecar.dashboard.others import Others
 from sidecar.http.json_text import event_text
 from sidecar.http.long_poll import LongPolls, is_set
 from sidecar.kit.errors import StoreError
-from sidecar.rooms.look import in_short
+from sidecar.kit.shorten import shorten_values
+from sidecar.rooms.endpoints.visitors import waiting_visitors
 from sidecar.rooms.openings import RoomEvent
-from sidecar.rooms.people import waiting_in
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.statistics import (
     ABANDONED,
@@ -210,7 +210,7 @@ class Live(LongPolls):
         """The head of the queue. In a pre-queue nobody is to know a lot."""
         if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
             return []
-        rows = await waiting_in(room, start=0, limit=HEAD)
+        rows = await waiting_visitors(room, start=0, limit=HEAD)
         return [row.model_dump(by_alias=True) for row in rows]
 
     def _describe(self, room: Room) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class Live(LongPolls):
                 "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
                 "lines": lines_of(settings, snapshot),
                 "as_of_ms": snapshot.now_ms,
-                "changed": in_short(snapshot.overrides),
+                "changed": shorten_values(snapshot.overrides),
                 "a_minute": self._rates(room),
             }
         return {
@@ -238,7 +238,7 @@ class Live(LongPolls):
             "on_store_failure": settings.on_store_failure,
             "settings": {name: getattr(settings, name) for name in SHOWN},
             # Of what was changed too.
-            "file": in_short(
+            "file": shorten_values(
                 room.file_settings.model_dump(include={*SHOWN, *known.get("changed", ())})
             ),
             **known,

@@ -19,7 +19,7 @@ from sidecar.http.problems import problem
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.share import find_share
 from sidecar.rooms.app_keys import ROOMS
-from sidecar.rooms.look import LOOK
+from sidecar.rooms.appearance import LOOK
 
 #: What may be tried out.
 TRIED = LOOK | {"site_name", "logo", "message"}

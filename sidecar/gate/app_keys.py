@@ -6,8 +6,8 @@ from sidecar.gate.contract import Gate, Gates
 from sidecar.gate.page.render import Page
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.stamps import Stamps
+from sidecar.kit.addresses import AddressLimit
 from sidecar.kit.errors import UnknownNameError
-from sidecar.rooms.address_limit import AddressLimit
 
 GATES = web.AppKey("gates", Gates)
 #: A name for the store of an edge listener's process, where it is in memory; empty: it is not.

@@ -47,7 +47,7 @@ from sidecar.http.problem_kinds import GENERAL, STORE_UNAVAILABLE, TOO_LARGE, UN
 from sidecar.http.problems import STORE_RETRY_S, problem
 from sidecar.http.quick_response import QuickResponse
 from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
-from sidecar.rooms.address_limit import AddressLimit
+from sidecar.kit.addresses import AddressLimit
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from sidecar import __version__
 from sidecar.storage.redis.eviction import SAFE, UNSEEN
-from sidecar.storage.redis.script_store import Observer
+from sidecar.storage.redis.scripts import Observer
 
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)

@@ -10,14 +10,14 @@ from weakref import WeakSet
 
 import structlog
 from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.cluster import RedisCluster
 from redis.exceptions import RedisError
 
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, target_key
 from sidecar.kit.errors import StoreError
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
-from sidecar.storage.redis.functions import Scripts
-from sidecar.storage.redis.topology import Cluster
+from sidecar.storage.redis.scripts import RedisScripts
 
 #: Between two looks at all targets, seconds. An idle worker or reconciler waits for these; if even
 #: they find nothing, it looks by itself after `IDLE_S`.
@@ -52,8 +52,8 @@ class WakeUps:
     ) -> None:
         self._redis = redis
         # A cluster has the targets on several servers, so each needs a call of its own.
-        self._at_once = 1 if isinstance(redis, Cluster) else AT_ONCE
-        self._scripts = Scripts(redis, "jobs")
+        self._at_once = 1 if isinstance(redis, RedisCluster) else AT_ONCE
+        self._scripts = RedisScripts(redis, "jobs", timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._now_us = now_us
         self._listeners: dict[str, WeakSet[Listener]] = {}
@@ -123,7 +123,7 @@ class WakeUps:
         now = "" if self._now_us is None else self._now_us()
         args = [now, *(int(has_worker[name]) for name in names)]
         async with driver_errors("round", self._timeout_s):
-            replies = await self._scripts.run("round", keys, args)
+            replies = await self._scripts.send("round", keys, args)
         return [name for name, reply in zip(names, replies, strict=True) if reply]
 
 

@@ -1,6 +1,6 @@
 """Which network addresses are anybody's, and which are of this machine, its network, or nobody."""
 
-import ipaddress
+from collections import OrderedDict
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
 #: Python's own list (is_global) has changed between its releases; these are refused by all.
@@ -51,13 +51,49 @@ def is_public(address: str) -> bool:
     return ip.is_global and not any(ip in network for network in _NOT_PUBLIC_V6)
 
 
-def network_of(text: str) -> str:
-    """Of an IPv6 address its network of 64 bits: a household has all of it. What is no IPv6 address
-    stays as it is."""
+def ip_of(text: str) -> IPv4Address | IPv6Address | None:
+    """Read an IP address; None if the text is none. An IPv4 address that is written as IPv6 is read
+    as IPv4, and a zone is left out."""
     try:
-        address = ipaddress.IPv6Address(text)
+        address = ip_address(text.partition("%")[0])
     except ValueError:
-        return text
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.IPv6Network((address, 64), strict=False))
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def network_of(text: str) -> str:
+    """Return the address, or of IPv6 its network of 64 bits, since a household has all of it. Other
+    text stays as it is."""
+    address = ip_of(text)
+    if isinstance(address, IPv6Address):
+        return str(ip_network((address, 64), strict=False))
+    return text if address is None else str(address)
+
+
+#: Addresses that an AddressLimit remembers. Those that were quiet for longest are forgotten first.
+MOST_ADDRESSES = 10_000
+
+
+class AddressLimit:
+    """A token bucket for each address (of IPv6 the network of 64 bits), kept as the time at which
+    the bucket will be full again. It fills with `per_s` tokens a second, and holds `burst`."""
+
+    def __init__(self, *, per_s: float, burst: int) -> None:
+        self._per_s, self._burst = per_s, burst
+        self._full_at_s: OrderedDict[str, float] = OrderedDict()
+
+    def wait_s(self, address: str, now_s: float) -> float:
+        """Take a token and return 0, or return how long there will be none. `now_s` is of any clock
+        that only goes forward."""
+        key = network_of(address)
+        full_at_s = max(self._full_at_s.get(key, now_s), now_s)
+        wait_s = full_at_s - now_s - (self._burst - 1) / self._per_s
+        if wait_s > 0:
+            return wait_s
+        self._full_at_s[key] = full_at_s + 1 / self._per_s
+        self._full_at_s.move_to_end(key)
+        if len(self._full_at_s) > MOST_ADDRESSES:
+            self._full_at_s.popitem(last=False)
+        return 0.0

@@ -13,7 +13,7 @@ from sidecar.leases.model import Hold, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
-from sidecar.storage.redis.script_store import Observer, ScriptStore
+from sidecar.storage.redis.scripts import Observer, RedisScripts
 from sidecar.visitors.verdict_lifetime import RESPONSE_MS
 
 #: Calls in one script, each perhaps for another resource. More would hold Redis too long.
@@ -59,7 +59,7 @@ class Resource:
     queue: tuple[Place, ...]
 
 
-class LeaseStore(ScriptStore):
+class LeaseStore:
     """A template's leases. `now_ms` overrides the store's time (tests)."""
 
     def __init__(  # noqa: PLR0913
@@ -73,7 +73,18 @@ class LeaseStore(ScriptStore):
         now_ms: Callable[[], int] | None = None,
         timeout_s: float = 1.0,
     ) -> None:
-        super().__init__(redis, "leases", template, observer=observer, timeout_s=timeout_s)
+        self._redis: Any = redis
+        self._name = template
+        self._timeout_s = timeout_s
+        self._scripts = RedisScripts(
+            redis,
+            "leases",
+            template,
+            observer=observer,
+            timeout_s=timeout_s,
+            now=now_ms,
+            on_time=clock.observe,
+        )
         self._settings = _for_scripts(settings)
         self._list_limit = max(1, LIST_LIMIT // settings.capacity)
         self._clock = clock
@@ -88,6 +99,10 @@ class LeaseStore(ScriptStore):
             Batcher(self._batch_runner(verb), limit=BATCH_LIMIT)
             for verb in ("ask", "renew", "release")
         )
+
+    @property
+    def is_away(self) -> bool:
+        return self._scripts.is_away
 
     def knows(self, since_ms: int) -> None:
         """The template was there at that time. A store that was made later was emptied."""
@@ -178,7 +193,7 @@ class LeaseStore(ScriptStore):
     async def _names(self, after: str, number: int) -> Sequence[str]:
         low = f"({after}" if after else "-"
         command = self._redis.zrangebylex
-        page = await self._call("list", command, self._resources, low, "+", 0, number)
+        page = await self._scripts.command("list", command, self._resources, low, "+", 0, number)
         return [text(name) for name in page]
 
     async def _rows(
@@ -193,7 +208,7 @@ class LeaseStore(ScriptStore):
 
     async def count(self) -> int:
         """How many resources somebody holds or waits for."""
-        return int(await self._call("count", self._redis.zcard, self._resources))
+        return int(await self._scripts.command("count", self._redis.zcard, self._resources))
 
     def _batch_runner(
         self, verb: str
@@ -227,20 +242,16 @@ class LeaseStore(ScriptStore):
     async def _run(
         self, name: str, resources: Sequence[str], args: Sequence[Any], *, batch: int = 0
     ) -> Any:
-        now = "" if self._now_ms is None else self._now_ms()
         known = "" if self._known_since_ms is None else self._known_since_ms
         last = self._last_number or ""
         parts = ("holders", "facts", "line", "due")
         named = [keys.resource_key(self._name, r, part) for r in resources for part in parts]
-        reply = await self._call(
-            name,
-            self._scripts.run,
+        reply = await self._scripts.call(
             name,
             [self._state, self._resources, self._ends, *named],
-            [now, self._settings, known, last, *resources, *args],
+            [self._settings, known, last, *resources, *args],
             batch=batch,
         )
-        self._clock.observe(reply[0])
         if name not in {"due", "find", "list"}:
             self.knows(reply[1])
         return reply

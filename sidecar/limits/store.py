@@ -16,7 +16,7 @@ from sidecar.limits.model import Ask, Decision, Outcome
 from sidecar.limits.settings import MAX_COST, UNLIMITED, LimitSettings
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
-from sidecar.storage.redis.script_store import Observer, ScriptStore
+from sidecar.storage.redis.scripts import Observer, RedisScripts
 
 #: Calls in one script call. More would hold Redis too long for the others.
 BATCH_LIMIT = 128
@@ -41,7 +41,7 @@ _PERMIT = re.compile(r"([1-9][0-9]{0,3})~(~?[A-Za-z0-9._:@+-]{1,64})\Z")
 _Permit = tuple[str, str, int, bool]
 
 
-class LimitStore(ScriptStore):
+class LimitStore:
     """The scripts of one rule. `now_us` overrides the store's time (tests). Asks are taken as they
     are: their keys, costs and ids were checked."""
 
@@ -55,9 +55,12 @@ class LimitStore(ScriptStore):
         now_us: Callable[[], int] | None = None,
         timeout_s: float = 1.0,
     ) -> None:
-        super().__init__(redis, "limits", name, observer=observer, timeout_s=timeout_s)
+        self._redis: Any = redis
+        self._name = name
+        self._scripts = RedisScripts(
+            redis, "limits", name, observer=observer, timeout_s=timeout_s, now=now_us
+        )
         self._settings = settings
-        self._now_us = now_us
         self._values_key = keys.limit_values_key(name)
         self._limit = UNLIMITED if settings.limit is None else settings.limit
         self._values = settings.values
@@ -77,9 +80,13 @@ class LimitStore(ScriptStore):
         self._unseen: deque[_Permit] = deque(maxlen=UNSEEN_LIMIT)
         self._giving_back: asyncio.Task[None] | None = None
 
+    @property
+    def is_away(self) -> bool:
+        return self._scripts.is_away
+
     async def acquire(self, ask: Ask) -> Decision:
         """Counts a call that may go, now or at its moment; GRANTED, PACED, REFUSED or UNLIMITED."""
-        self._stop_if_away("acquire")
+        self._scripts.raise_if_away("acquire")
         return _decided(await self._acquire.submit(ask))
 
     async def acquire_each(self, asks: Sequence[Ask]) -> list[Decision | StoreError]:
@@ -113,12 +120,12 @@ class LimitStore(ScriptStore):
         match = _PERMIT.match(permit)
         if match is None or int(match[1]) > MAX_COST:
             return False
-        self._stop_if_away("release")
+        self._scripts.raise_if_away("release")
         return await self._release.submit((key, permit, int(match[1]), match[2][0] == "~"))
 
     async def values(self) -> dict[str, int]:
         """The limits of single keys that were set at run time."""
-        found = await self._call("values", self._redis.hgetall, self._values_key)
+        found = await self._command("values", self._redis.hgetall, self._values_key)
         return {text(key): int(limit) for key, limit in found.items()}
 
     async def set_value(self, key: str, limit: int | None) -> None:
@@ -126,21 +133,20 @@ class LimitStore(ScriptStore):
         names = ["", ".free", ".booked"] if self._is_paced else [""]
         of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
         args = [
-            self._now(),
             key,
             "" if limit is None else limit,
             self._file_limit(key),
             self._args[0] if self._settings.algorithm in _BUCKETS else 0,
             int(self._settings.algorithm in _LISTED),
         ]
-        await self._call("set_value", self._scripts.run, "value", [self._values_key, *of_key], args)
+        await self._call("value", [self._values_key, *of_key], args, verb="set_value")
 
     async def forget(self, key: str) -> bool:
         """Forgets what the key has used; whether there was anything. Where the rule paces, also
         what it promised, so that no call has to wait behind it."""
         names = ["", ".permits", ".free", ".booked"] if self._is_paced else [""]
         of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
-        return bool(await self._call("forget", self._redis.delete, *of_key))
+        return bool(await self._command("forget", self._redis.delete, *of_key))
 
     async def used(self, cursor: str = "") -> tuple[list[tuple[str, Decision]], str]:
         """Keys of which something is counted, in no order, each with the decision on a call that
@@ -150,7 +156,7 @@ class LimitStore(ScriptStore):
         found: dict[str, None] = {}
         for _ in range(SCANS):
             scan = partial(self._scripts.scan, match=f"{begin}*", count=SCAN_COUNT)
-            then, page = await self._call("used", scan, self._values_key, int(cursor or 0))
+            then, page = await self._command("used", scan, self._values_key, int(cursor or 0))
             found |= dict.fromkeys(text(name).removeprefix(begin) for name in page)
             cursor = str(then or "")
             if not cursor or len(found) >= SCAN_COUNT:
@@ -191,11 +197,11 @@ class LimitStore(ScriptStore):
             else:
                 calls += [asks[n].cost for n in places]
         named = [self._values_key, *self._keys(by_key, has_ids)]
-        args = [self._now(), self._settings.algorithm, *self._args, int(looks)]
+        args = [self._settings.algorithm, *self._args, int(looks)]
         args += (1 + has_ids, len(by_key), *by_key, *calls)
         try:
             verb, batch = ("look", 0) if looks else ("acquire", len(asks))
-            reply = await self._call(verb, self._scripts.run, "decide", named, args, batch=batch)
+            reply = await self._call("decide", named, args, verb=verb, batch=batch)
         except StoreUnavailableError:
             raise  # it was not even sent
         except BaseException:
@@ -253,25 +259,28 @@ class LimitStore(ScriptStore):
         state = self._settings.algorithm
         holds = state == "concurrency"
         names: list[str] = []
-        args: list[Any] = [self._now()]
+        args: list[Any] = []
         for key, permit, cost, is_made in items:
             kept_in = ".booked" if is_made else ".permits"
             sets = ("", "", "") if holds else (kept_in, ".free", ".booked")
             names += [keys.limit_key(self._name, key, state + name) for name in sets]
             args += (permit, cost if holds else 0)
-        reply = await self._call("release", self._scripts.run, "release", names, args)
+        reply = await self._call("release", names, args)
         return [given_back == 1 for given_back in reply]
 
-    def _now(self) -> int | str:
-        return "" if self._now_us is None else self._now_us()
+    async def _call(self, script: str, keys: list[str], args: list[Any], **more: Any) -> Any:
+        reply = await self._scripts.call(script, keys, args, **more)
+        self._begin_giving_back()
+        return reply
 
-    async def _call(
-        self, verb: str, command: Callable[..., Awaitable[Any]], *args: Any, **more: Any
-    ) -> Any:
-        reply = await super()._call(verb, command, *args, **more)
+    async def _command(self, verb: str, command: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        reply = await self._scripts.command(verb, command, *args)
+        self._begin_giving_back()
+        return reply
+
+    def _begin_giving_back(self) -> None:
         if self._unseen and (self._giving_back is None or self._giving_back.done()):
             self._giving_back = asyncio.create_task(self._give_back_unseen())
-        return reply
 
     async def _give_back_unseen(self) -> None:
         """What was perhaps granted, without anybody's knowledge."""

@@ -1,4 +1,4 @@
-"""Where handlers find the rooms in their application, and the one that a request names."""
+"""The application's key for its rooms."""
 
 from aiohttp import web
 
@@ -8,5 +8,5 @@ ROOMS = web.AppKey("rooms", Rooms)
 
 
 def room_of(request: web.Request) -> Room:
-    """Raises UnknownNameError."""
+    """Return the room that a request names. Raises UnknownNameError."""
     return request.app[ROOMS].get(request.match_info["room"])

@@ -1,37 +1,41 @@
 """The client that sends a cookie: its address, and the fingerprint that a pass is bound to."""
 
 import hashlib
-import ipaddress
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 
+from sidecar.kit.addresses import ip_of, network_of
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.grants import Grant
 
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """`address` is the one that nginx names, never one that the visitor names; `uri` what they
-    ask for, and `exempt` why nginx says that they are exempt (`$waitroom_exempt`)."""
+    """A client as nginx describes it.
+
+    `address` is the one that nginx names, never one that the visitor names. `uri` is the requested
+    address, `exempt` the reason why nginx exempts the request (`$waitroom_exempt`).
+    """
 
     address: str = ""
     user_agent: str = ""
     uri: str = ""
     exempt: str = ""
-    #: The class that nginx sets (`$waitroom_class`): one of the room's. It is trusted.
+    #: The class that nginx sets (`$waitroom_class`), one of the room's. nginx is trusted.
     class_name: str = ""
-    #: A verified grant, where nginx sets no class.
+    #: A verified grant, if nginx sets no class.
     grant: Grant | None = None
-    #: The result of the grant in the request; empty: none came. For metrics only.
+    #: The result of reading the request's grant, for metrics; empty: it has none.
     grant_result: str = ""
-    #: Whether they joined with the token that the shield gave.
+    #: Whether the client joined with the token that the shield gave.
     has_waited: bool = False
 
     def fingerprint(self, room: str, settings: RoomSettings) -> str:
-        """What a pass is bound to (`bind_pass`); empty where it is bound to nothing.
+        """Return what a pass is bound to (`bind_pass`); "" if it is bound to nothing.
 
-        Of IPv6 the network of 64 bits: privacy addresses change within it. Another letter than that
-        of whole addresses (i), which earlier versions wrote: those passes are their bearers'.
+        Of an IPv6 address it is the network of 64 bits, since privacy addresses change within it.
+        Earlier versions wrote whole addresses, with the letter i: such a pass is accepted from any
+        client.
         """
         match settings.bind_pass:
             case "user_agent":
@@ -42,10 +46,8 @@ class Bearer:
                 return ""
 
     def place(self, room: str, settings: RoomSettings) -> str:
-        """The address to count for max_places_per_address; empty where nobody counts.
-
-        Of IPv6 the network of 64 bits: a household has all of it.
-        """
+        """Return a digest of the address to count for max_places_per_address; "" if it is not
+        set."""
         if settings.max_places_per_address is None:
             return ""
         return _digest(room, "place", network_of(self.address))
@@ -54,38 +56,20 @@ class Bearer:
 NOBODY = Bearer()
 
 
-def belongs_to_another(fingerprint: str, seen: str) -> bool:
-    """Whether a pass with this fingerprint was given to another client. One that was bound to
-    nothing, or to something else before the setting was changed, may be anybody's."""
-    return bool(fingerprint and seen) and fingerprint[0] == seen[0] and fingerprint != seen
+def belongs_to_another(fingerprint: str, shown: str) -> bool:
+    """Return True if a pass with this fingerprint was given to another client. A pass that was
+    bound to nothing, or to something else before the setting was changed, may be anybody's."""
+    return bool(fingerprint and shown) and fingerprint[0] == shown[0] and fingerprint != shown
 
 
 def _digest(*parts: str) -> str:
-    """96 bits; what it was made of is kept nowhere."""
+    """Return 96 bits of a digest, so that the text is kept nowhere."""
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
     return urlsafe_b64encode(hashlib.sha256(text).digest()[:12]).decode()
 
 
-def network_of(address: str) -> str:
-    """The address as one text; of IPv6 the network of 64 bits, for a household has all of it."""
-    ip = ip_of(address)
-    if isinstance(ip, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((ip, 64), strict=False))
-    return address if ip is None else str(ip)
-
-
-def is_public(address: str) -> bool:
-    """Whether it is one client's, or one network's. A private address may be a load balancer's."""
+def is_global(address: str) -> bool:
+    """Return True for an address of one client or network. A private address may be a load
+    balancer's."""
     ip = ip_of(address)
     return ip is not None and ip.is_global
-
-
-def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An IPv4 address that is written as IPv6 is one of IPv4."""
-    try:
-        address = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address

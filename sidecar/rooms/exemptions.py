@@ -1,8 +1,8 @@
 """Who passes uncounted: exempt requests, and visitors outside the roll-out. No I/O.
 
-An exemption is a property of the request, looked at each time. The roll-out is a property of the
-visitor: a lot is drawn from address and browser at the first request, and then kept in the cookie,
-so that it survives a change of address.
+An exemption is a property of the request, checked each time. The roll-out is a property of the
+visitor: a number is drawn from address and browser at the first request, and then kept in the
+cookie, so that it survives a change of address.
 """
 
 import hashlib
@@ -11,19 +11,20 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
 
+from sidecar.kit.addresses import ip_of
 from sidecar.kit.setting_types import clean_path
-from sidecar.rooms.bearer import Bearer, ip_of
+from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Outside
 
 Networks = Mapping[tuple[int, int], frozenset[int]]
 
-#: A draw is one of so many: a percentage may have four decimals.
+#: The number of possible draws: a percentage may have four decimals.
 DRAWS = 1_000_000
 
 
 def is_exempt(settings: RoomSettings, bearer: Bearer) -> bool:
-    """By what nginx says of the request, by what it asks for, or by where it comes from."""
+    """Return True if nginx says so, or the request's path or address is exempt."""
     return bool(
         (bearer.exempt and settings.exempt_header)
         or (settings.exempt_paths and is_below(bearer.uri, settings.exempt_paths))
@@ -32,19 +33,19 @@ def is_exempt(settings: RoomSettings, bearer: Bearer) -> bool:
 
 
 def exempts_some(settings: RoomSettings) -> bool:
-    """Whether a request's address or path may exempt it, of which nginx' key says nothing: no
-    verdict about a request without a cookie may be kept for the next one."""
+    """Return True if a request's address or path may exempt it. nginx's cache key has neither, so a
+    verdict about a request without a cookie must not be kept for the next one."""
     return bool(settings.exempt_addresses or settings.exempt_paths)
 
 
 def is_for_part(settings: RoomSettings) -> bool:
-    """Whether the room is rolled out to a part of the visitors, known by address and browser."""
+    """Return True if the room applies to a part of the visitors only."""
     return 0 < settings.rollout_percent < 100
 
 
 def may_stamp(settings: RoomSettings) -> bool:
-    """Whether an admitted visitor may get a stamp, which names neither its bearer nor another
-    reason to pass."""
+    """Return True if an admitted visitor may get a stamp. A stamp names neither its bearer nor
+    another reason to pass."""
     return not (
         settings.bind_pass in {"user_agent", "ip"}
         or settings.exempt_header
@@ -54,7 +55,7 @@ def may_stamp(settings: RoomSettings) -> bool:
 
 
 def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
-    """Whether an address leads to one of these paths or below it, without any doubt."""
+    """Return True if an address certainly leads to one of these paths or below it."""
     path = clean_path(uri)
     return path is not None and any(
         path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/")
@@ -63,27 +64,28 @@ def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
 
 
 def is_among(address: str, networks: tuple[str, ...]) -> bool:
-    """Whether an IP address is in one of these networks; what is none is in none."""
-    found = ip_of(address)
-    if found is None:
+    """Return True if an IP address is in one of these networks."""
+    ip = ip_of(address)
+    if ip is None:
         return False
-    bits, version = found.max_prefixlen, found.version
+    bits, version = ip.max_prefixlen, ip.version
     return any(
-        version == kind and int(found) >> (bits - length) in numbers
+        version == kind and int(ip) >> (bits - length) in numbers
         for (kind, length), numbers in _by_length(networks).items()
     )
 
 
 def draw(room: str, *, address: str, user_agent: str) -> int:
-    """0 to DRAWS - 1, evenly; the same on every replica, and of its own in each room.
+    """Draw a number from 0 to DRAWS - 1 for a client: evenly, the same on every replica, another
+    one in each room.
 
     It is no secret: a client can try other User-Agents until one is outside.
     """
-    found = ip_of(address)
-    if isinstance(found, ipaddress.IPv6Address):  # a household has a network of 64 bits
-        address = str(int(found) >> 64)
-    elif found is not None:
-        address = str(found)
+    ip = ip_of(address)
+    if isinstance(ip, ipaddress.IPv6Address):  # a household has a network of 64 bits
+        address = str(int(ip) >> 64)
+    elif ip is not None:
+        address = str(ip)
     text = f"{room}\0rollout\0{address}\0{user_agent}"
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
     number = int.from_bytes(digest[:8], "big")
@@ -91,15 +93,16 @@ def draw(room: str, *, address: str, user_agent: str) -> int:
 
 
 def is_outside(drawn: int, settings: RoomSettings) -> bool:
-    """Whether the roll-out leaves this lot out. A higher percentage only adds visitors."""
+    """Return True if the roll-out leaves out visitors with this number. A higher percentage only
+    adds visitors."""
     return drawn >= settings.rollout_percent * (DRAWS / 100)
 
 
 def find_outside(
     room: str, settings: RoomSettings, bearer: Bearer, drawn: int | None
 ) -> Outside | None:
-    """A newcomer's proof of being outside; None: the room is for them. `drawn`: what their cookie
-    says of an earlier draw."""
+    """Return a newcomer's proof of being outside of the roll-out; None if the room applies to them.
+    `drawn` is an earlier draw from their cookie."""
     if settings.rollout_percent == 100:
         return None
     if drawn is None:
@@ -109,13 +112,13 @@ def find_outside(
 
 @lru_cache(maxsize=64)
 def _by_length(networks: tuple[str, ...]) -> Networks:
-    """The networks' own bits as numbers, by IP version and length: a request costs one look for
-    each length, however many networks there are."""
-    found: dict[tuple[int, int], set[int]] = defaultdict(set)
+    """Return the networks' prefixes as numbers, by IP version and length, so that a request costs
+    one look-up for each length, however many networks there are."""
+    prefixes: dict[tuple[int, int], set[int]] = defaultdict(set)
     for text in networks:
         network = ipaddress.ip_network(text)
         length, address = network.prefixlen, network.network_address
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped and length >= 96:
             address, length = address.ipv4_mapped, length - 96
-        found[address.version, length].add(int(address) >> (address.max_prefixlen - length))
-    return {key: frozenset(numbers) for key, numbers in found.items()}
+        prefixes[address.version, length].add(int(address) >> (address.max_prefixlen - length))
+    return {key: frozenset(numbers) for key, numbers in prefixes.items()}

@@ -1,26 +1,27 @@
-"""Fail-open admissions: how many while Redis is unavailable, and for how long."""
+"""Fail-open admissions: whom a replica admits while Redis is unavailable, and for how long."""
 
 from dataclasses import dataclass, field, replace
 
+from sidecar.rooms.pass_lifetime import pass_ends_ms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Pass, Ticket
 from sidecar.visitors.tokens import new_visitor
 
-#: Passes that a replica gave or prolonged by itself and remembers, at most.
-GIVEN = 20_000
-#: Passes that it reports to Redis in one batch.
+#: The most passes that a replica gave or prolonged by itself and keeps to report them.
+MAX_UNREPORTED = 20_000
+#: Passes that a replica reports to Redis in one batch.
 AT_A_TIME = 500
 
 
 @dataclass(slots=True)
 class Fallback:
-    """What one replica may do by itself. It learns every snapshot and remembers the last.
+    """The admissions of one replica without Redis, bounded by the last snapshot.
 
-    With `on_store_failure = "bounded"` a replica lets in its share of the slots that were
-    free, and no faster than its share of new_users_per_minute. Nothing is free where people
-    waited: they are next, and their tickets are good when the store is back. As many as came
-    in between the last two snapshots are taken to have come in since the last one, too.
+    With `on_store_failure = "bounded"` a replica admits its share of the slots that were free, and
+    no faster than its share of new_users_per_minute. No slot counts as free where visitors waited:
+    they are next, and their tickets are good when Redis is back. Since the last snapshot, as many
+    are taken to have come in as between the last two.
     """
 
     _slots: int = 0
@@ -29,9 +30,9 @@ class Fallback:
     _tokens: float = 0.0
     _tokens_ms: int = 0
     _admitted: float = 0.0
-    #: The passes that Redis has not heard of: visitor -> pass. Of more than GIVEN it hears when
-    #: their visitors come back.
-    _given: dict[str, Pass] = field(default_factory=dict)
+    #: The passes that Redis does not know: visitor -> pass. Those beyond MAX_UNREPORTED are
+    #: reported when their visitors come back.
+    _unreported: dict[str, Pass] = field(default_factory=dict)
 
     def learn(self, snapshot: Snapshot, settings: RoomSettings) -> None:
         self._replicas = max(1, snapshot.replicas)
@@ -45,25 +46,25 @@ class Fallback:
         self._tokens, self._tokens_ms = 1.0, snapshot.now_ms
 
     def admitted(self) -> None:
-        """The store gave a slot that the last snapshot counted as free."""
+        """Count a slot that Redis gave and that the last snapshot counted as free."""
         self._slots -= 1
 
-    def keep(self, given: Pass) -> None:
-        """Remembers a pass that Redis is to hear of."""
-        if given.visitor in self._given or len(self._given) < GIVEN:
-            self._given[given.visitor] = given
+    def keep(self, pass_: Pass) -> None:
+        """Keep a pass until it is reported to Redis."""
+        if pass_.visitor in self._unreported or len(self._unreported) < MAX_UNREPORTED:
+            self._unreported[pass_.visitor] = pass_
 
-    def take_given(self, now_ms: int) -> list[Pass]:
-        """Some of those passes that still hold, and forgets them."""
-        taken: list[Pass] = []
-        while self._given and len(taken) < AT_A_TIME:
-            _, given = self._given.popitem()
-            if given.expires_ms > now_ms:
-                taken.append(given)
-        return taken
+    def take_unreported(self, now_ms: int) -> list[Pass]:
+        """Remove up to AT_A_TIME kept passes and return those that are still valid."""
+        passes: list[Pass] = []
+        while self._unreported and len(passes) < AT_A_TIME:
+            _, pass_ = self._unreported.popitem()
+            if pass_.expires_ms > now_ms:
+                passes.append(pass_)
+        return passes
 
     def newcomer(self, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """A pass for somebody without one, or None: they wait."""
+        """Return a pass for a newcomer, or None if they must wait."""
         if settings.queue_all or settings.on_store_failure == "wait":
             return None
         if settings.on_store_failure == "bounded":
@@ -74,18 +75,18 @@ class Fallback:
         return _pass_of(newcomer, settings, now_ms)
 
     def waiting(self, ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """A pass for a waiting visitor, or None: they go on waiting."""
+        """Return a pass for a waiting visitor, or None if they go on waiting."""
         if settings.queue_all or settings.on_store_failure != "admit":
             return None
         return _pass_of(ticket, settings, now_ms)
 
     def longer(self, pass_: Pass, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """The pass until later, or None where half of its time is left or it must end. It is due
-        for renewal from now on: Redis hears of it as soon as it is back."""
+        """Return the pass with a later end; None if half of its time is left or it must end. The
+        new one is due for renewal at once, so that Redis hears of it as soon as it is back."""
         length_ms = int(settings.session_duration * 1000)
         if settings.disable_session_renewal or pass_.expires_ms - now_ms > length_ms // 2:
             return None
-        ends = _capped(now_ms + length_ms, pass_.started_ms, settings)
+        ends = pass_ends_ms(pass_.started_ms, now_ms, settings)
         return replace(pass_, renewed_ms=0, expires_ms=ends) if ends > pass_.expires_ms else None
 
     def _has_token(self, settings: RoomSettings, now_ms: int) -> bool:
@@ -101,8 +102,7 @@ class Fallback:
 
 
 def _pass_of(ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass:
-    """Due for renewal from the beginning, so that the store hears of it at once."""
-    ends = _capped(now_ms + int(settings.session_duration * 1000), now_ms, settings)
+    """Return a pass that is due for renewal at once, so that Redis hears of it."""
     return Pass(
         ticket.visitor,
         ticket.order,
@@ -110,11 +110,5 @@ def _pass_of(ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass:
         ticket.epoch,
         started_ms=now_ms,
         renewed_ms=0,
-        expires_ms=ends,
+        expires_ms=pass_ends_ms(now_ms, now_ms, settings),
     )
-
-
-def _capped(ends_ms: int, started_ms: int, settings: RoomSettings) -> int:
-    if settings.session_max_duration is None:
-        return ends_ms
-    return min(ends_ms, started_ms + int(settings.session_max_duration * 1000))

@@ -1,4 +1,4 @@
-"""The metrics of rooms: what this replica counts, and what Redis says of each room."""
+"""The metrics of rooms: what this replica counts, and what Redis counts of each room."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -65,7 +65,7 @@ _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
 
 
 class StoreCounters(Collector):
-    """Each room's counters in Redis, as last read. A store that is emptied begins at 0 again,
+    """Each room's counters in Redis, as last read. After a loss of data they begin at 0 again,
     which Prometheus takes for a restart."""
 
     def __init__(self) -> None:
@@ -85,13 +85,14 @@ class StoreCounters(Collector):
 
 
 class QueueGauges(Collector):
-    """Each sub-queue's length and wait, as last read; of one that is gone there is no sample."""
+    """Each sub-queue's length and wait, as last read. A removed sub-queue has no sample."""
 
     def __init__(self) -> None:
         self._rooms: dict[str, Mapping[str, tuple[int, float | None]]] = {}
 
     def learn(self, room: str, queues: Mapping[str, tuple[int, float | None]]) -> None:
-        """By its name: how many wait, and a newcomer's estimated wait (seconds)."""
+        """Store how many wait in each sub-queue, and a newcomer's estimated wait in seconds, by the
+        sub-queue's name."""
         self._rooms[room] = queues
 
     def forget(self, room: str) -> None:
@@ -119,7 +120,8 @@ class QueueGauges(Collector):
 
 
 class RoomMetrics(MetricSet):
-    """Counters are this replica's own and add up; what Redis says, each replica exports alike."""
+    """The metrics of rooms. A replica's own counters add up; what Redis counts, each replica
+    exports alike."""
 
     let_in_alone = counter(
         "waitroom_let_in_alone",
@@ -227,8 +229,8 @@ class RoomMetrics(MetricSet):
         self.queues = self.collected(QueueGauges())
 
     def forget(self, room: str) -> None:
-        """Drops what Redis said of the room's present while it says nothing: a number that
-        stands still looks like a room at rest."""
+        """Remove what Redis said about the room while it is unavailable. A number that stands still
+        looks like a room at rest."""
         for present in (
             self.waiting,
             self.active,
@@ -242,6 +244,6 @@ class RoomMetrics(MetricSet):
 
 
 def absent(gauge: Gauge, room: str) -> None:
-    """The room has no sample until it is set again, which says more than a wrong one."""
-    with contextlib.suppress(KeyError):  # older libraries mind where it is gone already
+    """Remove the room's sample until it is set again. No sample says more than a wrong one."""
+    with contextlib.suppress(KeyError):  # older libraries raise it if there is no sample
         gauge.remove(room)

@@ -1,4 +1,4 @@
-"""Events: when a room opens, which settings apply then, and what it is before and after."""
+"""Events: when a room opens, which settings apply then, and its phase before and after."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -13,13 +13,13 @@ from sidecar.kit.values import value
 from sidecar.visitors.classes import Name, a_list, a_table, checked, repeated
 from sidecar.visitors.model import Phase
 
-#: A room's events. The scripts are given all of them.
+#: The most events of a room. The scripts get all of them.
 MAX_EVENTS = 20
 
 
 @cache
 def _zones() -> frozenset[str]:
-    """The time zones' names; the same on every machine, unlike those that the system knows."""
+    """Return the names of time zones. They are the package's, so the same on every machine."""
     return frozenset((files("tzdata") / "zones").read_text(encoding="utf-8").split())
 
 
@@ -68,23 +68,23 @@ class RoomEvent(BaseModel):
 
     @property
     def begins_ms(self) -> int:
-        """From when on anybody can have a place."""
+        """From this time on visitors may take places."""
         return self.opens_at if self.prequeue_from is None else self.prequeue_from
 
     @property
     def draw_key(self) -> str:
-        """What the store calls the draw of its pre-queue."""
+        """The name of its pre-queue's draw in Redis."""
         return f"{self.name}:{self.begins_ms}"
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """The room's settings that it replaces while it is open."""
+        """The room's settings that the event replaces while it is open."""
         names = {"total_active_users", "new_users_per_minute", "message"}
         return self.model_dump(include=names, exclude_none=True)
 
 
 def problems_of_events(events: Sequence[RoomEvent]) -> list[str]:
-    """What is wrong with a room's events, each for itself right."""
+    """Return what is wrong with a room's events together; each is valid by itself."""
     problems = []
     if len(events) > MAX_EVENTS:
         problems.append(
@@ -112,7 +112,7 @@ Events = Annotated[
 
 
 def draws_of(events: Iterable[RoomEvent]) -> list[RoomEvent]:
-    """Those with a pre-queue, the first to begin first."""
+    """Return the events with a pre-queue, ordered by when it begins."""
     drawn = [event for event in events if event.prequeue_from is not None]
     return sorted(drawn, key=lambda event: event.begins_ms)
 
@@ -120,59 +120,61 @@ def draws_of(events: Iterable[RoomEvent]) -> list[RoomEvent]:
 def problems_of_change(
     before: Sequence[RoomEvent], after: Sequence[RoomEvent], now_ms: int
 ) -> list[str]:
-    """Why a room's events must not be changed so: places that were taken would be drawn with
-    another secret, or new ones with a secret that is known. To take an event out, which cancels
-    it, is right at any time."""
-    named, known = {event.name: event for event in after}, {event.draw_key for event in before}
-    new = [one for one in draws_of(after) if one.draw_key not in known and one.begins_ms <= now_ms]
-    found = []
+    """Return why a room's events must not be changed so. Places that were taken would be drawn with
+    another secret, or new ones with a secret that is known. An event may be removed at any time,
+    which cancels it."""
+    named, draw_keys = {event.name: event for event in after}, {event.draw_key for event in before}
+    new = [
+        one for one in draws_of(after) if one.draw_key not in draw_keys and one.begins_ms <= now_ms
+    ]
+    problems = []
     for event in draws_of(before):
         same = named.get(event.name)
         if event.begins_ms <= now_ms < event.opens_at:
             instead = [one.name for one in new if one.opens_at > event.begins_ms]
             if same is not None and same.prequeue_from != event.prequeue_from:
-                found.append(
+                problems.append(
                     f"events: {event.name}: its pre-queue is on: leave prequeue_from alone, or "
                     "take the event out to cancel it"
                 )
             elif same is None and instead:
-                found.append(
+                problems.append(
                     f"events: {instead[0]}: the pre-queue of {event.name} is on: leave its name "
                     "alone, or take the event out to cancel it"
                 )
         elif event.opens_at <= now_ms and _opens_later(event, same):
-            found.append(
+            problems.append(
                 f"events: {event.name}: its secret is published; give the next event a name of "
                 "its own"
             )
-    return found
+    return problems
 
 
 def _opens_later(event: RoomEvent, after: RoomEvent | None) -> bool:
-    """Whether the same draw, of the same secret, opens later than it did."""
+    """Return True if the same draw, with the same secret, opens later than before."""
     if after is None or after.prequeue_from is None or after.draw_key != event.draw_key:
         return False
     return after.opens_at > event.opens_at
 
 
 def _ends_ms(event: RoomEvent) -> int:
-    """What is open until the next begins is open for a moment at least."""
+    """Return when an event ends. One without an end lasts a moment at least."""
     return event.opens_at + 1 if event.closes_at is None else event.closes_at
 
 
 @value
 class Moments:
-    """A room's phase, the event that it is about, and the event that comes next."""
+    """A room's phase, the event that it belongs to, and the event that comes next."""
 
     phase: Phase
-    #: The one in whose pre-queue or opening we are.
+    #: The event whose pre-queue or opening is on.
     event: RoomEvent | None = None
-    #: The next one that has not begun.
+    #: The next event that has not begun.
     coming: RoomEvent | None = None
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """The room's settings that an open event replaces, with what it replaces them by."""
+        """The room's settings that an open event replaces, by name with their new values."""
         is_on = self.phase is Phase.OPEN
         return self.event.overrides if self.event is not None and is_on else {}
 
@@ -181,7 +183,8 @@ _ALWAYS_OPEN = Moments(Phase.OPEN)
 
 
 def moments(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) -> Moments:
-    """What holds at a time. The scripts decide by the same rule (rooms/lua/parts/openings.lua)."""
+    """Return the phase and events at a time. The scripts decide by the same rule
+    (rooms/lua/parts/openings.lua)."""
     if not events:
         return _ALWAYS_OPEN
     begun = [event for event in events if event.begins_ms <= now_ms]
@@ -200,5 +203,5 @@ _Settings = TypeVar("_Settings", bound=BaseModel)
 
 
 def during(settings: _Settings, now: Moments) -> _Settings:
-    """A room's settings as they hold at its moments: with an open event's laid over them."""
+    """Return a room's settings with those of an open event laid over them."""
     return settings.model_copy(update=now.overrides) if now.overrides else settings

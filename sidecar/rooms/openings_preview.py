@@ -1,5 +1,5 @@
-"""A preview of a room's events for operators: what begins when, what holds then, and what looks
-like a mistake."""
+"""Previews a room's events for operators: what begins when, which settings hold then, and what
+looks like a mistake."""
 
 from datetime import datetime
 from typing import Any
@@ -12,15 +12,15 @@ from sidecar.rooms.openings import Moments, RoomEvent, draws_of, during
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Phase
 
-#: A pre-queue that is shorter is hardly one.
+#: A pre-queue that is shorter gets a warning.
 SHORT_PREQUEUE_MS = 60_000
 #: An event's times, in their order.
 STEPS = ("prequeue_from", "opens_at", "closes_at")
 
 
 def read_time(text: str, settings: RoomSettings) -> int:
-    """Milliseconds of a time such as "2026-12-01 10:05"; without an offset it is of the events'
-    time zone. Raises ConfigError."""
+    """Return the milliseconds of a time such as "2026-12-01 10:05". Without an offset it is in the
+    events' time zone. Raises ConfigError."""
     zones = _zones(settings)
     try:
         readings = {read_moment(text, zone) for zone in zones}
@@ -33,8 +33,8 @@ def read_time(text: str, settings: RoomSettings) -> int:
 
 
 def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) -> dict[str, Any]:
-    """A document: what holds at a time (None: now), the events by time, and warnings. `settings`
-    are the room's own, without what an open event replaces."""
+    """Return a document with the settings that hold at a time (None: now), the events by time, and
+    warnings. `settings` are the room's own, without what an open event replaces."""
     at_ms = now_ms if at_ms is None else at_ms
     zones, moments = _zones(settings), settings.moments(at_ms)
     return {
@@ -51,7 +51,7 @@ def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) ->
 
 
 def _describe(settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int) -> dict[str, Any]:
-    """What it is at `at_ms`, and how long it is from now until its steps."""
+    """Describe an event's state at `at_ms`, and when its steps are, counted from `now_ms`."""
     times = [(step, getattr(event, step)) for step in STEPS]
     return {
         "name": event.name,
@@ -74,7 +74,7 @@ def _describe(settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int)
 
 
 def _state(settings: RoomSettings, event: RoomEvent, now_ms: int) -> str:
-    """coming, prequeue, open or over."""
+    """Return an event's state: coming, prequeue, open or over."""
     now = settings.moments(now_ms)
     if event.begins_ms > now_ms:
         return "coming"
@@ -91,7 +91,6 @@ def _by_time(settings: RoomSettings) -> list[RoomEvent]:
 
 
 def _zones(settings: RoomSettings) -> list[str]:
-    """The events' time zones."""
     return sorted({event.timezone for event in settings.events}) or ["UTC"]
 
 
@@ -100,30 +99,30 @@ def _local(ms: int, zone: str) -> str:
 
 
 def warnings(settings: RoomSettings, now_ms: int) -> list[str]:
-    """What is allowed, and still looks like a mistake. A line each, which begins with the event's
-    or the setting's name."""
+    """Return what is allowed and still looks like a mistake: one line each, which begins with the
+    name of an event or setting."""
     states = [(event, _state(settings, event, now_ms)) for event in _by_time(settings)]
     to_come = [event for event, state in states if state != "over"]
-    found = [f"{event.name}: is over" for event, state in states if state == "over"]
+    lines = [f"{event.name}: is over" for event, state in states if state == "over"]
     now = settings.moments(now_ms)
     if now.phase is Phase.CLOSED and now.coming is None:
-        found.append("events: none is to come, so the room stays closed")
+        lines.append("events: none is to come, so the room stays closed")
     for event in to_come:
         if event.opens_at - event.begins_ms in range(1, SHORT_PREQUEUE_MS):
-            found.append(f"{event.name}: its pre-queue is shorter than a minute")
+            lines.append(f"{event.name}: its pre-queue is shorter than a minute")
         if _outlasts_its_prequeue(settings, event):
-            found.append(
+            lines.append(
                 f"{event.name}: the room is open before its pre-queue, and who is inside then "
                 "stays inside as long as they click: set session_max_duration, or close the room "
                 "in between"
             )
         if _holding(settings, Moments(Phase.OPEN, event))["total_active_users"] == 0:
-            found.append(f"{event.name}: total_active_users is 0, so nobody is let in")
-    return found + (_warnings_of_room(settings, to_come) if to_come else [])
+            lines.append(f"{event.name}: total_active_users is 0, so nobody is let in")
+    return lines + (_warnings_of_room(settings, to_come) if to_come else [])
 
 
 def _outlasts_its_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
-    """Whether a session that is begun before the pre-queue can last until the opening."""
+    """Return True if a session that begins before the pre-queue can last until the opening."""
     if event.prequeue_from is None:
         return False
     is_short = settings.disable_session_renewal
@@ -135,24 +134,25 @@ def _outlasts_its_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
 
 
 def _warnings_of_room(settings: RoomSettings, to_come: list[RoomEvent]) -> list[str]:
-    """Settings that defeat an event. They may be meant for the time before it."""
-    found = []
+    """Return warnings about settings that defeat an event. They may be meant for the time before
+    it."""
+    lines = []
     if settings.suspended:
-        found.append("suspended: everybody passes, whatever the events say")
+        lines.append("suspended: everybody passes, whatever the events say")
     if settings.queueing_method == "passthrough":
-        found.append("queueing_method: passthrough lets everybody in, whatever the events say")
+        lines.append("queueing_method: passthrough lets everybody in, whatever the events say")
     if settings.queueing_method == "reject" and draws_of(to_come):
-        found.append(
+        lines.append(
             "queueing_method: reject lets nobody wait: a pre-queue stays empty, and after the "
             "opening everybody is refused while the room is full"
         )
     if settings.queue_all:
-        found.append("queue_all: nobody is let in, also while an event is open")
+        lines.append("queue_all: nobody is let in, also while an event is open")
     if settings.max_waiting == 0:
-        found.append("max_waiting: it is 0, so nobody gets a place, also in a pre-queue")
+        lines.append("max_waiting: it is 0, so nobody gets a place, also in a pre-queue")
     if settings.rollout_percent < 100:
-        found.append(
+        lines.append(
             f"rollout_percent: {100 - settings.rollout_percent:g} % of visitors pass, whatever "
             "the events say"
         )
-    return found
+    return lines

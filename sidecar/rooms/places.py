@@ -1,49 +1,48 @@
 """The class that a newcomer claims, and the order of a place that is drawn."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
-from sidecar.rooms.store.scripts import NO_CLAIM, Claim, Lot, RoomStore
-from sidecar.visitors.classes import Line
-from sidecar.visitors.model import LOT_BITS, ORDER_BAND, ORDER_STEP, Standing, Ticket
+from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim, Lot, RoomStore
+from sidecar.visitors.model import LOT_BITS, ORDER_BAND, Standing, Ticket
 
 #: The lowest order of a drawn place (rooms/lua/parts/order.lua: the front band).
 FIRST_DRAWN = -4 * ORDER_BAND
-#: The pre-queue is over by the store's clock, of which ours may be that far ahead.
+#: A replica's clock may be ahead of the clock of Redis by this.
 _CLOCKS_APART_MS = 2_000
 
 
-class Draws(Protocol):
-    """What a room needs of its lottery draws (lottery/service.py)."""
+class LotSource(Protocol):
+    """The interface of a room's lottery draws (lottery/service.py)."""
 
     def is_agreed(self, event: RoomEvent) -> bool:
-        """Whether all replicas draw with the same secret."""
+        """Return True if all replicas draw with the same secret."""
 
     def lot(self, event: RoomEvent, visitor: str) -> int:
-        """Below 2**LOT_BITS; the smaller, the sooner."""
+        """Return a number below 2**LOT_BITS. A smaller one is called sooner."""
 
     async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
-        """Publishes and learns what is new. Raises StoreError."""
+        """Publish new commitments, and read those of other replicas. Raises StoreError."""
 
 
-def claim_of(bearer: Bearer) -> Claim:
-    """nginx's class goes before a grant's."""
+def claim_of(bearer: Bearer) -> ClassClaim:
+    """Return the class that a client claims. nginx's class goes before a grant's."""
     if bearer.class_name:
-        return Claim(bearer.class_name)
+        return ClassClaim(bearer.class_name)
     grant = bearer.grant
-    return Claim(grant.class_name, grant.id, grant.expires_s * 1000) if grant else NO_CLAIM
+    return ClassClaim(grant.class_name, grant.id, grant.expires_s * 1000) if grant else NO_CLAIM
 
 
 async def reclassified(
-    ticket: Ticket, claim: Claim, settings: RoomSettings, store: RoomStore
+    ticket: Ticket, claim: ClassClaim, settings: RoomSettings, store: RoomStore
 ) -> Ticket:
-    """The ticket, with a class that was claimed since it was given. The store is asked once, unless
-    the grant was used up: then another one may come. Raises StoreError."""
+    """Return the ticket, with a class that was claimed since it was given. Redis is asked once,
+    unless the grant was used up: then another one may come. Raises StoreError."""
     name = claim.class_name
     if name == ticket.class_name or name not in settings.classes:
         return ticket
@@ -52,80 +51,33 @@ async def reclassified(
     return replace(ticket, class_name=name, signed_ms=0)
 
 
-def line_of(order: int, lines: Sequence[Line]) -> str | None:
-    """The name of the sub-queue that an order is in (as in rooms/lua/parts/order.lua); None where
-    there are no lines, or the place was drawn."""
-    if not lines or order < FIRST_DRAWN + ORDER_BAND:
-        return None
-    last = len(lines) - 1
-    return lines[min(last, max(0, last + order // ORDER_BAND))].name
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What an order says: whose class it was given for, "" for none, and when its visitor joined
-    (ms); None: where places are drawn it does not."""
-
-    class_name: str = ""
-    joined_ms: int | None = None
-
-
-def origin_of(order: int, before: int | None, settings: RoomSettings) -> Origin:
-    """`before`: the order before an operator moved the visitor; None where nobody did."""
-    by_rules = order if before is None else before
-    if by_rules < FIRST_DRAWN + ORDER_BAND:
-        return Origin()
-    names = ["", *sorted(settings.classes)]
-    number = by_rules % ORDER_STEP
-    name = names[number] if number < len(names) else ""
-    arrival = by_rules + max(0, -(by_rules // ORDER_BAND)) * ORDER_BAND - number
-    arrival += _head_start_us(name, settings)
-    if before is not None:  # whom an operator gave a class stands where that class would
-        name = next((one for one in names if _order_of(arrival, one, settings) == order), name)
-    is_random = settings.queueing_method == "random"
-    return Origin(name, None if is_random else arrival // 1000)
-
-
-def _head_start_us(name: str, settings: RoomSettings) -> int:
-    if not name or settings.queueing_method == "random":
-        return 0
-    return round(settings.classes[name].head_start * 1000) * 1000
-
-
-def _order_of(arrival: int, name: str, settings: RoomSettings) -> int:
-    """As rooms/lua/parts/order.lua has it."""
-    if not name:
-        return arrival
-    rules, lines = settings.classes[name], [line.name for line in settings.lines]
-    band = len(lines) - 1 - lines.index(rules.line) if rules.line else rules.priority
-    number = 1 + sorted(settings.classes).index(name)
-    return arrival - _head_start_us(name, settings) - band * ORDER_BAND + number
-
-
 def hidden_order(joined_ms: int) -> int:
-    """What the ticket says until the pre-queue is over: its bearer can read it."""
+    """Return the order that a ticket shows until the pre-queue is over, since its bearer can read
+    it."""
     return joined_ms * 1000
 
 
-def ticket_of(visitor: str, standing: Standing, claim: Claim) -> Ticket:
-    """A newcomer's, before the order is known to them."""
+def ticket_of(visitor: str, standing: Standing, claim: ClassClaim) -> Ticket:
+    """Return a newcomer's ticket, with a hidden order."""
     name = claim.class_name if standing.is_classed else ""
     now_ms = standing.now_ms
     return Ticket(visitor, hidden_order(now_ms), now_ms, standing.epoch, class_name=name)
 
 
 def lot_of_newcomer(
-    visitor: str, settings: RoomSettings, draws: Draws | None, now_ms: int
+    visitor: str, settings: RoomSettings, draws: LotSource | None, now_ms: int
 ) -> Lot | None:
-    """None where no pre-queue is on or coming, or all replicas do not know its draw yet."""
+    """Return a newcomer's lot; None if no pre-queue is on or coming, or replicas do not agree on
+    its draw yet."""
     event = _next(settings, now_ms) if settings.events else None
     if event is None or draws is None or not draws.is_agreed(event):
         return None
     return Lot(draws.lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)
 
 
-def with_lot(ticket: Ticket, settings: RoomSettings, draws: Draws | None) -> Ticket:
-    """A ticket that does not say yet where its place was drawn, as the store knows it."""
+def with_lot(ticket: Ticket, settings: RoomSettings, draws: LotSource | None) -> Ticket:
+    """Return the ticket with its drawn order, if its place was drawn and the ticket does not show
+    that yet."""
     if not settings.events or draws is None or ticket.order != hidden_order(ticket.joined_ms):
         return ticket
     for event in settings.events:
@@ -137,7 +89,7 @@ def with_lot(ticket: Ticket, settings: RoomSettings, draws: Draws | None) -> Tic
 
 
 def _next(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
-    """The event whose pre-queue a newcomer may join now."""
+    """Return the event whose pre-queue a newcomer may join now."""
     for event in sorted(settings.events, key=lambda event: event.begins_ms):
         if now_ms < event.opens_at + _CLOCKS_APART_MS:
             return event if event.prequeue_from is not None else None

@@ -1,7 +1,6 @@
 """The settings of one room. Each can be changed at run time too, by the same rules."""
 
 import contextlib
-import json
 import re
 from typing import Annotated, Any, Literal
 
@@ -27,12 +26,12 @@ from sidecar.kit.setting_types import (
     problems_in,
 )
 from sidecar.kit.templates import TEMPLATE_NAME
-from sidecar.rooms.look import LOOK, ColourText, Font, Links, SitePath, StyleSheet
-from sidecar.rooms.openings import Events, Moments, moments
+from sidecar.rooms.appearance import LOOK, ColourText, Font, Links, SitePath, StyleSheet
+from sidecar.rooms.openings import Events, Moments, during, moments
 from sidecar.visitors.classes import Classes, Lines, problems_of_classes
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
 
-#: Events that a room's stream holds where no history is kept.
+#: Events that a room's stream holds if no history is kept.
 EVENTS_KEPT = 100_000
 _SITE = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?\Z")
 #: Settings that the scripts do not need.
@@ -62,7 +61,7 @@ _NOT_FOR_SCRIPTS = {
 
 
 def _site(value: str) -> str:
-    """A site's address, as links in messages begin."""
+    """Check a site's address, and return it without a slash at the end."""
     match = _SITE.match(value)
     if match is None or int((match[2] or ":443")[1:]) not in range(1, 65_536):
         raise ValueError("write the site's address, such as https://shop.example, without a path")
@@ -70,13 +69,14 @@ def _site(value: str) -> str:
 
 
 def _template(value: str) -> str:
-    """A file that the server's owner has put there: who may change settings may write none."""
+    """Check the name of a file that the server's owner has put there. Operators may change
+    settings, and write no files."""
     if not TEMPLATE_NAME.match(value):
         raise ValueError("write the name of a file in template_dir, such as shop.html")
     return value
 
 
-#: The same, of an event.
+#: Fields of an event that the scripts do not need.
 _NOT_OF_EVENTS = {"name", "message", "timezone"}
 
 
@@ -268,14 +268,20 @@ class RoomSettings(BaseModel):
         return value
 
     @property
+    def shortest_claim_s(self) -> float:
+        """How long a call is held for a page that does not poll (rooms/lua/parts/heartbeat_due.lua:
+        patience_ms)."""
+        return min(self.claim_window, max(10, 3 * (self.heartbeat_interval or 2)))
+
+    @property
     def is_open(self) -> bool:
         """Whether everybody passes, uncounted."""
         return self.suspended or self.queueing_method == "passthrough"
 
     @property
     def mode(self) -> Literal["open", "paused", "draining", "running"]:
-        """open: everybody passes; paused: nobody is called; draining: nobody new may wait, and the
-        queue is called; running otherwise."""
+        """What the room does: open, everybody passes; paused, nobody is called; draining, nobody
+        new may wait and the queue is called; else running."""
         if self.is_open:
             return "open"
         if self.queue_all:
@@ -283,7 +289,7 @@ class RoomSettings(BaseModel):
         return "draining" if self.max_waiting == 0 else "running"
 
     def moments(self, now_ms: int) -> Moments:
-        """What the room does at a time, by its events."""
+        """Return the room's phase and events at a time."""
         return moments(self.events, now_ms, is_open_between=self.between_events == "open")
 
     def for_scripts(
@@ -292,12 +298,15 @@ class RoomSettings(BaseModel):
         events_kept: int = EVENTS_KEPT,
         tells_called: bool = False,
         outage_ms: int = OUTAGE_MS,
-    ) -> str:
-        """The settings as the scripts read them: JSON, unset ones left out. `events_kept`: about
-        how many events the room's stream holds at most. `tells_called`: whether a webhook brings
-        calls to visitors who have no page open. `outage_ms`: without a script for longer, nobody
-        could be heard."""
-        values = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
+    ) -> dict[str, Any]:
+        """Return the settings that the scripts read, without unset ones.
+
+        Args:
+            events_kept: About how many events the room's stream holds at most.
+            tells_called: Whether a webhook brings calls to visitors who have no page open.
+            outage_ms: If no script ran for longer, nobody could be heard.
+        """
+        values: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
         for event in values["events"]:
             for name in _NOT_OF_EVENTS & event.keys():
                 del event[name]
@@ -309,30 +318,38 @@ class RoomSettings(BaseModel):
         values["outage_ms"] = outage_ms
         values["session_grace_ms"] = SESSION_GRACE_MS
         values["release_hold_ms"] = RELEASE_HOLD_MS
-        return json.dumps(values)
+        return values
 
     def changed(self, overrides: dict[str, Any]) -> "RoomSettings":
-        """These settings with some replaced.
-
-        Raises ConfigError naming each field that is unknown or not allowed.
-        """
+        """Return these settings with some replaced. Raises ConfigError naming each field that is
+        unknown or not allowed."""
         try:
             return RoomSettings.model_validate({**self.model_dump(), **overrides})
         except ValidationError as error:
             raise ConfigError(problems_in(error, RoomSettings)) from None
 
     def overridden(self, overrides: dict[str, Any]) -> "tuple[RoomSettings, list[str]]":
-        """These settings with those changed at run time laid over them, and what is wrong with
-        them. One that is not allowed here, or that only a later version knows, takes no other
-        along: the scripts go by all of them."""
+        """Return these settings with those changed at run time laid over them, and what is wrong
+        with them. A change that is not allowed here, or that only a later version knows, does not
+        keep the others out: the scripts go by all of them."""
         try:
             return (self.changed(overrides) if overrides else self), []
         except ConfigError as error:
             problems = error.problems
         settings, left = self, dict(overrides)
-        for _ in overrides:  # one may need another that comes later: a class its line
+        for _ in overrides:  # one may need a later one: a class its sub-queue
             for name in list(left):
                 with contextlib.suppress(ConfigError):
                     settings = settings.changed({name: left[name]})
                     del left[name]
         return settings, problems
+
+
+def effective(
+    file: RoomSettings, overrides: dict[str, Any], now_ms: int
+) -> tuple[RoomSettings, list[str]]:
+    """Return the settings in force: the file's, over them those changed at run time, and over these
+    an open event's; and what is wrong with the changed ones. The scripts do the same
+    (rooms/lua/parts/settings.lua, openings.lua; tests/rooms/test_effective.py)."""
+    settings, problems = file.overridden(overrides)
+    return during(settings, settings.moments(now_ms)), problems

@@ -10,29 +10,29 @@ nginx an answer, and nobody a place. One address may join 20 times a second.
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from sidecar.rooms.address_limit import AddressLimit
-from sidecar.rooms.bearer import is_public
+from sidecar.kit.addresses import AddressLimit
+from sidecar.rooms.bearer import is_global
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
 #: The shield stays up for one to two of these, to the same moment on all replicas: while one
 #: of them lets nginx keep its answer, the others get no requests, and would take that for the end
 #: of the flood.
 PERIOD_MS = 4_000
-#: Then they look whether the flood is over, for longer than nginx keeps the last answer.
+#: Then replicas look whether the flood is over, for longer than nginx keeps the last answer.
 LOOK_MS = BRIEF_TTL_MS + 500
-#: How many newcomers of one address join a second, and at once: an office, or a mobile carrier's
-#: visitors behind one address, are in within seconds.
+#: Newcomers of one address who may join a second, and at once: the visitors of an office or mobile
+#: carrier behind one address join within seconds.
 JOINS_PER_S, JOINS_AT_ONCE = 20, 200
 
 
 class Shelter(Enum):
-    """What becomes of one newcomer."""
+    """How one newcomer is treated."""
 
-    #: They take their place here and now.
+    #: The newcomer takes a place at once.
     NONE = auto()
-    #: They take none here; the answer holds for all of them for a moment.
+    #: No place is given; nginx may keep the answer for a moment, for all newcomers.
     UP = auto()
-    #: They take none here; each is counted, so the answer is not to be kept.
+    #: No place is given; each newcomer is counted, so nginx must not keep the answer.
     LOOKING = auto()
 
 
@@ -45,7 +45,7 @@ class Shield:
     holds half a second's worth, so a flood that lasts is known by its first few.
     """
 
-    #: Up until then, by the store's clock, ms.
+    #: Until when the shield is up, by the clock of Redis, ms.
     until_ms: int = 0
     _level: float = 0.0
     _level_ms: int = 0
@@ -54,17 +54,19 @@ class Shield:
     )
 
     def meet_again(self, address: str, now_ms: int) -> Shelter:
-        """The same of one who has waited, from this address; nobody counts them twice."""
-        is_limited = self.is_up(now_ms) and is_public(address)
+        """Decide about a newcomer who joins from the waiting page, from this address. They were
+        counted before."""
+        is_limited = self.is_up(now_ms) and is_global(address)
         waits = is_limited and self._joins.wait_s(address, now_ms / 1000) > 0
         return Shelter.LOOKING if waits else Shelter.NONE
 
     def is_up(self, now_ms: int) -> bool:
-        """Whether it is, or looks whether the flood is over."""
+        """Return True while the shield is up, or is looking whether the flood is over."""
         return now_ms < self.until_ms + LOOK_MS
 
     def meet(self, above: int, now_ms: int) -> Shelter:
-        """Counts a newcomer. `above` is newcomers a second; the time is the store's."""
+        """Count a newcomer and decide how they are treated. `above` is newcomers a second; the time
+        is that of Redis."""
         if now_ms < self.until_ms:
             return Shelter.UP
         looking = self.is_up(now_ms)
@@ -78,9 +80,10 @@ class Shield:
         return Shelter.LOOKING if looking else Shelter.NONE
 
     def is_kept_by_nginx(self, now_ms: int) -> bool:
-        """Whether nginx may still tell a newcomer what it keeps of the raised shield."""
+        """Return True while nginx may still answer newcomers with the raised shield's kept
+        verdict."""
         return now_ms < self.until_ms + BRIEF_TTL_MS
 
     def learn(self, until_ms: int) -> None:
-        """Another replica's is up until then."""
+        """Raise the shield until another replica's ends."""
         self.until_ms = max(self.until_ms, until_ms)

@@ -1,4 +1,4 @@
-"""What an operator sees of a room: its sub-queues, its figures in steps of time, and the waits."""
+"""The figures of a room for operators: sub-queues, steps of time, and waits."""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -12,43 +12,32 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 #: Counters (rooms/lua/parts/stats.lua) of visitors who gave up, before or after they were called.
 ABANDONED = ("expired_silent", "expired_swept", "expired_no_show", "left_waiting", "left_called")
-#: And of sessions that ended, by themselves or by somebody.
+#: Counters of sessions that ended.
 ENDED = ("expired_session", "left_session", "released")
 _WAIT = "wait_"
 
 
 def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Each sub-queue with its length and what a newcomer there would wait; drawn places
-    are in none."""
+    """Return each sub-queue with its length and a newcomer's wait. Drawn places are in none."""
     return [
         {"line": line.name, "waiting": people, "wait_seconds": None if ms is None else ms // 1000}
         for line, (people, ms) in zip(settings.lines, snapshot.lines, strict=False)
     ]
 
 
-def place_in_sub_queue(place: int, line: str, settings: RoomSettings, snapshot: Snapshot) -> int:
-    """The position in that sub-queue, from the position among all. It is off by the few who came or
-    went since the snapshot."""
-    lengths = [people for people, _ in snapshot.lines]
-    drawn = max(0, snapshot.waiting - sum(lengths))
-    number = [each.name for each in settings.lines].index(line)
-    return max(1, place - drawn - sum(lengths[:number]))
-
-
 def steps(
     samples: list[dict[str, Any]], from_ms: int, until_ms: int, step_ms: int = MINUTE_MS
 ) -> list[SeriesStep]:
-    """Oldest first, from the store's samples, which come latest first. Each begins and ends between
-    the two times.
+    """Return steps between two times, oldest first, from samples that come latest first.
 
-    What happened is the difference of two samples, so the sum of all steps is the difference of the
-    first and the last. Where samples are missing, a step is longer than asked.
+    A step has the difference of two samples, so the sum of all steps is the difference of the first
+    and the last. Where samples are missing, a step is longer than `step_ms`.
     """
-    known = [each for each in samples if from_ms <= each["minute"] * MINUTE_MS <= until_ms]
-    # The earliest of each step, as the later ones of the dict come before.
-    bounds = list({each["minute"] * MINUTE_MS // step_ms: each for each in known}.values())
-    if known and bounds[0] is not known[0]:
-        bounds.insert(0, known[0])  # the end of the step that is on
+    within = [each for each in samples if from_ms <= each["minute"] * MINUTE_MS <= until_ms]
+    # The earliest sample of each step: it comes last, and replaces the others in the dict.
+    bounds = list({each["minute"] * MINUTE_MS // step_ms: each for each in within}.values())
+    if within and bounds[0] is not within[0]:
+        bounds.insert(0, within[0])  # the end of the current step
     return [_step(new, old) for new, old in pairwise(bounds)][::-1]
 
 
@@ -70,8 +59,8 @@ def _step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
 
 
 def difference(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, int]:
-    """How far each counter went. One that is lower than it was began anew: the store was
-    emptied."""
+    """Return by how much each counter grew. A counter that is lower than before began anew, because
+    Redis was emptied."""
     return {
         name: int(value - old.get(name, 0)) if value >= old.get(name, 0) else int(value)
         for name, value in new.items()
@@ -81,11 +70,11 @@ def difference(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, 
 def wait_percentiles(
     new: Mapping[str, float], old: Mapping[str, float], shares: Iterable[float]
 ) -> dict[float, float | None]:
-    """How long visitors had waited who were admitted between two samples, in seconds, by share (0.5
-    is the median); None: there were none.
+    """Return wait-time percentiles, in seconds, of the visitors admitted between two samples, by
+    share (0.5 is the median); None if there were none.
 
-    The counts are by half octaves (wait_n: from 2^(n/2) to 2^((n+1)/2) seconds, wait_0 from 0),
-    so a figure is right to some 20 %, and even within its bucket.
+    The counts are by half octaves (wait_n: from 2^(n/2) to 2^((n+1)/2) seconds, wait_0 from 0), so
+    a figure is right to some 20 %, and even within its bucket.
     """
     counted = sorted(
         (int(name.removeprefix(_WAIT)), count)
@@ -97,12 +86,12 @@ def wait_percentiles(
 
 
 def _percentile(counted: list[tuple[int, int]], rank: float) -> float:
-    seen = 0
+    before = 0
     bucket = 0
     for bucket, count in counted:
-        if seen + count >= rank:
-            within = (rank - seen) / count
+        if before + count >= rank:
+            within = (rank - before) / count
             low = 2 ** (bucket / 2) if bucket else 0.0
             return low + within * (2 ** ((bucket + 1) / 2) - low)
-        seen += count
+        before += count
     return 2 ** ((bucket + 1) / 2)

@@ -1,6 +1,7 @@
 """What a replica says of itself."""
 
 import asyncio
+import json
 
 import pytest
 from aiohttp import web
@@ -43,7 +44,7 @@ async def test_the_scripts_know_which_rooms_calls_a_webhook_tells():
     metrics = Metrics()
     made = make_rooms(settings, redis, metrics)
     await close(redis)
-    told = {room.name: room.store._file_settings["tells_called"] for room in made}
+    told = {room.name: json.loads(room.store._settings)["tells_called"] for room in made}
     assert told == {"shop": True, "sale": False}
 
 

@@ -174,7 +174,7 @@ async def test_a_recorder_that_is_killed_between_write_and_acknowledge(
     assert await it.record() == 5
     assert await count(it, events) == await count(it, entries) == 5
     entry = await it.history.entry(
-        it.room.name, (await it.room.store.lists.line(offset=0, limit=1))[0][0]
+        it.room.name, (await it.room.store.lists.queue(offset=0, limit=1))[0][0]
     )
     assert (entry.returns, entry.first_position) == (0, 1)
 

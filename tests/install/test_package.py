@@ -121,5 +121,7 @@ def test_an_installation_finds_its_files(installed):
     """Away from the checkout the page and the scripts are found in the package."""
     page = "from sidecar.kit.share import find_share; print(find_share('static') / 'waiting.html')"
     assert Path(run(installed, page)) == installed / "sidecar/share/static/waiting.html"
-    script = "from sidecar.storage.redis.scripts import source; print(len(source('rooms/enter')))"
+    script = (
+        "from sidecar.storage.redis.lua_source import source; print(len(source('rooms/enter')))"
+    )
     assert int(run(installed, script)) > 1000

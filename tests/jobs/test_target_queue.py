@@ -15,8 +15,8 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
-from sidecar.storage.redis.script_store import Observer
-from sidecar.storage.redis.scripts import LUA_ROOT, source
+from sidecar.storage.redis.lua_source import LUA_ROOT, source
+from sidecar.storage.redis.scripts import Observer
 from tests.support.limits import WINDOWS, S, TurnedClock, check_promise
 from tests.support.lua import COMMANDS, header
 from tests.support.processes import free_port

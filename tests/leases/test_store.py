@@ -13,8 +13,7 @@ from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import Holder, LeaseStore
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
-from sidecar.storage.redis.functions import Scripts
-from sidecar.storage.redis.script_store import Observer
+from sidecar.storage.redis.scripts import Observer, RedisScripts
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 
@@ -904,7 +903,7 @@ async def test_a_look_changes_nothing(redis, make, turn):
 async def test_time_is_the_stores(redis, make):
     """A number of µs of it, so that two in a millisecond need no help."""
     store = make()
-    store._now_ms = None
+    store._now_ms = store._scripts._now = None
     first = await store.ask("A", "one")
     seconds, microseconds = await redis.time()
     assert first.fence // 1000 == first.now_ms == first.started_ms
@@ -970,7 +969,7 @@ async def test_a_full_store(redis_socket, turn):
         ):
             with pytest.raises(StoreError, match="maxmemory"):
                 await call
-            store._breaker.succeeded()
+            store._scripts.breaker.succeeded()
         assert await contents(redis, store) == before
         assert (await store.ask("A", "one")).fence == lease.fence
         assert len(await store.list()) == 2
@@ -997,7 +996,9 @@ async def test_calls_go_together(make):
     """However many resources they are about."""
     sizes = []
     store = make()
-    store._observer = Observer(batch=lambda name, verb, size, _: sizes.append((name, verb, size)))
+    store._scripts.observer = Observer(
+        batch=lambda name, verb, size, _: sizes.append((name, verb, size))
+    )
     await asyncio.gather(*(store.ask(f"r{n}", "one") for n in range(100)))
     assert sizes == [(store._name, "ask", 64), (store._name, "ask", 36)]
 
@@ -1031,7 +1032,7 @@ async def test_every_call_says_that_the_store_is_away(away):
         "list": store.list,
         "count": store.count,
     }.items():
-        store._breaker.succeeded()
+        store._scripts.breaker.succeeded()
         with pytest.raises(StoreError, match=f"^{name}: "):
             await call()
     assert errors == ["ask", "renew", "release", "due", "list", "count"]
@@ -1055,7 +1056,7 @@ async def test_a_store_that_is_away_is_asked_once_a_second(away, redis_socket, m
     with pytest.raises(StoreUnavailableError, match=r"^count: Redis is unavailable$"):
         await store.count()
     there = connect(f"unix://{redis_socket}", timeout_s=1)
-    store._scripts = Scripts(there, "leases")
+    store._scripts.send = RedisScripts(there, "leases").send
     now_s = 1002.5
     assert (await store.ask("A", "one")).outcome is GRANTED
     assert not store.is_away

@@ -5,7 +5,6 @@ import itertools
 import json
 import random
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -256,14 +255,14 @@ async def test_calls_that_were_answered_keep_their_answers(service):
     rule = {"algorithm": "concurrency", "limit": 200, "on_store_failure": "refuse"}
     site = await service(limit=rule)
     store = site.ops.server.app[LIMITS].get(site.name).store
-    scripts, numbers = store._scripts, itertools.count()
+    send, numbers = store._scripts.send, itertools.count()
 
     async def run(*args):
         if next(numbers):
             raise OSError
-        return await scripts.run(*args)
+        return await send(*args)
 
-    store._scripts = SimpleNamespace(run=run)
+    store._scripts.send = run
     told, _ = await acquire(site, [{}] * 200)
     assert [each["outcome"] for each in told] == ["granted"] * 128 + ["refused_alone"] * 72
     assert outcomes(site) == {"granted": 128, "refused_alone": 72}

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +13,7 @@ from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import BATCH_LIMIT, LimitStore
 from sidecar.storage.redis.breaker import TRIES, Breaker
 from sidecar.storage.redis.connect import close, connect
-from sidecar.storage.redis.functions import Scripts
+from sidecar.storage.redis.scripts import RedisScripts
 from tests.support.limits import ALL, MODES, S, TurnedClock, keys_of, make_limit
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
@@ -156,15 +155,15 @@ async def test_a_full_store_counts_nothing(full, clock, algorithm, on_exceed):
 
 def lose(store, *, replies, error=OSError("lost")):  # noqa: B008
     """Of the next script calls these replies, by their numbers, are lost."""
-    scripts, numbers = store._scripts, itertools.count()
+    send, numbers = store._scripts.send, itertools.count()
 
-    async def run(name, *args):
-        reply = await scripts.run(name, *args)
+    async def send_and_lose(name, *args):
+        reply = await send(name, *args)
         if name != "release" and next(numbers) in replies:
             raise error
         return reply
 
-    store._scripts = SimpleNamespace(run=run)
+    store._scripts.send = send_and_lose
 
 
 LOST = [
@@ -185,15 +184,15 @@ async def test_what_nobody_was_told_of_is_given_back(make, kind, rule, error):
     with pytest.raises((StoreError, asyncio.CancelledError)):
         await store.acquire_all([Ask("a"), Ask("a"), Ask("b")])
     assert await store._redis.zcard(key) >= 2
-    scripts = store._scripts
+    send = store._scripts.send
 
     async def fail_once(name, *args):
         if name == "release":
-            store._scripts = scripts
+            store._scripts.send = send
             raise OSError
-        return await scripts.run(name, *args)
+        return await send(name, *args)
 
-    store._scripts = SimpleNamespace(run=fail_once)
+    store._scripts.send = fail_once
     for _ in range(2):
         await store.look("a")
         await store._giving_back
@@ -256,7 +255,7 @@ async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
         with pytest.raises(StoreError, match="acquire: "):
             await store.acquire(Ask())
     assert store.is_away
-    store._scripts = Scripts(there, "limits")
+    store._scripts.send = RedisScripts(there, "limits").send
     calls = [
         store.acquire(Ask()),
         store.look(""),
@@ -266,10 +265,10 @@ async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
     for call in calls:
         with pytest.raises(StoreUnavailableError):
             await call
-    store._breaker._tried_s -= 1
+    store._scripts.breaker._tried_s -= 1
     with pytest.raises(StoreUnavailableError):
         await store.acquire(Ask())  # the one of a second ago may still be on its way
-    store._breaker._tried_s -= 2
+    store._scripts.breaker._tried_s -= 2
     assert (await store.acquire(Ask())).outcome is Outcome.GRANTED
     assert not store.is_away
     await close(nobody)

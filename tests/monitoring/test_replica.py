@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import Rooms
-from sidecar.rooms.worker.refresher import refresh_once
+from sidecar.rooms.worker import refresh_once
 from tests.support.metrics import DECLARED
 from tests.support.monitoring import run
 from tests.support.replica import cookie_of
@@ -188,7 +188,7 @@ async def test_without_the_store_nothing_stale_is_told(site, monkeypatch):
     assert not await refresh_once(Rooms([site.room]), site.metrics)
     assert value(site, "waitroom_waiting") == 1
     for _ in range(3):
-        site.room.store._breaker.failed()
+        site.room.store._scripts.breaker.failed()
     assert not await refresh_once(Rooms([site.room]), site.metrics)
     assert value(site, "waitroom_store_away") == 1
     assert all(value(site, name) is None for name in GONE_WITH_THE_STORE)

@@ -2,8 +2,13 @@
 
 import asyncio
 
+import pytest
+
+from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.statistics import HOUR_MS, steps, wait_percentiles
 from sidecar.rooms.store import lists
+from sidecar.visitors.model import ORDER_BAND
+from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.visitors import go_in, queue
 
@@ -56,7 +61,7 @@ async def test_somebody_is_found(make_room_store):
     inside = await go_in(store)
     first, second = await queue(store, 2)
     found = await store.lists.find(second.visitor)
-    assert (found.position, found.order, found.ends_ms) == (2, second.order, None)
+    assert (found.position, found.place.order, found.ends_ms) == (2, second.order, None)
     found = await store.lists.find(inside.visitor)
     assert (found.position, found.started_ms) == (None, inside.started_ms)
     await store.leave(first.visitor)
@@ -107,14 +112,33 @@ async def test_a_move_among_those_who_joined_at_once(make_room_store):
     assert await store.move(tickets[12].visitor, 4, by="desk") == 4
     moved = await store.move(tickets[5].visitor, 4, by="desk")
     assert moved == 3
-    line = [visitor for visitor, _ in await store.lists.line(offset=0, limit=6)]
+    line = [row.visitor for row in await store.lists.queue(offset=0, limit=6)]
     assert line == [tickets[n].visitor for n in (0, 1, 5, 2, 12, 11)]
     await store.configure({"max_waiting": 5})
     for ticket in tickets[6:]:
         await store.leave(ticket.visitor)
     assert await store.move(tickets[5].visitor, 99, by="desk") == 6
-    line = [visitor for visitor, _ in await store.lists.line(offset=0, limit=9)]
+    line = [row.visitor for row in await store.lists.queue(offset=0, limit=9)]
     assert line == [ticket.visitor for ticket in tickets[:6]]
     await store.configure({"max_waiting": None})
     [newcomer] = await queue(store, 1)
     assert (await store.lists.find(newcomer.visitor)).position == 7
+
+
+@pytest.mark.parametrize(
+    ("order", "line"),
+    [
+        (0, "c"), (ORDER_BAND - 1, "c"), (2**52, "c"),
+        (-1, "b"), (-ORDER_BAND, "b"), (-ORDER_BAND - 1, "a"), (-2 * ORDER_BAND, "a"),
+        (-3 * ORDER_BAND, "a"), (-3 * ORDER_BAND - 1, None), (-4 * ORDER_BAND, None),
+    ],
+)  # fmt: skip
+async def test_an_order_is_of_a_line(make_room_store, order, line):
+    """A band each, the last line's from 0 on; below are the places that were drawn."""
+    for lines, expected in (([{"name": name} for name in "abc"], line), ([], None)):
+        store = make_room_store(total_active_users=0, lines=lines)
+        visitor = new_visitor()
+        await store._redis.zadd(room_key(store._name, "waiting"), {visitor: order})
+        [row] = await store.lists.queue(offset=0, limit=5)
+        assert (row.visitor, row.order, row.line) == (visitor, order, expected)
+        assert (await store.lists.find(visitor)).place == row

@@ -6,10 +6,7 @@ import pytest
 
 from sidecar.lottery.service import Draws
 from sidecar.rooms.endpoints.operator import _INTERNAL
-from sidecar.rooms.places import line_of
-from sidecar.storage.redis.scripts import LUA_ROOT
-from sidecar.visitors.classes import Line
-from sidecar.visitors.model import ORDER_BAND
+from sidecar.storage.redis.lua_source import LUA_ROOT
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of
 
@@ -29,22 +26,17 @@ def path(site, more=""):
     return f"/admin/rooms/{site.room.name}{more}"
 
 
-@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer wrong", "Basic x", "Bearer é"])
-async def test_nobody_without_the_token(site, header):
-    """401 as a problem, for known and unknown addresses alike."""
-    headers = {} if header is None else {"Authorization": header}
-    for where in ("/admin/rooms", path(site), "/admin/nothing"):
-        reply = await site.ops.get(where, headers=headers)
-        assert (reply.status, reply.content_type) == (401, "application/problem+json")
-    reply = await site.ops.post(path(site, "/reset"), headers=headers)
-    assert reply.status == 401
+async def told(site, what="", status=200):
+    reply = await site.ops.get(path(site, what), headers=TOKEN)
+    assert reply.status == status, await reply.text()
+    return await reply.json()
 
 
 async def test_rooms_are_listed_and_shown(site):
     """With their numbers and settings."""
     await site.check()
     rooms = (await (await site.ops.get("/admin/rooms", headers=TOKEN)).json())["rooms"]
-    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    room = await told(site)
     assert [shown["room"] for shown in rooms] == [site.room.name]
     assert (room["active"], room["waiting"]) == (1, 0)
     assert room["settings"]["total_active_users"] == 3
@@ -78,26 +70,32 @@ async def test_a_change_names_all_that_is_wrong(site):
         "claim_window", "colour", "mesage", "session_duration", "total_active_users",
     ]  # fmt: skip
     assert "mesage: unknown setting; did you mean message?" in document["errors"]
-    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    room = await told(site)
     assert room["changed"] == {}
 
 
+NEEDED = ("A token is needed", "Send Authorization: Bearer <token>.")
+WRONG = ("The token is wrong", "It is not this replica's admin_token.")
+
+
 @pytest.mark.parametrize(
-    ("header", "title", "detail"),
+    ("header", "problem"),
     [
-        (None, "A token is needed", "Send Authorization: Bearer <token>."),
-        ("Bearer ", "A token is needed", "Send Authorization: Bearer <token>."),
-        ("Basic dXNlcg==", "A token is needed", "Send Authorization: Bearer <token>."),
-        ("Bearer wrong", "The token is wrong", "It is not this replica's admin_token."),
+        (None, NEEDED), ("", NEEDED), ("Bearer", NEEDED), ("Bearer ", NEEDED), ("Basic x", NEEDED),
+        ("Bearer wrong", WRONG), ("Bearer é", WRONG),
     ],
-)
-async def test_a_wrong_token_is_called_wrong(site, header, title, detail):
-    """And one that is missing, missing."""
+)  # fmt: skip
+async def test_nobody_without_the_token(site, header, problem):
+    """401 as a problem that says what is wrong, for known and unknown addresses alike."""
     headers = {} if header is None else {"Authorization": header}
-    document = await (await site.ops.get("/admin/rooms", headers=headers)).json()
-    assert (document["title"], document["detail"]) == (title, detail)
+    for where in ("/admin/rooms", path(site), "/admin/nothing"):
+        reply = await site.ops.get(where, headers=headers)
+        document = await reply.json()
+        assert (reply.status, reply.content_type) == (401, "application/problem+json")
+        assert (document["title"], document["detail"]) == problem
+    assert (await site.ops.post(path(site, "/reset"), headers=headers)).status == 401
     document = await (await site.ops.get("/v1/limits", headers=headers)).json()
-    assert document["title"] == title
+    assert document["title"] == problem[0]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +148,7 @@ async def test_resetting_empties_the_line_only(site):
 async def test_releasing_a_visitor(site):
     """A session by its id, once; an unknown id is a 404, an impossible one a 422."""
     await site.check()
-    listed = await (await site.ops.get(path(site, "/sessions"), headers=TOKEN)).json()
+    listed = await told(site, "/sessions")
     visitor = listed["sessions"][0]["visitor"]
     where = path(site, f"/visitors/{visitor}/release")
     assert [(await site.ops.post(where, headers=TOKEN)).status for _ in range(2)] == [200, 404]
@@ -162,7 +160,7 @@ async def test_a_visitor_is_named_by_number(site):
     """As somebody types it, wherever an id is; what nobody has is a 404 that names it."""
     for _ in range(3 + 2):
         await site.check()
-    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    rows = (await told(site, "/waiting"))["waiting"]
     head, tail = (row["visitor"] for row in rows)
     typed = visitor_number(tail).replace("-", "").lower().replace("1", "l").replace("0", "o")
     where = path(site, f"/visitors/{typed}")
@@ -173,7 +171,7 @@ async def test_a_visitor_is_named_by_number(site):
     assert (reply.status, moved["visitor"], moved["position"]) == (200, tail, 1)
     reply = await site.ops.post(where + "/release", headers=TOKEN)
     assert (reply.status, (await reply.json())["visitor"]) == (200, tail)
-    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    rows = (await told(site, "/waiting"))["waiting"]
     assert [row["visitor"] for row in rows] == [head]
     for reply in (
         await site.ops.get(path(site, "/visitors/ooooo00l"), headers=TOKEN),
@@ -195,7 +193,7 @@ async def test_a_number_of_two_visitors_names_neither(site):
     reply = await site.ops.post(where, headers=TOKEN)
     problem = await reply.json()
     assert (reply.status, problem["code"], problem["visitors"]) == (409, "ambiguous_number", twins)
-    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    rows = (await told(site, "/waiting"))["waiting"]
     assert [row["visitor"] for row in rows] == twins
     where = path(site, f"/visitors/{twins[1]}/release")
     assert (await site.ops.post(where, headers=TOKEN)).status == 200
@@ -237,7 +235,7 @@ async def test_somebody_in_line_is_moved_and_hears_of_it(site):
     there after the store was emptied."""
     inside = [await site.check() for _ in range(3)]
     first, second, third = [cookie_of(await site.check()) for _ in range(3)]
-    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    rows = (await told(site, "/waiting"))["waiting"]
     visitor = rows[2]["visitor"]
     where = path(site, f"/visitors/{visitor}/move")
     reply = await site.ops.post(where, json={"position": 1}, headers=TOKEN)
@@ -255,14 +253,14 @@ async def test_who_did_what_is_kept(site):
     """Changes, moves, releases and resets, latest first, by the name that the caller gives."""
     for _ in range(5):
         await site.check()
-    rows = (await (await site.ops.get(path(site, "/waiting"), headers=TOKEN)).json())["waiting"]
+    rows = (await told(site, "/waiting"))["waiting"]
     head, tail = (row["visitor"] for row in rows)
     named = {**TOKEN, "X-Waitroom-Operator": "night shift"}
     await site.ops.patch(path(site), json={"message": "soon"}, headers=named)
     await site.ops.post(path(site, f"/visitors/{tail}/move"), json={"position": 1}, headers=named)
     await site.ops.post(path(site, f"/visitors/{head}/release"), headers=TOKEN)
     await site.ops.post(path(site, "/reset"), headers=TOKEN)
-    log = (await (await site.ops.get(path(site, "/log"), headers=TOKEN)).json())["log"]
+    log = (await told(site, "/log"))["log"]
     assert [(act["by"], act["what"], act["visitor"], act["detail"]) for act in log] == [
         ("api", "reset", "", "1"),
         ("api", "release", head, ""),
@@ -305,7 +303,7 @@ async def test_a_move_says_one_place_and_perhaps_why(site, body, named):
 async def test_nobody_is_moved_who_is_not_in_line(site):
     """404 for somebody inside and for somebody unknown."""
     await site.check()
-    rows = (await (await site.ops.get(path(site, "/sessions"), headers=TOKEN)).json())["sessions"]
+    rows = (await told(site, "/sessions"))["sessions"]
     for visitor in (rows[0]["visitor"], "a" * 22):
         where = path(site, f"/visitors/{visitor}/move")
         reply = await site.ops.post(where, json={"position": 1}, headers=TOKEN)
@@ -315,14 +313,14 @@ async def test_nobody_is_moved_who_is_not_in_line(site):
 async def test_a_setting_of_a_later_version_takes_no_other_along(site):
     """A replica that went back a version keeps to the cap that was changed meanwhile."""
     await site.room.store.configure({"total_active_users": 1, "of_a_later_version": True}, by="x")
-    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    room = await told(site)
     assert room["settings"]["total_active_users"] == 1
 
 
 async def test_a_setting_that_the_file_does_not_allow_takes_no_other_along(site):
     """The file was changed under it: what is paused is shown as paused, and can be resumed."""
     await site.room.store.configure({"heartbeat_timeout": 20, "queue_all": True}, by="x")
-    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    room = await told(site)
     assert (room["settings"]["queue_all"], room["settings"]["claim_window"]) == (True, 30)
     reply = await site.ops.post(path(site, "/resume"), headers=TOKEN)
     assert (reply.status, (await reply.json())["settings"]["queue_all"]) == (200, False)
@@ -331,12 +329,6 @@ async def test_a_setting_that_the_file_does_not_allow_takes_no_other_along(site)
 
 
 # Who is next --------------------------------------------------------------------------------------
-
-
-async def told(site, what="", status=200):
-    reply = await site.ops.get(path(site, what), headers=TOKEN)
-    assert reply.status == status, await reply.text()
-    return await reply.json()
 
 
 async def move(site, visitor, **body):
@@ -510,21 +502,6 @@ async def test_a_closed_room_names_the_next_event(replica):
     assert [room[name] for name in ("phase", "event", "coming")] == ["closed", None, "sale"]
 
 
-@pytest.mark.parametrize(
-    ("order", "line"),
-    [
-        (0, "c"), (ORDER_BAND - 1, "c"), (2**53, "c"),
-        (-1, "b"), (-ORDER_BAND, "b"), (-ORDER_BAND - 1, "a"), (-2 * ORDER_BAND, "a"),
-        (-3 * ORDER_BAND, "a"), (-3 * ORDER_BAND - 1, None), (-4 * ORDER_BAND, None),
-    ],
-)  # fmt: skip
-def test_an_order_is_of_a_line(order, line):
-    """A band each, the last line's from 0 on; below are the places that were drawn."""
-    lines = [Line(name=name) for name in "abc"]
-    assert line_of(order, lines) == line
-    assert line_of(order, []) is None
-
-
 def test_what_scripts_remember_for_themselves_is_no_counter():
     """Each name that rooms/lua/parts/numbers.lua reads is left out of what operators are shown."""
     text = (LUA_ROOT / "rooms" / "lua" / "parts" / "numbers.lua").read_text()
@@ -577,7 +554,7 @@ async def test_an_undo_never_overwrites_another_operator(site):
     status, problem = await undo(site, revision)
     assert (status, problem["code"]) == (409, "changed_since")
     assert problem["detail"].startswith("bo changed total_active_users at 2027-01-15T08:")
-    room = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    room = await told(site)
     assert room["changed"] == {"total_active_users": 6, "message": "soon"}
     revision = await change(site, message="later")
     assert (await undo(site, revision, by="cleo"))[0] == 200
@@ -618,7 +595,7 @@ async def test_a_change_is_forecast(replica):
     site = await replica(total_active_users=10, session_duration=600)
     for _ in range(10 + 120):
         await site.check()
-    before = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    before = await told(site)
     found = await forecast(site, total_active_users=60)
     assert (found["waiting"], found["active"], found["now"]["cap"]) == (120, 10, 10)
     more = found["then"]["called_in_a_minute"] - found["now"]["called_in_a_minute"]
@@ -634,7 +611,7 @@ async def test_a_change_is_forecast(replica):
     for closed in ({"queue_all": True}, {"total_active_users": 0}):
         then = (await forecast(site, **closed))["then"]
         assert (then["called_in_a_minute"], then["first_called_seconds"]) == (0, None)
-    after = await (await site.ops.get(path(site), headers=TOKEN)).json()
+    after = await told(site)
     assert {**after, "counters": None} == {**before, "counters": None}
     reply = await site.ops.post(path(site, "/forecast"), json={"x": 1}, headers=TOKEN)
     assert reply.status == 422

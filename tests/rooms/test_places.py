@@ -12,14 +12,13 @@ from sidecar.rooms.places import (
     FIRST_DRAWN,
     claim_of,
     hidden_order,
-    line_of,
     lot_of_newcomer,
     reclassified,
     ticket_of,
     with_lot,
 )
 from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import NO_CLAIM, Claim
+from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim
 from sidecar.visitors.grants import Grant
 from sidecar.visitors.model import LOT_BITS, Outcome, Standing, Ticket
 from tests.support.draws import HOUR, START, an_event, ids_of
@@ -57,8 +56,8 @@ def test_what_nginx_says_goes_before_what_a_grant_says():
     """Neither is nothing; a grant gives its class once where it has an id, until it ends."""
     grant = Grant("member", 1_800_000_000, "order-17")
     assert claim_of(NOBODY) == NO_CLAIM
-    assert claim_of(Bearer(grant=grant)) == Claim("member", "order-17", 1_800_000_000_000)
-    assert claim_of(Bearer(class_name="staff", grant=grant)) == Claim("staff")
+    assert claim_of(Bearer(grant=grant)) == ClassClaim("member", "order-17", 1_800_000_000_000)
+    assert claim_of(Bearer(class_name="staff", grant=grant)) == ClassClaim("staff")
 
 
 class Reclassifier:
@@ -80,9 +79,9 @@ TICKET = Ticket(VISITOR, 7, START, 0, signed_ms=START)
 async def test_a_class_that_is_claimed_while_waiting_is_asked_for_once():
     """The ticket says it from then on, and is signed anew."""
     store = Reclassifier(3)
-    ticket = await reclassified(TICKET, Claim("member"), SETTINGS, store)
+    ticket = await reclassified(TICKET, ClassClaim("member"), SETTINGS, store)
     assert (ticket.class_name, ticket.signed_ms, ticket.order) == ("member", 0, TICKET.order)
-    assert await reclassified(ticket, Claim("member"), SETTINGS, store) is ticket
+    assert await reclassified(ticket, ClassClaim("member"), SETTINGS, store) is ticket
     assert store.asked == [(VISITOR, "member")]
 
 
@@ -91,16 +90,16 @@ async def test_a_class_that_was_not_given_is_not_noted(answer):
     """Not in line, a grant that was used, a place that was drawn: it may be asked for again."""
     store = Reclassifier(answer)
     for _ in range(2):
-        assert await reclassified(TICKET, Claim("member"), SETTINGS, store) is TICKET
+        assert await reclassified(TICKET, ClassClaim("member"), SETTINGS, store) is TICKET
     assert len(store.asked) == 2
 
 
 async def test_the_store_is_not_asked_about_no_class_or_one_that_the_room_does_not_have():
     store = Reclassifier(None)
-    for claim in (NO_CLAIM, Claim("emperor")):
+    for claim in (NO_CLAIM, ClassClaim("emperor")):
         assert await reclassified(TICKET, claim, SETTINGS, store) is TICKET
     with pytest.raises(StoreError):
-        await reclassified(TICKET, Claim("member"), SETTINGS, store)
+        await reclassified(TICKET, ClassClaim("member"), SETTINGS, store)
 
 
 @pytest.mark.parametrize("is_classed", [True, False])
@@ -109,7 +108,7 @@ def test_a_newcomers_ticket_says_the_class_that_was_given(is_classed):
     standing = Standing(
         Outcome.WAITING, START, order=lot_in(FIRST) - 2**53, epoch=4, is_classed=is_classed
     )
-    ticket = ticket_of(VISITOR, standing, Claim("member"))
+    ticket = ticket_of(VISITOR, standing, ClassClaim("member"))
     name = "member" if is_classed else ""
     assert ticket == Ticket(VISITOR, START * 1000, START, 4, class_name=name)
     assert ticket.order == hidden_order(ticket.joined_ms)
@@ -195,28 +194,3 @@ def test_a_lot_that_is_found_again_is_the_one_that_was_drawn(draws):
         assert int(float(repr(newcomer.number)) * 2**LOT_BITS) == ticket.order - FIRST_DRAWN
         assert FIRST_DRAWN <= ticket.order < FIRST_DRAWN + 2**LOT_BITS
         assert float(ticket.order) == ticket.order
-
-
-# Lines ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("order", "line"),
-    [
-        (FIRST_DRAWN, None),
-        (-3 * 2**51 - 1, None),
-        (-3 * 2**51, "first"),
-        (-(2**52), "first"),
-        (-(2**51) - 1, "first"),
-        (-(2**51), "second"),
-        (-1, "second"),
-        (0, "last"),
-        (2**51, "last"),
-    ],
-)
-def test_an_order_says_the_line(order, line):
-    """That of the front stands in none; one that is before the first line's stands in it."""
-    names = ("first", "second", "last")
-    settings = RoomSettings(total_active_users=1, lines=tuple({"name": name} for name in names))
-    assert line_of(order, settings.lines) == line
-    assert line_of(order, ()) is None

@@ -66,7 +66,7 @@ async def test_calls_go_on_after_the_window_in_the_old_order(redis, make_room_st
 async def test_a_cookie_alone_tells_that_the_store_was_emptied(make_room_store, turn):
     """The replicas were restarted too: what they know they learn from the first visitor."""
     store = make_room_store(total_active_users=1, recovery_window=20)
-    store.knows(turn.now_ms - 60_000)
+    store.room_existed_since(turn.now_ms - 60_000)
     assert (await store.enter(new_visitor())).outcome is WAITING
     assert await stage(store) == 2
 
@@ -76,7 +76,7 @@ async def test_a_cookie_from_long_ago_stops_nobody(make_room_store, turn):
     store = make_room_store(total_active_users=3, recovery_window=20)
     await go_in(store)
     turn.forward(20)
-    store.knows(turn.now_ms - 3_600_000)
+    store.room_existed_since(turn.now_ms - 3_600_000)
     await go_in(store)
 
 
@@ -99,7 +99,7 @@ async def test_the_window_is_twice_the_longest_refresh_that_was_told_near_the_he
     redis, make_room_store, turn, settings, near_s, seconds
 ):
     store = make_room_store(total_active_users=1, **settings)
-    store.near(None if near_s is None else near_s * 1000)
+    store.set_longest_refresh_near_head(None if near_s is None else near_s * 1000)
     await emptied(redis, store, turn)
     shot = await store.snapshot()
     assert shot.recovers_until_ms == shot.born_ms + seconds * 1000
@@ -128,7 +128,7 @@ async def test_what_a_replica_promised_by_itself_is_waited_for_once(make_room_st
     store = make_room_store(total_active_users=1, recovery_window=20)
     await store.snapshot()
     turn.forward(100)
-    store.promises(turn.now_ms)
+    store.mark_unreported_admissions(turn.now_ms)
     let_in = pass_of(new_visitor(), await make_room_store(total_active_users=1).enter("x" * 22))
     turn.forward(5)
     assert (await store.enter(new_visitor())).outcome is WAITING

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests.support.replica import ADMIN_TOKEN, cookie_of
 
 TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -60,11 +58,3 @@ async def test_a_part_of_the_time_is_asked_for(replica):
     path = f"/admin/rooms/{site.room.name}/series"
     for wrong in ({"step": 59}, {"from": "yesterday"}):
         assert (await site.ops.get(path, params=wrong, headers=TOKEN)).status == 422
-
-
-@pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer wrong"}])
-async def test_it_is_for_operators(replica, header):
-    """Nobody else."""
-    site = await replica()
-    reply = await site.ops.get(f"/admin/rooms/{site.room.name}/series", headers=header)
-    assert reply.status == 401

@@ -10,7 +10,7 @@ from sidecar.kit.tasks import stop_workers
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from sidecar.rooms.worker.sweeper import sweep, sweep_forever
+from sidecar.rooms.worker import sweep, sweep_forever
 from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.receiver import until
 from tests.support.rooms import attended, new_room_name

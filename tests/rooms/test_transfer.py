@@ -286,8 +286,8 @@ async def test_twenty_thousand(stores, turn):
     assert max(len(rows) for rows in found["waiting"]) <= PAGE
     await new._redis.config_resetstat()
     assert await write(new, found, snapshot) == number
-    line = await new.lists.line(offset=0, limit=number)
-    assert [visitor for visitor, _ in line] == ids
+    line = await new.lists.queue(offset=0, limit=number)
+    assert [row.visitor for row in line] == ids
     calls = (await new._redis.info("commandstats"))["cmdstat_fcall"]
     assert calls["calls"] >= number / PAGE
 

@@ -22,7 +22,7 @@ from sidecar.rooms.openings import (
 )
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
-from sidecar.storage.redis.scripts import LUA_ROOT
+from sidecar.storage.redis.lua_source import LUA_ROOT
 from sidecar.visitors.model import Phase
 from tests.support.settings_problems import GOOD, problems, room_problems
 
@@ -357,7 +357,7 @@ def script():
     run = lua.eval(f"function(room, now) {text}\n begin_events() return {says}, cap end")
 
     def ask(settings: RoomSettings, now_ms: int) -> tuple[str, int]:
-        values = json.loads(settings.for_scripts())
+        values = settings.for_scripts()
         return tuple(run(lua.table_from(values, recursive=True), now_ms))
 
     return ask
@@ -387,9 +387,9 @@ def test_what_holds_during_an_event():
 
 def test_scripts_hear_of_events_only_where_there_are_some():
     """What a room does not have takes no room in each call."""
-    plain = json.loads(RoomSettings(total_active_users=1).for_scripts())
+    plain = RoomSettings(total_active_users=1).for_scripts()
     assert not {"events", "classes", "lines"} & set(plain)
-    assert len(json.loads(room(SALE).for_scripts())["events"]) == 1
+    assert len(room(SALE).for_scripts()["events"]) == 1
 
 
 def test_an_unknown_room_setting_beside_events_is_named():

@@ -10,7 +10,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
-from sidecar.storage.redis.functions import Scripts
+from sidecar.storage.redis.scripts import RedisScripts
 from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
@@ -26,7 +26,7 @@ async def fails(redis_socket):
     store = RoomStore(nobody, new_room_name(), settings=SETTINGS, clock=StoreClock())
 
     def back():
-        store._scripts = Scripts(there, "rooms")
+        store._scripts.send = RedisScripts(there, "rooms").send
 
     yield store, back
     await close(nobody)
@@ -62,10 +62,10 @@ async def test_a_success_between_failures_keeps_it_closed(fails, redis_socket):
     for _ in range(TRIES - 1):
         with pytest.raises(StoreError):
             await store.snapshot()
-    away = store._scripts
+    away = store._scripts.send
     back()
     await store.snapshot()
-    store._scripts = away
+    store._scripts.send = away
     with pytest.raises(StoreError):
         await store.snapshot()
     assert not store.is_away
@@ -83,11 +83,11 @@ async def test_many_who_wait_for_one_answer_are_one_failure(fails):
 async def test_what_was_promised_is_told_until_it_is_heard(fails):
     """Promised while away; the first answer starts the recovery, and it is told no more."""
     store, back = fails
-    store.promises(1)
+    store.mark_unreported_admissions(1)
     with pytest.raises(StoreError):
         await store.snapshot()
     back()
     first = await store.snapshot()
     assert first.recovery_stage == 2
     assert (await store.snapshot()).recovers_until_ms == first.recovers_until_ms
-    assert store._promised_since_ms is None
+    assert store._unreported_since_ms is None

@@ -10,7 +10,8 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError, StoreError
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from sidecar.storage.redis.connect import POOL_SIZE, close, connect
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.redis.topology import POOL_SIZE
 from sidecar.visitors.model import Outcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import Process, free_port, wait_until

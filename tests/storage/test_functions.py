@@ -15,10 +15,10 @@ from sidecar.limits.model import Ask
 from sidecar.limits.model import Outcome as Decided
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import Claim, RoomStore
-from sidecar.storage.redis import functions
+from sidecar.rooms.store.scripts import ClassClaim, RoomStore
+from sidecar.storage.redis import scripts
 from sidecar.storage.redis.connect import close, connect
-from sidecar.storage.redis.scripts import LUA_ROOT, library
+from sidecar.storage.redis.lua_source import LUA_ROOT, library
 from sidecar.visitors.model import Outcome, Ticket
 from sidecar.visitors.tokens import new_visitor
 from tests.support.limits import ALL, TurnedClock, make_limit
@@ -209,7 +209,7 @@ async def test_two_versions_share_a_server(server, open_rooms, monkeypatch, tmp_
     shutil.copytree(LUA_ROOT, other)
     later = other / "visitors" / "lua" / "arrival.lua"
     later.write_text(later.read_text() + "-- of the next version\n")
-    monkeypatch.setattr(functions, "library", lambda folder: library(folder, other))
+    monkeypatch.setattr(scripts, "library", lambda folder: library(folder, other))
     await live(open_rooms(server.url))
     monkeypatch.undo()
     server.cli("config", "resetstat")
@@ -230,7 +230,7 @@ async def test_two_versions_of_each_library_work_on_the_same_keys(
     for product in ("limits", "leases", "jobs"):
         for script in (other / product / "lua").glob("*.lua"):
             script.write_text(script.read_text() + "-- of the next version\n")
-    monkeypatch.setattr(functions, "library", lambda product: library(product, other))
+    monkeypatch.setattr(scripts, "library", lambda product: library(product, other))
     new = open_all(name)
     await use_products(*new)
     server.cli("config", "resetstat")
@@ -285,7 +285,7 @@ async def test_functions_are_asked_for_again_where_they_were_refused(
     """An operator allows them, or upgrades Redis: no replica has to be started anew."""
     server.cli("acl", "setuser", "later", "on", ">word", "~*", "&*", "+@all", "-fcall")
     store = open_rooms(server.url.replace("://", "://later:word@"))
-    monkeypatch.setattr(functions, "RETRY_S", 0)
+    monkeypatch.setattr(scripts, "RETRY_S", 0)
     await store.snapshot()
     server.cli("acl", "setuser", "later", "+fcall")
     server.cli("config", "resetstat")
@@ -397,7 +397,7 @@ async def test_numbers_are_those_of_the_store(server, turn):
     for ticket in tickets[:3]:
         assert (await store.beat(ticket)).recovery_stage == 0
     await redis.delete(*room_keys(store._name))
-    store.knows(born_ms)
+    store.room_existed_since(born_ms)
     assert (await store.beat(tickets[4])).recovery_stage == 2
     await close(redis)
 
@@ -437,7 +437,7 @@ async def test_a_script_that_a_full_store_refuses_has_changed_nothing(server, op
         "leave": lambda: store.leave(first.visitor),
         "configure": lambda: store.configure({"total_active_users": None, "queue_all": True}),
         "move": lambda: store.move(first.visitor, 2, by="somebody"),
-        "reclassify": lambda: store.reclassify(first.visitor, Claim("member"), by="somebody"),
+        "reclassify": lambda: store.reclassify(first.visitor, ClassClaim("member"), by="somebody"),
     }.get(verb, getattr(store, verb))
     before = await contents(store)
     server.config_set("maxmemory", 1)

@@ -11,7 +11,7 @@ from sidecar.rooms.redis_keys import ROOM_KEYS
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
-from sidecar.storage.redis.scripts import LUA_ROOT, IncludeError, source
+from sidecar.storage.redis.lua_source import LUA_ROOT, IncludeError, source
 from sidecar.visitors.model import Pass, Ticket
 from tests.support.lua import COMMANDS, header
 from tests.support.rooms import new_room_name

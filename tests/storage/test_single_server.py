@@ -6,9 +6,15 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 from redis import exceptions
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.cluster import NodesManager, RedisCluster
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError, ResponseError
+from structlog.testing import capture_logs
 
-from sidecar.storage.redis.connect import POOL_SIZE, close, connect
+from sidecar.storage.redis import topology
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.redis.topology import POOL_SIZE, Single, has_parts
 
 
 @asynccontextmanager
@@ -132,3 +138,39 @@ def test_a_connection_that_the_server_has_just_closed(redis_socket):
     for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(write())
+
+
+# Another version of redis-py ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (AbstractConnection, "_writer"),
+        (ConnectionPool, "ensure_connection"),
+        (RedisCluster, "_determine_slot"),
+        (NodesManager, "set_nodes"),
+    ],
+)
+def test_a_part_of_redis_py_that_is_gone_is_named(monkeypatch, kind, name):
+    """In one warning, and so is one that is no coroutine any more."""
+    assert has_parts(kind)
+    monkeypatch.delattr(kind, name)
+    monkeypatch.setattr(AbstractConnection, "can_read", lambda _: False)
+    with capture_logs() as logs:
+        assert not has_parts(kind, AbstractConnection)
+    [warning] = logs
+    assert (warning["event"], warning["log_level"]) == ("redis_py_has_changed", "warning")
+    assert {f"{kind.__name__}.{name}", "AbstractConnection.can_read"} <= set(warning["missing"])
+
+
+async def test_without_such_a_part_redis_py_is_used_as_it_is(redis_socket, monkeypatch):
+    """It answers as many calls as ever."""
+    monkeypatch.setitem(topology._PARTS, Redis, ("no_such_part", ""))
+    with capture_logs() as logs:
+        async with client(redis_socket) as redis:
+            assert not isinstance(redis, Single)
+            words = [f"word {number}" for number in range(2 * POOL_SIZE)]
+            replies = await asyncio.gather(*(redis.echo(word) for word in words))
+            assert [reply.decode() for reply in replies] == words
+    assert [one["missing"] for one in logs] == [["Redis.no_such_part"]]

@@ -6,13 +6,16 @@ import socket
 import time
 
 import pytest
+from redis.asyncio.connection import AbstractConnection
 
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from sidecar.storage.redis.connect import POOL_SIZE, close, connect
+from sidecar.storage.redis import topology as clients
+from sidecar.storage.redis.connect import close, connect
+from sidecar.storage.redis.topology import POOL_SIZE
 from sidecar.visitors.model import Outcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import wait_until
@@ -139,8 +142,12 @@ async def all_calls(store):
     assert await store.reset() >= 0
 
 
-async def test_every_call_works(topology, open_room):
-    """Scripts, and the commands that are not scripts; of the other products too."""
+@pytest.mark.parametrize("has_parts", [True, False])
+async def test_every_call_works(topology, open_room, has_parts, monkeypatch):
+    """Scripts, and the commands that are not scripts; of the other products too. Also by redis-py
+    as it is, where a part is missing that our clients override."""
+    if not has_parts:
+        monkeypatch.setitem(clients._PARTS, AbstractConnection, ("no_such_part", ""))
     store = open_room(url_of(topology), timeout_s=PATIENT_S)
     await all_calls(store)
     await use_products(*open_products(store._redis, store._name))

@@ -1,7 +1,7 @@
 """Newcomers of a class or with a lot, and who was called: for the tests of who is next."""
 
 from sidecar.rooms.redis_keys import room_key
-from sidecar.rooms.store.scripts import NO_CLAIM, Claim
+from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim
 from sidecar.visitors.model import Outcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.visitors import ticket_of
@@ -10,7 +10,7 @@ DAY_MS = 86_400_000
 
 
 def claim(name, grant="", *, expires_ms=1_800_000_000_000 + DAY_MS):
-    return Claim(name, grant, expires_ms) if name else NO_CLAIM
+    return ClassClaim(name, grant, expires_ms) if name else NO_CLAIM
 
 
 async def join(store, name="", grant="", *, visitor=None, lot=None):

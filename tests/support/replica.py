@@ -1,7 +1,6 @@
 """The edge and the ops listener over a real redis-server, with a clock to turn."""
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -207,13 +206,14 @@ def Jar():  # noqa: N802 - stands for a class
 async def take_away(site):
     """Every script fails from now on; gives back how to bring it back."""
     scripts = site.room.store._scripts
+    send = scripts.send
 
     async def fail(*_):
         raise OSError("no store")
 
-    site.room.store._scripts = SimpleNamespace(run=fail)
+    scripts.send = fail
     for _ in range(TRIES):
         with pytest.raises(StoreError):
             await site.room.refresh()
     assert site.room.store.is_away
-    return lambda: setattr(site.room.store, "_scripts", scripts)
+    return lambda: setattr(scripts, "send", send)

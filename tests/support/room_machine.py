@@ -4,6 +4,7 @@ After every step the store's sets must equal the model's, each reply must say wh
 says, and the promises must hold for what is in the store.
 """
 
+import json
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -13,7 +14,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import LINES_BATCH_LIMIT, Claim, Lot, RoomStore
+from sidecar.rooms.store.scripts import LINES_BATCH_LIMIT, ClassClaim, Lot, RoomStore
 from sidecar.visitors.model import RESIGN_MS, Outcome, Pass, Phase, Ticket
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from tests.support.machines import SELDOM, Bench, StoreMachine, latest
@@ -167,7 +168,7 @@ class RoomMachine(StoreMachine):
         self.visitors += fresh
         batch = fresh + latest(self.visitors, again)
         claims = [
-            Claim(name, grant, self.now + 86_400_000)
+            ClassClaim(name, grant, self.now + 86_400_000)
             for _, name, grant in zip_longest(batch, names, grants, fillvalue="")
         ][: len(batch)]
         # A replica that knows of the event draws lots for it.
@@ -320,7 +321,7 @@ class RoomMachine(StoreMachine):
         if not by and name not in self.model.settings.classes:
             return
         visitor = self.visitors[-1 - which % len(self.visitors)]
-        claim = Claim(name, grant, self.now + 86_400_000)
+        claim = ClassClaim(name, grant, self.now + 86_400_000)
         graded = self.run(self.store.reclassify(visitor, claim, by=by))
         assert graded == self.model.reclassify(self.now, visitor, name, grant, by)
         self.settle()
@@ -348,7 +349,7 @@ class RoomMachine(StoreMachine):
     def know_of_an_earlier_time(self, really, ms):
         """A cookie is older than the store."""
         if really:
-            self.store.knows(self.now - ms)
+            self.store.room_existed_since(self.now - ms)
             self.model.known = min(self.model.known or self.now, self.now - ms)
 
     @rule(really=SELDOM, which=st.none() | st.integers(0, 99))
@@ -357,7 +358,7 @@ class RoomMachine(StoreMachine):
         the store as soon as it could."""
         if not really:
             return
-        self.store.promises(self.now)
+        self.store.mark_unreported_admissions(self.now)
         self.model.promised = self.model.promised or self.now
         if which is None or not self.tickets:
             self.visitors.append(f"v{len(self.visitors):03}")
@@ -373,7 +374,7 @@ class RoomMachine(StoreMachine):
     @rule(refresh_ms=st.sampled_from([None, 0, 2000, 2000, 8000, 33_000]))
     def know_the_refreshes(self, refresh_ms):
         """A replica knows, or cannot know, what it told those near the head."""
-        self.store.near(refresh_ms)
+        self.store.set_longest_refresh_near_head(refresh_ms)
         self.model.near_known = refresh_ms
 
     @rule(ms=STEPS_MS)
@@ -411,8 +412,9 @@ class RoomMachine(StoreMachine):
 
     def attend(self, *, is_there: bool) -> None:
         outage_ms = 10**12 if is_there else OUTAGE_MS
-        self.store._file_settings["outage_ms"] = self.model.outage_ms = outage_ms
-        self.store._tell()
+        self.model.outage_ms = outage_ms
+        settings = json.loads(self.store._settings) | {"outage_ms": outage_ms}
+        self.store._settings = json.dumps(settings)
 
     @rule(which=st.integers(0, 99), off_ms=st.integers(-1, 1), sweeps=st.booleans())
     def go_to_the_moment(self, which, off_ms, sweeps):

@@ -3,10 +3,11 @@
 import itertools
 import math
 import time
+from typing import Any
 
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.settings import RoomSettings
-from sidecar.storage.redis import functions
+from sidecar.storage.redis.scripts import function_support
 
 _numbers = itertools.count()
 
@@ -38,14 +39,14 @@ class TurnedClock(StoreClock):
         pass
 
 
-def attended(settings: RoomSettings, **more: int) -> str:
+def attended(settings: RoomSettings, **more: int) -> dict[str, Any]:
     """For a clock that a test turns: replicas are there all the time, running no script."""
     return settings.for_scripts(outage_ms=10**12, **more)
 
 
 def refuse_functions(redis) -> None:
     """As if the client's store took none: its scripts go by EVALSHA."""
-    functions.known_of(redis).refused_until = math.inf
+    function_support(redis).refused_until_s = math.inf
 
 
 def new_room_name() -> str:

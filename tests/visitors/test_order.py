@@ -10,7 +10,7 @@ import pytest
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
-from sidecar.storage.redis.scripts import LUA_ROOT, source
+from sidecar.storage.redis.lua_source import LUA_ROOT, source
 from sidecar.visitors.tokens import new_visitor
 from tests.support import room_policy as policy
 from tests.support.joiners import claim
@@ -100,7 +100,13 @@ def formula(redis, tmp_path):
         found = []
         for at in range(0, len(classes), 50_000):
             given = classes[at : at + 50_000]
-            args = [settings.for_scripts(), last, now_ms + at // in_each_ms, in_each_ms, names]
+            args = [
+                json.dumps(settings.for_scripts()),
+                last,
+                now_ms + at // in_each_ms,
+                in_each_ms,
+                names,
+            ]
             text, last = await script(keys=[key], args=[*args, given, at])
             found += text.split()
         return found
@@ -186,15 +192,12 @@ async def test_bands_do_not_touch_while_arrivals_are_below_2041(formula):
 
 
 async def test_an_order_says_the_line(formula):
-    """At both ends of the range of arrivals: rooms/places.py, the scripts and the model agree."""
-    from sidecar.rooms.places import line_of
-
+    """At both ends of the range of arrivals (tests/rooms/test_lists.py: the scripts agree)."""
     names = {"-": "last", "d": "last", "e": "third", "f": "second", "g": "first"}
     settings = ROOMS["strict"]
     for now_ms in (86_400_001, TODAY_MS, LAST_WITH_BANDS_MS - 9):
         classes = "".join(names)
         for name, order in zip(names, await formula(settings, classes, now_ms=now_ms), strict=True):
-            assert line_of(int(order), settings.lines) == names[name]
             assert LINES[policy.line_of(settings, int(order))]["name"] == names[name]
 
 

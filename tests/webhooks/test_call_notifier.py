@@ -688,7 +688,7 @@ def test_the_docs_show_the_body():
 async def test_a_replica_tells_what_its_settings_say(monkeypatch, redis_socket, tmp_path, receiver):
     """A webhook for `called` gets calls and nothing else, beside one for a room's events."""
     monkeypatch.setattr("sidecar.webhooks.notifier.LOOK_S", 0.02)
-    monkeypatch.setattr("sidecar.rooms.worker.refresher.REFRESH_MS", 20)
+    monkeypatch.setattr("sidecar.rooms.worker.REFRESH_MS", 20)
     name = new_room_name()
     store = f"unix://{redis_socket}"
     settings = Settings(

@@ -540,7 +540,7 @@ async def test_a_host_that_cannot_be_one_is_no_crash(world):
 async def test_a_replica_sends_what_its_settings_say(monkeypatch, redis_socket, tmp_path, receiver):
     """`webhooks` in the settings is all that it takes."""
     monkeypatch.setattr(notifiers, "LOOK_S", 0.02)
-    monkeypatch.setattr("sidecar.rooms.worker.refresher.REFRESH_MS", 20)
+    monkeypatch.setattr("sidecar.rooms.worker.REFRESH_MS", 20)
     name = new_room_name()
     store = f"unix://{redis_socket}"
     settings = Settings(

@@ -16,7 +16,7 @@ from sidecar.http.auth.session import CSRF_HEADER
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import Headers, Reply, optional
 from sidecar.jobs.settings import TargetSettings
-from sidecar.rooms.look import Link
+from sidecar.rooms.appearance import Link
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.classes import Line, VisitorClass

@@ -12,7 +12,7 @@ from sidecar.gate.contract import is_resource
 from sidecar.gate.page.branding import style
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_JSON, Reply
-from sidecar.rooms.look import Link
+from sidecar.rooms.appearance import Link
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.settings import RoomSettings
 
@@ -132,7 +132,7 @@ def keep_script(room: str, settings: RoomSettings) -> str:
 def about(room: str, settings: RoomSettings) -> About:
     return About(
         room=room,
-        claim_seconds=min(settings.claim_window, max(10, 3 * (settings.heartbeat_interval or 2))),
+        claim_seconds=settings.shortest_claim_s,
         session_seconds=settings.session_duration,
         session_max_seconds=settings.session_max_duration,
         is_renewed=not settings.disable_session_renewal,

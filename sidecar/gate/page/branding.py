@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from sidecar.kit.colours import BLACK, WHITE, Colour, mix, read_colour, seen_on, text_on, to_hex
-from sidecar.rooms.look import Link, families
+from sidecar.rooms.appearance import Link, families
 from sidecar.rooms.settings import RoomSettings
 
 _SITE = re.compile(r'(?<=<span id="site">)[^<]*')

@@ -30,7 +30,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
-from sidecar.storage.redis.script_store import Observer, ScriptStore
+from sidecar.storage.redis.scripts import Observer, RedisScripts
 
 #: How long a worker's lock lasts from its last renewal on, and how long a place is kept for a job
 #: that is being submitted.
@@ -52,7 +52,7 @@ Row: TypeAlias = tuple[Any, ...]
 Look: TypeAlias = tuple[Sequence[str], "TargetSettings | None"]
 
 
-class TargetStore(ScriptStore):
+class TargetStore:
     """The scripts of one target. `settings` are as they are now, at each call. `now_us` overrides
     the store's time (tests)."""
 
@@ -66,9 +66,18 @@ class TargetStore(ScriptStore):
         now_us: Callable[[], int] | None = None,
         timeout_s: float = 1.0,
     ) -> None:
-        super().__init__(redis, "jobs", name, observer=observer, timeout_s=timeout_s)
-        self._clock = clock
-        self._now_us = now_us
+        self._redis: Any = redis
+        self._name = name
+        self._observer = observer or Observer()
+        self._scripts = RedisScripts(
+            redis,
+            "jobs",
+            name,
+            observer=observer,
+            timeout_s=timeout_s,
+            now=now_us,
+            on_time=lambda us: clock.observe(us // 1000),
+        )
         self._keys = keys.target_keys(name)
         self._reserve = self._batched("reserve", in_us(RESERVED_S))
         self._add = self._batched("add")
@@ -77,6 +86,10 @@ class TargetStore(ScriptStore):
         self._use = self._batched("use")
         self._done = self._batched("done")
         self._look = Batcher(self._look_batch, limit=BATCH_LIMIT)
+
+    @property
+    def is_away(self) -> bool:
+        return self._scripts.is_away
 
     # Submitting and taking back ----------------------------------------------------------------
 
@@ -89,7 +102,7 @@ class TargetStore(ScriptStore):
 
     async def unreserve(self, job: str) -> None:
         """It was not submitted after all."""
-        await self._call("unreserve", self._redis.zrem, self._key("reserved"), job)
+        await self._scripts.command("unreserve", self._redis.zrem, self._key("reserved"), job)
 
     async def spend_grant(self, grant_id: str, job: str, until_ms: int) -> bool:
         """Whether the grant of this id is this job's alone. It is remembered until it ends."""
@@ -99,7 +112,7 @@ class TargetStore(ScriptStore):
             is_new = await self._redis.set(key, job, nx=True, pxat=until_ms)
             return is_new or await self._is_of(key, job)
 
-        return bool(await self._call("spend_grant", spend))
+        return bool(await self._scripts.command("spend_grant", spend))
 
     async def return_grant(self, grant_id: str, job: str) -> None:
         """The job that has it was not submitted after all. What another has stays."""
@@ -109,7 +122,7 @@ class TargetStore(ScriptStore):
             if await self._is_of(key, job):
                 await self._redis.delete(key)
 
-        await self._call("return_grant", give_back)
+        await self._scripts.command("return_grant", give_back)
 
     async def _is_of(self, key: str, job: str) -> bool:
         holder = await self._redis.get(key)
@@ -195,7 +208,7 @@ class TargetStore(ScriptStore):
     ) -> tuple[QueueState, list[Place]]:
         """The state of the target, and where these jobs are. Without settings the calls that count
         against the rate are unknown."""
-        self._stop_if_away("look")
+        self._scripts.raise_if_away("look")
         return await self._look.submit((jobs, settings))
 
     # For the reconciler ------------------------------------------------------------------------
@@ -203,13 +216,13 @@ class TargetStore(ScriptStore):
     async def ended(self, limit: int = 100) -> list[Ended]:
         """Online jobs that ended by themselves, the first ones."""
         first = partial(self._redis.zrange, self._key("ended"), 0, limit - 1, withscores=True)
-        return [read_ended(row) for row in await self._call("ended", first)]
+        return [read_ended(row) for row in await self._scripts.command("ended", first)]
 
     async def forget(self, ended: Sequence[Ended]) -> None:
         """Acknowledges what `ended` returned."""
         if ended:
             members = [f"{job}~{reason}" for job, reason, _ in ended]
-            await self._call("forget", self._redis.zrem, self._key("ended"), *members)
+            await self._scripts.command("forget", self._redis.zrem, self._key("ended"), *members)
 
     async def waiting_ids(self) -> AsyncIterator[list[str]]:
         """Jobs in the queue, and those that wait elsewhere, some at a time, perhaps twice."""
@@ -217,7 +230,7 @@ class TargetStore(ScriptStore):
             cursor = 0
             while True:
                 scan = partial(self._redis.zscan, self._key(name), cursor, count=BATCH_LIMIT)
-                cursor, rows = await self._call("waiting_ids", scan)
+                cursor, rows = await self._scripts.command("waiting_ids", scan)
                 yield [text(member) for member, _ in rows]
                 if not cursor:
                     break
@@ -235,7 +248,11 @@ class TargetStore(ScriptStore):
         return bool(is_ready)
 
     async def is_ready(self) -> bool:
-        return bool(await self._call("is_ready", self._redis.hexists, self._key("state"), "ready"))
+        return bool(
+            await self._scripts.command(
+                "is_ready", self._redis.hexists, self._key("state"), "ready"
+            )
+        )
 
     # How -----------------------------------------------------------------------------------------
 
@@ -253,7 +270,7 @@ class TargetStore(ScriptStore):
         batcher = Batcher(run, limit=BATCH_LIMIT)
 
         def submit(row: Row) -> asyncio.Future[Any]:
-            self._stop_if_away(verb)
+            self._scripts.raise_if_away(verb)
             return batcher.submit(row)
 
         return submit
@@ -284,11 +301,8 @@ class TargetStore(ScriptStore):
         named = self._keys
         if settings is not None and settings.rate is not None:
             named = [*named, self._key(f"rate.{settings.algorithm}")]
-        now = "" if self._now_us is None else self._now_us()
-        args = [now, keys.JOBS_CHANNEL, self._name, *args]
-        reply = await self._call(name, self._scripts.run, name, named, args, batch=batch)
-        self._clock.observe(reply[0] // 1000)
-        return reply
+        args = [keys.JOBS_CHANNEL, self._name, *args]
+        return await self._scripts.call(name, named, args, batch=batch)
 
 
 def _known(verb: str, reply: int) -> int:

@@ -1,5 +1,5 @@
-"""How operators change settings while a room runs: what a change would do, the change, its undo,
-and the log of all that they did."""
+"""Endpoints that change a room's settings while it runs: forecast, change, undo, and the log of
+what operators did."""
 
 import json
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
+from sidecar.kit.shorten import shorten_values
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.endpoints.operator import state_of
-from sidecar.rooms.look import in_short
 from sidecar.rooms.openings import problems_of_change
 from sidecar.rooms.schemas.changes import (
     CHANGED_SINCE,
@@ -64,7 +64,7 @@ async def act_on_room(request: web.Request, at: ActAddress) -> ChangedRoom:
     nobody new may wait. `resume` ends both. Visitors inside stay.
     """
     file = room_of(request).file_settings
-    # A value that the file has is reset to it rather than set.
+    # A value equal to the file's resets the setting.
     changes = {
         name: None if value == getattr(file, name) else value
         for name, value in _ACTS[at.act].items()
@@ -97,7 +97,7 @@ async def undo_change(request: web.Request, _at: RoomAddress, body: Undo) -> Cha
 
 
 def _since(name: str, acts: list[dict[str, Any]]) -> str:
-    """Who changed it last."""
+    """Return who changed a setting last, and when."""
     last = next((act for act in acts if name in act.get("changes", ())), None)
     return f"{last['by']} changed {name} at {iso(last['at'])}." if last else f"{name} was changed."
 
@@ -112,13 +112,13 @@ async def _change(
         by=operator(request),
         undone=undone,
     )
-    log.info("changed", room=room.name, changes=in_short(changes), undoes=undone is not None)
+    log.info("changed", room=room.name, changes=shorten_values(changes), undoes=undone is not None)
     state = state_of(room, await room.refresh())
     return ChangedRoom.model_construct(**dict(state), change=revision)
 
 
 async def _check(request: web.Request, changes: dict[str, Any]) -> dict[str, Any]:
-    """All settings as they would be. Raises ConfigError."""
+    """Return all settings as they would be with the changes. Raises ConfigError."""
     room = room_of(request)
     await room.refresh()
     file = room.file_settings.model_dump()

@@ -1,4 +1,4 @@
-"""What operators do with a room: look, reset, make grants, preview its events."""
+"""Endpoints about a room: show, reset, make grants, preview its events."""
 
 import structlog
 from aiohttp import web

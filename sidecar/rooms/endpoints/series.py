@@ -1,4 +1,4 @@
-"""A room's figures over time: what charts are drawn from."""
+"""The endpoint for a room's figures over time, which charts are drawn from."""
 
 from aiohttp import web
 

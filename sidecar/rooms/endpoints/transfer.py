@@ -1,5 +1,5 @@
-"""A room from one store to another: the operator's calls that `waitroom rooms export` and
-`import` are made of. A line of the file is a page of the one and a call of the other."""
+"""Endpoints that move a room from one Redis to another, used by `waitroom rooms export` and
+`import`. A line of the file is a page of the export and a call of the import."""
 
 import asyncio
 import contextlib
@@ -111,8 +111,8 @@ async def import_room(request: web.Request, _at: RoomAddress, step: ImportStep) 
 
 
 async def patiently(call: Callable[[], Awaitable[T]]) -> T:
-    """A call that may be done twice, again where the store did not answer: among thousands one may
-    well be slow, and that must not end them."""
+    """Make a call that may be made twice, and repeat it if Redis does not answer: one of thousands
+    may be slow, and must not end them all."""
     for _ in range(_TRIES - 1):
         with contextlib.suppress(StoreError):
             return await call()
@@ -139,7 +139,8 @@ async def _begin(request: web.Request, room: Room, head: ExportHead) -> Imported
 
 
 async def _changes(room: Room, settings: dict[str, Any]) -> dict[str, Any]:
-    """What makes the settings changed at run time those of the file. Raises ConfigError."""
+    """Return the changes that turn the settings in force into those of the file. Raises
+    ConfigError."""
     checked = room.file_settings.changed(settings).model_dump()
     here = (await room.refresh()).overrides
     taken_back = dict.fromkeys(name for name in here if name not in settings)

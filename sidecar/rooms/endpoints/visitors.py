@@ -1,4 +1,4 @@
-"""What operators do with visitors: list, find, release, move."""
+"""Endpoints about visitors: list, find, release, move."""
 
 from typing import Literal
 
@@ -9,8 +9,6 @@ from sidecar.http.auth.session import operator
 from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.rooms.app_keys import room_of
-from sidecar.rooms.people import waiting_in
-from sidecar.rooms.places import line_of, origin_of
 from sidecar.rooms.schemas.common import (
     AMBIGUOUS_NUMBER,
     UNKNOWN_CLASS,
@@ -33,12 +31,12 @@ from sidecar.rooms.schemas.visitors import (
     Visitor,
     VisitorMoved,
     VisitorReleased,
+    Waiting,
     WaitingVisitors,
 )
 from sidecar.rooms.service import Room
-from sidecar.rooms.statistics import place_in_sub_queue
-from sidecar.rooms.store.lists import Found
-from sidecar.rooms.store.scripts import Claim
+from sidecar.rooms.store.lists import VisitorRecord
+from sidecar.rooms.store.scripts import ClassClaim
 from sidecar.visitors.model import Phase
 from sidecar.visitors.visitor_number import visitor_number
 
@@ -59,7 +57,7 @@ async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitor
     room = room_of(request)
     if _is_drawing(room):
         raise ProblemError(NOT_DRAWN, detail=NOT_DRAWN.meaning)
-    waiting = await waiting_in(room, start=page.start, limit=page.limit)
+    waiting = await waiting_visitors(room, start=page.start, limit=page.limit)
     return WaitingVisitors(room=room.name, waiting=waiting, next=page.next(len(waiting)))
 
 
@@ -85,37 +83,47 @@ async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
     """Find a visitor."""
     room = room_of(request)
     id_ = await _resolve(request, at)
-    found = await room.store.lists.find(id_)
+    record = await room.store.lists.find(id_)
     visitor = Visitor(
         room=room.name,
         visitor=id_,
         number=visitor_number(id_),
-        state=_state(found),
-        started_at_ms=found.started_ms,
-        ends_at_ms=found.ends_ms,
-        revoked_at_ms=found.revoked_ms,
+        state=_state(record),
+        started_at_ms=record.started_ms,
+        ends_at_ms=record.ends_ms,
+        revoked_at_ms=record.revoked_ms,
     )
-    if found.position is None or found.order is None or _is_drawing(room):
-        return visitor
-    visitor.position, visitor.line = found.position, line_of(found.order, room.settings.lines)
-    (before,) = await room.store.lists.before_moves([id_])
-    origin = origin_of(found.order, before, room.settings)
-    visitor.class_, visitor.joined_at_ms = origin.class_name, origin.joined_ms
-    if visitor.line:
-        snapshot = await room.refresh()
-        visitor.line_position = place_in_sub_queue(
-            found.position, visitor.line, room.settings, snapshot
-        )
+    if record.place is not None and not _is_drawing(room):
+        visitor.position, visitor.line_position = record.position, record.line_position
+        visitor.line, visitor.class_ = record.place.line, record.place.class_name
+        visitor.joined_at_ms = record.place.joined_ms
     return visitor
 
 
-def _state(found: Found) -> Literal["waiting", "called", "inside", "revoked", "unknown"]:
-    if found.position is not None:
+async def waiting_visitors(room: Room, *, start: int, limit: int) -> list[Waiting]:
+    """Return the visitors from that place on, counted from 0, in their order. Raises StoreError."""
+    rows = await room.store.lists.queue(offset=start, limit=limit)
+    return [
+        Waiting(
+            visitor=row.visitor,
+            number=visitor_number(row.visitor),
+            position=position,
+            order=row.order,
+            line=row.line,
+            class_=row.class_name,
+            joined_at_ms=row.joined_ms,
+        )
+        for position, row in enumerate(rows, start=start + 1)
+    ]
+
+
+def _state(record: VisitorRecord) -> Literal["waiting", "called", "inside", "revoked", "unknown"]:
+    if record.position is not None:
         return "waiting"
-    if found.revoked_ms is not None:
+    if record.revoked_ms is not None:
         return "revoked"
-    if found.ends_ms is not None:
-        return "called" if found.started_ms is None else "inside"
+    if record.ends_ms is not None:
+        return "called" if record.started_ms is None else "inside"
     return "unknown"
 
 
@@ -173,7 +181,7 @@ async def move_visitor(request: web.Request, at: VisitorAddress, body: MoveVisit
             check_class(room, body.class_)
         what = f"class {body.class_}" if body.class_ else "no class"
         why = f"{what}: {why}" if why else what
-        moved = await room.store.reclassify(visitor, Claim(body.class_ or ""), by=by, why=why)
+        moved = await room.store.reclassify(visitor, ClassClaim(body.class_ or ""), by=by, why=why)
         if moved == -2:
             raise ProblemError(DRAWN_PLACE, detail="It can be moved, after the opening.")
     if moved == 0:

@@ -9,18 +9,7 @@
 -- @include "rooms/parts/expire"
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/moved"
-
--- The arrival that an order was made of, which nobody moved: by its class's number.
-local function arrival_of(order)
-  local arrival = order - bottom(math.min(FRONT, math.max(0, -math.floor(order / BAND))))
-  for name, rules in pairs(classes) do
-    if number_of(name) == order % STEP then
-      local head_start = is_random and 0 or whole_ms(rules.head_start or 0) * 1000
-      arrival = arrival + head_start - number_of(name)
-    end
-  end
-  return math.floor(arrival / STEP) * STEP
-end
+-- @include "rooms/parts/origin"
 
 local function reclassify(visitor, class, grant, expires, by, why)
   local from = tonumber(redis_call('ZSCORE', WAITING, visitor) or nil)

@@ -107,7 +107,7 @@ class Act(Reply):
 
     @classmethod
     def of(cls, act: dict[str, Any]) -> "Act":
-        """Of an entry of the log (rooms/store/lists.py)."""
+        """Read an entry of the log (rooms/store/lists.py)."""
         changes = act.get("changes") and {
             name: SettingChange(
                 before=json.loads(before or "null"), after=json.loads(after or "null")

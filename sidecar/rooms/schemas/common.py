@@ -39,18 +39,18 @@ VISITOR_ID = "^[A-Za-z0-9_-]{22}$"
 
 
 def check_class(room: Room, name: str) -> None:
-    """Raises ProblemError where the room has no class of that name."""
+    """Raise ProblemError if the room has no class of that name."""
     if name not in room.settings.classes:
         known = ", ".join(room.settings.classes) or "it has none"
         raise ProblemError(UNKNOWN_CLASS, detail=f"The classes of {room.name}: {known}.")
 
 
 async def resolve(given: str, numbered: Callable[[str], Awaitable[list[str]]]) -> str:
-    """The id of the visitor whom an operator names by id or number; `numbered` looks for ids of a
-    number. Raises ProblemError."""
+    """Return the id of the visitor whom an operator names by id or number. `numbered` finds the ids
+    of a number. Raises ProblemError."""
     number = read_number(given)
     if number is None:
-        return given  # an id: nothing is looked for
+        return given  # an id
     visitors = await numbered(number)
     if not visitors:
         raise ProblemError(UNKNOWN_VISITOR, detail=f"no visitor here has the number {number}")

@@ -1,4 +1,4 @@
-"""Redis commands on one room's keys, where no script is needed (scripts.py)."""
+"""Redis commands on one room's keys, for what needs no script."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -9,17 +9,18 @@ from sidecar.storage.redis.driver_errors import driver_errors
 
 
 class PlainCommands:
-    """Every method raises StoreError when the store does not answer."""
+    """Plain Redis commands on a room's keys. Every method raises StoreError when Redis does not
+    answer."""
 
     def __init__(self, redis: Store, room: str, *, timeout_s: float) -> None:
         self._redis: Any = redis
-        self._room = room
+        self._name = room
         self._timeout_s = timeout_s
 
     def _key(self, name: str) -> str:
-        return room_key(self._room, name)
+        return room_key(self._name, name)
 
     async def _ask(self, verb: str, reply: Awaitable[Any]) -> Any:
-        """The reply, in time."""
+        """Return the reply of a command; raise StoreError if it does not come in time."""
         async with driver_errors(verb, self._timeout_s):
             return await reply

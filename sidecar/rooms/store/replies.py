@@ -1,4 +1,4 @@
-"""What the scripts of rooms/lua reply, as types."""
+"""Reads the replies of rooms/lua's scripts."""
 
 import json
 from dataclasses import dataclass
@@ -7,42 +7,42 @@ from typing import Any
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.model import Outcome, Phase, Standing
 
-#: The field of `stats` that says until when the shield is up.
+#: The field of `stats` with the time until which the shield is up.
 SHIELD = "shield_until_ms"
-#: What a reply about a visitor begins with -> the outcome, and how many words it has.
+#: The first word of a reply about a visitor, and how many words follow from it.
 _WAITS, _WAITS_SO, _ADMITTED, _GIVEN_UP = 0, 2, 1, -4
 _WIDTHS = {_WAITS: 5, _WAITS_SO: 10, _ADMITTED: 4}
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome} | {
     _WAITS_SO: Outcome.WAITING,
     _GIVEN_UP: Outcome.GONE,
 }
-#: As the scripts number them (rooms/lua/parts/openings.lua).
+#: The phases by the scripts' numbers (rooms/lua/parts/openings.lua).
 _PHASES = (Phase.CLOSED, Phase.OPEN, Phase.PREQUEUE)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A room as the store knows it at one moment."""
+    """A room in Redis at one moment."""
 
     now_ms: int
     waiting: int
     active: int
-    #: Of the active: called, and not yet here.
+    #: How many of the active were called and have not arrived yet.
     provisional: int
     epoch: int
     revision: int
-    #: What somebody who came now would wait; None when unknown.
+    #: A newcomer's expected wait; None if unknown.
     wait_ms: int | None
     #: Settings changed at run time, by name.
     overrides: dict[str, Any]
     counters: dict[str, float]
     #: visitor -> when it was revoked, ms
     revoked: dict[str, int]
-    #: Until when some replica's shield is up, ms; 0 when none ever was.
+    #: Until when a replica's shield is up, ms; 0 if none ever was.
     shield_until_ms: int
     #: When the room's first script ran in this store.
     born_ms: int
-    #: When the last recovery began, and until when nobody is called; 0 when there was none.
+    #: When the last recovery began, and until when nobody is called; 0 if there was none.
     recovery_ms: int
     recovers_until_ms: int
     #: As in Standing.
@@ -53,20 +53,19 @@ class Snapshot:
     events: int = 0
     oldest_event_ms: int = 0
     phase: Phase = Phase.OPEN
-    #: Of each of the room's lines: how many wait in it, and what a newcomer there would wait (None:
-    #: unknown).
+    #: For each sub-queue how many wait in it, and a newcomer's wait there (None: unknown).
     lines: tuple[tuple[int, int | None], ...] = ()
-    #: Revoked passes and spent tickets: what is kept of visitors who are gone.
+    #: How many revoked passes and spent tickets are kept of visitors who are gone.
     remembered: int = 0
 
     @property
     def behind(self) -> float:
-        """How often the store was found to have older data than before."""
+        """How often Redis was found to have older data than before."""
         return self.counters.get("behind", 0)
 
     def still_of_use(self, revoked: dict[str, int], pass_ms: int) -> dict[str, int]:
-        """Without those whose passes have ended since. While a pass is valid that was given when
-        session_duration was longer, all are of use."""
+        """Return the revocations without those whose passes have ended since. All are kept while a
+        pass is valid that was given when session_duration was longer."""
         if self.counters.get("last_end", 0) > self.now_ms + pass_ms:
             return revoked
         return {v: at for v, at in revoked.items() if at >= self.now_ms - pass_ms}
@@ -74,7 +73,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep removed."""
+    """The numbers that a sweep removed, and whether there is more to remove."""
 
     waiting: int
     sessions: int
@@ -121,8 +120,8 @@ def read_snapshot(reply: Any) -> Snapshot:
 
 
 def read_standings(reply: Any) -> list[Standing]:
-    """One for each visitor, as rooms/lua/parts/standing.lua says; by position, since this is done
-    for each poll."""
+    """Read the standing of each visitor of a batch (rooms/lua/parts/standing.lua). By position,
+    since this is done for each poll."""
     now, waiting, _active, epoch, stage, spread, phase = reply[:7]
     spread, phase = spread / 1000, _PHASES[phase]
     standings = []

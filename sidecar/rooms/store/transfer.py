@@ -1,4 +1,4 @@
-"""A room's people as pages, read from one store and written to another."""
+"""A room's visitors as pages, read from one Redis and written to another."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -11,35 +11,38 @@ from sidecar.visitors.tokens import is_visitor
 
 #: The format of an export. Other versions may have other fields.
 FORMAT = "waitroom-room/1"
-#: Members in one line of a file.
+#: The most members in one line of a file.
 PAGE = 500
-#: Members in one script call: at a million waiting it holds Redis for some 4 ms.
+#: The most members in one script call: at a million waiting it holds Redis for some 4 ms.
 CALL = 150
-#: The sorted sets, in the order in which they are read: a visitor called meanwhile is read as
-#: waiting and as active, and not as neither.
+#: The sorted sets in the order of reading: a visitor who is called meanwhile is read twice, as
+#: waiting and as active, and never missed.
 READ_ORDER = ("waiting", "active", "spent", "addresses", "drawn", "grants", "revoked")
-#: The order in which they are written: a visitor who is inside or has left is not queued.
+#: The order of writing: a visitor who is inside or has left is not queued again.
 WRITE_ORDER = ("stats", "revoked", "spent", "addresses", "drawn", "grants", "active", "waiting")
-#: What a second score of a member means: when the next heartbeat is due; when the session began.
+#: Where a member's second score is from: when the next heartbeat is due; when the session began.
 _SECOND = {"waiting": "due", "active": "admitted"}
-#: Of `stats` what is about the old store alone.
+#: The numbers of `stats` that are about the old Redis only.
 _LEFT_BEHIND = {"tokens", "tokens_at", "measured_at", "recovery", "address_at"}
 
-#: Of a row's first field, where that is no visitor.
+#: The pattern of a row's first field, if that is not a visitor.
 _NAMES = {
     "stats": re.compile(r"(?!wait_)[a-z][a-z0-9_]{0,39}|wait_[0-9]{1,2}"),
     "addresses": re.compile(r"[A-Za-z0-9_-]{16}~[A-Za-z0-9_-]{22}"),
     "grants": re.compile(r"[A-Za-z0-9_-]{1,64}"),
 }
-#: What the scripts count with: doubles.
+#: The largest number that the scripts count exactly, in doubles.
 _MOST = 2**53
 
 Row = tuple[str | float, ...]
 
 
 class Transfer(PlainCommands):
-    """Times are absolute, ms, by the clock of the store that was read: as far as the two clocks are
-    apart, sessions end sooner or later."""
+    """Reads and writes pages of a room's visitors.
+
+    Times are absolute, in ms, by the clock of the Redis that was read. By as much as the two clocks
+    differ, sessions end sooner or later.
+    """
 
     def __init__(
         self,
@@ -53,25 +56,29 @@ class Transfer(PlainCommands):
         self._run = run
 
     async def page(self, kind: str, cursor: int) -> tuple[list[list[Row]], int]:
-        """Some members of a sorted set (READ_ORDER), at most PAGE in a list, and the cursor of
-        the next page; 0 begins, and is the end. A member that stays is in some page, and may be in
-        two."""
+        """Return some members of a sorted set (READ_ORDER), at most PAGE in a list, and the cursor
+        of the next page. Cursor 0 begins, and is the end. A member that stays is in some page, and
+        may be in two."""
         page = self._redis.zscan(self._key(kind), cursor, count=PAGE)
-        cursor, found = await self._ask("export", page)
+        cursor, members = await self._ask("export", page)
         pages = []
-        for start in range(0, len(found), PAGE):
-            part = [(text(member), float(score)) for member, score in found[start : start + PAGE]]
+        for start in range(0, len(members), PAGE):
+            part = [(text(member), float(score)) for member, score in members[start : start + PAGE]]
             pages.append(await self._rows(kind, part))
         return pages, int(cursor)
 
     async def begin(self, epoch: int, *, read_ms: int, by: str) -> bool:
-        """Pauses the room (queue_all) and gives the queue its epoch. False: the queue here was
-        reset after the other one, so tickets of the other one are void; nothing was
-        changed. `read_ms`: when the other store was read; `by`: the operator who says so."""
+        """Pause the room (queue_all) and give the queue its epoch. Return False, without a change,
+        if the queue here was reset after the other one, so that the tickets of the other one are
+        void.
+
+        `read_ms` is when the other Redis was read, `by` the operator.
+        """
         return await self._write("begin", [(epoch,)], read_ms, by) >= 0
 
     async def write(self, kind: str, rows: list[Row], *, read_ms: int) -> int:
-        """PAGE rows at most of one kind (WRITE_ORDER). How many members are new here."""
+        """Write at most PAGE rows of one kind (WRITE_ORDER). Return how many members are new
+        here."""
         parts = [rows[start : start + CALL] for start in range(0, len(rows), CALL)]
         return sum([await self._write(kind, part, read_ms, "") for part in parts])
 
@@ -89,14 +96,14 @@ class Transfer(PlainCommands):
         return [
             (member, whole(score), "" if second is None else whole(float(second)))
             for (member, score), second in zip(part, seconds, strict=True)
-            # Not in `due` any more: has just been called, and is read as active.
+            # A visitor who is not in `due` was just called, and is read as active.
             if kind == "active" or second is not None
         ]
 
 
 def row_problem(kind: str, row: Any) -> str:
-    """What is wrong with a row; what is not as an export has it would spoil the queue for
-    everybody."""
+    """Return what is wrong with a row; "" if nothing is. A row that no export writes would spoil
+    the queue for everybody."""
     if not isinstance(row, list) or not row or not isinstance(row[0], str):
         return "a list that begins with a text"
     name, *fields = row
@@ -105,26 +112,26 @@ def row_problem(kind: str, row: Any) -> str:
         return f"{name[:40]!r} is none that an export has"
     if len(fields) != (2 if kind in _SECOND else 1):
         return "not as many fields as an export has"
-    if kind == "active" and fields[1] == "":  # called, and not yet here
+    if kind == "active" and fields[1] == "":  # called and not arrived yet
         del fields[1]
     for value in fields:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return f"{str(value)[:40]!r} is no number"
-        if not -_MOST <= value <= _MOST:  # nor NaN
+        if not -_MOST <= value <= _MOST:  # also false for NaN
             return "a number is too large"
     return ""
 
 
 def stats_rows(counters: dict[str, float]) -> list[Row]:
-    """What is worth keeping of a room's numbers."""
+    """Return those of a room's numbers that are worth keeping."""
     return [(name, value) for name, value in counters.items() if name not in _LEFT_BEHIND]
 
 
 def whole(score: float) -> float:
-    """Without a fraction where it has none."""
+    """Return an int if the score has no fraction."""
     return int(score) if score == int(score) else score
 
 
 def number(field: str | float) -> str:
-    """As Redis reads it: all digits, and no exponent that a script would not take."""
+    """Write a field for Redis: all digits, and no exponent, which a script would not take."""
     return field if isinstance(field, str) else repr(whole(field))

@@ -1,23 +1,21 @@
-"""Stops asking a store that does not answer."""
+"""A circuit breaker: stops calls to a Redis that does not answer."""
 
 import time
 
-#: Failures in a row after which the store counts as away.
+#: Failures in a row after which Redis counts as unavailable.
 TRIES = 3
-#: Where no refresher asks: between two tries of a store that is away, seconds.
+#: Seconds between two tries of an unavailable Redis.
 PROBE_INTERVAL_S = 1.0
 
 
 class Breaker:
-    """Closed while the store answers. Open after TRIES failures in a row: nobody then waits
-    for what will not come. One caller a second tries all the same, and the first success
-    closes it.
-    """
+    """A circuit breaker. It is closed while Redis answers, and opens after TRIES failures in a row.
+    One caller a second then tries all the same, and the first success closes it."""
 
     __slots__ = ("_failures", "_interval_s", "_tried_s")
 
     def __init__(self, timeout_s: float = PROBE_INTERVAL_S) -> None:
-        """`timeout_s`: how long a try lasts at most. One at a time: the next comes later."""
+        """`timeout_s` is how long a try lasts at most. There is one try at a time."""
         self._interval_s = max(PROBE_INTERVAL_S, timeout_s)
         self._failures = 0
         self._tried_s = 0.0
@@ -28,11 +26,11 @@ class Breaker:
 
     @property
     def refuses(self) -> bool:
-        """Whether it is open, and somebody tried in this second, or still does."""
+        """Whether it is open, and a try is on its way or ended within this second."""
         return self.is_open and time.monotonic() < self._tried_s + self._interval_s
 
     def tries(self) -> None:
-        """A call is on its way."""
+        """Note that a call is sent."""
         self._tried_s = time.monotonic()
 
     def failed(self) -> None:

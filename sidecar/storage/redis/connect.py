@@ -1,34 +1,26 @@
-"""Opens the store that a URL names."""
+"""Opens and closes a client of the Redis that a URL names."""
 
 from typing import TypeAlias
 
-from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio import Redis
+from redis.asyncio.cluster import RedisCluster
 from redis.exceptions import RedisClusterException, RedisError
 
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.extras import require
-from sidecar.storage.redis.topology import (
-    POOL_SIZE,
-    POOL_WAIT,
-    Cluster,
-    Single,
-    cluster_store,
-    common_options,
-    packed,
-    sentinel_store,
-)
+from sidecar.storage.redis.topology import Cluster, cluster_store, sentinel_store, single_store
 
-#: A client of the store.
-Store: TypeAlias = Redis | Cluster
+#: A client of Redis.
+Store: TypeAlias = Redis | RedisCluster
 
 
 def connect(url: str, *, timeout_s: float) -> Store:
-    """A client for any address that the setting `store` allows; nothing is sent yet.
+    """Return a client for any address that the setting `store` allows. Nothing is sent yet.
 
-    `memory://` is a store inside this process, with the same scripts: good for one
+    `memory://` is a Redis inside this process, with the same scripts: good for one
     replica and for trying things out, gone when the process ends.
 
-    Raises ConfigError for an option that the driver does not take.
+    Raises ConfigError for an option that redis-py does not take.
     """
     if url.startswith("memory://"):
         require("memory", setting="store")
@@ -51,17 +43,14 @@ def _open(url: str, timeout_s: float) -> Store:
         return sentinel_store(url, timeout_s)
     if kind.endswith("+cluster"):
         return cluster_store(url, timeout_s)
-    options = common_options(timeout_s)
-    if kind == "unix":
-        del options["socket_keepalive"]
-    pool = ConnectionPool.from_url(url, max_connections=POOL_SIZE, **options)
-    pool.connection_class = packed(pool.connection_class)
-    return Single(pool, wait_s=POOL_WAIT * timeout_s)
+    return single_store(url, timeout_s)
 
 
 async def close(redis: Store) -> None:
-    """Closes the client and every connection it has open."""
+    """Close the client and all its connections."""
     if isinstance(redis, Cluster):
         await redis.shut()
+    elif isinstance(redis, RedisCluster):
+        await redis.aclose()
     else:
         await redis.aclose(close_connection_pool=True)

@@ -1,15 +1,15 @@
-"""What the driver raises, in our words."""
+"""Turns the errors of redis-py into StoreError."""
 
 import asyncio
 from types import TracebackType
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from sidecar.kit.errors import StoreError
 
 
 class driver_errors:  # noqa: N801 - reads as a statement
-    """Turns what the driver raises into StoreError, and bounds the time."""
+    """Limits the time of its block, and raises StoreError for a timeout or an error of redis-py."""
 
     def __init__(self, what: str, timeout_s: float) -> None:
         self._what = what
@@ -28,7 +28,7 @@ class driver_errors:  # noqa: N801 - reads as a statement
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
             raise StoreError(f"{self._what}: the store did not answer in time") from None
-        if isinstance(error, (RedisError, OSError)):
+        if isinstance(error, (RedisError, RedisClusterException, OSError)):
             raise StoreError(f"{self._what}: {error or type(error).__name__}") from error
 
 

@@ -1,4 +1,5 @@
-"""Whether Redis evicts keys: then it forgets people, counts and settings without an error."""
+"""Watches whether Redis evicts keys. If it does, it forgets visitors, counts and settings without
+an error."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,17 +12,17 @@ from sidecar.kit.errors import StoreError
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 LOOK_S = 60.0
 SAFE = "noeviction"
-#: INFO is not allowed, or does not say it.
+#: The policy cannot be read: INFO is not allowed, or does not have it.
 UNSEEN = "unseen"
 
 log = structlog.get_logger()
 
 
 async def watch_eviction(redis: Store, tell: Callable[[str], None], *, timeout_s: float) -> None:
-    """Looks until cancelled; tells the policy, and logs what has changed."""
+    """Pass the eviction policy to `tell` every LOOK_S, and log its changes, until cancelled."""
     before = SAFE
     while True:
         policy = await eviction_policy(redis, timeout_s=timeout_s)
@@ -34,16 +35,16 @@ async def watch_eviction(redis: Store, tell: Callable[[str], None], *, timeout_s
 
 
 async def eviction_policy(redis: Store, *, timeout_s: float) -> str | None:
-    """maxmemory-policy, in a cluster of a node that evicts, if one does; UNSEEN; None: Redis does
-    not answer."""
+    """Return maxmemory-policy, in a cluster that of a node that evicts, if there is one. Return
+    UNSEEN if it cannot be read, None if Redis does not answer."""
     try:
         async with driver_errors("info", timeout_s):
             info: dict[str, Any] = await redis.info("memory")
     except StoreError as error:
         return UNSEEN if isinstance(error.__cause__, ResponseError) else None
     nodes = [node for node in info.values() if isinstance(node, dict)] or [info]
-    found = {str(node.get("maxmemory_policy", UNSEEN)) for node in nodes}
-    return min(found - {SAFE}, default=SAFE)
+    policies = {str(node.get("maxmemory_policy", UNSEEN)) for node in nodes}
+    return min(policies - {SAFE}, default=SAFE)
 
 
 def _log(policy: str) -> None:

@@ -7,10 +7,10 @@ from sidecar.storage.redis.driver_errors import driver_errors, text
 
 
 class LeaderLease:
-    """Held under `key` by its `owner`, a replica. Every method raises StoreError when the store
+    """A lease under `key` for its `owner`, a replica. Every method raises StoreError when Redis
     does not answer.
 
-    Two may hold it for a moment, where one was slow: the work must tolerate that.
+    Two replicas may hold it for a moment, if one was slow: the work must tolerate that.
     """
 
     def __init__(self, redis: Store, key: str, *, owner: str, timeout_s: float) -> None:
@@ -20,7 +20,8 @@ class LeaderLease:
         self._timeout_s = timeout_s
 
     async def hold(self, *, milliseconds: int) -> bool:
-        """Whether this replica has the lease now, and for so long. It expires by itself."""
+        """Take or renew the lease, and return True if this replica has it for that time. It expires
+        by itself."""
         async with driver_errors("leader lease", self._timeout_s):
             if await self._redis.set(self._key, self._owner, nx=True, px=milliseconds):
                 return True
@@ -29,7 +30,7 @@ class LeaderLease:
             )
 
     async def give_up(self) -> None:
-        """So that another replica need not wait until it has run out."""
+        """Release the lease, so that another replica need not wait until it expires."""
         async with driver_errors("leader lease", self._timeout_s):
             if await self._is_mine():
                 await self._redis.delete(self._key)

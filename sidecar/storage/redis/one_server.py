@@ -1,4 +1,4 @@
-"""One Redis server, for a person who waits at a terminal for what it says."""
+"""Asks one Redis server for a command in a terminal. Not async, and quick to import."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +12,8 @@ _TIMEOUT_S = 1
 
 
 def ask_server(store: str, question: Callable[[redis.Redis], Any]) -> Any:
-    """The answer; None where the address names no single server, such as Sentinel's. Raises
-    StoreError where there is none within a second."""
+    """Return what the question finds out; None if the address names no single server, such as
+    Sentinel's. Raises StoreError if the server does not answer within a second."""
     if not store.startswith(_SCHEMES):
         return None
     try:

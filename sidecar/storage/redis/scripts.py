@@ -1,110 +1,258 @@
-"""Loads the Lua scripts: one file a script, fragments by `-- @include "name"`.
+"""Runs a product's scripts in Redis.
 
-A fragment is taken in once, where it is first asked for. A fragment that is missing, or
-that includes itself by a detour, is an error that names the file, line and column; so is
-an include that is misspelt, which Lua would take for a comment.
-
-A script that defines `run(KEYS, ARGV)` can be had in two ways. Alone, for EVALSHA, it ends with a
-call of that. With all scripts of its folder it makes a library of Redis Functions, in which
-fragments are loaded once.
+Scripts run as Redis Functions, which are loaded once and build their closures once. A server
+without the library is given it: at the first call, after FUNCTION FLUSH, after a failover to a
+replica that had not copied it, and each primary of a cluster. A server that refuses functions
+(Redis 6.2, an ACL, FUNCTION renamed) gets the same source by EVALSHA, and is asked again after
+RETRY_S.
 """
 
-import hashlib
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
 
-from sidecar.kit.errors import WaitroomError
+import structlog
+from redis.asyncio.cluster import RedisCluster
+from redis.commands.core import AsyncScript
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
-#: The package: "rooms/enter" is rooms/lua/enter.lua below it.
-LUA_ROOT = Path(__file__).resolve().parents[2]
-_INCLUDE = re.compile(r'^-- @include "(?P<name>[a-z_/]+)"\s*$')
-_RUN = "local function run(KEYS, ARGV)"
+from sidecar.kit.errors import StoreError, StoreUnavailableError
+from sidecar.storage.redis.breaker import Breaker
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.driver_errors import driver_errors
+from sidecar.storage.redis.lua_source import library, source
 
+#: A server that refused functions is asked again after this time.
+RETRY_S = 60.0
 
-class IncludeError(WaitroomError):
-    """An include that cannot be followed."""
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
-    """Scripts as Redis Functions. All names have the hash of the text, so that two versions can be
-    in one Redis."""
+class Observer:
+    """Callbacks for each batch (name, verb, size, seconds) and each error (name, verb)."""
 
-    name: str
-    text: str
-    #: Script -> function.
-    functions: dict[str, str]
+    batch: Callable[[str, str, int, float], None] = lambda _name, _verb, _size, _seconds: None
+    error: Callable[[str, str], None] = lambda _name, _verb: None
 
 
-def file_of(name: str, root: Path = LUA_ROOT) -> Path:
-    """Of a script or fragment such as "visitors/arrival"."""
-    product, _, rest = name.partition("/")
-    return root / product / "lua" / f"{rest}.lua" if rest else root / f"{name}.lua"
+@dataclass(slots=True)
+class FunctionSupport:
+    """Whether the server of one client takes functions."""
+
+    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    refused_until_s: float = 0
+    is_logged: bool = False
 
 
-@cache
-def source(name: str, root: Path = LUA_ROOT) -> str:
-    """The whole text of a script such as "rooms/enter", its includes flattened."""
-    taken: set[Path] = set()
-    lines = _flatten(file_of(name, root), root, taken, ())
-    if _RUN in lines:
-        lines.append("return run(KEYS, ARGV)")
-    return "\n".join(lines) + "\n"
+_support: WeakKeyDictionary[Store, FunctionSupport] = WeakKeyDictionary()
 
 
-@cache
-def library(product: str, root: Path = LUA_ROOT) -> Library:
-    """All scripts of a product, such as "rooms"."""
-    taken: set[Path] = set()
-    fragments: list[str] = []
-    scripts: dict[str, str] = {}
-    for file in sorted((root / product / "lua").glob("*.lua")):
-        own = []
-        for line in _lines(file, root, ()):
-            if isinstance(line, str):
-                own.append(line)
-            elif line not in taken:
-                fragments += _flatten(line, root, taken, (file,))
-        scripts[file.stem] = "\n".join(own)
-    shared = "\n".join(fragments)
-    digest = hashlib.sha256("\n".join([shared, *scripts.values()]).encode()).hexdigest()[:16]
-    name = f"waitroom_{product}_{digest}"
-    functions = {verb: f"waitroom_{verb}_{digest}" for verb in scripts}
-    blocks = [
-        f"do\n{text}\nredis.register_function('{functions[verb]}', run)\nend"
-        for verb, text in scripts.items()
-    ]
-    return Library(name, "\n".join([f"#!lua name={name}", shared, *blocks]) + "\n", functions)
+def function_support(redis: Store) -> FunctionSupport:
+    """Return the state that all users of this client share."""
+    is_memory = type(redis).__module__.startswith("fakeredis")
+    return _support.setdefault(redis, FunctionSupport(refused_until_s=math.inf if is_memory else 0))
 
 
-def _flatten(file: Path, root: Path, taken: set[Path], above: tuple[Path, ...]) -> list[str]:
-    taken.add(file)
-    lines: list[str] = []
-    for line in _lines(file, root, above):
-        if isinstance(line, str):
-            lines.append(line)
-        elif line not in taken:
-            lines += _flatten(line, root, taken, (*above, file))
-    return lines
+class RedisScripts:
+    """The scripts of sidecar/PRODUCT/lua, called for one name: a room, a template, a limit.
+
+    Every call raises StoreError when Redis does not answer.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        redis: Store,
+        product: str,
+        name: str = "",
+        *,
+        timeout_s: float = 1.0,
+        probe_timeout_s: float | None = None,
+        observer: Observer | None = None,
+        now: Callable[[], int] | None = None,
+        on_time: Callable[[int], None] | None = None,
+    ) -> None:
+        """Args:
+        probe_timeout_s: How long a try of an unavailable Redis may take, if longer than a call.
+        now: Overrides the time of Redis, in the scripts' unit (tests).
+        on_time: Receives the time of Redis with each reply of `call`.
+        """
+        self.redis: Any = redis
+        self.timeout_s = timeout_s
+        self.observer = observer or Observer()
+        self.breaker = Breaker(timeout_s if probe_timeout_s is None else probe_timeout_s)
+        self._product = product
+        self._name = name
+        self._now = now
+        self._on_time = on_time
+        self._library = library(product)
+        self._support = function_support(redis)
+        self._scripts: dict[str, AsyncScript] = {}
+
+    @property
+    def is_away(self) -> bool:
+        """Whether Redis stopped answering. Calls then raise StoreUnavailableError at once, except
+        for the breaker's probes."""
+        return self.breaker.is_open
+
+    def raise_if_away(self, verb: str) -> None:
+        """Raise StoreUnavailableError instead of waiting behind a probe that may take long."""
+        if self.breaker.refuses:
+            raise StoreUnavailableError(f"{verb}: Redis is unavailable")
+
+    async def call(  # noqa: PLR0913
+        self,
+        script: str,
+        keys: Sequence[str],
+        args: Sequence[Any],
+        *,
+        verb: str = "",
+        batch: int = 0,
+        is_probe: bool = False,
+    ) -> Any:
+        """Run a script and return its reply.
+
+        Args:
+            args: ARGV from 2 on; ARGV[1] is the overridden time or "".
+            verb: What errors and metrics call it, if not as the script.
+            batch: The batch's size, to be observed; 0: not a batch.
+            is_probe: Sent even while Redis counts as unavailable.
+        """
+        argv = ("" if self._now is None else self._now(), *args)
+        reply = await self.command(
+            verb or script, self.send, script, keys, argv, batch=batch, is_probe=is_probe
+        )
+        if self._on_time is not None:
+            self._on_time(reply[0])
+        return reply
+
+    async def command(
+        self,
+        verb: str,
+        command: Callable[..., Awaitable[Any]],
+        *args: Any,
+        batch: int = 0,
+        is_probe: bool = False,
+    ) -> Any:
+        """Run a command of the driver and return its reply. `batch` and `is_probe` as in `call`."""
+        if not is_probe:
+            self.raise_if_away(verb)
+        self.breaker.tries()
+        began_s = time.perf_counter()
+        try:
+            async with driver_errors(verb, self.timeout_s):
+                reply = await command(*args)
+        except StoreError:
+            self.observer.error(self._name, verb)
+            self.breaker.failed()
+            raise
+        self.breaker.succeeded()
+        if batch:
+            self.observer.batch(self._name, verb, batch, time.perf_counter() - began_s)
+        return reply
+
+    async def send(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run a script without breaker and time limit. Raises what the driver raises."""
+        if time.monotonic() >= self._support.refused_until_s:
+            # While Redis refuses writes, for example because it is full, it runs no function that
+            # may write. By EVALSHA it refuses only the first command that needs memory, so scripts
+            # that read or free memory still work.
+            try:
+                return await self._fcall(script, keys, args)
+            except _LibraryMissing:
+                return await self._load_and_call(script, keys, args)
+            except ResponseError as error:
+                if _is_fcall_refused(error):
+                    self._note_refusal(error)
+                elif not _is_of_writes(error):
+                    raise
+        return await self._eval(script, keys, args)
+
+    async def _fcall(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        function = self._library.functions[script]
+        try:
+            return await self.redis.execute_command("FCALL", function, len(keys), *keys, *args)
+        except ResponseError as error:
+            if "Function not found" in str(error):
+                raise _LibraryMissing from None
+            raise
+
+    async def _eval(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        registered = self._scripts.get(script)
+        if registered is None:
+            text = source(f"{self._product}/{script}")
+            registered = self._scripts[script] = self.redis.register_script(text)
+        return await registered(keys=keys, args=args)
+
+    async def _load_and_call(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Load the library, once for all calls that miss it at the same time, and call it."""
+        try:
+            async with self._support.loading:
+                with contextlib.suppress(_LibraryMissing):
+                    return await self._fcall(script, keys, args)
+                await self._load(keys[0])
+            with contextlib.suppress(_LibraryMissing):
+                return await self._fcall(script, keys, args)
+            # Functions are refused, or a slot is moving to another server of a cluster.
+        except ResponseError as error:
+            if not _is_of_writes(error):
+                raise
+        return await self._eval(script, keys, args)
+
+    async def _load(self, key: str) -> None:
+        """Load the library into the server that has the key."""
+        text, where = self._library.text, self._server_of(key)
+        try:
+            await self.redis.execute_command("FUNCTION LOAD", "REPLACE", text, **where)
+        except ResponseError as error:
+            if _is_of_writes(error):
+                raise  # it says nothing about functions
+            self._note_refusal(error)
+
+    async def scan(
+        self, key: str, cursor: int, *, match: str, count: int
+    ) -> tuple[int, list[bytes]]:
+        """Return the next cursor (0: the end) and some key names of the server that has `key`.
+        Raises what the driver raises."""
+        if isinstance(self.redis, RedisCluster):
+            await self.redis.initialize()
+        where = self._server_of(key)
+        following, names = await self.redis.scan(cursor, match, count, **where)
+        # A cluster's driver names the servers that it asked.
+        return next(iter(following.values())) if where else following, names
+
+    def _server_of(self, key: str) -> dict[str, Any]:
+        """Return the option by which a cluster's driver asks the server that has the key."""
+        is_cluster = isinstance(self.redis, RedisCluster)
+        return {"target_nodes": self.redis.get_node_from_key(key)} if is_cluster else {}
+
+    def _note_refusal(self, error: ResponseError) -> None:
+        self._support.refused_until_s = time.monotonic() + RETRY_S
+        if not self._support.is_logged:
+            self._support.is_logged = True
+            log.warning(
+                "functions_refused",
+                error=str(error),
+                hint="scripts go by EVALSHA, which costs Redis more CPU: docs/operations.md",
+            )
 
 
-def _lines(file: Path, root: Path, above: tuple[Path, ...]) -> Iterator[str | Path]:
-    """The lines of a file, and in place of an include the fragment's file."""
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-        match = _INCLUDE.match(line)
-        if match is None:
-            if "@include" in line:
-                at = f"{file.relative_to(root)}:{number}:{line.index('@include') + 1}"
-                raise IncludeError(f'{at}: write -- @include "folder/name"')
-            yield line
-            continue
-        at = f"{file.relative_to(root)}:{number}:{match.start('name') + 1}"
-        fragment = file_of(match["name"], root)
-        if fragment in (*above, file):
-            raise IncludeError(f"{at}: {match['name']} includes itself")
-        if not fragment.exists():
-            raise IncludeError(f"{at}: there is no {match['name']}.lua")
-        yield fragment
+class _LibraryMissing(Exception):  # noqa: N818 - the library is loaded, and nobody sees this
+    """The server does not have the library."""
+
+
+def _is_of_writes(error: ResponseError) -> bool:
+    """Return True if Redis takes no writes now, so that nothing was run."""
+    is_known = isinstance(error, OutOfMemoryError | ReadOnlyError)
+    return is_known or str(error).startswith(("MISCONF", "NOREPLICAS"))
+
+
+def _is_fcall_refused(error: ResponseError) -> bool:
+    """Return True if Redis does not know FCALL or forbids it to this user. Such an error names the
+    command, unlike that of a function that failed."""
+    return "fcall" in str(error).lower()

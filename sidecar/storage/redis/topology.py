@@ -1,20 +1,26 @@
-"""Stores of several servers, one of which may fail: Redis Sentinel and Redis Cluster.
+"""Clients of one Redis server, of Redis Sentinel and of Redis Cluster.
 
-The driver knows both. It is kept from what would make the store unavailable here: every call is
-cut off from outside after `store_timeout`, so whatever the driver finds out by waiting
-longer, or only when a call ends by an error of its own, it would never find out.
+They override parts of redis-py, for two reasons. Its client of one server takes three times the CPU
+of ours for a call. And every call is cut off from outside after `store_timeout`, so what redis-py
+finds out by waiting longer, or only when a call ends by an error of its own, it would never find
+out.
+
+Parts that redis-py does not document are looked for before they are used (_PARTS). Where one is
+missing, redis-py is used as it is, with a warning.
 """
 
 import asyncio
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
 import hiredis
+import structlog
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
-from redis.asyncio.cluster import ClusterNode, RedisCluster
-from redis.asyncio.connection import SSLConnection, parse_url
+from redis.asyncio.cluster import ClusterNode, NodesManager, RedisCluster
+from redis.asyncio.connection import AbstractConnection, SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import (
     Sentinel,
@@ -27,16 +33,51 @@ from redis.commands.core import AsyncScript
 
 from sidecar.kit.setting_types import read_servers
 
-#: Batches of a few names and verbs at a time; more would only queue up in Redis.
+#: Connections of one client. More calls at a time would only queue up in Redis.
 POOL_SIZE = 64
-#: How much of its time a call may wait for a free connection.
+#: The share of its time that a call may wait for a free connection.
 POOL_WAIT = 0.5
-#: The driver's own, and that of most installations.
+#: The service name of redis-py and of most installations.
 SERVICE = "mymaster"
+#: What the clients below need of redis-py, by class: attributes, and coroutine functions.
+_PARTS: dict[type[Any], tuple[str, str]] = {
+    AbstractConnection: (
+        "_writer health_check_interval is_connected mark_for_reconnect should_reconnect",
+        "can_read send_command send_packed_command disconnect",
+    ),
+    ConnectionPool: ("", "get_connection ensure_connection release"),
+    Redis: ("", "parse_response"),
+    Sentinel: ("", "discover_master aclose"),
+    RedisCluster: (
+        "_initialize nodes_manager connection_kwargs get_node",
+        "_determine_slot initialize execute_command aclose",
+    ),
+    NodesManager: ("startup_nodes default_node nodes_cache set_nodes", "initialize"),
+    ClusterNode: ("connection_class", ""),
+}
+
+log = structlog.get_logger()
+
+
+def has_parts(*classes: type[Any]) -> bool:
+    """Return True if these classes of redis-py have the parts that are needed here; else log which
+    are missing."""
+    missing = [
+        f"{cls.__name__}.{name}"
+        for cls in classes
+        for names, are_coroutines in zip(_PARTS[cls], (False, True), strict=True)
+        for name in names.split()
+        if not hasattr(cls, name)
+        or (are_coroutines and not inspect.iscoroutinefunction(getattr(cls, name)))
+    ]
+    if missing:
+        hint = "redis-py is used as it is: calls cost more CPU, a failover takes longer"
+        log.warning("redis_py_has_changed", missing=missing, hint=hint)
+    return not missing
 
 
 def common_options(timeout_s: float) -> dict[str, Any]:
-    """What every connection to a server has."""
+    """Return the options of every connection to a server."""
     return {
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
@@ -46,9 +87,23 @@ def common_options(timeout_s: float) -> dict[str, Any]:
     }
 
 
+def single_store(url: str, timeout_s: float) -> Redis:
+    """Return a client of one server: redis://, rediss:// or unix://."""
+    options = common_options(timeout_s)
+    if url.startswith("unix://"):
+        del options["socket_keepalive"]
+    options["max_connections"] = POOL_SIZE
+    wait_s = POOL_WAIT * timeout_s
+    if not has_parts(AbstractConnection, ConnectionPool, Redis):
+        return Redis.from_pool(BlockingConnectionPool.from_url(url, timeout=wait_s, **options))
+    pool = ConnectionPool.from_url(url, **options)
+    pool.connection_class = packed(pool.connection_class)
+    return Single(pool, wait_s=wait_s)
+
+
 def packed(kind: type[Any]) -> type[Any]:
-    """A connection that has hiredis write its commands too, not only read the replies: a batch
-    has hundreds of arguments, and the driver would take some microseconds for each."""
+    """Return a class of connections that hiredis writes too, and not only reads: a batch has
+    hundreds of arguments, and redis-py takes some microseconds for each."""
     return type(kind.__name__, (_Packed, kind), {})
 
 
@@ -62,8 +117,8 @@ class _Packed:
         return [hiredis.pack_command((*name.split(), *rest))]
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """At once, where nothing is in its way: the driver would make a task for each command, to
-        bound the time. The caller, which waits for the reply, does that."""
+        """Write at once where possible. redis-py makes a task for each command, to bound the time;
+        here the caller does that, which waits for the reply."""
         writer = self._writer
         if writer is not None and writer.transport.is_closing():
             # A write would be a TypeError of Python 3.12.3, or a RuntimeError of uvloop.
@@ -75,7 +130,7 @@ class _Packed:
 
 
 class _Turns(asyncio.Semaphore):
-    """As many calls at a time as there are connections; the others wait for their turn."""
+    """Lets as many calls through as there are connections. The others wait for their turn."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__(POOL_SIZE)
@@ -92,11 +147,11 @@ class _Turns(asyncio.Semaphore):
 
 
 class Single(Redis):
-    """The driver's client of one server, for a third of the price of a call.
+    """A client of one server. A call takes a third of the CPU that redis-py's takes.
 
-    It keeps the connections that it used, each for one call at a time, where the driver would hand
-    them to its pool and back, with two locks, a timeout and a dozen things to measure. What fails
-    goes back to the pool, closed.
+    It keeps used connections, each for one call at a time. redis-py hands them to its pool and
+    back, with two locks, a timeout and a dozen measurements. A connection that fails goes back to
+    the pool, closed.
     """
 
     def __init__(self, pool: ConnectionPool, *, wait_s: float) -> None:
@@ -131,7 +186,7 @@ class Single(Redis):
 
 
 def sentinel_store(url: str, timeout_s: float) -> Redis:
-    """redis+sentinel://[user:password@]host:26379,…/SERVICE[/DATABASE]
+    """Return a client of redis+sentinel://[user:password@]host:26379,…/SERVICE[/DATABASE].
 
     User and password are the servers'. Sentinels mostly have none, and refuse a client that
     sends one; theirs are `?sentinel_username=` and `?sentinel_password=`.
@@ -144,30 +199,30 @@ def sentinel_store(url: str, timeout_s: float) -> Redis:
         if f"sentinel_{name}" in options
     }
     tls = {name: value for name, value in options.items() if name.startswith("ssl")}
-    # All of them can be asked within one call: one that hangs must not use up its time.
+    # All sentinels can be asked within one call: one that hangs must not use up its time.
     each_s = timeout_s / (len(servers) + 1)
     sentinel_options = {**common_options(each_s), **tls, **login}
+    options = {
+        **common_options(timeout_s),
+        "max_connections": POOL_SIZE,
+        "db": int(path[1]) if path[1:] else 0,
+        **options,
+    }
+    service = unquote(path[0]) if path else SERVICE
+    kind = SentinelManagedSSLConnection if tls else SentinelManagedConnection
+    if not has_parts(AbstractConnection, ConnectionPool, Sentinel):
+        plain = Sentinel(servers, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
+        client: Redis = plain.master_for(service, connection_class=kind, **options)
+        return client
     sentinel = _Sentinels(servers, sentinel_kwargs=sentinel_options)
-    pool = _SentinelPool(
-        unquote(path[0]) if path else SERVICE,
-        sentinel,
-        **{
-            **common_options(timeout_s),
-            "connection_class": packed(
-                SentinelManagedSSLConnection if tls else SentinelManagedConnection
-            ),
-            "max_connections": POOL_SIZE,
-            "timeout": POOL_WAIT * timeout_s,
-            "db": int(path[1]) if path[1:] else 0,
-            **options,
-        },
-    )  # type: ignore[no-untyped-call]
-    return Redis.from_pool(pool)
+    options |= {"connection_class": packed(kind), "timeout": POOL_WAIT * timeout_s}
+    return Redis.from_pool(_SentinelPool(service, sentinel, **options))  # type: ignore[no-untyped-call]
 
 
 class _Sentinels(Sentinel):
-    """Asked by one connection after the other. The driver moves the sentinel that answered to
-    the front of its list; when two do so at a time, it forgets another for good."""
+    """Sentinels that are asked by one connection after the other. redis-py moves the one that
+    answered to the front of its list; when two do so at the same time, it forgets another for
+    good."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)  # type: ignore[no-untyped-call]
@@ -179,42 +234,43 @@ class _Sentinels(Sentinel):
 
 
 class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
-    """Connections to the primary of the moment, so many at most."""
+    """A bounded pool of connections to the current primary."""
 
     async def release(self, connection: Any) -> None:
-        """One that was in use while the primary moved would go on asking the old one."""
+        """Close a connection that was in use while the primary moved."""
         if (connection.host, connection.port) != self.master_address:
             connection.mark_for_reconnect()
         await super().release(connection)
 
     async def aclose(self) -> None:
-        """The driver leaves the connections to the sentinels open."""
+        """Close the connections to the sentinels too, which redis-py leaves open."""
         await super().aclose()
         await self.sentinel_manager.aclose()
 
 
-def cluster_store(url: str, timeout_s: float) -> "Cluster":
-    """redis+cluster://[user:password@]host:6379,…: some of its servers; it names the others."""
+def cluster_store(url: str, timeout_s: float) -> RedisCluster:
+    """Return a client of redis+cluster://[user:password@]host:6379,…, which names some servers."""
     servers, _ = read_servers(url)
     nodes = [ClusterNode(host, port) for host, port in servers]
     options = {**common_options(timeout_s), **_url_options(url)}
+    if not has_parts(AbstractConnection, RedisCluster, NodesManager, ClusterNode):
+        return RedisCluster(startup_nodes=nodes, **options)
     return Cluster(startup_nodes=nodes, wait_s=POOL_WAIT * timeout_s, **options)
 
 
 class Cluster(RedisCluster):
-    """The driver's client of a cluster, and what it lacks.
+    """A client of a cluster that survives a server that hangs.
 
-    It draws a new map of the cluster before the next call when a call ended by an error. Here
+    redis-py draws a new map of the cluster before the next call when a call ended by an error. Here
     a call that is cut off counts too: a server that hangs gives no error. And the map is
-    drawn beside the calls, which go on by the old one: a server that is gone takes time to
-    find out, and calls to the others must not wait for that.
+    drawn beside the calls, which go on by the old one: it takes time to find out that a server is
+    gone, and calls to the others must not wait for that.
     """
 
     def __init__(self, *, wait_s: float, **options: Any) -> None:
-        # Connections that are being replaced count too; the turns below are the bound.
+        # Connections that are being replaced count too. _Turns bounds the calls.
         options.setdefault("max_connections", 2 * POOL_SIZE)
-        # A slot that moved is noted for itself. The driver would close every connection at
-        # each fifth.
+        # A moved slot is noted by itself. redis-py would close every connection at each fifth.
         super().__init__(reinitialize_steps=0, **options)
         kind = packed(self.connection_kwargs["connection_class"])
         self.connection_kwargs["connection_class"] = kind
@@ -229,7 +285,7 @@ class Cluster(RedisCluster):
             async with self._turns:
                 return await super().execute_command(*args, **options)
         except exceptions.RedisClusterException as error:  # which is no RedisError
-            self._look_again()
+            self._draw_map_again()
             raise exceptions.RedisError(str(error)) from error
         except (
             exceptions.ConnectionError,
@@ -237,28 +293,28 @@ class Cluster(RedisCluster):
             exceptions.ClusterError,
             asyncio.CancelledError,
         ):
-            self._look_again()
+            self._draw_map_again()
             raise
 
-    def _look_again(self) -> None:
-        if self.nodes_manager.default_node is not None:  # there is a map to go by
+    def _draw_map_again(self) -> None:
+        if self.nodes_manager.default_node is not None:  # there is a map
             self._initialize = False
-            self._look()
+            self._begin_search()
 
     async def initialize(self, *_: Any, **__: Any) -> "Cluster":
-        """The first map. A caller that gives up waiting for it leaves the search to the others."""
+        """Draw the first map. A caller that gives up waiting leaves the search to the others."""
         if self._initialize:
-            await asyncio.shield(self._look())
+            await asyncio.shield(self._begin_search())
         return self
 
-    def _look(self) -> asyncio.Task[None]:
+    def _begin_search(self) -> asyncio.Task[None]:
         if self._search is None or self._search.done():
-            self._search = asyncio.create_task(self._find())
-            self._search.add_done_callback(_take_note)
+            self._search = asyncio.create_task(self._draw_map())
+            self._search.add_done_callback(_retrieve_error)
         return self._search
 
-    async def _find(self) -> None:
-        # All servers may have new addresses, and only the names of the URL be left to go by.
+    async def _draw_map(self) -> None:
+        # All servers may have new addresses, so the names from the URL are tried too.
         nodes = self.nodes_manager.startup_nodes
         nodes.update({name: node for name, node in self._named.items() if name not in nodes})
         if self._initialize:
@@ -269,7 +325,7 @@ class Cluster(RedisCluster):
     def get_node(
         self, host: str | None = None, port: int | None = None, node_name: str | None = None
     ) -> ClusterNode | None:
-        """A new server can be asked for a slot that moves before it is on any map."""
+        """Return a server, also a new one that a slot moves to before it is on any map."""
         node = super().get_node(host, port, node_name)
         if node is None and node_name:
             new_host, _, new_port = node_name.rpartition(":")
@@ -278,23 +334,23 @@ class Cluster(RedisCluster):
         return node
 
     async def _determine_slot(self, command: str, *args: Any) -> int:
-        # Of EVALSHA the driver knows where the keys are. Of FCALL it would ask a server each time.
+        # redis-py knows where EVALSHA has its keys. For FCALL it would ask a server each time.
         return await super()._determine_slot("EVALSHA" if command == "FCALL" else command, *args)
 
-    def register_script(self, script: Any) -> AsyncScript:  # type: ignore[override] # the driver's own does so too
+    def register_script(self, script: Any) -> AsyncScript:  # type: ignore[override] # redis-py's own does so too
         return _ClusterScript(self, script)
 
     async def shut(self) -> None:
-        """Closes everything; `aclose` is also what the driver calls to begin anew."""
+        """Close everything. redis-py calls `aclose` also to begin anew."""
         if self._search is not None:
             self._search.cancel()
             await asyncio.wait([self._search])
-        self._initialize = False  # else the driver thinks that it is closed already
+        self._initialize = False  # else redis-py thinks that it is closed already
         await super().aclose()
 
 
 class _ClusterScript(AsyncScript):
-    """A script that its server does not have goes there whole. The driver would load it into
+    """A script that is sent whole to a server that does not have it. redis-py would load it into
     every primary, which fails while any of them is away."""
 
     async def __call__(
@@ -304,21 +360,22 @@ class _ClusterScript(AsyncScript):
         client: Any = None,
     ) -> Any:
         client = client or self.registered_client
-        given = (len(keys or ()), *(keys or ()), *(args or ()))
+        arguments = (len(keys or ()), *(keys or ()), *(args or ()))
         try:
-            return await client.evalsha(self.sha, *given)
+            return await client.evalsha(self.sha, *arguments)
         except exceptions.NoScriptError:
-            return await client.eval(self.script, *given)
+            return await client.eval(self.script, *arguments)
 
 
-def _take_note(search: asyncio.Task[None]) -> None:
-    """Its error reaches the callers that wait; asyncio need not log it when there is none."""
+def _retrieve_error(search: asyncio.Task[None]) -> None:
+    """Keep asyncio from logging an error for which no caller waits."""
     if not search.cancelled():
         search.exception()
 
 
 def _url_options(url: str) -> dict[str, Any]:
-    """User, password, TLS and the query, as the driver reads them from a URL of one server."""
+    """Return user, password, TLS and query options, as redis-py reads them from a URL of one
+    server."""
     kind, _, rest = url.partition("://")
     address, _, query = rest.partition("?")
     login, at, _ = address.partition("/")[0].rpartition("@")

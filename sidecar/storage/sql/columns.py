@@ -1,4 +1,4 @@
-"""Types of columns that mean the same in every database."""
+"""Column types that mean the same in every database."""
 
 from sqlalchemy import String, Text
 from sqlalchemy.dialects import mysql

@@ -1,4 +1,4 @@
-"""Opens the database that a URL names, and brings its tables up to date."""
+"""Opens the database that a URL names, and migrates its tables."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ ANSWER_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A family of tables with migrations of its own, in any database together with others."""
+    """A product's tables, with migrations of their own. Several products may share a database."""
 
     #: The product, which has a folder of migrations.
     name: str
@@ -54,11 +54,11 @@ _migrating: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKey
 
 
 class UnversionedError(RuntimeError):
-    """There are tables with rows, and nothing says of which revision they are."""
+    """The tables have rows, and the database does not say of which revision they are."""
 
 
 def open_database(url: str, *, setting: str = "history") -> AsyncEngine:
-    """An engine for any address that the `setting` allows; nothing is sent yet.
+    """Return an engine for any address that the `setting` allows. Nothing is sent yet.
 
     Raises ConfigError, naming the setting, for an address that cannot be read, and for a driver
     that is not installed.
@@ -94,7 +94,7 @@ def _engine(url: URL, setting: str) -> AsyncEngine:
 
 
 def _check_file(file: Path, setting: str) -> None:
-    """Raises ConfigError where SQLite could not make or write it."""
+    """Raise ConfigError if SQLite could not create or write the file."""
     folder = file.absolute().parent
     if not folder.is_dir():
         raise ConfigError([f"{setting}: {folder} is no folder; make it first"])
@@ -104,11 +104,11 @@ def _check_file(file: Path, setting: str) -> None:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    """Readers go on while a batch is written, and a second writer waits for its turn."""
+    """Let readers go on while a batch is written, and let a second writer wait."""
     cursor = connection.cursor()
     for pragma in (f"busy_timeout={BUSY_MS}", "synchronous=FULL"):
         cursor.execute(f"PRAGMA {pragma}")
-    # Of two processes that turn a new file into a log at a time, one is refused at once.
+    # If two processes switch a new file to a log at the same time, SQLite refuses one at once.
     for attempt in range(_WAL_TRIES):
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
@@ -122,9 +122,9 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 @contextlib.asynccontextmanager
 async def begin(engine: AsyncEngine, *, is_long: bool = False) -> AsyncIterator[AsyncConnection]:
-    """A transaction. Raises DatabaseError when the database refuses, or does not answer in time:
-    a server whose host is gone would be waited for without an end. `is_long`: it takes as long as
-    it takes."""
+    """Begin a transaction. Raises DatabaseError if the database refuses, or does not answer in
+    time: without a limit, a call to a host that is gone would wait for ever. `is_long`: without a
+    limit."""
     with _database_errors():
         async with asyncio.timeout(None if is_long else ANSWER_S), engine.begin() as connection:
             yield connection
@@ -132,7 +132,7 @@ async def begin(engine: AsyncEngine, *, is_long: bool = False) -> AsyncIterator[
 
 @contextlib.contextmanager
 def _database_errors() -> Iterator[None]:
-    """Turns what the driver raises into DatabaseError."""
+    """Turn the errors of the driver into DatabaseError."""
     try:
         yield
     except TimeoutError as error:
@@ -144,40 +144,40 @@ def _database_errors() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """What the driver says, on one line, without the statement and its values."""
-    said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return " ".join(f"{type(said).__name__}: {said}".split())[:300]
+    """Return the driver's message on one line, without the statement and its values."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return " ".join(f"{type(cause).__name__}: {cause}".split())[:300]
 
 
 async def check(engine: AsyncEngine, tables: Tables, make: Callable[[], Awaitable[object]]) -> None:
-    """Raises DatabaseError unless the tables are what this version reads and writes. In a file of
-    ours alone (SQLite) they `make` themselves."""
-    found = await revision(engine, tables)
-    if found is None and engine.dialect.name == "sqlite":
-        await make()  # done by somebody else meanwhile, it does nothing
-    elif found != tables.revision:
-        has = "there are no tables" if found is None else f"they are of revision {found}"
+    """Raise DatabaseError unless the tables are of this version's revision. In SQLite, `make`
+    creates or migrates them."""
+    current = await revision(engine, tables)
+    if current is None and engine.dialect.name == "sqlite":
+        await make()  # does nothing if another process did it meanwhile
+    elif current != tables.revision:
+        has = "there are no tables" if current is None else f"they are of revision {current}"
         raise DatabaseError(f"{has}: run waitroom migrate")
 
 
 async def revision(engine: AsyncEngine, tables: Tables) -> str | None:
-    """That of the tables; None where there are none. Raises DatabaseError."""
+    """Return the revision of the tables; None if there are none. Raises DatabaseError."""
 
     def has_version(connection: Connection) -> bool:
         return connection.dialect.has_table(connection, tables.version_table)
 
-    found = select(text("version_num")).select_from(text(tables.version_table))
+    version = select(text("version_num")).select_from(text(tables.version_table))
     with _database_errors():
         async with asyncio.timeout(ANSWER_S), engine.connect() as connection:
             is_there = await connection.run_sync(has_version)
-            number: str | None = await connection.scalar(found) if is_there else None
+            number: str | None = await connection.scalar(version) if is_there else None
     return number
 
 
 async def migrate(
     engine: AsyncEngine, tables: Tables, *, partitions: int = 1
 ) -> tuple[str | None, str]:
-    """Brings the tables up to date; the revisions before and after. Idempotent.
+    """Migrate the tables, and return the revisions before and after. Idempotent.
 
     Raises DatabaseError, also for tables of a later version than this one.
     """
@@ -212,7 +212,7 @@ def _upgrade(connection: Connection, tables: Tables, partitions: int) -> None:
         connection=connection, partitions=partitions, version_table=tables.version_table
     )
     if connection.dialect.name == "sqlite":
-        # Python would begin a transaction before the first row, and not before the first table:
-        # of two replicas that start at once, one waits for the other.
+        # Python begins a transaction before the first row, which is too late: of two replicas that
+        # start at the same time, one must wait for the other's tables.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     command.upgrade(config, "head")

@@ -1,4 +1,4 @@
-"""Transactions on one database, and what each kind of database does in a way of its own."""
+"""Runs transactions on one database, and hides what differs between kinds of databases."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -24,7 +24,8 @@ _DEADLOCKS = frozenset({1213, "40001", "40P01"})
 
 
 class Transactions:
-    """Every method raises DatabaseError when the database does not answer, or refuses."""
+    """The transactions of one database. Every method raises DatabaseError when the database does
+    not answer, or refuses."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
@@ -33,7 +34,8 @@ class Transactions:
         self._writing = asyncio.Lock() if self._dialect == "sqlite" else nullcontext()
 
     async def write(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
-        """What `work` returns, done in one transaction. Retries on deadlock, from the start."""
+        """Run `work` in one transaction and return its result. Retries on deadlock, from the
+        start."""
         for _ in range(TRIES - 1):
             try:
                 return await self._write_once(work)
@@ -45,17 +47,17 @@ class Transactions:
     async def _write_once(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
         async with self._writing, self._begin() as connection:
             if self._dialect == "sqlite":
-                # A transaction that reads first and writes after another has is refused at once.
+                # SQLite refuses a transaction that reads first and writes after another has.
                 await connection.exec_driver_sql("BEGIN IMMEDIATE")
             return await work(connection)
 
     async def change(self, statement: Any, values: Any = None) -> bool:
-        """Whether there was a row to change."""
+        """Run a statement, and return True if it changed a row."""
         done = await self.write(lambda connection: connection.execute(statement, values))
         return bool(done.rowcount)
 
     async def read(self, statement: Any) -> list[Any]:
-        """The rows."""
+        """Return the rows of a query."""
         async with self._begin() as connection:
             return list(await connection.execute(statement))
 
@@ -68,7 +70,7 @@ class Transactions:
             raise DatabaseError(sql.reason(error)) from error
 
     def upsert(self, table: Table) -> Any:
-        """Inserts a row, or replaces the one with the same primary key."""
+        """Insert a row, or replace the one with the same primary key."""
         keys = [column.name for column in table.primary_key]
         rest = [column.name for column in table.columns if column.name not in keys]
         if self._dialect == "mysql":
@@ -80,7 +82,7 @@ class Transactions:
         )
 
     def insert_ignore(self, table: Table) -> Any:
-        """Inserts a row, unless one of its unique keys is taken."""
+        """Insert a row, unless one of its unique keys is taken."""
         if self._dialect == "mysql":  # its IGNORE would ignore any other error too
             name = next(iter(table.primary_key)).name
             return mysql.insert(table).on_duplicate_key_update({name: table.c[name]})
@@ -93,8 +95,8 @@ class Transactions:
 async def separately(
     run: Callable[[Sequence[Item]], Awaitable[list[Reply]]], batch: Sequence[Item]
 ) -> list[Reply]:
-    """The replies to a batch. Where the database refuses the batch, each item goes alone, and what
-    is refused gets the error in place of a reply."""
+    """Return the replies to a batch. If the database refuses the batch, each item is sent alone,
+    and a refused item gets the error as its reply."""
     try:
         return await run(batch)
     except DatabaseError as error:
@@ -110,7 +112,7 @@ async def separately(
 
 
 def _is_away(error: DatabaseError) -> bool:
-    """Whether the database would refuse anything now."""
+    """Return True if the database would refuse any statement now."""
     cause = error.__cause__
     if isinstance(cause, DBAPIError) and cause.connection_invalidated:
         return True

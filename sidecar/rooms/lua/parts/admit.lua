@@ -1,8 +1,8 @@
 -- @include "rooms/parts/unused"
--- Sessions of visitors who may come in now.
+-- Sessions: begins and prolongs them.
 local admit, admit_unused, unused_until
 do
--- When a pass ends that is given or renewed at a time, ms. Its session outlives it by
+-- Returns when a pass ends that is given or renewed at `at`, ms. Its session outlives it by
 -- session_grace_ms.
 local function pass_ends(started, at)
   local ends = (room.disable_session_renewal and started or at) + session_ms
@@ -27,14 +27,14 @@ function admit(visitor, started, promised)
   return ends
 end
 
--- Until when, at the latest, a newcomer who was let in at once may show the pass.
+-- Returns until when, at the latest, a newcomer who was admitted at once may show the pass.
 function unused_until(started)
   return pass_ends(started, started) + room.session_grace_ms
 end
 
--- Their session: it ends after claim_window where slots are wanted (rooms/lua/parts/expire.lua),
--- and not before `least`, where it was theirs until then. Returns when the pass ends, ms: who shows
--- it has the session for so long.
+-- Begins the session of a newcomer who has not shown the pass yet. Where slots are wanted it ends
+-- after claim_window (rooms/lua/parts/expire.lua), but not before `least`, until when it was
+-- promised. Returns when the pass ends, ms.
 function admit_unused(visitor, started, least)
   local latest = unused_until(started)
   local ends = latest - room.session_grace_ms

@@ -4,7 +4,7 @@
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/weighted_queues"
 -- @include "rooms/parts/reserved"
--- The call: who is next gets a free slot, for as long as it takes to come.
+-- Calls the next visitors: each gets a free slot, for as long as they take to arrive.
 local call_next
 do
 local function give_slot(visitor, due, order)
@@ -13,8 +13,9 @@ local function give_slot(visitor, due, order)
   event('called', visitor, 'head', 'position', 1, 'order', order)
 end
 
--- Gives the head of the queue its provisional session if its heartbeat (its score in `due`)
--- was in time; else drops it. Whether it was. One that polls seldom may get it later.
+-- Gives the head of the queue a provisional session if its heartbeat (its score in `due`) was in
+-- time; else drops it. A visitor who polls seldom may get the slot later. Returns whether a slot
+-- was given.
 local function call(_, visitor, due, order)
   if silent_from(due) < now then return reserved.drop_silent(visitor, due) end
   charge_line()
@@ -29,7 +30,7 @@ local function call(_, visitor, due, order)
   return true
 end
 
--- Gives slots to those with a reservation who poll soon, `free` at most. How many.
+-- Gives at most `free` slots to visitors with a reservation who poll soon. Returns how many.
 local function call_reserved(free)
   local rows, need = reserved.find()
   need = math.min(need, free)
@@ -41,7 +42,7 @@ local function call_reserved(free)
   return need
 end
 
--- Calls the heads of the queue, as many as slots are free and the rate allows. Returns how many
+-- Calls as many heads of the queue as there are free slots and the rate allows. Returns how many
 -- left the queue.
 function call_next()
   flush()

@@ -1,9 +1,9 @@
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/admit"
--- Sessions that are over.
+-- Ends sessions that are over.
 local expire
 do
--- Who was called and could not come, for nobody was there to hear them, has until `back_until`.
+-- Visitors who were called and could not arrive during an outage have until `back_until`.
 local RETURNING = 1000
 local function keep_called(names)
   local kept = {}
@@ -18,17 +18,16 @@ local function keep_called(names)
   return kept
 end
 
--- Whether slots are wanted: somebody waits, or nine of ten are taken.
+-- Returns whether slots are wanted: somebody waits, or nine of ten slots are taken.
 local function are_wanted()
   return redis_call('EXISTS', DUE) == 1 or 10 * size(ACTIVE) >= 9 * cap
 end
 
--- Drops sessions that ran out: full ones, provisional ones that nobody claimed, and unused ones
--- where slots are wanted; elsewhere these go on. Not before a page had time to ask after an outage.
--- Returns how many.
+-- Drops sessions that expired: full ones, provisional ones whose visitor did not arrive, and unused
+-- ones where slots are wanted. After an outage pages first have time to ask. Returns how many.
 function expire()
   flush()
-  if has_just_returned then -- those whose time is short now; whose time is over, below
+  if has_just_returned then -- sessions that end soon; those that are over follow below
     keep_called(redis_call('ZRANGEBYSCORE', ACTIVE, '(' .. int(now), int(back_until),
       'LIMIT', 0, RETURNING))
   end

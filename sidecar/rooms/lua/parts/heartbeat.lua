@@ -1,21 +1,22 @@
 -- @include "rooms/parts/standing"
+-- @include "rooms/parts/early_polls"
 -- @include "rooms/parts/places_per_address"
 -- @include "rooms/parts/reserved"
--- Nobody is silent so soon: it takes claim_window, and that is 5 s at least.
+-- A visitor is silent after claim_window, which is 5 s at least.
 local function is_skipped(due)
   return due < now - 5000 and silent_from(due) < now
 end
 
--- Heartbeats. First everybody is noted as present, so that the call passes over none of them: its
--- `due` is moved at once only where the call would drop it; else once, by stand().
--- Returns how long it polled too often (ms).
+-- Heartbeats. First all visitors of the batch are noted as present, so that a call skips none of
+-- them. A visitor's `due` is moved at once only if a call would drop the visitor; else once, by
+-- stand(). Returns for how many ms the visitor is over poll_limit, or 0.
 local function arrive(visitor, due, order, joined)
   local seldom = is_seldom(due)
   if seldom then reserved.take_back(visitor, joined) end
   if phase == PREQUEUE then
     joined = tonumber(joined)
     if joined < event_begins and is_drawn(tonumber(order)) then
-      put_in_line(visitor, joined * 1000, joined * 1000) -- drawn for another one: behind this one
+      put_in_line(visitor, joined * 1000, joined * 1000) -- drawn for an earlier event: to the end
     end
   end
   if seldom then
@@ -29,17 +30,17 @@ end
 
 local come_back
 do
--- Who polls has a ticket that was signed less long ago (visitors/model.py: RESIGN_MS).
+-- A visitor who polls has a ticket that was signed within this time (visitors/model.py: RESIGN_MS).
 local RESIGN_MS = 300000
 
--- The same for somebody who has no place (any more); nil for a ticket that is worth nothing, or of
--- a place that lapsed too long ago; FULL where the address has its places. A store that was emptied
--- has forgotten who has polled, so for so long it believes all tickets of before.
+-- The same for a visitor without a place. Returns nil for a void ticket, or for a place that lapsed
+-- too long ago, and FULL if the address has all its places. A Redis that was emptied has forgotten
+-- who has polled, so for a while it accepts all tickets of before.
 function come_back(visitor, order, ticket_epoch, joined, signed, address)
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end
   if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end
   if redis_call('ZSCORE', SPENT, visitor) then return nil end
-  -- A place that was lost and is of before the event: its visitor is a newcomer to it.
+  -- A lost place from before the event: its visitor is a newcomer to the event.
   if joined < event_begins
     and (is_drawn(tonumber(order)) or phase == PREQUEUE or room.between_events ~= 'open') then
     return nil
@@ -65,9 +66,8 @@ function come_back(visitor, order, ticket_epoch, joined, signed, address)
 end
 end
 
--- Whether these polls come as they were advised to, no session has run out, nobody can be called,
--- and time was measured a moment ago: then nobody's place or session changes, so there is nothing
--- to measure either.
+-- Returns whether nobody's place or session changes: these polls come as advised, no session has
+-- expired, nobody can be called, and time was measured a moment ago.
 local MOMENT_MS = 100
 local function is_quiet(dues)
   local since = now - (stats.measured_at or 0)

@@ -1,9 +1,9 @@
 -- @include "rooms/parts/unused"
--- A waiting visitor's score in `due` is when its next heartbeat is expected (whole ms), and in
--- its fraction, in parts of 128, how many seconds the visitor was advised to wait for that (63 at
--- most; 0: not known). Above a half: of who polls seldom, how many seconds they take, more
--- than advised. One sorted set thus answers all, and a poll needs no further command.
--- A place that nobody has polled for yet is unused; its score is set so that the sweep's one rule
+-- A waiting visitor's score in `due` is when the next heartbeat is expected (whole ms). Its
+-- fraction, in parts of 128, is how many seconds the visitor was advised to wait for that (63 at
+-- most; 0: unknown). A fraction above a half marks a visitor who polls seldom, and holds how many
+-- seconds they take. So one sorted set holds all of it, and a poll needs no further command. A
+-- place that nobody has polled for yet is unused. Its score is set so that the sweep's one rule
 -- (due + heartbeat_timeout) drops it after claim_window.
 local function unpolled_score()
   return now + claim_ms - timeout_ms + UNUSED
@@ -15,11 +15,11 @@ end
 
 local polled_score
 do
--- Who polls later than advised by so much polls seldom.
+-- A visitor who polls later than advised by LATE_MS polls seldom.
 local LATE_MS, MOST_MS = 10000, 60000
 
--- How long somebody takes between two polls, ms; nil where that is about as advised (whole ms),
--- or nobody knows. `score` is what they had until now; false: they had lost their place.
+-- Returns how long a visitor takes between two polls, ms; nil if about as long as advised (whole
+-- ms), or unknown. `score` is the one until now; false: the place was lost.
 local function seldom_ms(advised_ms, score)
   if score == false then
     return stage == 0 and advised_ms + LATE_MS <= MOST_MS and MOST_MS or nil
@@ -31,7 +31,7 @@ local function seldom_ms(advised_ms, score)
   return took_ms >= advised_ms + LATE_MS and math.min(took_ms, MOST_MS) or nil
 end
 
--- Of somebody who was advised so much.
+-- Returns the score of a visitor who was advised to poll in `advised_ms`.
 function polled_score(advised_ms, score)
   local seldom = seldom_ms(advised_ms, score)
   local ms = seldom or advised_ms
@@ -40,8 +40,8 @@ function polled_score(advised_ms, score)
 end
 end
 
--- A score, as a number, for when the heartbeat was due: for an unpolled place when it was
--- taken, or about then where the two settings have changed since; in no case later than now.
+-- Returns when the heartbeat of a score was due, ms. For an unpolled place that is about when it
+-- was taken, and never later than now.
 local function due_at(score)
   if is_unused(score) then
     return math.min(now, score - UNUSED - claim_ms + timeout_ms)
@@ -49,10 +49,10 @@ local function due_at(score)
   return math.floor(score)
 end
 
--- How long after that the visitor counts as silent: after three missed polls, 10 s at least and
--- claim_window at most. Their order stays theirs by their ticket, so passing them over costs them
--- nothing. All of claim_window where a webhook brings the call to people who have no page open,
--- and where nobody knows how often they poll.
+-- Returns how long after that the visitor counts as silent: after three missed polls, 10 s at least
+-- and claim_window at most. A skipped visitor keeps the order by the ticket. It is all of
+-- claim_window where a webhook brings the call to visitors without an open page, or the interval is
+-- unknown.
 local function patience_ms(score)
   local advised_s = score % 1 * 128
   if advised_s == 0 or is_unused(score) or room.tells_called then return claim_ms end
@@ -60,25 +60,20 @@ local function patience_ms(score)
   return math.min(claim_ms, math.max(10000, 3000 * advised_s))
 end
 
--- From when on; not in an outage, and not before the page had time to ask after it.
+-- Returns from when on the visitor is silent. After an outage pages first have time to ask.
 local function silent_from(score)
   local due = due_at(score)
   return due <= back and back_until or due + patience_ms(score)
 end
 
--- Until when somebody who is called now has to come.
+-- Returns until when a visitor who is called now must arrive.
 local function called_until(score)
   local patience = patience_ms(score)
   return math.max(silent_from(score), now + (patience == claim_ms and claim_ms or 1000))
 end
 
--- Whether a poll (a score as a number) comes before it is due.
-local function is_early(score)
-  return score % 1 < UNUSED and now < math.floor(score)
-end
-
--- Whose score is below this is overdue by heartbeat_timeout; above `spared` (as text), nobody was
--- to be heard at the time.
+-- Returns the range of scores that are overdue by heartbeat_timeout, without heartbeats that were
+-- due in an outage, when nobody could be heard.
 local function overdue_range()
   local is_spared = now <= math.max(back + timeout_ms, back_until)
   return is_spared and int(back + 1) or '-inf', '(' .. int(now - timeout_ms)

@@ -1,8 +1,8 @@
--- A Redis that evicts, or somebody's DEL, takes single keys. How many of these there are is noted
--- by each script that changes something, in `keys`, and beside it its `measured_at`: a replica of
--- an older version changes that alone, and then nobody knows. Fewer than noted: places and sessions
--- come back from cookies, as after the loss of the whole store. `known`: since when it had been
--- there.
+-- Detects the loss of single keys: Redis evicts, or somebody uses DEL. Each script that changes
+-- something notes in `keys` how many keys there are, and its `measured_at` beside it. A replica of
+-- an older version changes only `measured_at`, and then the number is unknown. If there are fewer
+-- keys than noted, places and sessions come back from cookies, as after the loss of all data.
+-- `known`: since when the room had existed.
 local begin_keys, keep_keys
 do
 local function count_keys()

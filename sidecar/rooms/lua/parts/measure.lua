@@ -1,21 +1,20 @@
--- What the estimate is made of: how long a slot is held (held_ms over ends, by the visitors who
--- held it and however that ended) and how often somebody gives up waiting (drops over
--- waited_ms). Every end fades all four a little, so they remember about two full rooms and
--- twenty ends more, however long those took, and nothing fades while nothing happens.
+-- Measures what the estimate needs: how long a slot is held (held_ms over ends) and how often a
+-- visitor gives up waiting (drops over waited_ms). Every end fades all four a little, so they cover
+-- about the last two full rooms and twenty ends more. Nothing fades while nothing happens.
 local function memory_ends()
   return 2 * cap + 20
 end
 
--- Ends and held_ms. Before anything was measured, a third of the room (one slot at least)
--- is taken to have been held for session_duration.
+-- Returns ends and held_ms. Before anything was measured, a third of the room (one slot at least)
+-- counts as held for session_duration.
 local function held()
   if stats.ends then return stats.ends, stats.held_ms end
   local ends = math.max(1, cap / 3)
   return ends, ends * session_ms
 end
 
--- Also the write that a script begins with: where the store refuses to be written (full,
--- read-only), that is found out here, and nobody is taken out of the queue for nothing.
+-- This is also the write that a script begins with. If Redis refuses writes (full, read-only), the
+-- script fails here, before anything is changed.
 local function measure_start()
   local before = stats.measured_at or 0
   local since = before > 0 and now - before or 0
@@ -33,8 +32,8 @@ local function measure_start()
   save()
 end
 
--- overdue_ms: for how long, in all, slots were counted as held that had run out, because
--- no script came by to notice.
+-- overdue_ms: for how long, in all, slots counted as held after they had expired, since no script
+-- ran.
 local function measure_ends(by, overdue_ms)
   local ends, held_ms = held()
   local kept = math.exp(-by / memory_ends())
@@ -48,9 +47,9 @@ local function measure_drops(by)
   stats.drops = (stats.drops or 0) + by
 end
 
--- How far the measured rate may be off, as a share of it: by the error of a count that
--- fades, and by 0.3 of the part of the memory that is not filled yet, for until then it
--- holds the settings' guess, and the first ones, who came in together and go together.
+-- Returns the relative error of the measured rate: that of a count that fades, and 0.3 of the part
+-- of the memory that is not filled yet. Until then it holds a guess from the settings, and the
+-- first visitors, who arrived together and leave together.
 local function spread()
   local ends = held()
   local unproven = 0.3 * math.max(0, 1 - ends / memory_ends())

@@ -1,13 +1,13 @@
 -- @include "rooms/parts/position"
--- How an operator changes somebody's order. `moved` keeps where they were by the rules.
+-- Changes a visitor's order for an operator. `moved` keeps the order by the rules.
 
--- Their position in their line, from 1 on.
+-- Returns a visitor's position in their sub-queue, from 1 on.
 local function position_of(visitor)
   local order = tonumber(redis_call('ZSCORE', WAITING, visitor))
   return redis_call('ZRANK', WAITING, visitor) + 1 - ahead_of_line(line_of(order))
 end
 
--- Puts them there. `why` is the operator's.
+-- Gives a visitor another order. `why` is the operator's reason.
 local LOOKED_THROUGH = 50
 local function put_at(order, visitor, by, what, from, why)
   for _, other in ipairs(redis_call('ZRANGE', MOVED, 0, LOOKED_THROUGH - 1)) do

@@ -1,6 +1,6 @@
 -- @include "rooms/parts/standing"
 -- @include "rooms/parts/places_per_address"
--- Newcomers, after the call. How many wait and are inside, and the last order, as they change it.
+-- Newcomers, after the call. They change how many wait and are inside, and the last order.
 local waiting, active, last
 local function begin_newcomers(number)
   waiting, active, last = size(WAITING), size(ACTIVE), math.huge
@@ -8,7 +8,7 @@ local function begin_newcomers(number)
   last = tonumber(redis_call('ZRANGE', WAITING, '-1', '-1', 'WITHSCORES')[2] or -2 ^ 60)
 end
 
--- How many are ahead of a newcomer who has just taken this place.
+-- Returns how many are ahead of a newcomer who has just taken this place.
 local function newcomer_rank(visitor, order)
   waiting = waiting + 1
   if order > last then
@@ -18,8 +18,9 @@ local function newcomer_rank(visitor, order)
   flush()
   return redis_call('ZRANK', WAITING, visitor)
 end
--- Without a poll a place is held for claim_window: ask in half of it. A lot's last digits spread
--- the polls, and say nothing of it.
+
+-- Without a poll a place is held for claim_window, so the first poll is due in half of it. The last
+-- digits of a lot spread the polls, and tell nothing about the lot.
 local function wait_here(visitor, order, rank, draw, class)
   local ahead, calls, line, length = shown(visitor, order, rank)
   local wait = wait_ms(calls)
@@ -27,7 +28,7 @@ local function wait_here(visitor, order, rank, draw, class)
   return waiting_reply(order, ahead, calls, refresh, wait, 0, line, length, class), ahead
 end
 
--- The class to give: none that is unknown, none in a pre-queue; what is granted once is given once.
+-- Returns the class to give: '' if it is unknown, in a pre-queue, or if its grant was used.
 local function granted(class, grant, expires)
   if not classes[class] or phase == PREQUEUE then return '' end
   if grant ~= '' and redis_call('ZADD', GRANTS, 'NX', expires, grant) == 0 then return '' end
@@ -39,8 +40,8 @@ local function refused_full(counted, draw)
   return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
 end
 
--- A visitor who waits after a call could not be called, so a newcomer is admitted at once only
--- where nobody does.
+-- A newcomer is admitted at once only if nobody waits: who still waits after a call could not be
+-- called.
 local function enter(visitor, draw, lot_of, address, class, grant, expires)
   if phase == CLOSED then return refused_reply(REJECTED, 60000) end
   -- The replica does not know this event yet, and will in a second.

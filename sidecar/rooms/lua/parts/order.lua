@@ -17,7 +17,7 @@ local function band_of(class)
   return rules.priority or 0
 end
 
--- By name: the same for all who ask.
+-- The class's number by the order of names, which is the same for all replicas.
 local function number_of(class)
   local number = 1
   for name in pairs(classes) do
@@ -26,12 +26,15 @@ local function number_of(class)
   return number
 end
 
--- The order of somebody of a class ('' is none).
+-- The head start of a class, µs.
+local function head_start_us(class)
+  return is_random and 0 or whole_ms(classes[class].head_start or 0) * 1000
+end
+
+-- Returns the order of a visitor of a class ('' is none).
 local function order_of(arrival, class)
-  local rules = classes[class]
-  if not rules then return arrival end
-  local head_start = is_random and 0 or whole_ms(rules.head_start or 0) * 1000
-  return order_by(arrival, head_start, band_of(class), number_of(class))
+  if not classes[class] then return arrival end
+  return order_by(arrival, head_start_us(class), band_of(class), number_of(class))
 end
 
 -- The lowest order of a band.
@@ -47,11 +50,11 @@ end
 local function count_drawn()
   return before(WAITING, bottom(FRONT - 1))
 end
--- Of a line, which is a number from 1 on: its lowest order, and the one after its highest.
+-- Returns a sub-queue's lowest order, and the one after its highest. `line`: its number, from 1 on.
 local function bounds(line)
   return bottom(#lines - line), bottom(#lines - line - 1)
 end
--- The sub-queue in which an order stands; nil where there are none, or it was drawn.
+-- Returns the number of the sub-queue of an order; nil if there are none, or the place was drawn.
 local function line_of(order)
   if #lines == 0 or is_drawn(order) then return nil end
   return math.min(#lines, math.max(1, #lines + math.floor(order / BAND)))

@@ -1,6 +1,6 @@
 -- An outage: no script ran for longer than `outage_ms`, because Redis was unavailable or all
--- replicas were down. Nobody could be heard, so nobody was silent. `back`: when it ended. Who was
--- due before then has until `back_until` to come.
+-- replicas were down. Nobody could be heard, so nobody counts as silent. `back`: when it ended. A
+-- visitor who was due before then has until `back_until` to arrive.
 local has_just_returned, back, back_until
 -- The longest that a page waits before it asks again where nothing answers (static/waiting.js):
 -- 60 s, 5 % late, and the request itself.

@@ -1,3 +1,4 @@
+-- @include "rooms/parts/heartbeat_due"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/rate"
 -- How the queue moves, of which each wait is made (rooms/lua/parts/estimate_wait.lua).

@@ -9,7 +9,7 @@ local function is_here(visitor)
     and redis_call('ZSCORE', DRAWN, visitor) and not redis_call('ZSCORE', SPENT, visitor)
 end
 
--- How many places and sessions an address has; counted once in a batch. Forgets those that
+-- Returns how many places and sessions an address has, counted once in a batch. Removes those that
 -- are over.
 local function places_of(address)
   local counts = found.counts or {}
@@ -42,7 +42,7 @@ local function note_address(address, visitor)
   redis_call('ZADD', ADDRESSES, 0, address .. '~' .. visitor)
 end
 
--- Looks through so many and forgets those that are over. Whether there are more.
+-- Checks up to `limit` members and removes those that are over. Returns whether there are more.
 local function forget_addresses(limit)
   local from = stats.address_at or 0
   local members = redis_call('ZRANGE', ADDRESSES, int(from), int(from + limit - 1))

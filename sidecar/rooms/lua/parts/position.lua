@@ -1,6 +1,6 @@
 -- @include "rooms/parts/sub_queues"
--- Where somebody is shown to stand, and how many are called before them: the same thing, unless
--- the room has several lines or shows places by arrival.
+-- The position that a visitor is shown, and how many are called before them. The two are the same,
+-- unless the room has sub-queues or shows places by arrival.
 -- `arrivals` holds: arrival, less the band of the sub-queue.
 local function note_arrival(visitor, arrival, order)
   local line = line_of(order)
@@ -23,13 +23,13 @@ local function check_arrivals()
   end
 end
 
--- After they were taken out of `waiting`.
+-- For visitors who were taken out of `waiting`.
 local function forget_arrivals(visitors)
   if is_by_arrival and #visitors > 0 then redis_call('ZREM', ARRIVALS, unpack(visitors)) end
 end
 
--- For somebody with that rank in `waiting`: ahead, calls, sub-queue, its length; the first two
--- alone where the other two say nothing.
+-- Returns for a visitor with that rank in `waiting`: how many are ahead, how many are called before
+-- them, the sub-queue and its length; the last two only where there are sub-queues.
 local function shown(visitor, order, rank, joined)
   if room.is_plain then return rank, rank end
   order = tonumber(order)

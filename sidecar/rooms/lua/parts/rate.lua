@@ -14,8 +14,8 @@ local function spend_token()
   if per_minute then stats.tokens = stats.tokens - 1 end
 end
 
--- How many the next script calls, or lets in: they wait for nobody to leave. With a rate limit
--- it may be the part of one that the limit has saved up.
+-- Returns how many visitors the next script can call or admit without waiting for somebody to
+-- leave. With a rate limit it may be a fraction, of the tokens saved up.
 local function at_once()
   local free = cap - size(ACTIVE)
   return math.max(0, math.min(free, rate_tokens()))

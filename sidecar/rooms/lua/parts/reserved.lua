@@ -15,15 +15,15 @@ local AHEAD = 3
 -- How many more may be kept.
 local left
 
--- Somebody whose turn it is and who is not here.
+-- Drops a visitor who is next and silent.
 function reserved.drop_silent(visitor, due)
   measure_drops(1)
   event('expired', visitor, is_unused(due) and 'unused' or 'silent', 'position', 1)
   return false
 end
 
--- How many of these, by when they poll, need a slot now: if slots come free at the room's pace and
--- go to the soonest of them, one that is kept later is too late for somebody.
+-- Returns how many of these visitors need a slot now, from when they poll: if slots come free at
+-- the room's pace and go to the soonest of them, a slot that is kept later comes too late for one.
 local function needed(dues)
   local ends, held_ms = held()
   local each_ms = math.max(held_ms / ends / cap, per_minute and 60000 / per_minute or 0)
@@ -34,15 +34,15 @@ local function needed(dues)
   return math.max(0, math.min(math.ceil(most), #dues, left))
 end
 
--- The same of one who is called at the head.
+-- The same for one visitor who is called at the head.
 function reserved.wants_slot(due)
   local is_wanted = needed({due}) > 0
   if is_wanted then left = left - 1 end
   return is_wanted
 end
 
--- Those with a reservation who have no slot yet, soonest first: {visitor, due, order}; and how
--- many of them need one. Forgets who is here again, silent or gone.
+-- Returns the visitors with a reservation and no slot yet, soonest first: {visitor, due, order};
+-- and how many of them need a slot. Removes reservations of who is back, silent or gone.
 function reserved.find()
   left = math.max(1, math.floor(SHARE * cap))
   local visitors, orders = queue.split(redis_call('ZRANGE', RESERVED, 0, BOUND - 1, 'WITHSCORES'))
@@ -74,7 +74,7 @@ function reserved.find()
   return rows, need
 end
 
--- Somebody with a reservation is here: they wait again, at the head. Whether there was one.
+-- Puts a visitor with a reservation who polls back to the head. Returns whether there was one.
 function reserved.take_back(visitor, joined)
   local order = redis_call('ZSCORE', RESERVED, visitor)
   if not order or redis_call('ZSCORE', WAITING, visitor) then return false end

@@ -34,7 +34,8 @@ local found
 -- @include "rooms/parts/stats"
 -- @include "rooms/parts/outage"
 -- @include "rooms/parts/recovery"
-local function begin(KEYS, ARGV)
+-- For a script that only reads, and needs no numbers.
+local function begin_reading(KEYS, ARGV)
   redis_call = redis.call
   WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, POLLS, CONFIG, STATS, EVENTS, ARRIVALS, DRAWN,
     RESERVED, ADDRESSES, GRANTS, MOVED, REPLICAS, LOG, MINUTES, LOOK = unpack(KEYS)
@@ -43,6 +44,10 @@ local function begin(KEYS, ARGV)
   queue.begin_writes()
   begin_settings(ARGV[2])
   begin_events()
+end
+
+local function begin(KEYS, ARGV)
+  begin_reading(KEYS, ARGV)
   begin_stats()
   begin_keys()
   begin_outage()

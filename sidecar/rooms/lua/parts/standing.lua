@@ -1,3 +1,6 @@
+-- @include "rooms/parts/heartbeat_due"
+-- @include "rooms/parts/estimate_wait"
+-- @include "rooms/parts/poll_interval"
 -- @include "rooms/parts/place"
 -- @include "rooms/parts/admit"
 -- The replies about one visitor, as rooms/store/replies.py reads them:
@@ -41,8 +44,8 @@ local function waiting_reply(order, ahead, calls, refresh, wait, limited, line, 
     is_classed and 1 or 0}
 end
 
--- For somebody just heard of, who is waiting or called: says when to
--- come back, and notes it. `score` as seldom_ms() takes it.
+-- Replies to a waiting or called visitor who has just polled, and notes when the next poll is due.
+-- `score` as in seldom_ms().
 local function stand(visitor, order, limited, jitter, joined, score)
   local rank = redis_call('ZRANK', WAITING, visitor)
   if not rank then

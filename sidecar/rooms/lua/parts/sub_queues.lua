@@ -1,7 +1,7 @@
 -- @include "rooms/parts/order"
 -- The room's lines, each a band of `waiting`.
 
--- How many wait in each sub-queue. Counted once in a script, at the first use.
+-- Returns how many wait in each sub-queue, counted once in a script.
 local function line_lengths()
   if found.lengths then return found.lengths end
   flush()
@@ -15,13 +15,14 @@ local function line_lengths()
   return lengths
 end
 
--- How many were drawn; counted once in a script too, after the call.
+-- Returns how many places were drawn, counted once in a script, after the call.
 local function drawn_people()
   found.drawn = found.drawn or count_drawn()
   return found.drawn
 end
 
--- How many are called before somebody with so many ahead in their line, and so many in all.
+-- Returns how many are called before a visitor with `ahead` people in their sub-queue and `rank` in
+-- all before them.
 local function calls_before(line, ahead, rank)
   if not is_weighted then return rank end
   local calls = ahead + drawn_people()
@@ -33,7 +34,7 @@ local function calls_before(line, ahead, rank)
   return calls
 end
 
--- How many stand in front of a line's first; nil is the room's only one.
+-- Returns how many stand before the first of a sub-queue; nil is a room without sub-queues.
 local function ahead_of_line(line)
   if not line then return 0 end
   return line > 1 and before(WAITING, bounds(line)) or count_drawn()

@@ -1,10 +1,13 @@
-"""Once a second, reads each room's changed settings, revoked passes and numbers.
+"""The loops of rooms: refresh every room once a second, and sweep it, one replica an interval.
 
-The script also removes what expired and calls the next visitors: a queue moves even while nobody
-polls.
+A refresh reads changed settings, revoked passes and numbers. Its script also removes what expired
+and calls the next visitors: a queue moves even while nobody polls, and without sweeps, since calls
+skip silent visitors. Sweeps keep its length correct. The replica that sets the leader lease of the
+interval sweeps; if it dies, another one does in the next interval.
 """
 
 import asyncio
+import random
 
 import structlog
 
@@ -16,21 +19,25 @@ from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Phase
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
-#: As the gauge numbers them.
+#: The phases in the order of the gauge's numbers.
 _PHASES = (Phase.OPEN, Phase.PREQUEUE, Phase.CLOSED)
+#: Replicas look for a free leader lease this often at least.
+LOOK_S = 5.0
+#: Rest between two batches, so that visitors' scripts run in between.
+REST_S = 0.01
 
 log = structlog.get_logger()
 
 
 async def refresh_forever(rooms: Rooms, metrics: Metrics) -> None:
-    """Runs until cancelled. A room whose Redis is unavailable is tried again a second later."""
+    """Refresh until cancelled. A room whose Redis is unavailable is tried again a second later."""
     while True:
         await refresh_once(rooms, metrics)
         await asyncio.sleep(REFRESH_MS / 1000)
 
 
 async def refresh_once(rooms: Rooms, metrics: Metrics) -> bool:
-    """Whether every room was refreshed."""
+    """Refresh all rooms at the same time. Return True if every one succeeded."""
     done = await asyncio.gather(*(_refresh(room, metrics.of(RoomMetrics)) for room in rooms))
     return all(done)
 
@@ -67,7 +74,7 @@ def _show_settings(room: Room, metrics: RoomMetrics) -> None:
     phase = settings.moments(room.clock.now_ms()).phase
     metrics.phase.labels(name).set(_PHASES.index(phase))
     metrics.refused_leaves.labels(name)
-    metrics.let_in_alone.labels(name)  # so that they are there, at 0, before there is a need
+    metrics.let_in_alone.labels(name)  # exported as 0 before the first one
     metrics.wait_seconds.labels(name)
 
 
@@ -92,3 +99,42 @@ def _show_sub_queues(room: Room, snapshot: Snapshot, metrics: RoomMetrics) -> No
         for line, (people, ms) in zip(room.settings.lines, snapshot.lines, strict=False)
     }
     metrics.queues.learn(room.name, waits)
+
+
+async def sweep_forever(rooms: Rooms, metrics: Metrics) -> None:
+    """Sweep until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for room in rooms:
+            group.create_task(_sweep_room_forever(room, metrics))
+
+
+async def _sweep_room_forever(room: Room, metrics: Metrics) -> None:
+    while True:
+        interval = room.settings.sweep_interval
+        await asyncio.sleep(min(LOOK_S, interval / 4) * random.uniform(0.9, 1.1))  # noqa: S311
+        try:
+            if await room.store.acquire_leader_lease("sweeping", seconds=interval):
+                await sweep(room, metrics)
+        except StoreError as error:
+            log.warning("sweep_failed", room=room.name, error=str(error))
+
+
+async def sweep(room: Room, metrics: Metrics) -> int:
+    """Remove what is overdue, at most 1,000 at a time. Return how many places in the queue were
+    removed."""
+    waiting = sessions = 0
+    more = True
+    while more:
+        swept = await room.store.sweep()
+        waiting += swept.waiting
+        sessions += swept.sessions
+        more = swept.more
+        if more:
+            await asyncio.sleep(REST_S)
+    counted = metrics.of(RoomMetrics)
+    counted.sweeps.labels(room.name).inc()
+    counted.swept.labels(room.name, "waiting").inc(waiting)
+    counted.swept.labels(room.name, "sessions").inc(sessions)
+    write = log.info if waiting or sessions else log.debug
+    write("swept", room=room.name, waiting=waiting, sessions=sessions)
+    return waiting

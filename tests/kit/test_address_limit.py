@@ -2,8 +2,8 @@
 
 import pytest
 
-from sidecar.rooms import address_limit
-from sidecar.rooms.address_limit import AddressLimit
+from sidecar.kit import addresses
+from sidecar.kit.addresses import AddressLimit
 from sidecar.rooms.bearer import network_of
 
 PER_S, BURST = 5, 200
@@ -40,11 +40,11 @@ def test_others_are_not_affected(limit):
 
 def test_so_many_addresses_are_remembered(limit, monkeypatch):
     """The one that was quiet for longest is forgotten."""
-    monkeypatch.setattr(address_limit, "MOST_ADDRESSES", 3)
+    monkeypatch.setattr(addresses, "MOST_ADDRESSES", 3)
     for number in range(9):
         left(limit, f"192.0.2.{number}", number, BURST)
     assert left(limit, "192.0.2.8", 9, 99) == PER_S
-    assert len(limit._full_at) == 3
+    assert len(limit._full_at_s) == 3
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from sidecar.kit.errors import ConfigError
-from sidecar.rooms.look import LOOK, MAX_CSS, families, in_short
+from sidecar.kit.shorten import shorten_values
+from sidecar.rooms.appearance import LOOK, MAX_CSS, families
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from tests.support.rooms import new_room_name
@@ -143,7 +144,7 @@ def test_a_refusal_does_not_repeat_all_of_a_long_value():
 
 
 def test_a_log_has_a_long_value_by_its_beginning():
-    long = in_short({"custom_css": "a" * 600, "message": "b" * 500, "accent": None})
+    long = shorten_values({"custom_css": "a" * 600, "message": "b" * 500, "accent": None})
     assert long == {
         "custom_css": f"{'a' * 100}… (600 characters)",
         "message": "b" * 500,
@@ -154,7 +155,7 @@ def test_a_log_has_a_long_value_by_its_beginning():
 def test_scripts_do_not_get_them():
     """They read the settings with each request."""
     settings = PLAIN.changed({"accent": "#fff", "custom_css": GOOD_CSS, "font": "Inter"})
-    assert LOOK.isdisjoint(json.loads(settings.for_scripts()))
+    assert LOOK.isdisjoint(settings.for_scripts())
 
 
 # In the store ---------------------------------------------------------------------------------

@@ -1,23 +1,22 @@
-"""What a room's page looks like: the types of these settings, and what they may hold.
+"""The settings of a room's appearance: their types, and which values are allowed.
 
-None of it may load anything from another site, or hide another language in a text.
+No value may load anything from another site, or hide another language in a text.
 """
 
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sidecar.kit.colours import read_colour
 from sidecar.visitors.classes import a_list, a_table, checked
 
-#: Kept apart from the settings that the scripts read with each request: they may be long.
+#: The settings in here. They may be long, so scripts do not read them with each request.
 LOOK = frozenset({"accent", "background", "font", "footer", "custom_css"})
 MAX_LINKS = 8
 MAX_CSS = 10_000
-_SHOWN = 500
 
 PATH = re.compile(r"/(?!/)[A-Za-z0-9._~%+@=&?:,/-]+\Z")
 _FONT_FILE = re.compile(r"/(?!/)[A-Za-z0-9._~%+@/-]+\.(?:woff2?|[ot]tf)(?:\?[\w.=-]*)?\Z")
@@ -29,7 +28,7 @@ _ADDRESSES = (
     re.compile(r"tel:[+0-9().-]{3,30}\Z"),
     re.compile(r"/(?!/)[^\s\"'<>\\]*\Z"),
 )
-#: As a browser splits a style sheet; what is in none of the named groups is harmless.
+#: Splits a style sheet as a browser does. A token in none of the named groups is harmless.
 _CSS = re.compile(
     r"""
     /\*.*?\*/
@@ -49,7 +48,7 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 _RULES = ("media", "supports", "container", "layer", "keyframes", "font-face")
-#: They take an address as a plain text, or run something.
+#: Functions that take an address as a plain text, or run something.
 _NO_FUNCTIONS = {"url", "src", "image", "image-set", "element", "paint", "expression"}
 _PAIRS = {")": "(", "}": "{", "]": "["}
 _ODD = {
@@ -66,7 +65,7 @@ def _colour(value: str) -> str:
 
 
 def _path(value: str) -> str:
-    """A file on the room's own site."""
+    """Check a path of a file on the room's own site."""
     if not PATH.match(value):
         raise ValueError("write a path on your site, such as /_waitroom/static/shop.svg")
     return value
@@ -82,7 +81,7 @@ def _font(value: str) -> str:
 
 
 def families(font: str) -> str:
-    """As a style sheet has them; "" where the text is no list of families."""
+    """Return font families as a style sheet writes them; "" if the text is no list of families."""
     names = []
     for part in font.split(","):
         match = _FAMILY.match(part.strip())
@@ -102,7 +101,7 @@ def _address(value: str) -> str:
 
 @lru_cache(maxsize=64)
 def _style(css: str) -> str:
-    """The same text, if it may be shown. Cached: settings are read again each second."""
+    """Check a style sheet. Cached, because settings are read again each second."""
     if problems := dict.fromkeys(_problems(css)):
         raise ValueError("\n".join(problems))
     return css
@@ -159,13 +158,3 @@ Font = Annotated[str, Field(max_length=300), AfterValidator(_font)]
 Links = Annotated[tuple[Annotated[Link, a_table(_LINK)], ...], a_list(_LINK), checked(_few)]
 SitePath = Annotated[str, Field(max_length=500), AfterValidator(_path)]
 StyleSheet = Annotated[str, Field(max_length=MAX_CSS), AfterValidator(_style)]
-
-
-def in_short(settings: dict[str, Any]) -> dict[str, Any]:
-    """For a log, and for pages that are sent each second: a long value by its beginning."""
-    return {name: _cut(value) for name, value in settings.items()}
-
-
-def _cut(value: Any) -> Any:
-    is_long = isinstance(value, str) and len(value) > _SHOWN
-    return f"{value[: _SHOWN // 5]}… ({len(value):,} characters)" if is_long else value

@@ -1,0 +1,29 @@
+-- Where one visitor is. Changes nothing.
+-- ARGV    6 visitor
+-- RETURNS {now, when the session ends, when it began, when the visitor was revoked (each ms, -1:
+--          not so), position (0: not waiting), position in the sub-queue, {order,
+--          sub-queue ('' is none), class ('' is none), when the visitor joined (ms; -1 where
+--          places are drawn)} or where not waiting {}}
+-- @include "rooms/parts/room"
+-- @include "rooms/parts/origin"
+
+local function score(key, visitor)
+  return tonumber(redis_call('ZSCORE', key, visitor) or nil)
+end
+
+local function run(KEYS, ARGV)
+  begin_reading(KEYS, ARGV)
+  local visitor = ARGV[6]
+  local reply = {now}
+  for n, key in ipairs({ACTIVE, ADMITTED, REVOKED}) do reply[n + 1] = score(key, visitor) or -1 end
+  local rank, order = redis_call('ZRANK', WAITING, visitor), score(WAITING, visitor)
+  if not rank and reply[2] < 0 then -- next, and a slot is kept for the next poll
+    order = score(RESERVED, visitor)
+    rank = order and 0
+  end
+  reply[5], reply[6], reply[7] = rank and rank + 1 or 0, 0, {}
+  if not rank then return reply end
+  reply[6] = math.max(1, reply[5] - ahead_of_line(line_of(order)))
+  reply[7] = {describe(order, redis_call('ZSCORE', MOVED, visitor))}
+  return reply
+end

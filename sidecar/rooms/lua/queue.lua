@@ -1,0 +1,34 @@
+-- Waiting visitors in their order, a page of them. Changes nothing.
+-- ARGV    6 how many to skip  7 how many at most
+-- RETURNS {now, for each visitor: id, order, sub-queue ('' is none), class ('' is none), when the
+--          visitor joined (ms; -1 where places are drawn)}
+-- @include "rooms/parts/room"
+-- @include "rooms/parts/origin"
+
+-- The order of each before an operator moved the visitor, false where nobody did. Lua passes no
+-- more than some thousands of arguments to a command.
+local AT_A_TIME = 1000
+local function orders_before_moves(visitors)
+  local moved = {}
+  for first = 1, #visitors, AT_A_TIME do
+    local last = math.min(#visitors, first + AT_A_TIME - 1)
+    for n, order in ipairs(redis_call('ZMSCORE', MOVED, unpack(visitors, first, last))) do
+      moved[first + n - 1] = order
+    end
+  end
+  return moved
+end
+
+local function run(KEYS, ARGV)
+  begin_reading(KEYS, ARGV)
+  local first, most = tonumber(ARGV[6]), tonumber(ARGV[7])
+  local visitors, orders = queue.split(
+    redis_call('ZRANGE', WAITING, first, first + most - 1, 'WITHSCORES'))
+  local reply, moved = {now}, orders_before_moves(visitors)
+  for n, visitor in ipairs(visitors) do
+    local i = #reply
+    reply[i + 1] = visitor
+    reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5] = describe(orders[n] + 0, moved[n])
+  end
+  return reply
+end
