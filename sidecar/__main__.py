@@ -1,7 +1,5 @@
 """The process of a command: `waitroom`, or `python -m sidecar`."""
 
-from __future__ import annotations
-
 import os
 import signal
 

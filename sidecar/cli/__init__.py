@@ -4,17 +4,13 @@ Each command is imported when it is called, and imports what takes long when it 
 starts in the time that its own part takes.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: As a shell has it: 128, and the signal's number.
 INTERRUPTED = 130
@@ -23,12 +19,12 @@ _COMMANDS = {
     "check-config": "sidecar.cli.check_config:check_config",
     "completion": "sidecar.cli.completion:completion",
     "doctor": "sidecar.cli.doctor.command:doctor",
-    "grant": "sidecar.cli.grants:grant",
+    "grant": "sidecar.cli.grant:grant",
     "hash-password": "sidecar.cli.operators:hash_password",
     "healthcheck": "sidecar.cli.healthcheck:healthcheck",
     "history": "sidecar.cli.history:history",
     "init": "sidecar.cli.setup.command:init",
-    "jobs": "sidecar.cli.jobs.jobs:jobs",
+    "jobs": "sidecar.cli.jobs:jobs",
     "leases": "sidecar.cli.leases:leases",
     "limits": "sidecar.cli.limits:limits",
     "migrate": "sidecar.cli.migrate:migrate",
@@ -36,12 +32,12 @@ _COMMANDS = {
     "operators": "sidecar.cli.operators:operators",
     "page": "sidecar.cli.page:page",
     "report": "sidecar.cli.history:report",
-    "rooms": "sidecar.cli.rooms.rooms:rooms",
+    "rooms": "sidecar.cli.rooms.commands:rooms",
     "run-jobs": "sidecar.cli.serve:run_jobs",
     "serve": "sidecar.cli.serve:serve",
-    "targets": "sidecar.cli.jobs.targets:targets",
+    "targets": "sidecar.cli.targets:targets",
     "update-files": "sidecar.cli.setup.command:update_files",
-    "verify-draw": "sidecar.cli.lottery:verify_draw",
+    "verify-draw": "sidecar.cli.verify_draw:verify_draw",
     "webhooks": "sidecar.cli.webhooks:webhooks",
 }
 
@@ -79,7 +75,7 @@ class _Commands(click.Group):
             sys.exit(INTERRUPTED)
 
     def invoke(self, ctx: click.Context) -> Any:
-        from sidecar.cli.common import fail  # noqa: PLC0415
+        from sidecar.cli.output import fail  # noqa: PLC0415
         from sidecar.kit.errors import ConfigError  # noqa: PLC0415
 
         try:

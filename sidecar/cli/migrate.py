@@ -1,18 +1,11 @@
 """waitroom migrate: the tables of the history and of jobs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import click
 
-from sidecar.cli.common import CONFIG, Unreachable, fail, load_settings
-from sidecar.cli.printing import JSON, print_json
+from sidecar.cli.config import CONFIG, Settings, load_settings
+from sidecar.cli.output import JSON, Unreachable, fail, print_json
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
-
-if TYPE_CHECKING:
-    from sidecar.settings.model import Settings
 
 _WHOSE = {"history": "history's", "jobs": "jobs'"}
 

@@ -1,18 +1,16 @@
 """waitroom page: the waiting page, for nginx and for people who design it."""
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sidecar.cli.common import CONFIG, BadValue, load_settings
+from sidecar.cli.config import CONFIG, load_settings
+from sidecar.cli.output import BadValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sidecar.rooms.settings import RoomSettings
 
 
@@ -128,7 +126,7 @@ def _check(what: str, name: str, known: Iterable[str]) -> None:
         raise BadValue(f"there is no {what} {name!r}; these are: {', '.join(known)}")
 
 
-def _changed(settings: RoomSettings, changes: tuple[str, ...]) -> RoomSettings:
+def _changed(settings: "RoomSettings", changes: tuple[str, ...]) -> "RoomSettings":
     pairs = [change.partition("=") for change in changes]
     if not all(equals for _, equals, _ in pairs):
         raise BadValue("--set: write SETTING=VALUE, such as accent=#c2410c")

@@ -14,7 +14,7 @@ HEAVY = {
     "rich", "sidecar.settings.model", "sqlalchemy", "structlog", "uvloop", "yarl",
 }  # fmt: skip
 #: The client's; httpx brings rich.
-CLIENT = {"asyncio", "httpx", "rich", "yarl"}
+CLIENT = {"asyncio", "httpx", "rich"}
 #: Prints what a command has imported when it is done.
 PROGRAM = """
 import json, sys

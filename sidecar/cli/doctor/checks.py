@@ -1,4 +1,4 @@
-"""The checks, in the order of the report, and what runs them."""
+"""All checks, in the order of the report, and the function that runs them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from sidecar.cli.doctor import cookie, gate, surroundings
 from sidecar.cli.doctor.findings import Finding
 from sidecar.cli.doctor.visit import Options, Visit, visit
 
-#: In the order of the report: what comes first explains what follows.
+#: In the order of the report: earlier findings explain later ones.
 CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     gate.site,
     gate.sidecar,
@@ -44,7 +44,7 @@ CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
 async def diagnose(
     address: str, options: Options | None = None, *, now_s: Callable[[], float] = time.time
 ) -> list[Finding]:
-    """Visits the page and says what was found. Raises ValueError for what is no address."""
+    """Visit a page and return the findings. Raises ValueError if `address` is no page's."""
     url = URL(address if "://" in address else f"http://{address}")
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError(f"{address} is no address of a page; write http://shop.example/")

@@ -1,17 +1,17 @@
-"""Checks of the visitor's cookie: given, right, one's own, understood; and of nginx's stamps."""
+"""Checks of the visitor's cookie (set, correct, not shared, understood) and of nginx's stamps."""
 
 from collections.abc import Iterator
 
 from sidecar.cli.doctor.findings import Finding, find
-from sidecar.cli.doctor.reply import Given
+from sidecar.cli.doctor.reply import SetCookie
 from sidecar.cli.doctor.visit import Visit
 
-#: A stamp lives for two seconds at least. What comes later says nothing of it.
+#: Seconds within which a stamp must be valid: it lives for two at least.
 FRESH_S = 1.5
 
 
 def given(seen: Visit) -> Iterator[Finding]:
-    """Visitors get their cookie; without it everybody is a newcomer at every click."""
+    """Check that visitors get a cookie; without it everybody is a newcomer at every click."""
     first, joined = seen.first, seen.joined
     if first.cookie is not None or seen.room_of_gate is None or seen.unknown_room is not None:
         return
@@ -32,7 +32,7 @@ def _is_hidden(seen: Visit) -> bool:
 
 
 def attributes(seen: Visit) -> Iterator[Finding]:
-    """The cookie is sent where it is needed, and nowhere else."""
+    """Check that the cookie is sent where it is needed, and nowhere else."""
     cookie = seen.first.cookie or seen.joined.cookie
     if cookie is None:
         return
@@ -46,7 +46,7 @@ def attributes(seen: Visit) -> Iterator[Finding]:
         yield find("cookie", name=cookie.name, secure=", Secure" if is_secure else "")
 
 
-def _wrong_attributes(cookie: Given) -> Iterator[str]:
+def _wrong_attributes(cookie: SetCookie) -> Iterator[str]:
     has = cookie.attributes
     if "httponly" not in has:
         yield "without HttpOnly"
@@ -59,7 +59,7 @@ def _wrong_attributes(cookie: Given) -> Iterator[str]:
 
 
 def cached(seen: Visit) -> Iterator[Finding]:
-    """No answer that is one visitor's reaches another."""
+    """Check that no response for one visitor reaches another."""
     first, second = seen.first.cookie, seen.second.cookie
     if first is not None and second is not None and first.value == second.value:
         yield find("same_cookie")
@@ -81,7 +81,7 @@ def cached(seen: Visit) -> Iterator[Finding]:
 
 
 def heartbeat(seen: Visit) -> Iterator[Finding]:
-    """The status understands the cookie, whichever replica is asked."""
+    """Check that the status endpoint understands the cookie, whichever replica is asked."""
     for beat in seen.beats:
         if not beat.is_of_sidecar or beat.status >= 500:
             yield find("no_heartbeat", error=beat.status or beat.error)
@@ -94,7 +94,7 @@ def heartbeat(seen: Visit) -> Iterator[Finding]:
 
 
 def comes_back(seen: Visit) -> Iterator[Finding]:
-    """The gate knows a visitor again."""
+    """Check that the gate recognises a visitor who is inside."""
     last = seen.beats[-1].document.get("state") if seen.beats else None
     is_known = seen.back.cookie is None and not seen.back.is_of_gate
     if seen.back.status and seen.first.cookie and last == "admitted" and not is_known:
@@ -102,8 +102,7 @@ def comes_back(seen: Visit) -> Iterator[Finding]:
 
 
 def stamps(seen: Visit) -> Iterator[Finding]:
-    """nginx knows by itself who is inside. Only a visitor who is inside, and is known again, can
-    see that."""
+    """Check that nginx itself lets visitors pass who are inside, as far as this visitor is."""
     back, again = seen.back, seen.stamped
     is_inside = any(beat.document.get("state") == "admitted" for beat in seen.beats)
     if not back.status or not is_inside or back.cookie is not None or back.is_waiting_page:
@@ -118,7 +117,7 @@ def stamps(seen: Visit) -> Iterator[Finding]:
 
 
 def left(seen: Visit) -> Iterator[Finding]:
-    """The doctor holds no place."""
+    """Check that the doctor has given its places up."""
     failed = [reply for reply in seen.left if reply.status != 200 or not reply.is_of_sidecar]
     if failed:
         is_refused = failed[0].status and not failed[0].is_of_sidecar

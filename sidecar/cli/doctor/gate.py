@@ -1,4 +1,4 @@
-"""Checks of the gate: is it there, does it answer, what do visitors see who must wait."""
+"""Checks of the gate: it is there, it answers, and visitors who must wait see the right page."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,12 @@ from sidecar.cli.doctor.reply import Reply
 from sidecar.cli.doctor.visit import Visit
 
 _SCRIPT = "waiting.js"
-_UNREACHED = {502, 503, 504}  # nginx's own, or what it says in the sidecar's place
+#: Status codes that nginx makes if the sidecar does not answer.
+_UNREACHED = {502, 503, 504}
 
 
 def site(seen: Visit) -> Iterator[Finding]:
-    """The site answers at all."""
+    """Check that the site answers at all."""
     page, error = seen.page.with_user(None), seen.ahead.error
     if not seen.ahead.status:
         yield find("untrusted" if "certificate" in error else "silent", page=page, error=error)
@@ -22,7 +23,7 @@ def site(seen: Visit) -> Iterator[Finding]:
 
 
 def sidecar(seen: Visit) -> Iterator[Finding]:
-    """The endpoints under /_waitroom/ are there, and the sidecar answers behind them."""
+    """Check that /_waitroom/ is there, and that the sidecar answers behind it."""
     poll, has_script = seen.poll, seen.assets[_SCRIPT].is_waiting_script
     if poll.is_of_sidecar:
         if seen.is_without_redis:
@@ -42,19 +43,19 @@ def sidecar(seen: Visit) -> Iterator[Finding]:
 
 
 def limited(seen: Visit) -> Iterator[Finding]:
-    """nginx counts the waiting page's requests."""
+    """Check that no limit of nginx refuses the waiting page's requests."""
     if seen.is_limited:
         yield find("limited")
 
 
 def replicas(seen: Visit) -> Iterator[Finding]:
-    """Each replica that nginx asks is there: nginx asks another, and nobody notices."""
+    """Check that each replica answers: nginx asks another one, and nobody notices."""
     for address, error in seen.dead.items():
         yield find("dead_replica", address=address, error=error)
 
 
 def room(seen: Visit) -> Iterator[Finding]:
-    """Both nginx and the sidecar mean the same room."""
+    """Check that nginx and the sidecar mean the same room."""
     option = seen.options.room
     if seen.unknown_room is not None:
         yield find("unknown_room" if seen.unknown_room else "nameless_room", room=seen.unknown_room)
@@ -66,7 +67,7 @@ def room(seen: Visit) -> Iterator[Finding]:
 
 
 def gate(seen: Visit) -> Iterator[Finding]:
-    """The page is behind a room."""
+    """Check that the page is behind a room."""
     ahead, first = seen.ahead, seen.first
     if ahead.status == 500 and ahead.is_nginx_error:
         yield find("odd_verdict")
@@ -92,7 +93,7 @@ def gate(seen: Visit) -> Iterator[Finding]:
 
 
 def spellings(seen: Visit) -> Iterator[Finding]:
-    """No other spelling of the page leads past the room."""
+    """Check that no other spelling of the page leads past the room."""
     for path, reply in seen.odd.items():
         if reply.status == 200 and not reply.is_of_gate:
             yield find("odd_path", path=path)
@@ -100,13 +101,13 @@ def spellings(seen: Visit) -> Iterator[Finding]:
 
 
 def front_controller(seen: Visit) -> Iterator[Finding]:
-    """PHP has the room too: by its front controller any page can be had."""
+    """Check that PHP has the room too: its front controller makes every page."""
     if 200 <= seen.front.status < 400 and not seen.front.is_of_gate:
         yield find("front_controller", room=seen.room or "shop")
 
 
 def error_page(seen: Visit) -> Iterator[Finding]:
-    """nginx follows one error_page only: one that leads to a room ends at its 401."""
+    """Check for an error_page that leads to a room: nginx follows one only, and ends at the 401."""
     for path, reply in seen.missing.items():
         if reply.status == 401 and reply.is_nginx_error and "WWW-Authenticate" not in reply.headers:
             yield find("bare_error_page", path=path)
@@ -114,7 +115,7 @@ def error_page(seen: Visit) -> Iterator[Finding]:
 
 
 def other_origins(seen: Visit) -> Iterator[Finding]:
-    """Pages on other hosts may read what the site answers; so they must what the room answers."""
+    """Check that other origins may read the room's responses if they may read the site's."""
     header = "Access-Control-Allow-Origin"
     is_inside = seen.back.status and not seen.back.is_of_gate
     if is_inside and header in seen.back.headers and header not in seen.ahead_json.headers:
@@ -135,7 +136,7 @@ def _how_it_went(first: Reply) -> str:
 
 
 def waiting_page(seen: Visit) -> Iterator[Finding]:
-    """The page, its status, and when programs should come back."""
+    """Check the waiting page, its status code and its Retry-After."""
     page = seen.ahead
     if not page.is_of_gate or seen.unknown_room is not None:
         return
@@ -147,7 +148,7 @@ def waiting_page(seen: Visit) -> Iterator[Finding]:
 
 
 def assets(seen: Visit) -> Iterator[Finding]:
-    """The page's script, style and texts."""
+    """Check the page's script, style and texts."""
     if not seen.poll.is_of_sidecar and not seen.assets[_SCRIPT].is_waiting_script:
         return  # /_waitroom/ is not there at all
     missing = [
@@ -159,7 +160,7 @@ def assets(seen: Visit) -> Iterator[Finding]:
 
 
 def policy(seen: Visit) -> Iterator[Finding]:
-    """A Content-Security-Policy of the site's adds up with ours: both must allow."""
+    """Check that a Content-Security-Policy of the site allows what the waiting page needs."""
     if not seen.waiting.is_waiting_page:
         return
     policies = ",".join(seen.waiting.headers.getall("Content-Security-Policy", [])).split(",")

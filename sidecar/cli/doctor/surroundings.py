@@ -1,4 +1,4 @@
-"""Checks of what is around the gate: ports, addresses, clocks, encryption."""
+"""Checks of the gate's surroundings: ports, addresses, clocks, encryption, Redis."""
 
 import contextlib
 import ipaddress
@@ -11,30 +11,31 @@ from sidecar.cli.doctor.findings import Finding, find
 from sidecar.cli.doctor.visit import FALSE_ADDRESS, Visit
 from sidecar.storage.redis.eviction import SAFE, UNSEEN
 
-#: Clocks may differ by this much, seconds.
+#: Seconds by which clocks may differ.
 CLOCK_TOLERANCE_S = 30
 
 
 def encryption(seen: Visit) -> Iterator[Finding]:
+    """Check that the site uses https."""
     if seen.page.scheme != "https" and not seen.is_loopback:
         yield find("plain_http")
 
 
 def ops_port(seen: Visit) -> Iterator[Finding]:
-    """Health, metrics and administration are private."""
+    """Check that health, metrics and administration are private."""
     is_open = seen.ops.document.get("status") == "ok"
     name = "ops_here" if seen.is_loopback else "ops_open"
     yield find(name if is_open else "ops_closed", port=seen.options.ops_port)
 
 
 def edge_port(seen: Visit) -> Iterator[Finding]:
-    """Only nginx talks to the edge: it takes nginx's word for a visitor's address."""
+    """Check that only nginx reaches the edge, which trusts it with visitors' addresses."""
     if "X-Waitroom-State" in seen.edge.headers and not seen.is_loopback:
         yield find("edge_open", port=seen.options.edge_port)
 
 
 def ops_through_site(seen: Visit) -> Iterator[Finding]:
-    """The site does not hand the ops listener on to everybody."""
+    """Check that the site does not pass requests on to the ops listener."""
     titles = {"A token is needed", "Administration is off"}
     for path, reply in seen.through_site.items():
         if "\nwaitroom_" in reply.body or reply.document.get("title") in titles:
@@ -42,7 +43,7 @@ def ops_through_site(seen: Visit) -> Iterator[Finding]:
 
 
 def verdicts(seen: Visit) -> Iterator[Finding]:
-    """Nobody but root could have made the folder of nginx's verdicts, or one that it is in."""
+    """Check that only root can write to the folder of nginx's verdicts and those above it."""
     for folder in seen.verdicts.parents if seen.verdicts else ():
         with contextlib.suppress(OSError):
             status = folder.stat()
@@ -52,7 +53,7 @@ def verdicts(seen: Visit) -> Iterator[Finding]:
 
 
 def store(seen: Visit) -> Iterator[Finding]:
-    """All replicas share one store, which outlives them."""
+    """Check that all replicas share one store, which outlives them."""
     stores = seen.stores
     in_memory = [name for name in stores if name.startswith("memory")]
     if len(stores) > 1:
@@ -66,7 +67,7 @@ def store(seen: Visit) -> Iterator[Finding]:
 
 
 def address(seen: Visit) -> Iterator[Finding]:
-    """The sidecar sees the visitor's address, not a balancer's and not a made-up one."""
+    """Check that the sidecar sees the visitor's address, not a balancer's or a forged one."""
     client = seen.poll.document.get("client")
     if not isinstance(client, str):
         return
@@ -77,7 +78,7 @@ def address(seen: Visit) -> Iterator[Finding]:
     elif client == seen.own_address:
         yield find("own_address", client=client)
     else:
-        # A private address is not a visitor's, of a site that is not private itself.
+        # Visitors of a public site do not have private addresses.
         is_local = found is not None and found.is_loopback
         is_on_world = any(address.is_global for address in seen.addresses)
         is_other = not seen.is_loopback if is_local else is_on_world
@@ -93,7 +94,7 @@ def _address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | No
 
 
 def clocks(seen: Visit) -> Iterator[Finding]:
-    """The clocks of nginx and of the store agree with this machine's."""
+    """Check that the clocks of nginx and of the store agree with this machine's."""
     date, updated_at = seen.poll.headers.get("Date"), seen.poll.document.get("updated_at")
     times: dict[str, datetime] = {}
     with contextlib.suppress(ValueError):

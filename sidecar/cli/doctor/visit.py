@@ -1,8 +1,8 @@
-"""The visit itself: which requests, in which order, and what is kept of the answers.
+"""The visit: which requests are sent, in which order, and what is kept of the responses.
 
 Most requests are those of a browser that fetches ahead: the gate refuses that without giving a
-place, so it shows itself even where the room has space. Two visits are real ones, and
-their places are given up at the end.
+place, so it shows itself even if the room has space. Two visits are real ones, and their places are
+given up at the end.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ from sidecar.cli.doctor.reply import Reply
 from sidecar.kit.names import SEPARATOR
 from sidecar.visitors.tokens import COOKIE_PREFIX
 
-#: The room under /_waitroom/ where none is known; the sidecar answers that it knows none.
+#: The room of requests to /_waitroom/ if none is known; the sidecar answers that it has none.
 NO_ROOM = "waitroom-doctor"
 ASSETS = ("waiting.js", "waiting.css", "logo.svg", "i18n/en.json")
-#: Of the ops listener; on the site's own port they are the site's.
+#: Paths of the ops listener; on the site's own port they must be the site's.
 OPS_PATHS = ("/metrics", "/admin/rooms")
 #: Folders that often have no room.
 FOLDERS = ("health", "assets", "static", "webhooks", "api")
-#: Spellings by which some servers take a page for one of such a folder, or the other way round.
+#: Spellings by which some servers confuse a page with one in such a folder.
 ODD_SPELLINGS = ("/{}/..\\{}", "/{}/..;/{}", "/{}/..%2f{}", "//{}/{}")
 #: The front controller of most sites in PHP, which makes every page.
 FRONT_CONTROLLER = "/index.php?waitroom-doctor"
-#: From the block that is reserved for documentation: nobody has this address.
+#: An address that nobody has: it is reserved for documentation.
 FALSE_ADDRESS = "203.0.113.77"
-#: Heartbeats; nginx asks the replicas in turn.
+#: Polls with the cookie; nginx asks the replicas in turn.
 BEATS = 3
-#: Where visitors come at the same time, two replicas do not strictly take turns: the chance
-#: that one of them got none of all these polls is one in 128.
+#: Two replicas do not strictly take turns if visitors come at the same time: the chance that one of
+#: them gets none of all these polls is 1 in 128.
 MORE_POLLS = 6
 
 _MAX_REDIRECTS = 5
@@ -75,33 +75,33 @@ class Options:
     room: str | None = None
     ops_port: int = 8401
     edge_port: int = 8400
-    #: False: an https certificate that nobody vouches for will do.
+    #: Whether https certificates must be valid.
     verify: bool = True
     timeout_s: float = 10.0
-    #: Where nginx's includes are, if the site is on this machine.
+    #: The folder of nginx's includes, if the site is on this machine.
     includes: Path = Path("/etc/nginx/waitroom")
 
 
 @dataclass
 class Visit:
-    """All that was seen."""
+    """All responses of a visit."""
 
     asked: URL
     options: Options
-    #: Where redirects within the site led.
+    #: The page, after redirects within the site.
     page: URL
     addresses: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = field(default_factory=list)
-    #: This machine's, as it talks to the site.
+    #: The address from which this machine talks to the site.
     own_address: str = ""
-    #: A browser that fetches ahead, and a program that does.
+    #: The page for a browser that fetches ahead, and for a program that does.
     ahead: Reply = _NOTHING
     ahead_json: Reply = _NOTHING
-    #: Two visitors, neither with a cookie.
+    #: The page for two visitors without a cookie.
     first: Reply = _NOTHING
     second: Reply = _NOTHING
-    #: The page by other spellings, where a server may take it for one of a folder without a room.
+    #: The page by other spellings, which a server may take for a folder without a room.
     odd: dict[str, Reply] = field(default_factory=dict)
-    #: Files that are not there, in folders that often have no room.
+    #: Missing files in folders that often have no room.
     missing: dict[str, Reply] = field(default_factory=dict)
     #: A site's front controller, if it has one.
     front: Reply = _NOTHING
@@ -115,21 +115,21 @@ class Visit:
     assets: dict[str, Reply] = field(default_factory=dict)
     joined: Reply = _NOTHING
     beats: list[Reply] = field(default_factory=list)
-    #: The first visitor once more, with the cookie.
+    #: The page for the first visitor again, with the cookie.
     back: Reply = _NOTHING
-    #: At once again, with the stamp that came with it; and what replicas say of nginx's key.
+    #: The page at once again, with the stamp; and what replicas say of nginx's key.
     stamped: Reply = _NOTHING
     nginx_keys: set[str] = field(default_factory=set)
     ops: Reply = _NOTHING
     edge: Reply = _NOTHING
     through_site: dict[str, Reply] = field(default_factory=dict)
     left: list[Reply] = field(default_factory=list)
-    #: Once more who fetches ahead, and the status, at the end: what was kept meanwhile shows.
+    #: `ahead` and `poll` again at the end: a cache shows itself.
     late: Reply = _NOTHING
     late_poll: Reply = _NOTHING
-    #: Replicas of the nginx on this machine that do not answer, and why.
+    #: The error of each replica that does not answer, if nginx is on this machine.
     dead: dict[str, str] = field(default_factory=dict)
-    #: Where nginx on this machine keeps verdicts.
+    #: The folder where nginx on this machine keeps verdicts.
     verdicts: Path | None = None
 
     @property
@@ -142,13 +142,13 @@ class Visit:
 
     @property
     def unknown_room(self) -> str | None:
-        """The room that the gate asks for and the sidecar does not have."""
+        """The room that the gate asks for, if the sidecar does not have it."""
         found = _UNKNOWN_ROOM.search(self.ahead.body) or _UNKNOWN_ROOM.search(self.first.body)
         return found[1] if found else None
 
     @property
     def room_of_gate(self) -> str | None:
-        """As the page's answers name it."""
+        """The room that the page's responses name."""
         for reply in (self.ahead_json, self.ahead, self.first):
             if "status_url" in reply.document:
                 return str(reply.document.get("room"))
@@ -177,25 +177,25 @@ class Visit:
 
     @property
     def is_limited(self) -> bool:
-        """Whether nginx refuses some of the requests to /_waitroom/ by itself."""
+        """Return True if nginx itself refuses some of the requests to /_waitroom/."""
         asked = [self.poll, self.late_poll, self.joined, *self.again, *self.beats, *self.left]
         asked += self.assets.values()
         return any(one.status in {429, 503} and one.is_nginx_error for one in asked)
 
     @property
     def stores(self) -> set[str]:
-        """The replicas' stores, as far as they answered."""
+        """The stores of the replicas that answered."""
         polls = (self.poll, self.false_address, *self.again)
         return {store for one in polls if isinstance(store := one.document.get("store"), str)}
 
     @property
     def cookie(self) -> str:
-        """The first visitor's, as a browser would send it now; empty without one."""
-        given = [one.cookie for one in (self.first, self.joined, *self.beats) if one.cookie]
-        return str(given[-1]) if given else ""
+        """The first visitor's cookie, as a browser would send it now; empty without one."""
+        cookies = [one.cookie for one in (self.first, self.joined, *self.beats) if one.cookie]
+        return str(cookies[-1]) if cookies else ""
 
     def at(self, path: str) -> URL:
-        """Of an endpoint, or a file, under /_waitroom/."""
+        """Return the address of an endpoint or file under /_waitroom/."""
         return self.page.join(URL(f"/_waitroom/{path}"))
 
     @property
@@ -204,7 +204,7 @@ class Visit:
 
 
 async def visit(url: URL, options: Options, *, now_s: Callable[[], float] = time.time) -> Visit:
-    """Looks at everything; leaves every place that it was given."""
+    """Send all requests; leave every place that they were given."""
     seen = Visit(url, options, url)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=options.verify),
@@ -231,7 +231,7 @@ async def visit(url: URL, options: Options, *, now_s: Callable[[], float] = time
 
 
 class _Client:
-    """Sends requests, and keeps every room cookie that it was given."""
+    """A client that keeps every room cookie that it gets."""
 
     def __init__(self, session: aiohttp.ClientSession, now_s: Callable[[], float]) -> None:
         self._session = session
@@ -274,7 +274,7 @@ class _Client:
 
 
 async def _look_ahead(client: _Client, seen: Visit) -> None:
-    """Finds the page: redirects within the site are followed, those to the room are not."""
+    """Find the page: follow redirects within the site, but not those to the room."""
     for _ in range(_MAX_REDIRECTS):
         seen.ahead = await client.get(seen.page, _BROWSER, _AHEAD)
         location = seen.ahead.headers.get("Location", "")
@@ -322,7 +322,7 @@ async def _look_at_stamps(client: _Client, seen: Visit) -> None:
 
 
 async def _look_round(client: _Client, seen: Visit) -> None:
-    """What the site has under /_waitroom/."""
+    """Ask for what the site has under /_waitroom/."""
     status = seen.status.with_query(client="1")
     seen.poll = await client.get(status, _JSON)
     seen.false_address = await client.get(status, _JSON, _FALSE)
@@ -337,7 +337,7 @@ async def _look_round(client: _Client, seen: Visit) -> None:
 
 
 async def _look_aside(client: _Client, seen: Visit) -> None:
-    """The page by odd spellings, but for folders that answer whatever they are asked for."""
+    """Ask for the page by odd spellings, except in folders that answer every path."""
     page = seen.page.raw_path.removeprefix("/")
     if seen.ahead.is_of_gate:
         seen.front = await client.get(seen.page.join(URL(FRONT_CONTROLLER)), _BROWSER, _AHEAD)
@@ -353,7 +353,7 @@ async def _look_aside(client: _Client, seen: Visit) -> None:
 
 
 async def _look_outside(client: _Client, seen: Visit) -> None:
-    """The sidecar's own ports, which the world should not reach."""
+    """Ask the sidecar's own ports, which the world should not reach."""
     site = URL.build(scheme="http", host=seen.host)
     ops = site.with_port(seen.options.ops_port) / "healthz"
     edge = site.with_port(seen.options.edge_port) / "check"
@@ -363,14 +363,14 @@ async def _look_outside(client: _Client, seen: Visit) -> None:
 
 
 def _settings(includes: Path) -> str:
-    """settings.conf of the nginx on this machine; "" where there is none, or none to be read."""
+    """Return settings.conf of the nginx on this machine; empty if it cannot be read."""
     with contextlib.suppress(OSError, UnicodeError):
         return (includes / "settings.conf").read_text("utf-8")
     return ""
 
 
 async def _dead(settings: str) -> dict[str, str]:
-    """The replicas that settings.conf names and nobody listens for."""
+    """Return the error of each replica of settings.conf on which nobody listens."""
     dead = {}
     upstream = _UPSTREAM.search(settings)
     for path, host, port in _REPLICA.findall(upstream[1] if upstream else ""):
@@ -400,8 +400,8 @@ async def _leave(client: _Client, seen: Visit) -> None:
 
 
 def _is_without_redis(document: dict[str, Any]) -> bool:
-    """A problem that says so, or a place without a number; in a room that an operator paused there
-    is one."""
+    """Return True for a problem that says so, and for a place without a number, which only a paused
+    room may have."""
     numbers = document.get("position"), document.get("position_above")
     is_unnumbered = document.get("paused") is True and numbers == (None, None)
     return is_unnumbered or document.get("title") == "The store does not answer"
@@ -410,7 +410,7 @@ def _is_without_redis(document: dict[str, Any]) -> bool:
 async def _addresses(
     host: str, port: int
 ) -> tuple[list[ipaddress.IPv4Address | ipaddress.IPv6Address], str]:
-    """The site's addresses, and which of its own this machine talks to it from."""
+    """Return the site's addresses, and the one of this machine that it talks from."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)

@@ -4,33 +4,34 @@ import json
 import os
 import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from urllib.parse import urlsplit
 
 from sidecar import __version__
+from sidecar.cli.setup.systems import System
 from sidecar.gate.stamps import key_file
+from sidecar.kit.files import SECRET
 from sidecar.kit.share import find_share
 
 ETC = "etc/waitroom"
 SECRET_KEYS = f"{ETC}/secrets/secret_keys"
 NGINX = "etc/nginx/waitroom"
 UNITS = "etc/systemd/system"
-#: The one include that is the user's: it names the replicas.
+#: The include that the user owns: it names the replicas.
 SETTINGS = "settings.conf"
-#: In the units as they are shipped.
+#: The program in the units as they are shipped.
 PROGRAM = "/opt/waitroom/venv/bin/waitroom"
 _STORE_UNITS = ("waitroom@.service", "waitroom-jobs.service")
-#: A unit fails where a file it loads is missing, so only installations with a password have this.
+#: A unit fails if a file that it loads is missing: only installations with a password have this.
 _STORE_DROP_IN = f"""# The address of Redis with its password; it overrides store in waitroom.toml.
 [Service]
 LoadCredential=store:/{ETC}/secrets/store
 Environment=WAITROOM_STORE_FILE=%d/store
 """
 _SERVER = re.compile(r"^( *)server 127\.0\.0\.1:8400 (.*)$", re.MULTILINE)
-#: The mode of a file that is nobody else's.
-SECRET = 0o600
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -44,8 +45,8 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """The answers of somebody who wants a first room."""
+class FirstRoom:
+    """A room as `waitroom init` asks for it."""
 
     name: str
     users: int
@@ -53,7 +54,7 @@ class Room:
 
 
 def shipped(program: str, nginx_user: str, *, has_units: bool) -> list[File]:
-    """The files of this version that nobody needs to edit: a new version replaces them."""
+    """Return the files that a new version replaces: nginx's includes, the page, the units."""
     files = [
         File(f"{NGINX}/{path.name}", path.read_bytes())
         for path in _files_in(find_share("nginx"))
@@ -81,20 +82,19 @@ TOML = f"{ETC}/waitroom.toml"
 
 
 def first_files(
-    room: Room, keys: list[str], replicas: list[str], *, has_units: bool, has_settings: bool
+    room: FirstRoom, keys: list[str], system: System, *, has_settings: bool
 ) -> list[File]:
-    """The files that are the user's from the first day on: settings, secrets, addresses.
+    """Return the files that the user owns: settings, secrets, addresses.
 
-    `keys`: the secret_keys that there are already; without any, one is made. `replicas`: their
-    addresses, as nginx's `server` lines name them. `has_settings`: there are some, which stay, and
-    which say where Redis is.
+    `keys`: existing secret_keys; if there are none, one is made. `has_settings`: settings exist;
+    they stay, and name Redis.
     """
     keys = keys or [secrets.token_hex(32)]
     has_password = bool(urlsplit(room.store).password)
     store = 'store_file = "secrets/store"' if has_password else f"store = {json.dumps(room.store)}"
     words = {"room": room.name, "users": str(room.users), "store": store}
     of_store = [File(f"{ETC}/secrets/store", f"{room.store}\n".encode(), SECRET)]
-    if has_units:
+    if system.has_units:
         of_store += [
             File(f"{UNITS}/{unit}.d/store.conf", _STORE_DROP_IN.encode()) for unit in _STORE_UNITS
         ]
@@ -104,13 +104,13 @@ def first_files(
         File(SECRET_KEYS, f"{keys[-1]}\n".encode(), SECRET),
         File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), SECRET),
         File("etc/nginx/waitroom-stamp.conf", key_file(keys).encode(), SECRET),
-        File(f"{NGINX}/{SETTINGS}", _nginx_settings(replicas)),
+        File(f"{NGINX}/{SETTINGS}", _nginx_settings(system.replicas)),
         File("etc/nginx/conf.d/waitroom.conf", b"include waitroom/http.conf;\n"),
     ]
 
 
 def compose_file(folder: Path) -> File:
-    """For Docker: what is added to a compose.yaml. `folder`: where the other files are."""
+    """Return what Docker users add to their compose.yaml. `folder`: where the other files are."""
     # The replica reads secrets that belong to the user who runs this.
     user = f"{os.getuid()}:{os.getgid()}"
     words = {"folder": str(folder.absolute()), "version": __version__, "user": user}
@@ -122,8 +122,8 @@ def _filled(template: str, words: dict[str, str]) -> bytes:
     return Template(text).substitute(words).encode()
 
 
-def _nginx_settings(replicas: list[str]) -> bytes:
-    """settings.conf as it is shipped, with these replicas."""
+def _nginx_settings(replicas: Iterable[str]) -> bytes:
+    """Return the shipped settings.conf with these replicas."""
     text = (find_share("nginx") / SETTINGS).read_text("utf-8")
 
     def lines(found: re.Match[str]) -> str:

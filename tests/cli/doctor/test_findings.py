@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.cli.doctor import cookie, gate, surroundings
 from sidecar.cli.doctor.findings import TEXTS, Level
-from sidecar.cli.doctor.reply import Given
+from sidecar.cli.doctor.reply import SetCookie
 from sidecar.cli.doctor.visit import FALSE_ADDRESS
 from tests.cli.doctor.ward import NOW_S, PAGE, only, reply, visit
 from tests.support.site import ROOT
@@ -94,7 +94,7 @@ def test_a_waiting_page_that_joins_by_itself_is_right():
 
 
 def test_set_cookie_is_read_with_its_attributes():
-    given = Given.read("waitroom_shop=a=b; Path=/; HttpOnly; SameSite=Lax")
+    given = SetCookie.read("waitroom_shop=a=b; Path=/; HttpOnly; SameSite=Lax")
     assert (given.name, given.value) == ("waitroom_shop", "a=b")
     assert given.attributes == {"path": "/", "httponly": "", "samesite": "Lax"}
 

@@ -14,14 +14,15 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from sidecar.cli import jobs as commands
 from sidecar.cli import main
-from sidecar.cli.connection import Connection
-from sidecar.cli.jobs import progress
+from sidecar.cli.replica_client import ReplicaOptions
 from sidecar.history.store.tables import HISTORY
 from sidecar.jobs.store.tables import JOBS
 from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, wait_until
 from tests.support.site import SECRET, make_folder, redis_command
 from tests.support.target import Target, bad_target
+from tests.support.terminal import CONTROLS
 from waitroom import Jobs, UnavailableError
 
 ID = r"[A-Za-z0-9_-]{22}"
@@ -84,14 +85,14 @@ def works():
             start(name, WAITROOM, name, "--config", str(config))
         # httpcore leaves a unix socket open that it could not connect.
         wait_until((folder / "ops").is_socket, "its listener")
-        connection = Connection(str(config))
-        wait_until(lambda: takes_jobs(connection), "the replica")
+        options = ReplicaOptions(str(config))
+        wait_until(lambda: takes_jobs(options), "the replica")
         yield Works(config, target)
 
 
-def takes_jobs(connection: Connection) -> bool:
+def takes_jobs(options: ReplicaOptions) -> bool:
     try:
-        with connection.client() as client:
+        with options.client() as client:
             targets = client.request("GET", "/v1/targets")["targets"]
     except click.ClickException:
         return False
@@ -178,7 +179,7 @@ def test_a_job_that_fails_says_why(run):
     done = run("jobs", "submit", "nowhere", "--wait", "--every", "0.2")
     assert done.exit_code == 1
     assert re.search(
-        r"failed, the target is not reached: Connection refused$", done.stdout, re.MULTILINE
+        r"failed, the target is not reached: ReplicaOptions refused$", done.stdout, re.MULTILINE
     )
 
 
@@ -272,7 +273,7 @@ def test_all_jobs_of_a_target_are_waited_for(run, submit, monkeypatch):
             said(run("jobs", "cancel", id_))
 
     with monkeypatch.context() as when:
-        when.setattr(progress.time, "sleep", cancel)  # it was looked once
+        when.setattr(commands.time, "sleep", cancel)  # it was looked once
         done = run("jobs", "watch", "--target", "held")
     assert done.exit_code == 1
     first, *each, last = (line[9:] for line in done.stdout.splitlines())
@@ -296,10 +297,11 @@ def test_a_terminal_has_one_line_that_is_written_over(works, run, submit):
                     said(run("jobs", "cancel", id_))
                 shown += part
     os.close(ours)
-    before, *drawn, last = shown.decode().split("\r\x1b[K")
-    assert (before, watch.returncode) == ("", 1)
-    assert set(drawn) == {f"{'█' * 5}{'░' * 15} held: pending, position 1"}
-    assert last == f"{id_} cancelled\r\n"
+    lines = [line.strip() for line in re.split(r"[\r\n]+", CONTROLS.sub("", shown.decode()))]
+    *drawn, last = filter(None, lines)
+    assert watch.returncode == 1
+    assert set(drawn) == {f"{'━' * 5}╺{'━' * 14} held: pending, position 1"}
+    assert last == f"{id_} cancelled"
 
 
 def test_a_watch_goes_on_when_nobody_answers_for_a_moment(run, submit, monkeypatch):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from sidecar.cli.printing import table
+from sidecar.cli.output import table
 
 HEADINGS = "room", "state", "waiting"
 ROWS = [("shop", "paused", 7), ("a [b]\x1b[31m\n", "running", 1234), ("x" * 90, None, 0)]

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sidecar.cli import main
-from sidecar.cli.connection import Connection
 from sidecar.cli.leases import LETTERS, _before
+from sidecar.cli.replica_client import ReplicaOptions
 from sidecar.leases.settings import RESOURCE
 from tests.support.processes import (
     CLEAN,
@@ -74,11 +74,11 @@ def run(file, monkeypatch):
 @pytest.fixture
 def take(file):
     """Somebody takes a resource, or queues for it."""
-    connection = Connection(str(file))
+    options = ReplicaOptions(str(file))
 
     def take(resource: str, holder: str, *, template: str = "seat") -> str:
         path = f"/v1/leases/{template}/{resource}"
-        with connection.client() as client:
+        with options.client() as client:
             return client.request("POST", path, {"holder": holder})["state"]
 
     return take
@@ -233,7 +233,7 @@ def test_who_waits_for_a_resource(run, take):
 
 
 def test_a_key_is_found_and_reset(run, file):
-    with Connection(str(file)).client() as client:
+    with ReplicaOptions(str(file)).client() as client:
         for key, calls in (("find:1", 1), ("find:3", 3)):
             for _ in range(calls):
                 client.request("POST", "/v1/limits/pay/acquire", {"key": key})

@@ -9,8 +9,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from click.testing import CliRunner
 
-from sidecar.cli import lottery as commands
 from sidecar.cli import main
+from sidecar.cli import verify_draw as commands
 from sidecar.lottery.commitment import as_lines, by_lot, commitment_to
 from tests.support.draws import ids_of, numbered
 from tests.support.processes import run_command
@@ -175,7 +175,7 @@ async def test_pages_that_do_not_end_are_read_no_further(told, run, monkeypatch)
     assert "300 places are listed, and 250 were published" in out
     monkeypatch.setattr(commands, "_MOST", 500)
     monkeypatch.setattr(commands, "_TRIES", 1)
-    monkeypatch.setattr(asyncio, "sleep", never)
+    monkeypatch.setattr(commands.time, "sleep", lambda _seconds: None)
     told.draw["count"] = None
     code, out, err = await run(told.url)
     assert (code, out, told.pages) == (1, "", 3 + 6)
@@ -183,10 +183,6 @@ async def test_pages_that_do_not_end_are_read_no_further(told, run, monkeypatch)
     monkeypatch.setattr(commands, "_ANSWER_BYTES", 99)
     code, out, err = await run(told.url)
     assert (code, "this is no draw as a room publishes it" in err) == (1, True)
-
-
-async def never(_seconds: float) -> None:
-    """Waits for nothing."""
 
 
 async def test_it_is_led_nowhere(told, run):

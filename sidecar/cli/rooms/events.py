@@ -1,20 +1,13 @@
 """waitroom rooms events: what a room's events will do, and when."""
 
-from __future__ import annotations
-
 import itertools
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import Any
 
 import click
 
-from sidecar.cli.connection import pass_client
-from sidecar.cli.printing import printed
-
-if TYPE_CHECKING:
-    from sidecar.settings.model import Settings
-    from waitroom import Client
+from sidecar.cli.config import Settings
+from sidecar.cli.replica_client import Client, api_path, reply_shown_by
 
 _PHASES = {"closed": "closed", "prequeue": "in the pre-queue", "open": "open"}
 _STATES = {**_PHASES, "coming": "to come", "over": "over"}
@@ -30,12 +23,11 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
     help='Say what holds then: "2026-12-01 10:05", in the events\' time zone or with an offset. '
     "Otherwise now.",
 )
-@printed(lambda document: click.echo("\n".join(_whole(document))))
-@pass_client
+@reply_shown_by(lambda document: click.echo("\n".join(_whole(document))))
 def show_events(client: Client, room: str, at: str | None) -> Any:
     """Say what a room's events will do, when, and what looks like a mistake."""
     query = {} if at is None else {"at": at}
-    return client.request("GET", f"/admin/rooms/{quote(room, safe='')}/events", query=query)
+    return client.request("GET", api_path("/admin/rooms", room, "events"), query=query)
 
 
 def summary(settings: Settings, now_ms: int) -> list[str]:
