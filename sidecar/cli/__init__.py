@@ -1,7 +1,7 @@
 """The command `waitroom`.
 
-Each command is imported when it is called, and imports what takes long when it needs it: a command
-starts in the time that its own part takes.
+Each command is imported when it is called, and imports what takes long when it needs it, to start
+fast.
 """
 
 import importlib
@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-#: As a shell has it: 128, and the signal's number.
+#: The exit code that shells use: 128 and the signal's number.
 INTERRUPTED = 130
-#: Each command: its module, and its name there.
+#: The module and object of each command.
 _COMMANDS = {
     "check-config": "sidecar.cli.check_config:check_config",
     "completion": "sidecar.cli.completion:completion",
@@ -54,10 +54,12 @@ class _Commands(click.Group):
         return command
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **kwargs: Any) -> Any:
-        """Ends quietly when the reader of the output has gone, as in `report | head`. click does so
-        while a command runs, and leaves what is still in the buffer to Python's own end."""
+        """Run a command, and end quietly if the reader of the output has gone (`report | head`).
+
+        click does that while a command runs, but not for what is still in the buffer at the end.
+        """
         words = list(sys.argv[1:] if args is None else args)
-        # Where an id may begin with a hyphen, click takes no letter for an option.
+        # click does not know -h where an id may begin with a hyphen.
         if words[-1:] == ["-h"]:
             words[-1] = "--help"
         try:
@@ -83,7 +85,7 @@ class _Commands(click.Group):
         except ConfigError as error:
             fail(error.problems)
         except (KeyboardInterrupt, click.Abort) as error:
-            # A prompt turns Ctrl-C into Abort, and so it does an end of the input or a no.
+            # A prompt raises Abort for Ctrl-C, and also for an end of the input or a no.
             if not isinstance(error.__context__ or error, KeyboardInterrupt):
                 raise
             sys.exit(INTERRUPTED)

@@ -348,7 +348,7 @@ def wait_for(
     with rich.Progress(
         *columns, console=console, transient=True, auto_refresh=False, disable=not is_terminal
     ) as bar:
-        task = bar.add_task("", total=1)
+        task = bar.add_task("", total=1, visible=False)
         while left:
             for id_, job in _look(client, left, target, is_first=not jobs).items():
                 jobs[id_] = job
@@ -361,7 +361,8 @@ def wait_for(
             left = [id_ for id_ in left if id_ not in jobs or jobs[id_]["state"] not in over]
             if is_terminal and left:
                 share = _share(jobs, first_positions)
-                bar.update(task, description=_summary(jobs), completed=share, refresh=True)
+                bar.update(task, description=_summary(jobs), completed=share, visible=True)
+                bar.refresh()
             elif is_many:
                 show("", _summary(jobs), Counter(job["state"] for job in jobs.values()))
             if left:

@@ -26,17 +26,17 @@ def leases() -> None:
     """Look at who holds what, and free it, through a replica's ops listener."""
 
 
-def _table(found: dict[str, Any]) -> None:
-    if "leases" in found:
+def _table(document: dict[str, Any]) -> None:
+    if "leases" in document:
         rows: Any = (
             (each["name"], f"{each['term']:g} s", each["capacity"], each["in_use"])
-            for each in found["leases"]
+            for each in document["leases"]
         )
         table(("name", "term", "capacity", "in use"), rows)
         return
     rows = (
         (each["resource"], each["waiting"], ", ".join(map(_held, each["holders"])) or "nobody")
-        for each in found["resources"]
+        for each in document["resources"]
     )
     table(("resource", "waiting", "held by"), rows)
 
@@ -100,9 +100,9 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
         return
     page = client.request("GET", _path(template, after=_before(resource), limit="1"))
     holders: list[str] = []
-    for found in page["resources"]:
-        if found["resource"] == resource:
-            holders = list(dict.fromkeys(held["holder"] for held in found["holders"]))
+    for each in page["resources"]:
+        if each["resource"] == resource:
+            holders = list(dict.fromkeys(held["holder"] for held in each["holders"]))
     if not holders:
         click.echo(f"nobody holds {resource}")
         return
@@ -117,8 +117,8 @@ def _release(client: Client, template: str, resource: str, holder: str) -> None:
 
 
 def _before(resource: str) -> str:
-    """Return the greatest name that sorts before a resource's, which the page after begins with;
-    empty if none does."""
+    """Return the greatest name that sorts before a resource's, so that the page after it begins
+    with the resource; empty if there is none."""
     rest, last = resource[:-1], resource[-1]
     letters = LETTERS if rest else "".join(letter for letter in LETTERS if letter.isalnum())
     place = letters.index(last)

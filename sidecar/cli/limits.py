@@ -22,11 +22,11 @@ def limits() -> None:
     """Look at rate limits and change those of single keys, through a replica's ops listener."""
 
 
-def _table(found: dict[str, Any]) -> None:
+def _table(document: dict[str, Any]) -> None:
     rows = (
         (rule["name"], rule["algorithm"], _number(rule["limit"]),
          f"{rule['window'] or rule['lease']:g} s", rule["on_exceed"], rule["key"])
-        for rule in found["limits"]
+        for rule in document["limits"]
     )  # fmt: skip
     table(("name", "algorithm", "limit", "each", "exceed", "key"), rows)
 
@@ -96,11 +96,11 @@ def unset(client: Client, name: str, key: str) -> Any:
     return client.request("DELETE", api_path(_LIMITS, name, "values", key))
 
 
-def _counts(found: dict[str, Any]) -> None:
+def _counts(document: dict[str, Any]) -> None:
     rows = (
         (each["key"] or "(all calls)", _number(each["limit"]), each["remaining"],
          "-" if each["reset_seconds"] is None else f"{each['reset_seconds']:.0f} s")
-        for each in found["keys"]
+        for each in document["keys"]
     )  # fmt: skip
     table(("key", "limit", "left", "free again in"), rows)
 
@@ -111,16 +111,16 @@ def _counts(found: dict[str, Any]) -> None:
 def list_keys(client: Client, name: str) -> Any:
     """List keys of which something is counted, those with the least left first. It looks through
     all keys of Redis, some thousands at a time."""
-    found = read_pages(client, api_path(_LIMITS, name, "counts"), "keys")
-    keys = sorted(found["keys"], key=lambda each: (each["remaining"] or 0) / (each["limit"] or 1))
-    return {**found, "keys": keys, "found": len(keys)}
+    counts = read_pages(client, api_path(_LIMITS, name, "counts"), "keys")
+    keys = sorted(counts["keys"], key=lambda each: (each["remaining"] or 0) / (each["limit"] or 1))
+    return {**counts, "keys": keys, "found": len(keys)}
 
 
 def _reset(done: dict[str, Any]) -> None:
     name = click.get_current_context().params["name"]
     of = f" of {done['key']}" if done["key"] else ""
-    said = f"the count{of} is reset" if done["reset"] else f"nothing was counted{of}"
-    click.echo(f"{name}: {said}")
+    text = f"the count{of} is reset" if done["reset"] else f"nothing was counted{of}"
+    click.echo(f"{name}: {text}")
 
 
 @limits.command()

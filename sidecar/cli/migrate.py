@@ -53,7 +53,7 @@ def _line(tables: dict[str, str | None]) -> str:
 
 
 async def _migrate(settings: Settings, setting: str, url: str) -> tuple[str | None, str]:
-    """The revisions before and after. Raises ConfigError, DatabaseError."""
+    """Return the tables' revisions before and after. Raises ConfigError, DatabaseError."""
     require("sql", setting=setting)
     from sidecar.history.store.tables import HISTORY  # noqa: PLC0415 - the other commands start faster
     from sidecar.jobs.store.tables import JOBS  # noqa: PLC0415 - the other commands start faster

@@ -16,11 +16,11 @@ def operators() -> None:
     """Look at the operators that the settings name, and end their sessions."""
 
 
-def _table(found: dict[str, Any]) -> None:
+def _table(document: dict[str, Any]) -> None:
     words = {True: "yes", False: "no"}
     rows = (
         (each["name"], each["role"], words[each["has_password"]], words[each["by_proxy"]])
-        for each in found["operators"]
+        for each in document["operators"]
     )
     table(("name", "role", "password", "proxy"), rows)
 
@@ -52,10 +52,10 @@ def hash_password() -> None:
     from sidecar.http.auth.accounts import HASHER  # noqa: PLC0415 - other commands start faster
 
     if sys.stdin.isatty():
-        given = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
-        given = sys.stdin.readline()
-    given = given.strip()  # as the log-in does
-    if len(given) < MIN_PASSWORD_LENGTH:
+        password = sys.stdin.readline()
+    password = password.strip()  # as the log-in does
+    if len(password) < MIN_PASSWORD_LENGTH:
         raise click.UsageError(f"the password has fewer than {MIN_PASSWORD_LENGTH} characters")
-    click.echo(HASHER.hash(given))
+    click.echo(HASHER.hash(password))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Page(click.Group):
-    """A file in place of a command is the one to print."""
+    """A group that takes a file's name for `nginx` and that file."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -94,17 +94,17 @@ def preview(
     _check("language", shown["language"], template.languages.tags)
     shown["site"] = (shown["site"] or settings.public_url or "").rstrip("/")
     folder, titles = Path(into), states or tuple(previews.STATES)
-    shown_so = previews.Preview(template, name, settings, **shown)
-    texts = {f"{state}.html": shown_so.html(state) for state in titles}
+    page_preview = previews.Preview(template, name, settings, **shown)
+    texts = {f"{state}.html": page_preview.html(state) for state in titles}
     if settings.template:
         own = Templates(configured.template_dir)
         if problem := own.problem(settings.template):
             raise click.ClickException(problem)
-        found = own.find(settings.template)
+        own_page = own.find(settings.template)
         texts |= {
-            f"{state}.html": previews.by_template(found, shown_so, state)
+            f"{state}.html": previews.by_template(own_page, page_preview, state)
             for state in titles
-            if found and state in previews.OF_TEMPLATES
+            if own_page and state in previews.OF_TEMPLATES
         }
     texts["index.html"] = previews.overview(name, titles)
     try:

@@ -31,10 +31,10 @@ def _row(target: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _table(found: dict[str, Any]) -> None:
+def _table(document: dict[str, Any]) -> None:
     headings = "target", "state", "waiting", "running", "rate", "a call", "breaker", "settings"
     styles = {"paused": "yellow", "no runner": "red", "open": "red", "trial": "yellow"}
-    table(headings, map(_row, found["targets"]), styles=styles)
+    table(headings, map(_row, document["targets"]), styles=styles)
 
 
 @targets.command("list")

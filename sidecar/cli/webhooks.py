@@ -48,18 +48,18 @@ def list_webhooks(client: Client) -> Any:
     return client.request("GET", _WEBHOOKS)
 
 
-def _deliveries(found: dict[str, Any]) -> None:
+def _deliveries(document: dict[str, Any]) -> None:
     fields = "id", "event", "at", "state", "attempts"
-    rows = ((*(each[name] for name in fields), _answer(each)) for each in found["deliveries"])
+    rows = ((*(each[name] for name in fields), _answer(each)) for each in document["deliveries"])
     table((*fields, "last answer"), rows, styles=STYLES)
 
 
 def _answer(delivery: dict[str, Any]) -> str:
-    """What the receiver said last."""
+    """Return what the receiver answered last."""
     if not delivery["attempts"]:
         return delivery["reason"] or "-"
-    said = delivery["reason"] or f"HTTP {delivery['status']}"
-    return f"{said}, after {delivery['took_seconds']:.1f} s"
+    answer = delivery["reason"] or f"HTTP {delivery['status']}"
+    return f"{answer}, after {delivery['took_seconds']:.1f} s"
 
 
 @webhooks.command()
@@ -78,9 +78,9 @@ def deliveries(client: Client, name: str, state: str, limit: int) -> Any:
     return read_pages(client, path, "deliveries", limit=limit, state=state)
 
 
-def _resent(found: dict[str, Any]) -> None:
-    waiting = f"; {found['waiting']} on their way already" if found["waiting"] else ""
-    click.echo(f"{found['queued']} sent again{waiting}: see waitroom webhooks deliveries")
+def _resent(document: dict[str, Any]) -> None:
+    waiting = f"; {document['waiting']} on their way already" if document["waiting"] else ""
+    click.echo(f"{document['queued']} sent again{waiting}: see waitroom webhooks deliveries")
 
 
 @webhooks.command()
@@ -140,7 +140,7 @@ def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> N
 async def _send_all(
     settings: Settings, names: tuple[str, ...]
 ) -> "dict[str, tuple[Answer, float]]":
-    """Side by side: each webhook's answer, and how long it took."""
+    """Send all tests at once. Return each webhook's answer, and the seconds that it took."""
     from sidecar.webhooks.model import new_test  # noqa: PLC0415 - the other commands start faster
     from sidecar.webhooks.notifier import new_session, send  # noqa: PLC0415
 

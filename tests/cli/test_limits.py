@@ -1,80 +1,22 @@
-"""`waitroom limits` and `waitroom leases`, and what check-config says of both."""
+"""`waitroom limits` and `waitroom leases`."""
 
 import json
 import re
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from sidecar.cli import main
 from sidecar.cli.leases import LETTERS, _before
 from sidecar.cli.replica_client import ReplicaOptions
 from sidecar.leases.settings import RESOURCE
-from tests.support.processes import (
-    CLEAN,
-    WAITROOM,
-    Process,
-    forget_settings,
-    listens,
-    run_command,
-    wait_until,
-)
 
-# Without an admin token: the service token opens all that these commands ask.
-CONFIG = """
-edge_listen = "unix:{0}/edge"
-ops_listen = "unix:{0}/ops"
-admin_token = "0123456789abcdef"
-secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
-
-[leases.seat]
-term = "1h"
-capacity = 2
-
-[leases.desk]
-term = "90s"
-
-[limits.pay]
-algorithm = "fixed_window"
-key = "{{biz}}:{{channel}}"
-limit = 20
-window = "1d"
-values = {{ "refund:wx" = 1 }}
-
-[limits.slots]
-algorithm = "concurrency"
-limit = 3
-lease = "30s"
-"""
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00"
 
 
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    """The settings of a replica that runs with its store in memory."""
-    folder = tmp_path_factory.mktemp("waitroom")
-    path = folder / "waitroom.toml"
-    path.write_text(CONFIG.format(folder))
-    with Process([WAITROOM, "serve", "--config", str(path)], log=folder / "log", env=CLEAN):
-        wait_until(lambda: listens(folder / "ops"), "the replica")
-        yield path
-
-
 @pytest.fixture
-def run(file, monkeypatch):
-    """Runs it in this process, which takes a fiftieth of the time."""
-    forget_settings(monkeypatch)
-
-    def run(group: str, *words: str) -> Result:
-        return CliRunner().invoke(main, [group, "--config", str(file), *words])
-
-    return run
-
-
-@pytest.fixture
-def take(file):
+def take(config):
     """Somebody takes a resource, or queues for it."""
-    options = ReplicaOptions(str(file))
+    options = ReplicaOptions(str(config))
 
     def take(resource: str, holder: str, *, template: str = "seat") -> str:
         path = f"/v1/leases/{template}/{resource}"
@@ -87,15 +29,6 @@ def take(file):
 def said(done: Result) -> list[str]:
     assert (done.exit_code, done.stderr) == (0, "")
     return done.stdout.splitlines()
-
-
-def test_check_config_counts_them(file):
-    """Also where there is no room at all."""
-    done = run_command("check-config", "--config", file)
-    assert (done.returncode, done.stderr) == (0, "")
-    first, warning = done.stdout.splitlines()
-    assert first == "The configuration is right: 2 lease(s), desk, seat; 2 limit(s), pay, slots."
-    assert warning.startswith("warning: store: is not set, so all state is in this process alone")
 
 
 def test_limits_are_listed(run):
@@ -232,8 +165,8 @@ def test_who_waits_for_a_resource(run, take):
     assert (refused.exit_code, "TEMPLATE" in refused.stderr) == (2, True)
 
 
-def test_a_key_is_found_and_reset(run, file):
-    with ReplicaOptions(str(file)).client() as client:
+def test_a_key_is_found_and_reset(run, config):
+    with ReplicaOptions(str(config)).client() as client:
         for key, calls in (("find:1", 1), ("find:3", 3)):
             for _ in range(calls):
                 client.request("POST", "/v1/limits/pay/acquire", {"key": key})

@@ -1,7 +1,6 @@
 """`waitroom rooms events` and what check-config says of events, run as their user runs them."""
 
 import re
-import subprocess
 
 import pytest
 
@@ -50,10 +49,6 @@ closes_at = "2001-01-02 00:00"
 """
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_command(*arguments)
-
-
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     folder = tmp_path_factory.mktemp("waitroom")
@@ -76,12 +71,12 @@ def replica(file):
 @pytest.fixture
 def events(file, replica):
     """Runs `waitroom rooms events …`."""
-    return lambda *words: run("rooms", "--config", str(file), "events", *words)
+    return lambda *words: run_command("rooms", "--config", str(file), "events", *words)
 
 
 def test_check_config_tells_when_events_are(file):
     """A line for each, with day, offset and how long until then, and one for each warning."""
-    done = run("check-config", "--config", str(file))
+    done = run_command("check-config", "--config", str(file))
     assert (done.returncode, done.stderr) == (0, "")
     gala = (
         "shop: gala: opens Mon 2150-06-01 10:00:00 UTC, ends Mon 2150-06-01 12:00:00 UTC (UTC); "

@@ -19,7 +19,6 @@ import click
 from sidecar.cli.output import cell
 from sidecar.cli.replica_client import Client, ReplicaOptions, Room, explain
 from sidecar.kit.clock import iso
-from sidecar.rooms.statistics import ABANDONED, difference
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,17 +27,12 @@ if TYPE_CHECKING:
 
     from waitroom.model import LogEntry
 
+_RATES = "in/min", "out/min", "gave up"
 _ROW = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
 #: How far back curves go, and over how long a rate is measured, in seconds.
 SPAN_S = 300.0
 RATE_S = 60.0
 _BLOCKS = "▁▂▃▄▅▆▇█"
-#: The counters that add up to each rate.
-_RATES = {
-    "in/min": ("admitted",),
-    "out/min": ("expired_session", "left_session", "released"),
-    "gave up": ABANDONED,
-}
 #: Terminals from this width on have a table; narrower ones have a paragraph for each room.
 _TABLE_FROM = 72
 #: Seconds between two requests for the operators' log; how many of its entries are shown.
@@ -163,14 +157,21 @@ def add_sample(samples: Samples, room: Room, now_s: float) -> None:
 
 def rates(samples: Sequence[Sample]) -> dict[str, float]:
     """Return how many visitors a minute came in, went and gave up; empty at the first look."""
+    from sidecar.rooms.statistics import ABANDONED, difference  # noqa: PLC0415 - as above
+
     recent = [sample for sample in samples if sample.at_s >= samples[-1].at_s - RATE_S]
     if len(recent) < 2:
         return {}
     counts = difference(recent[-1].counters, recent[0].counters)
     scale = 60 / (recent[-1].at_s - recent[0].at_s)
+    counters_of = {
+        "in/min": ("admitted",),
+        "out/min": ("expired_session", "left_session", "released"),
+        "gave up": ABANDONED,
+    }
     return {
         name: scale * sum(counts.get(counter, 0) for counter in counters)
-        for name, counters in _RATES.items()
+        for name, counters in counters_of.items()
     }
 
 

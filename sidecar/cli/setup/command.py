@@ -80,8 +80,7 @@ class Destination:
 
     def write_shipped(self) -> list[tuple[str, Outcome]]:
         """Write the files of this version."""
-        files = shipped(_program(), self.system.nginx_user, has_units=self.system.has_units)
-        return write_shipped(self.root, files, dry_run=self.dry_run)
+        return write_shipped(self.root, shipped(_program(), self.system), dry_run=self.dry_run)
 
     def report(self, write: Callable[[], list[tuple[str, Outcome]]]) -> set[Outcome]:
         """Write files, and print a line for each; files of nginx with one outcome share a line.

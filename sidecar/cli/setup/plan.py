@@ -1,4 +1,4 @@
-"""Which files an installation has, where they belong, and whose they are."""
+"""The files of an installation: those of a version, and those of the user."""
 
 import json
 import os
@@ -17,6 +17,7 @@ from sidecar.kit.files import SECRET
 from sidecar.kit.share import find_share
 
 ETC = "etc/waitroom"
+TOML = f"{ETC}/waitroom.toml"
 SECRET_KEYS = f"{ETC}/secrets/secret_keys"
 NGINX = "etc/nginx/waitroom"
 UNITS = "etc/systemd/system"
@@ -53,7 +54,7 @@ class FirstRoom:
     store: str
 
 
-def shipped(program: str, nginx_user: str, *, has_units: bool) -> list[File]:
+def shipped(program: str, system: System) -> list[File]:
     """Return the files that a new version replaces: nginx's includes, the page, the units."""
     files = [
         File(f"{NGINX}/{path.name}", path.read_bytes())
@@ -65,7 +66,7 @@ def shipped(program: str, nginx_user: str, *, has_units: bool) -> list[File]:
         File(f"{NGINX}/static/{path.relative_to(static)}", path.read_bytes())
         for path in _files_in(static)
     ]
-    if not has_units:
+    if not system.has_units:
         return files
     units = find_share("systemd")
     files += [
@@ -73,12 +74,8 @@ def shipped(program: str, nginx_user: str, *, has_units: bool) -> list[File]:
         for path in _files_in(units)
         if path.suffix in {".service", ".target"}
     ]
-    group = (units / "waitroom.sysusers").read_text("utf-8") + f"m {nginx_user} waitroom\n"
+    group = (units / "waitroom.sysusers").read_text("utf-8") + f"m {system.nginx_user} waitroom\n"
     return [*files, File("usr/lib/sysusers.d/waitroom.conf", group.encode())]
-
-
-#: Where init writes the settings.
-TOML = f"{ETC}/waitroom.toml"
 
 
 def first_files(
@@ -126,8 +123,8 @@ def _nginx_settings(replicas: Iterable[str]) -> bytes:
     """Return the shipped settings.conf with these replicas."""
     text = (find_share("nginx") / SETTINGS).read_text("utf-8")
 
-    def lines(found: re.Match[str]) -> str:
-        return "\n".join(f"{found[1]}server {address} {found[2]}" for address in replicas)
+    def lines(line: re.Match[str]) -> str:
+        return "\n".join(f"{line[1]}server {address} {line[2]}" for address in replicas)
 
     return _SERVER.sub(lines, text).encode()
 

@@ -1,4 +1,4 @@
-"""Reads a site's own nginx file and names the lines that it lacks. Writes nothing."""
+"""Read a site's own nginx file and name the lines that it lacks. Nothing is written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from typing import Any
 _PASSES = {"proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass"}
 _SERVER = "include waitroom/server.conf;"
 _LOCATION = "waitroom/location.conf"
-#: By directive: one in a location replaces those of the server, ours too. The include repeats ours.
+#: Directives that in a location replace the server's, and the includes that repeat Waitroom's.
 _REPEATS = {"add_header": "waitroom/headers.conf", "error_page": "waitroom/errors.conf"}
-#: Paths of machines' requests and of files.
+#: Paths of requests by machines, and of files: they need no room.
 _OPEN = {
     *("/webhooks/", "/webhook/", "/health", "/healthz", "/metrics", "/.well-known/"),
     *("/static/", "/media/", "/assets/"),
@@ -97,8 +97,8 @@ def _steps_of_location(location: Directive, room: str) -> Iterator[Step]:
 
 
 def _wants_room(location: Directive) -> bool:
-    """Return whether visitors get pages there: an application makes them, or nginx leads on to
-    one. Exact addresses are health checks and the like, except /index.php. Files need no room."""
+    """Return True if visitors get pages from an application at a location. Exact paths are health
+    checks and the like, except /index.php; files need no room."""
     block, args = location["block"], location["args"]
     if _has({"return", "internal"}, block) or args[-1] in _OPEN:
         return False

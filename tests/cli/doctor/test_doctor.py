@@ -7,9 +7,10 @@ import urllib.request
 import pytest
 
 from sidecar.cli.doctor.findings import Level
+from sidecar.gate.stamps import key_file
 from tests.cli.doctor.ward import LOCATIONS, ROOMS, Ward, bad, examine, needs_network, read, said
 from tests.support.processes import free_port
-from tests.support.site import ROOT
+from tests.support.site import ROOT, Site, gated
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,7 @@ def ward():
         ("right-error-page", "this visit was let in"),
         ("cors", "this visit was let in"),
         ("strict-path", "room 'shop'; this visit was let in"),
+        ("good-policy", "this visit was let in"),
     ],
 )
 async def test_a_right_installation_is_right(ward, path, words):
@@ -89,7 +91,6 @@ async def test_redirects_within_the_site_are_followed(ward):
         ("front", "/index.php leads past the room", "location ~ \\.php$"),
         ("error-page", "/assets/waitroom-doctor gets nginx's bare 401", "recursive_error_pages"),
         ("cold-cache", "gives the page to everybody, past the room", "Cache-Control: private"),
-        ("limited", "nginx itself refuses requests under /_waitroom/", "limit_req"),
         ("limited-429", "nginx itself refuses requests under /_waitroom/", "limit_req"),
         ("cookie-drop-doors", "the heartbeat does not know the cookie", "secret_keys"),
         ("cookie-drop", "does not know its visitor again", "drops cookies"),
@@ -102,7 +103,8 @@ async def test_a_mistake_is_found_and_its_remedy_named(ward, where, what, fix):
 
 async def test_a_limit_at_server_level_is_the_one_cause_that_is_named(ward):
     (problem,) = bad(await examine(ward.at("limited")))
-    assert "nginx itself refuses" in problem
+    assert "nginx itself refuses requests under /_waitroom/" in problem
+    assert "limit_req" in problem
 
 
 async def test_a_replica_that_is_gone(ward, tmp_path):
@@ -175,10 +177,6 @@ async def test_a_site_without_any_include_lacks_both(ward):
     assert "include waitroom/location.conf;" in problems[1]
 
 
-async def test_a_policy_that_allows_ours_is_no_problem(ward):
-    assert not bad(await examine(ward.at("good-policy")))
-
-
 async def test_an_untrusted_certificate_is_said_and_can_be_passed_over(ward):
     (problem,) = bad(await examine(ward.at("tls")))
     assert "its certificate is not trusted" in problem
@@ -234,3 +232,25 @@ async def test_the_address_is_told_to_who_asks_for_it_only(ward):
         assert "client" not in json.load(reply)
     with urllib.request.urlopen(f"{address}?client=1") as reply:
         assert json.load(reply)["client"] == "127.0.0.1"
+
+
+class OtherKey(Site):
+    def _write_nginx(self):
+        super()._write_nginx()
+        (self.folder / "waitroom-stamp.conf").write_text(key_file(["the key of another site"]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "on", "level", "words"),
+    [
+        (Site, True, Level.OK, "nginx knows visitors inside by itself (stamps)"),
+        (Site, False, Level.OK, "stamps are off (`waitroom nginx-key"),
+        (OtherKey, False, Level.PROBLEM, "nginx has a key that a replica does not know"),
+    ],
+)
+async def test_a_site_with_and_without_stamps(kind, on, level, words):
+    rooms = {"shop": {"total_active_users": 1000}}
+    with kind(rooms=rooms, stamps=on, locations=gated("/"), replicas=2) as site:
+        findings = await examine(site.url)
+        assert words in said(findings)
+        assert bool(bad(findings)) is (level is not Level.OK), findings

@@ -104,6 +104,23 @@ def test_an_odd_date_is_no_date():
     assert list(surroundings.clocks(seen)) == []
 
 
+INSIDE = [reply(200, {"state": "admitted", "refresh_after_seconds": 5})]
+
+
+def test_a_stamp_that_nginx_does_not_take():
+    """It brings another one."""
+    back = reply(200, Set_Cookie="waitroom_now=x.1.y; Path=/")
+    found = only(cookie.stamps(visit(beats=INSIDE, back=back, stamped=back)))
+    assert found.level is Level.WARNING
+    assert "$waitroom_stamp_binding" in found.fix
+
+
+def test_who_waits_cannot_tell():
+    waits = [reply(200, {"state": "waiting", "refresh_after_seconds": 5})]
+    assert not list(cookie.stamps(visit(beats=waits, back=reply(503))))
+    assert not list(cookie.stamps(visit(back=reply(200))))
+
+
 def test_each_text_is_used_and_has_its_values():
     """Each finding of the code is in findings.ini and each of those in the code, with all values
     that its texts name."""

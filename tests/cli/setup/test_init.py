@@ -5,11 +5,11 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import sys
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -68,10 +68,7 @@ def test_secrets_are_nobody_elses(tmp_path):
 def test_a_password_of_redis_is_a_secret(tmp_path):
     """The address is in a file of its own then, and the settings name that file."""
     store = "redis://:pass%22word@127.0.0.1:1/0"
-    run(
-        "init", "--site", "a.example", "--users", 1, "--system", "plain", "--redis", store,
-        "--into", tmp_path,
-    )  # fmt: skip
+    init(tmp_path, "--system", "plain", "--redis", store)
     toml = tmp_path / "etc/waitroom/waitroom.toml"
     assert "pass" not in toml.read_text()
     assert stat.S_IMODE((tmp_path / "etc/waitroom/secrets/store").stat().st_mode) == 0o600
@@ -83,10 +80,7 @@ def test_a_password_of_redis_is_a_secret(tmp_path):
 def test_settings_that_stay_say_where_redis_is(tmp_path):
     """A second init with a password leaves no address behind that the units would prefer."""
     init(tmp_path)
-    run(
-        "init", "--site", "a.example", "--users", 1, "--system", "debian",
-        "--redis", "redis://:pass@127.0.0.1:1/0", "--into", tmp_path,
-    )  # fmt: skip
+    init(tmp_path, "--redis", "redis://:pass@127.0.0.1:1/0")
     assert not list(tmp_path.rglob("store*"))
 
 
@@ -104,7 +98,7 @@ def test_for_docker(tmp_path):
     """What is added to a compose.yaml names the files where they are, and the user who may read
     them."""
     into = tmp_path / "deep" / "waitroom"
-    run("init", "--site", "a.example", "--users", 1, "--system", "docker", "--into", into)
+    init(into, "--system", "docker")
     service = yaml.safe_load((into / "compose.waitroom.yaml").read_text())["services"]
     for mount in service["nginx"]["volumes"] + service["waitroom"]["volumes"]:
         assert Path(mount.split(":")[0]).exists(), mount
@@ -166,10 +160,7 @@ def test_a_new_version_leaves_what_was_edited(tmp_path):
     manifest = tmp_path / "etc/waitroom/files.json"
     old.write_text("# an older version\n")
     listed = json.loads(manifest.read_text())
-    listed["etc/nginx/waitroom/proxy.conf"] = (
-        subprocess.run(["sha256sum", old], capture_output=True, text=True, check=True)
-        .stdout.split()[0]
-    )  # fmt: skip
+    listed["etc/nginx/waitroom/proxy.conf"] = sha256(old.read_bytes()).hexdigest()
     manifest.write_text(json.dumps(listed))
     edited.write_text("body { color: red }\n")
     settings = (nginx / "settings.conf").read_bytes()
@@ -230,10 +221,9 @@ def test_its_own_words_lead_to_a_room():
     with RedisServer() as redis, ExitStack() as stack:
         root = make_folder(stack)
         store = f"redis://127.0.0.1:{redis.port}/0"
-        said = run(
-            "init", "--site", "127.0.0.1", "--users", 1, "--system", "plain", "--redis", store,
-            "--into", root,
-        )  # fmt: skip
+        said = init(
+            root, "--site", "127.0.0.1", "--users", 1, "--system", "plain", "--redis", store
+        )
         assert "does not answer" not in said
         etc = root / "etc"
         # What stands for the machine's own places and ports.
