@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass
+from typing import Any
 
 import click
 
@@ -20,18 +20,6 @@ _STAND_INS = {
     "WAITROOM_SECRET_KEYS": "a-key-that-stands-for-the-real-one-00000",
     "WAITROOM_ADMIN_TOKEN": "a-token-that-stands-for-the-real-one-00",
 }
-
-
-@dataclass(frozen=True)
-class ConfigProblem:
-    """One mistake. `line` is None if the setting is not in the file."""
-
-    message: str
-    file: str | None
-    line: int | None
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}" if self.line else self.message
 
 
 @click.command("check-config")
@@ -50,11 +38,11 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
     settings, problems = _check(path, no_secrets=no_secrets)
     warnings = settings.warnings if settings else []
     if as_json:
-        document = {"problems": [asdict(each) for each in problems], "warnings": warnings}
-        print_json(document)
+        print_json({"problems": problems, "warnings": warnings})
     else:
         for problem in problems:
-            click.echo(str(problem), err=True)
+            place = f"{problem['file']}:{problem['line']}: " if problem["line"] else ""
+            click.echo(f"{place}{problem['message']}", err=True)
         if settings:
             click.echo(f"The configuration is right: {_contents(settings)}.")
         for warning in warnings:
@@ -64,7 +52,8 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
     sys.exit(1 if problems else 0)
 
 
-def _check(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, list[ConfigProblem]]":
+def _check(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, list[dict[str, Any]]]":
+    """Return the settings, or what is wrong. A setting that is not in the file has no line."""
     environ = dict(os.environ)
     if no_secrets:
         secrets = {f"{name}{end}" for name in _STAND_INS for end in ("", "_FILE")}
@@ -76,8 +65,10 @@ def _check(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, lis
         file, lines = find_file(path), dict[str, int]()
         with contextlib.suppress(OSError, UnicodeDecodeError):  # it is among the problems
             lines = find_lines(file.read_text(encoding="utf-8")) if file else {}
-        name = str(file) if file else None
-        return None, [ConfigProblem(text, name, locate(text, lines)) for text in error.problems]
+        return None, [
+            {"message": text, "file": str(file) if file else None, "line": locate(text, lines)}
+            for text in error.problems
+        ]
 
 
 def _contents(settings: Settings) -> str:

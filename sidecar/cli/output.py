@@ -75,6 +75,13 @@ def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=2))
 
 
+def print_changes(document: Any) -> None:
+    """Print the settings that the command's argument `changes` names, as they are now."""
+    for change in click.get_current_context().params["changes"]:
+        name = change.partition("=")[0]
+        click.echo(f"{name} = {json.dumps(document['settings'][name])}")
+
+
 def printed(show: Callable[[Any], object]) -> Callable[[Callable[P, Any]], Callable[P, None]]:
     """Print the document that a command returns: as JSON with --json, else by `show`."""
 

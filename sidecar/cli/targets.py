@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import print_json, table
+from sidecar.cli.output import print_changes, print_json, table
 from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, reply_shown_by
 
 _TARGETS = "/v1/targets"
@@ -52,16 +52,10 @@ def show(client: Client, name: str) -> Any:
     return client.request("GET", api_path(_TARGETS, name))
 
 
-def _settings(target: dict[str, Any]) -> None:
-    for change in click.get_current_context().params["changes"]:
-        setting = change.partition("=")[0]
-        click.echo(f"{setting} = {json.dumps(target['settings'][setting])}")
-
-
 @targets.command("set")
 @click.argument("name")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
-@reply_shown_by(_settings)
+@reply_shown_by(print_changes)
 def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
     """Change settings of a target, or make a new one. Replicas and workers follow within two
     seconds.

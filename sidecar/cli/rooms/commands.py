@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import print_json, table
+from sidecar.cli.output import print_changes, print_json, table
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
@@ -55,16 +55,10 @@ def show(client: Client, room: str) -> Any:
     return client.rooms.get(room)
 
 
-def _settings(room: Room) -> None:
-    for change in click.get_current_context().params["changes"]:
-        name = change.partition("=")[0]
-        click.echo(f"{name} = {json.dumps(room['settings'][name])}")
-
-
 @rooms.command("set")
 @click.argument("room")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
-@reply_shown_by(_settings)
+@reply_shown_by(print_changes)
 def set_(client: Client, room: str, changes: tuple[str, ...]) -> Any:
     """Change settings of a running room; all replicas follow within two seconds.
 

@@ -238,16 +238,16 @@ class _Screen:
 
         # The signal alone would leave the terminal on the other screen.
         signal.signal(signal.SIGTERM, _exit)
-        live = Live(
-            get_renderable=self._draw, console=self._console, screen=True, refresh_per_second=1
-        )
         try:
-            with live:
+            with Live(
+                get_renderable=self._draw, console=self._console, screen=True, refresh_per_second=1
+            ) as live:
                 for self._look in looks:
                     self._read_log()
                     live.refresh()
         finally:
-            self._console.print(self._draw(is_live=False))
+            if self._look.rooms:
+                self._console.print(self._draw(is_live=False))
 
     def _read_log(self) -> None:
         from waitroom import WaitroomError  # noqa: PLC0415
@@ -281,7 +281,9 @@ class _Screen:
             text = f"No figures since {_clock(since)} ({away_s:.0f} s): {look.error}"
             parts.append(Text(text, "red"))
             parts.append(f"The figures below are of {_clock(look.at)}. Trying again.")
-        figures = [_figures(room, self._samples[room["room"]], width) for room in look.rooms]
+        # Live draws in another thread, too, while samples are added.
+        samples = [tuple(self._samples[room["room"]]) for room in look.rooms]
+        figures = [_figures(*pair, width) for pair in zip(look.rooms, samples, strict=True)]
         is_table = width >= _TABLE_FROM
         parts += ["", *([_table(figures)] if is_table and figures else map(_paragraph, figures))]
         lines = self._console.render_lines(Group(*parts))
