@@ -18,8 +18,8 @@ from tests.support.processes import CLEAN, WAITROOM, Process, run_command, wait_
 from tests.support.site import ROOT, Site
 
 
-def run(*arguments, stdin="", **environment) -> subprocess.CompletedProcess[str]:
-    return run_command(*arguments, stdin=stdin, env={**CLEAN, **environment})
+def run(*arguments, **environment) -> subprocess.CompletedProcess[str]:
+    return run_command(*arguments, env={**CLEAN, **environment})
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,10 @@ def site():
 
 @pytest.fixture
 def rooms(site):
-    """Runs `waitroom rooms …` at the first replica."""
-    return lambda *words, **options: run(
-        "rooms", "--config", str(site.folder / "replica-0.toml"), *words, **options
+    """Runs `waitroom rooms …` at the first replica, in this process."""
+    config = str(site.folder / "replica-0.toml")
+    return lambda *words, **options: CliRunner().invoke(
+        main, ["rooms", "--config", config, *words], **options
     )
 
 
@@ -49,14 +50,14 @@ def test_rooms_are_listed(site, rooms):
     for _ in range(3):
         arrive(site)
     done = rooms("list")
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert re.search(r"^shop\t\w+\t1\t2\t2\t", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
     """Set through one, in force at the other; null takes it back."""
     done = rooms("set", "shop", "message=Soon", "new_users_per_minute=7")
-    assert (done.returncode, done.stdout) == (0, 'message = "Soon"\nnew_users_per_minute = 7\n')
+    assert (done.exit_code, done.stdout) == (0, 'message = "Soon"\nnew_users_per_minute = 7\n')
     began = time.monotonic()
     status = f"{site.edges[1]}/_waitroom/shop/status"
 
@@ -88,14 +89,14 @@ def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
 def test_a_mistake_is_named(rooms, words, code, said):
     """Exit 1, or 2 where the value is wrong; and what is wrong."""
     done = rooms(*words)
-    assert done.returncode == code
+    assert done.exit_code == code
     assert re.search(said, done.stderr), done.stderr
 
 
 def test_reset_asks_first(rooms):
     """Without a yes nothing happens."""
-    assert rooms("reset", "shop", stdin="n\n").returncode == 1
-    assert "removed" in rooms("reset", "shop", stdin="y\n").stdout
+    assert rooms("reset", "shop", input="n\n").exit_code == 1
+    assert "removed" in rooms("reset", "shop", input="y\n").stdout
 
 
 def test_release_ends_a_stay(site, rooms):
@@ -143,13 +144,6 @@ def test_find_says_where_a_visitor_is(site, rooms, changed):
 
 
 @pytest.fixture
-def at_once(site):
-    """As `rooms`, in this process."""
-    config = str(site.folder / "replica-0.toml")
-    return lambda *words: CliRunner().invoke(main, ["rooms", "--config", config, *words])
-
-
-@pytest.fixture
 def changed(site):
     """Changes settings of `shop`, and takes that back."""
     names = set()
@@ -187,32 +181,32 @@ def join(site, class_name) -> str:
 
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize("words", [("list",), ("watch", "--times", "1")])
-def test_each_line_has_a_line(at_once, words):
+def test_each_line_has_a_line(rooms, words):
     """In the list and while it is watched, with its length and wait."""
-    said = at_once(*words).stdout
+    said = rooms(*words).stdout
     told = re.findall(r"^.*  (fast|ordinary)\s+(\d+)\s+unknown$", said, re.MULTILINE)
     assert (said.count("\n"), told) == (4, [("fast", "1"), ("ordinary", "2")]), said
 
 
-def test_somebody_is_moved(at_once, three):
+def test_somebody_is_moved(rooms, three):
     """To the head, to a place, back, to another class and to none; the log says why."""
     last = three[2]
 
     def move(*words) -> str:
-        done = at_once("move", "shop", last, *words)
+        done = rooms("move", "shop", last, *words)
         assert done.exit_code == 0, done.output
         return done.stdout.removeprefix(f"{last} is at position ").strip()
 
     assert move("head", "--why", "ticket 4711, paid twice") == "1"
     assert move("2") == "2"
     assert move("head") == "1"
-    found = at_once("find", "shop", last).stdout
+    found = rooms("find", "shop", last).stdout
     number = visitor_number(last)
     assert found == f"{last} ({number}) is waiting in sub-queue ordinary at position 1\n"
     assert move("back") == "2"
     assert move("--class", "vip", "--why", "press") == "2"
     assert move("--no-class") == "2"
-    said = [" ".join(row.split("\t")[2:]) for row in at_once("log", "shop").stdout.splitlines()]
+    said = [" ".join(row.split("\t")[2:]) for row in rooms("log", "shop").stdout.splitlines()]
     assert said[1:7] == [
         f"grade {last} 2 to 2: no class",
         f"grade {last} 2 to 2: class vip: press",
@@ -235,21 +229,21 @@ def test_somebody_is_moved(at_once, three):
         (("head",), 1, "is not waiting"),
     ],
 )
-def test_a_move_that_is_none(at_once, words, status, said):
+def test_a_move_that_is_none(rooms, words, status, said):
     """What is wrong with it is named; an id may begin with a hyphen."""
-    done = at_once("move", "shop", "-" + "a" * 21, *words)
+    done = rooms("move", "shop", "-" + "a" * 21, *words)
     assert (done.exit_code, said in done.stderr) == (status, True), done.output
 
 
 @pytest.mark.parametrize("words", [("list",), ("watch", "--times", "1")])
-def test_a_room_that_is_not_open_says_so(at_once, changed, words):
+def test_a_room_that_is_not_open_says_so(rooms, changed, words):
     """Before a pre-queue and in it, with the event's name."""
     now = int(time.time() * 1000)
     event = {"name": "autumn", "opens_at": now + 3_600_000}
     changed(events=[{**event, "prequeue_from": now + 60_000}])
-    assert at_once(*words).stdout.endswith("  closed (next: autumn)\n")
+    assert rooms(*words).stdout.endswith("  closed (next: autumn)\n")
     changed(events=[{**event, "prequeue_from": now - 60_000}])
-    assert at_once(*words).stdout.endswith("  prequeue (autumn)\n")
+    assert rooms(*words).stdout.endswith("  prequeue (autumn)\n")
 
 
 def test_healthcheck_ends_in_time():
@@ -273,22 +267,6 @@ def test_healthcheck_ends_in_time():
             over.set()
             thread.join()
     assert (done.returncode, done.stderr) == (3, "not ready: no answer within 0.5 s\n")
-
-
-def test_check_config_lists_every_problem(tmp_path):
-    """All at once, by name; nothing that a user typed is repeated if it is a secret."""
-    file = tmp_path / "waitroom.toml"
-    file.write_text(
-        'store = "mysql://x"\nsecret_keys = ["short-secret"]\nnonsense = 1\n'
-        '[rooms.shop]\ntotal_active_users = -5\nsession_duration = "soon"\n'
-    )
-    done = run("check-config", "--config", str(file))
-    assert done.returncode == 1
-    for named in ("store:", "nonsense: unknown setting", "rooms.shop.total_active_users:",
-                  "rooms.shop.session_duration:"):  # fmt: skip
-        assert named in done.stderr
-    assert "short-secret" not in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
