@@ -16,10 +16,6 @@ from sidecar.cli.replica_client import (
     reply_shown_by,
 )
 
-MAX_NAME = 128
-#: The characters of a resource's name, in Redis' order.
-LETTERS = "+-.0123456789:@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
-
 
 @click.group(cls=ReplicaGroup)
 def leases() -> None:
@@ -95,34 +91,16 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
 
     if not RESOURCE.match(resource):
         raise click.UsageError(f"{resource}: that is no resource's name")
-    if holder is not None:
-        _release(client, template, resource, holder)
-        return
-    page = client.request("GET", _path(template, after=_before(resource), limit="1"))
-    holders: list[str] = []
-    for each in page["resources"]:
-        if each["resource"] == resource:
-            holders = list(dict.fromkeys(held["holder"] for held in each["holders"]))
-    if not holders:
-        click.echo(f"nobody holds {resource}")
-        return
+    holders = [holder] if holder is not None else []
+    if holder is None:
+        page = client.request("GET", f"{_path(template, resource)}/queue", query={"limit": "1"})
+        holders = list(dict.fromkeys(held["holder"] for held in page["holders"]))
     for each in holders:
-        _release(client, template, resource, each)
-    click.echo(f"{len(holders)} held {resource}; {page['resources'][0]['waiting']} waited for it")
-
-
-def _release(client: Client, template: str, resource: str, holder: str) -> None:
-    done = client.request("DELETE", _path(template, resource, holder=holder))["released"]
-    click.echo(f"{holder} released" if done else f"{holder} neither held {resource} nor waited")
-
-
-def _before(resource: str) -> str:
-    """Return the greatest name that sorts before a resource's, so that the page after it begins
-    with the resource; empty if there is none."""
-    rest, last = resource[:-1], resource[-1]
-    letters = LETTERS if rest else "".join(letter for letter in LETTERS if letter.isalnum())
-    place = letters.index(last)
-    return f"{rest}{letters[place - 1]}".ljust(MAX_NAME, "z") if place else rest
+        done = client.request("DELETE", _path(template, resource, holder=each))["released"]
+        click.echo(f"{each} released" if done else f"{each} neither held {resource} nor waited")
+    if holder is None:
+        counts = f"{len(holders)} held {resource}; {page['waiting']} waited for it"
+        click.echo(counts if holders else f"nobody holds {resource}")
 
 
 def _held(holder: dict[str, Any]) -> str:

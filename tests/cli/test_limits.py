@@ -6,9 +6,7 @@ import re
 import pytest
 from click.testing import Result
 
-from sidecar.cli.leases import LETTERS, _before
 from sidecar.cli.replica_client import ReplicaOptions
-from sidecar.leases.settings import RESOURCE
 
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00"
 
@@ -133,20 +131,6 @@ def test_all_leases_of_a_resource_are_released(run, take):
         assert said(run("leases", "release", "seat", resource)) == [f"nobody holds {resource}"]
     again = run("leases", "release", "seat", "18", "eva")
     assert said(again) == ["eva neither held 18 nor waited"]
-
-
-def test_the_name_before_a_name():
-    """There is none between the two; and it is a name, or there is none at all before it."""
-    assert "".join(sorted(LETTERS)) == LETTERS
-    for name in ("0", "A", "a", "z", "a+", "a-", "17", "1z", "a" * 128, "a" * 127 + "+"):
-        before = _before(name)
-        assert before < name
-        assert before == "" or RESOURCE.match(before)
-        # The smallest name that is greater than the one before.
-        behind = f"{before}+" if len(before) < 128 else ""
-        if before and behind:
-            assert behind == name
-    assert [_before(name)[:2] for name in ("A", "a", "1A", "1a")] == ["9z", "Zz", "1@", "1_"]
 
 
 def test_who_waits_for_a_resource(run, take):
