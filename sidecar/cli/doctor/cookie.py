@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sidecar.cli.doctor.findings import Finding, find
-from sidecar.cli.doctor.reply import SetCookie
+from sidecar.cli.doctor.site_response import SetCookie
 from sidecar.cli.doctor.visit import Visit
 
 #: Seconds within which a stamp must be valid: it lives for two at least.

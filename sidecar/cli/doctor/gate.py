@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from yarl import URL
 
 from sidecar.cli.doctor.findings import Finding, find
-from sidecar.cli.doctor.reply import Reply
+from sidecar.cli.doctor.site_response import SiteResponse
 from sidecar.cli.doctor.visit import Visit
 
 _SCRIPT = "waiting.js"
@@ -122,7 +122,7 @@ def other_origins(seen: Visit) -> Iterator[Finding]:
         yield find("no_cors")
 
 
-def _how_it_went(first: Reply) -> str:
+def _how_it_went(first: SiteResponse) -> str:
     if not first.status:
         return f"this visit got no answer: {first.error}"
     if not first.is_of_gate:

@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from sidecar.cli.doctor.reply import Reply
+from sidecar.cli.doctor.site_response import SiteResponse
 from sidecar.kit.names import SEPARATOR
 from sidecar.visitors.tokens import COOKIE_PREFIX
 
@@ -67,7 +67,7 @@ _UPSTREAM = re.compile(r"^\s*upstream\s+waitroom\s*\{([^}]*)\}", re.MULTILINE)
 _REPLICA = re.compile(r"^\s*server\s+(?:unix:(/[^\s;]+)|(\S+):(\d+))(?=[\s;])", re.MULTILINE)
 _UNKNOWN_ROOM = re.compile(r"No waiting room is called '([^']*)'")
 
-_NOTHING = Reply()
+_NOTHING = SiteResponse()
 
 
 @dataclass(frozen=True)
@@ -94,39 +94,39 @@ class Visit:
     #: The address from which this machine talks to the site.
     own_address: str = ""
     #: The page for a browser that fetches ahead, and for a program that does.
-    ahead: Reply = _NOTHING
-    ahead_json: Reply = _NOTHING
+    ahead: SiteResponse = _NOTHING
+    ahead_json: SiteResponse = _NOTHING
     #: The page for two visitors without a cookie.
-    first: Reply = _NOTHING
-    second: Reply = _NOTHING
+    first: SiteResponse = _NOTHING
+    second: SiteResponse = _NOTHING
     #: The page by other spellings, which a server may take for a folder without a room.
-    odd: dict[str, Reply] = field(default_factory=dict)
+    odd: dict[str, SiteResponse] = field(default_factory=dict)
     #: Missing files in folders that often have no room.
-    missing: dict[str, Reply] = field(default_factory=dict)
+    missing: dict[str, SiteResponse] = field(default_factory=dict)
     #: A site's front controller, if it has one.
-    front: Reply = _NOTHING
+    front: SiteResponse = _NOTHING
     #: The waiting page, wherever it is.
-    waiting: Reply = _NOTHING
+    waiting: SiteResponse = _NOTHING
     #: The status endpoint, the same with a made-up address, and again: nginx asks the replicas in
     #: turn.
-    poll: Reply = _NOTHING
-    false_address: Reply = _NOTHING
-    again: list[Reply] = field(default_factory=list)
-    assets: dict[str, Reply] = field(default_factory=dict)
-    joined: Reply = _NOTHING
-    beats: list[Reply] = field(default_factory=list)
+    poll: SiteResponse = _NOTHING
+    false_address: SiteResponse = _NOTHING
+    again: list[SiteResponse] = field(default_factory=list)
+    assets: dict[str, SiteResponse] = field(default_factory=dict)
+    joined: SiteResponse = _NOTHING
+    beats: list[SiteResponse] = field(default_factory=list)
     #: The page for the first visitor again, with the cookie.
-    back: Reply = _NOTHING
+    back: SiteResponse = _NOTHING
     #: The page at once again, with the stamp; and what replicas say of nginx's key.
-    stamped: Reply = _NOTHING
+    stamped: SiteResponse = _NOTHING
     nginx_keys: set[str] = field(default_factory=set)
-    ops: Reply = _NOTHING
-    edge: Reply = _NOTHING
-    through_site: dict[str, Reply] = field(default_factory=dict)
-    left: list[Reply] = field(default_factory=list)
+    ops: SiteResponse = _NOTHING
+    edge: SiteResponse = _NOTHING
+    through_site: dict[str, SiteResponse] = field(default_factory=dict)
+    left: list[SiteResponse] = field(default_factory=list)
     #: `ahead` and `poll` again at the end: a cache shows itself.
-    late: Reply = _NOTHING
-    late_poll: Reply = _NOTHING
+    late: SiteResponse = _NOTHING
+    late_poll: SiteResponse = _NOTHING
     #: The error of each replica that does not answer, if nginx is on this machine.
     dead: dict[str, str] = field(default_factory=dict)
     #: The folder where nginx on this machine keeps verdicts.
@@ -238,7 +238,7 @@ class _Client:
         self._now_s = now_s
         self.cookies: set[str] = set()
 
-    async def get(self, url: URL, *headers: dict[str, str], **more: Any) -> Reply:
+    async def get(self, url: URL, *headers: dict[str, str], **more: Any) -> SiteResponse:
         return await self.ask("GET", url, *headers, **more)
 
     async def ask(
@@ -248,7 +248,7 @@ class _Client:
         *headers: dict[str, str],
         cookie: str = "",
         timeout_s: float | None = None,
-    ) -> Reply:
+    ) -> SiteResponse:
         sent = {name: text for some in headers for name, text in some.items()}
         if cookie:
             sent["Cookie"] = cookie
@@ -265,9 +265,9 @@ class _Client:
                     if len(body) > _MAX_BODY:
                         break
                 text = body.decode(errors="replace")
-                reply = Reply(answer.status, answer.headers, text, at_s=at_s)
+                reply = SiteResponse(answer.status, answer.headers, text, at_s=at_s)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            return Reply(error=_why(error))
+            return SiteResponse(error=_why(error))
         if reply.cookie:
             self.cookies.add(str(reply.cookie))
         return reply

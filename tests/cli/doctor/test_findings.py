@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.cli.doctor import cookie, gate, surroundings
 from sidecar.cli.doctor.findings import TEXTS, Level
-from sidecar.cli.doctor.reply import SetCookie
+from sidecar.cli.doctor.site_response import SetCookie
 from sidecar.cli.doctor.visit import FALSE_ADDRESS
 from tests.cli.doctor.ward import NOW_S, PAGE, only, reply, visit
 from tests.support.site import ROOT

@@ -46,7 +46,7 @@ class SetCookie:
 
 
 @dataclass(frozen=True)
-class Reply:
+class SiteResponse:
     """A response. With status 0 there was none, and `error` says why."""
 
     status: int = 0
