@@ -176,8 +176,6 @@ def _look_up(path: str | None, room: str, work: Callable[["History"], Awaitable[
     try:
         require("sql", setting="history")
         return asyncio.run(run())
-    except ConfigError as error:
-        fail(error.problems)
     except ProblemError as error:
         fail([error.members["detail"]])
     except DatabaseUnavailableError as error:

@@ -87,7 +87,16 @@ class Destination:
 
         Returns the outcomes. Raises ClickException.
         """
-        done = _write(write, self.root)
+        try:
+            done = write()
+        except json.JSONDecodeError as error:
+            text = f"{self.root / MANIFEST} is damaged ({error}); remove it, and edited files stay"
+            raise click.ClickException(text) from None
+        except OSError as error:
+            text = f"{error.filename}: {error.strerror}"
+            if isinstance(error, PermissionError) and self.root == _ROOT and os.geteuid() != 0:
+                text += ". Run it with sudo, or write elsewhere first: --into ./files"
+            raise click.ClickException(text) from None
         counts = Counter(
             (f"{NGINX}/…" if path.startswith(f"{NGINX}/") and outcome != "kept" else path, outcome)
             for path, outcome in done
@@ -253,19 +262,6 @@ def _problem_of_redis(store: str) -> str:
     except StoreError as error:
         return str(error).rstrip(".")
     return ""
-
-
-def _write(write: Callable[[], list[tuple[str, Outcome]]], root: Path) -> list[tuple[str, Outcome]]:
-    try:
-        return write()
-    except json.JSONDecodeError as error:
-        text = f"{root / MANIFEST} is damaged ({error}); remove it, and edited files stay"
-        raise click.ClickException(text) from None
-    except OSError as error:
-        text = f"{error.filename}: {error.strerror}"
-        if isinstance(error, PermissionError) and root == _ROOT and os.geteuid() != 0:
-            text += ". Run it with sudo, or write elsewhere first: --into ./files"
-        raise click.ClickException(text) from None
 
 
 def _usual_edit(file: str, room: str) -> tuple[str, ...]:
