@@ -204,6 +204,7 @@ def test_help_needs_no_configuration(path, tmp_path, monkeypatch):
     assert short.output.startswith("Usage: ")
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell):
     """For each shell; without one it is that of $SHELL, and an unknown one is refused."""
@@ -214,12 +215,14 @@ def test_completion(shell):
     assert invoke("completion", SHELL="/bin/sh").exit_code == 2
 
 
+@pytest.mark.server
 def test_bash_reads_it(tmp_path):
     script = tmp_path / "completion.bash"
     script.write_text(invoke("completion", "bash").output)
     subprocess.run(["bash", "-n", str(script)], check=True, timeout=10)
 
 
+@pytest.mark.server
 def test_versions(tmp_path, monkeypatch):
     """This program's and Python's; and Redis', where the settings name one that answers."""
     monkeypatch.chdir(tmp_path)
