@@ -99,13 +99,6 @@ def test_reset_asks_first(rooms):
     assert "removed" in rooms("reset", "shop", input="y\n").stdout
 
 
-def test_release_ends_a_stay(site, rooms):
-    """By the visitor's id."""
-    arrive(site)
-    visitor = site.admin("GET", "/rooms/shop/sessions")["sessions"][0]["visitor"]
-    assert rooms("release", "shop", visitor).stdout == f"{visitor} released\n"
-
-
 def test_pause_drain_and_resume(site, rooms):
     """Each says what the room does now; resume takes back what the others changed."""
     assert rooms("pause", "shop").stdout.startswith("shop is paused: ")

@@ -7,7 +7,7 @@ from yarl import URL
 
 from sidecar.cli.doctor import cookie, gate, surroundings
 from sidecar.cli.doctor.findings import Finding
-from sidecar.cli.doctor.visit import Options, Visit, visit
+from sidecar.cli.doctor.visit import Options, Visit, visit_site
 
 #: In the order of the report: earlier findings explain later ones.
 CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
@@ -24,11 +24,11 @@ CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     gate.waiting_page,
     gate.assets,
     gate.policy,
-    cookie.given,
+    cookie.presence,
     cookie.attributes,
     cookie.cached,
     cookie.heartbeat,
-    cookie.comes_back,
+    cookie.recognition,
     cookie.stamps,
     surroundings.encryption,
     surroundings.ops_port,
@@ -37,7 +37,7 @@ CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     surroundings.address,
     surroundings.verdicts,
     surroundings.clocks,
-    cookie.left,
+    cookie.leaving,
 )
 
 
@@ -48,10 +48,10 @@ async def diagnose(
     url = URL(address if "://" in address else f"http://{address}")
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError(f"{address} is no address of a page; write http://shop.example/")
-    seen = await visit(url, options or Options(), now_s=now_s)
+    visit = await visit_site(url, options or Options(), now_s=now_s)
     checks = CHECKS
-    if not seen.ahead.status:
+    if not visit.ahead.status:
         checks = (gate.site,)
-    elif seen.is_limited:  # any other reply may be nginx's refusal
+    elif visit.is_limited:  # any other reply may be nginx's refusal
         checks = (gate.site, gate.limited)
-    return [found for check in checks for found in check(seen)]
+    return [finding for check in checks for finding in check(visit)]

@@ -39,18 +39,18 @@ def as_text(
 ) -> str:
     """Return a line for each finding, and below it what to do; wrapped unless `columns` is 0."""
     lines = []
-    for found in findings:
-        label = coloured(f"{found.level:<{_WIDTH}}", _COLOURS[found.level])
-        lines.append(label + _indented(found.what, columns))
-        if found.fix:
-            lines.append(" " * _WIDTH + _indented(f"-> {found.fix}", columns))
+    for finding in findings:
+        label = coloured(f"{finding.level:<{_WIDTH}}", _COLOURS[finding.level])
+        lines.append(label + _indented(finding.what, columns))
+        if finding.fix:
+            lines.append(" " * _WIDTH + _indented(f"-> {finding.fix}", columns))
     problems, warnings = (count(findings, level) for level in (Level.PROBLEM, Level.WARNING))
     summary = f"{problems} problem(s), {warnings} warning(s)."
     return "\n".join([*lines, "", summary if problems or warnings else "Everything is right."])
 
 
 def count(findings: Sequence[Finding], level: Level) -> int:
-    return sum(found.level is level for found in findings)
+    return sum(finding.level is level for finding in findings)
 
 
 def _indented(text: str, columns: int) -> str:

@@ -62,10 +62,10 @@ class SiteResponse:
         if "json" not in self.headers.get("Content-Type", ""):
             return {}
         try:
-            found = json.loads(self.body)
+            document = json.loads(self.body)
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
 
     @cached_property
     def cookie(self) -> SetCookie | None:
@@ -81,13 +81,13 @@ class SiteResponse:
     @property
     def state(self) -> str:
         """The state that a waiting page shows; empty if it shows none."""
-        found = _STATE.search(self.body)
-        return found[1] if found else ""
+        match = _STATE.search(self.body)
+        return match[1] if match else ""
 
     @property
     def position(self) -> int | None:
-        found = _POSITION.search(self.body)
-        return int(found[1]) if found else None
+        match = _POSITION.search(self.body)
+        return int(match[1]) if match else None
 
     @property
     def is_waiting_page(self) -> bool:

@@ -143,8 +143,8 @@ class Visit:
     @property
     def unknown_room(self) -> str | None:
         """The room that the gate asks for, if the sidecar does not have it."""
-        found = _UNKNOWN_ROOM.search(self.ahead.body) or _UNKNOWN_ROOM.search(self.first.body)
-        return found[1] if found else None
+        match = _UNKNOWN_ROOM.search(self.ahead.body) or _UNKNOWN_ROOM.search(self.first.body)
+        return match[1] if match else None
 
     @property
     def room_of_gate(self) -> str | None:
@@ -152,11 +152,11 @@ class Visit:
         for reply in (self.ahead_json, self.ahead, self.first):
             if "status_url" in reply.document:
                 return str(reply.document.get("room"))
-            found = _ROOM_OF_ADDRESS.match(reply.headers.get("Location", ""))
+            match = _ROOM_OF_ADDRESS.match(reply.headers.get("Location", ""))
             if reply.is_waiting_page:
-                found = _ROOM_OF_PAGE.search(reply.body)
-            if found:
-                return found[1]
+                match = _ROOM_OF_PAGE.search(reply.body)
+            if match:
+                return match[1]
             if reply.cookie:
                 return reply.cookie.name.removeprefix(COOKIE_PREFIX)
         return self.unknown_room
@@ -203,9 +203,11 @@ class Visit:
         return self.at(f"{self.room or NO_ROOM}/status")
 
 
-async def visit(url: URL, options: Options, *, now_s: Callable[[], float] = time.time) -> Visit:
+async def visit_site(
+    url: URL, options: Options, *, now_s: Callable[[], float] = time.time
+) -> Visit:
     """Send all requests; leave every place that they were given."""
-    seen = Visit(url, options, url)
+    visit = Visit(url, options, url)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=options.verify),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -213,21 +215,21 @@ async def visit(url: URL, options: Options, *, now_s: Callable[[], float] = time
         timeout=aiohttp.ClientTimeout(options.timeout_s),
     ) as session:
         client = _Client(session, now_s)
-        await _look_ahead(client, seen)
-        if not seen.ahead.status:
-            return seen
+        await _look_ahead(client, visit)
+        if not visit.ahead.status:
+            return visit
         settings = _settings(options.includes)
-        found = _CACHE_PATH.search(settings)
-        seen.verdicts = Path(found[1]) if found else None
-        seen.dead = await _dead(settings)
-        seen.addresses, seen.own_address = await _addresses(seen.host, seen.page.port or 80)
+        match = _CACHE_PATH.search(settings)
+        visit.verdicts = Path(match[1]) if match else None
+        visit.dead = await _dead(settings)
+        visit.addresses, visit.own_address = await _addresses(visit.host, visit.page.port or 80)
         try:
-            await _enter(client, seen)
-            seen.late = await client.get(seen.page, _BROWSER, _AHEAD)
-            seen.late_poll = await client.get(seen.status.with_query(client="1"), _JSON)
+            await _enter(client, visit)
+            visit.late = await client.get(visit.page, _BROWSER, _AHEAD)
+            visit.late_poll = await client.get(visit.status.with_query(client="1"), _JSON)
         finally:
-            await _leave(client, seen)
-    return seen
+            await _leave(client, visit)
+    return visit
 
 
 class _Client:
@@ -273,91 +275,91 @@ class _Client:
         return reply
 
 
-async def _look_ahead(client: _Client, seen: Visit) -> None:
+async def _look_ahead(client: _Client, visit: Visit) -> None:
     """Find the page: follow redirects within the site, but not those to the room."""
     for _ in range(_MAX_REDIRECTS):
-        seen.ahead = await client.get(seen.page, _BROWSER, _AHEAD)
-        location = seen.ahead.headers.get("Location", "")
-        if not 300 <= seen.ahead.status < 400 or not location:
+        visit.ahead = await client.get(visit.page, _BROWSER, _AHEAD)
+        location = visit.ahead.headers.get("Location", "")
+        if not 300 <= visit.ahead.status < 400 or not location:
             break
-        following = seen.page.join(URL(location))
+        following = visit.page.join(URL(location))
         bare = (following.host or "").removeprefix("www.")
-        if bare != seen.host.removeprefix("www.") or following.path.startswith("/_waitroom/"):
+        if bare != visit.host.removeprefix("www.") or following.path.startswith("/_waitroom/"):
             break
-        seen.page = following
-    if seen.ahead.status:
-        seen.ahead_json = await client.get(seen.page, _JSON, _AHEAD)
+        visit.page = following
+    if visit.ahead.status:
+        visit.ahead_json = await client.get(visit.page, _JSON, _AHEAD)
 
 
-async def _enter(client: _Client, seen: Visit) -> None:
-    seen.first = await client.get(seen.page, _BROWSER)
-    if seen.first.cookie:
-        seen.second = await client.get(seen.page, _BROWSER)
+async def _enter(client: _Client, visit: Visit) -> None:
+    visit.first = await client.get(visit.page, _BROWSER)
+    if visit.first.cookie:
+        visit.second = await client.get(visit.page, _BROWSER)
     await asyncio.gather(
-        _look_round(client, seen), _look_outside(client, seen), _look_aside(client, seen)
+        _look_round(client, visit), _look_outside(client, visit), _look_aside(client, visit)
     )
-    has_room = seen.room is not None and seen.poll.is_of_sidecar
-    if has_room and seen.poll.document.get("state") == "not_queued" and not seen.cookie:
-        seen.joined = await client.ask("POST", seen.at(f"{seen.room}/join"), _JSON)
-    if not seen.cookie:
+    has_room = visit.room is not None and visit.poll.is_of_sidecar
+    if has_room and visit.poll.document.get("state") == "not_queued" and not visit.cookie:
+        visit.joined = await client.ask("POST", visit.at(f"{visit.room}/join"), _JSON)
+    if not visit.cookie:
         return
     for _ in range(BEATS if has_room else 0):
-        seen.beats.append(await client.get(seen.status, _JSON, cookie=seen.cookie))
-    origin = {"Origin": str(seen.page.origin())}
-    seen.back = await client.get(seen.page, _BROWSER, origin, cookie=seen.cookie)
-    await _look_at_stamps(client, seen)
+        visit.beats.append(await client.get(visit.status, _JSON, cookie=visit.cookie))
+    origin = {"Origin": str(visit.page.origin())}
+    visit.back = await client.get(visit.page, _BROWSER, origin, cookie=visit.cookie)
+    await _look_at_stamps(client, visit)
     for path in OPS_PATHS:
-        address = seen.page.join(URL(path))
-        seen.through_site[path] = await client.get(address, _AHEAD, cookie=seen.cookie)
+        address = visit.page.join(URL(path))
+        visit.through_site[path] = await client.get(address, _AHEAD, cookie=visit.cookie)
 
 
-async def _look_at_stamps(client: _Client, seen: Visit) -> None:
-    if seen.back.stamp is not None:
-        cookies = f"{seen.cookie}; {seen.back.stamp}"
-        seen.stamped = await client.get(seen.page, _BROWSER, cookie=cookies)
+async def _look_at_stamps(client: _Client, visit: Visit) -> None:
+    if visit.back.stamp is not None:
+        cookies = f"{visit.cookie}; {visit.back.stamp}"
+        visit.stamped = await client.get(visit.page, _BROWSER, cookie=cookies)
         return
     for _ in range(BEATS):
-        reply = await client.get(seen.status.with_query(client="1"), _JSON)
-        seen.nginx_keys.add(str(reply.document.get("nginx_key")))
+        reply = await client.get(visit.status.with_query(client="1"), _JSON)
+        visit.nginx_keys.add(str(reply.document.get("nginx_key")))
 
 
-async def _look_round(client: _Client, seen: Visit) -> None:
+async def _look_round(client: _Client, visit: Visit) -> None:
     """Ask for what the site has under /_waitroom/."""
-    status = seen.status.with_query(client="1")
-    seen.poll = await client.get(status, _JSON)
-    seen.false_address = await client.get(status, _JSON, _FALSE)
-    for _ in range(MORE_POLLS if seen.poll.document.get("store") else 0):
-        seen.again.append(await client.get(status, _JSON))
+    status = visit.status.with_query(client="1")
+    visit.poll = await client.get(status, _JSON)
+    visit.false_address = await client.get(status, _JSON, _FALSE)
+    for _ in range(MORE_POLLS if visit.poll.document.get("store") else 0):
+        visit.again.append(await client.get(status, _JSON))
     for name in ASSETS:
-        seen.assets[name] = await client.get(seen.at(f"static/{name}"))
-    seen.waiting = seen.ahead
-    location = seen.ahead.headers.get("Location", "")
+        visit.assets[name] = await client.get(visit.at(f"static/{name}"))
+    visit.waiting = visit.ahead
+    location = visit.ahead.headers.get("Location", "")
     if _ROOM_OF_ADDRESS.match(location):
-        seen.waiting = await client.get(seen.page.join(URL(location)), _BROWSER, _AHEAD)
+        visit.waiting = await client.get(visit.page.join(URL(location)), _BROWSER, _AHEAD)
 
 
-async def _look_aside(client: _Client, seen: Visit) -> None:
+async def _look_aside(client: _Client, visit: Visit) -> None:
     """Ask for the page by odd spellings, except in folders that answer every path."""
-    page = seen.page.raw_path.removeprefix("/")
-    if seen.ahead.is_of_gate:
-        seen.front = await client.get(seen.page.join(URL(FRONT_CONTROLLER)), _BROWSER, _AHEAD)
-    for folder in FOLDERS if seen.ahead.is_of_gate else ():
+    page = visit.page.raw_path.removeprefix("/")
+    if visit.ahead.is_of_gate:
+        visit.front = await client.get(visit.page.join(URL(FRONT_CONTROLLER)), _BROWSER, _AHEAD)
+    for folder in FOLDERS if visit.ahead.is_of_gate else ():
         path = f"/{folder}/{NO_ROOM}"
-        plain = seen.missing[path] = await client.get(seen.page.join(URL(path)), _BROWSER, _AHEAD)
+        plain = visit.missing[path] = await client.get(visit.page.join(URL(path)), _BROWSER, _AHEAD)
         if plain.status == 200:
             continue
         for spelling in ODD_SPELLINGS:
             path = spelling.format(folder, page)
-            url = URL(f"{seen.page.origin()}{path}", encoded=True)
-            seen.odd[path] = await client.get(url, _BROWSER, _AHEAD)
+            url = URL(f"{visit.page.origin()}{path}", encoded=True)
+            visit.odd[path] = await client.get(url, _BROWSER, _AHEAD)
 
 
-async def _look_outside(client: _Client, seen: Visit) -> None:
+async def _look_outside(client: _Client, visit: Visit) -> None:
     """Ask the sidecar's own ports, which the world should not reach."""
-    site = URL.build(scheme="http", host=seen.host)
-    ops = site.with_port(seen.options.ops_port) / "healthz"
-    edge = site.with_port(seen.options.edge_port) / "check"
-    seen.ops, seen.edge = await asyncio.gather(
+    site = URL.build(scheme="http", host=visit.host)
+    ops = site.with_port(visit.options.ops_port) / "healthz"
+    edge = site.with_port(visit.options.edge_port) / "check"
+    visit.ops, visit.edge = await asyncio.gather(
         *(client.get(url, timeout_s=_OPS_TIMEOUT_S) for url in (ops, edge))
     )
 
@@ -388,15 +390,15 @@ async def _dead(settings: str) -> dict[str, str]:
     return dead
 
 
-async def _leave(client: _Client, seen: Visit) -> None:
+async def _leave(client: _Client, visit: Visit) -> None:
     leaving = []
     for cookie in sorted(client.cookies):
         room = cookie.partition("=")[0].removeprefix(COOKIE_PREFIX)
         # The cookie of a resource has its template's name.
-        if seen.room is not None and seen.room.partition(SEPARATOR)[0] == room:
-            room = seen.room
-        leaving.append(client.ask("POST", seen.at(f"{room}/leave"), _JSON, cookie=cookie))
-    seen.left = await asyncio.gather(*leaving)
+        if visit.room is not None and visit.room.partition(SEPARATOR)[0] == room:
+            room = visit.room
+        leaving.append(client.ask("POST", visit.at(f"{room}/leave"), _JSON, cookie=cookie))
+    visit.left = await asyncio.gather(*leaving)
 
 
 def _is_without_redis(document: dict[str, Any]) -> bool:
@@ -413,17 +415,17 @@ async def _addresses(
     """Return the site's addresses, and the one of this machine that it talks from."""
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError:
         return [], ""
     own = ""
-    for family, kind, _, _, address in found:
+    for family, kind, _, _, address in infos:
         # Connecting a datagram socket sends nothing; it only picks a route.
         with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
             probe.connect(address)
             own = probe.getsockname()[0]
             break
-    texts = {str(address[0]).partition("%")[0] for *_, address in found}
+    texts = {str(address[0]).partition("%")[0] for *_, address in infos}
     return [ipaddress.ip_address(text) for text in sorted(texts)], own
 
 

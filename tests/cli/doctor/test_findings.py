@@ -80,7 +80,7 @@ def test_a_waiting_page_that_cannot_join_is_a_problem():
     """It gave no cookie because newcomers come fast, and then POST is refused."""
     page = reply(503, PAGE.format("not_queued"))
     seen = visit(ahead=page, first=page, joined=reply(405, "<html>"))
-    found = only(cookie.given(seen))
+    found = only(cookie.presence(seen))
     assert found.level is Level.PROBLEM
     assert "POST join: 405" in found.what
 
@@ -89,7 +89,7 @@ def test_a_waiting_page_that_joins_by_itself_is_right():
     page = reply(503, PAGE.format("not_queued"))
     joined = reply(200, {}, Set_Cookie="waitroom_shop=t~1; Path=/; HttpOnly; SameSite=Lax; Secure")
     seen = visit(ahead=page, first=page, joined=joined)
-    assert only(cookie.given(seen)).level is Level.OK
+    assert only(cookie.presence(seen)).level is Level.OK
     assert only(cookie.attributes(seen)).level is Level.OK
 
 
