@@ -46,7 +46,7 @@ def arrive(site) -> None:
 
 
 def test_rooms_are_listed(site, rooms):
-    """One line a room, with what is in it."""
+    """The list has a line for each room, with its counts."""
     for _ in range(3):
         arrive(site)
     done = rooms("list")
@@ -55,7 +55,7 @@ def test_rooms_are_listed(site, rooms):
 
 
 def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
-    """Set through one, in force at the other; null takes it back."""
+    """A change through one replica is in force at the other; null takes it back."""
     done = rooms("set", "shop", "message=Soon", "new_users_per_minute=7")
     assert (done.exit_code, done.stdout) == (0, 'message = "Soon"\nnew_users_per_minute = 7\n')
     began = time.monotonic()
@@ -87,14 +87,14 @@ def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
     ],
 )
 def test_a_mistake_is_named(rooms, words, code, said):
-    """Exit 1, or 2 where the value is wrong; and what is wrong."""
+    """A mistake is named; the exit code is 1, or 2 for a wrong value."""
     done = rooms(*words)
     assert done.exit_code == code
     assert re.search(said, done.stderr), done.stderr
 
 
 def test_reset_asks_first(rooms):
-    """Without a yes nothing happens."""
+    """A reset without a yes changes nothing."""
     assert rooms("reset", "shop", input="n\n").exit_code == 1
     assert "removed" in rooms("reset", "shop", input="y\n").stdout
 
@@ -110,7 +110,7 @@ def test_pause_drain_and_resume(site, rooms):
 
 
 def test_watch_prints_a_line_a_look(rooms):
-    """For the rooms that are named, or all; who came in is known from the second look on."""
+    """Each look prints a line for each room; a rate is known from the second look on."""
     done = rooms("watch", "--every", "0.2", "--times", "2")
     head, first, second = done.stdout.splitlines()
     assert head.split() == ["time", "room", "mode", "waiting", "inside", "cap", "in/min", "wait"]
@@ -120,7 +120,7 @@ def test_watch_prints_a_line_a_look(rooms):
 
 
 def test_find_says_where_a_visitor_is(site, rooms, changed):
-    """Inside until when, by id or number; unknown where nobody has that id."""
+    """A visitor is found by id or number; an unknown id is reported as such."""
     # Nobody waits, and there is a slot: else, on a slow machine, somebody called has the last one.
     site.admin("POST", "/rooms/shop/reset")
     changed(total_active_users=100)
@@ -175,14 +175,14 @@ def join(site, class_name) -> str:
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize("words", [("list",), ("watch", "--times", "1")])
 def test_each_line_has_a_line(rooms, words):
-    """In the list and while it is watched, with its length and wait."""
+    """The list and the watch show each sub-queue with its length and wait."""
     said = rooms(*words).stdout
     told = re.findall(r"^.*  (fast|ordinary)\s+(\d+)\s+unknown$", said, re.MULTILINE)
     assert (said.count("\n"), told) == (4, [("fast", "1"), ("ordinary", "2")]), said
 
 
 def test_somebody_is_moved(rooms, three):
-    """To the head, to a place, back, to another class and to none; the log says why."""
+    """A visitor is moved to the head, to a place, back, and to a class; the log says why."""
     last = three[2]
 
     def move(*words) -> str:
@@ -223,14 +223,14 @@ def test_somebody_is_moved(rooms, three):
     ],
 )
 def test_a_move_that_is_none(rooms, words, status, said):
-    """What is wrong with it is named; an id may begin with a hyphen."""
+    """A wrong move is named as such; an id may begin with a hyphen."""
     done = rooms("move", "shop", "-" + "a" * 21, *words)
     assert (done.exit_code, said in done.stderr) == (status, True), done.output
 
 
 @pytest.mark.parametrize("words", [("list",), ("watch", "--times", "1")])
 def test_a_room_that_is_not_open_says_so(rooms, changed, words):
-    """Before a pre-queue and in it, with the event's name."""
+    """A room before or in a pre-queue shows that, with the event's name."""
     now = int(time.time() * 1000)
     event = {"name": "autumn", "opens_at": now + 3_600_000}
     changed(events=[{**event, "prequeue_from": now + 60_000}])
@@ -240,7 +240,7 @@ def test_a_room_that_is_not_open_says_so(rooms, changed, words):
 
 
 def test_healthcheck_ends_in_time():
-    """Although the replica sends a byte of its answer now and then: the time is for all of it."""
+    """The timeout holds for the whole response, even if bytes keep coming."""
     over = threading.Event()
 
     def answer() -> None:
@@ -266,7 +266,7 @@ def test_healthcheck_ends_in_time():
     "config", ["", 'secret_keys = ["demo-secret-that-everybody-knows-0000"]\n']
 )
 def test_serve_refuses_a_missing_or_known_secret(tmp_path, config):
-    """Outside the demo."""
+    """Outside the demo a replica does not start without a secret of its own."""
     file = tmp_path / "waitroom.toml"
     file.write_text(config + "[rooms.shop]\ntotal_active_users = 1\n")
     done = run("serve", "--config", str(file))
@@ -275,7 +275,7 @@ def test_serve_refuses_a_missing_or_known_secret(tmp_path, config):
 
 
 def test_serve_says_plainly_that_an_address_is_taken(site, tmp_path):
-    """The address, and no traceback."""
+    """An address in use is named, without a traceback."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -291,7 +291,7 @@ def test_serve_says_plainly_that_an_address_is_taken(site, tmp_path):
 
 
 def test_serve_says_plainly_that_the_page_is_missing(site, tmp_path):
-    """The folder that was named, and no traceback."""
+    """A missing page is named with its folder, without a traceback."""
     file = site.folder / "replica-0.toml"
     done = run("serve", "--config", str(file), WAITROOM_STATIC_DIR=str(tmp_path))
     assert done.returncode == 1
@@ -318,7 +318,7 @@ def test_page_says_what_it_cannot_make(tmp_path):
 
 
 def test_serve_on_unix_sockets_and_in_memory(tmp_path):
-    """With no store and no port; a socket left behind by a killed replica is no hindrance."""
+    """A replica runs on unix sockets, in memory, and replaces a killed one's socket."""
     file = tmp_path / "waitroom.toml"
     edge, ops = tmp_path / "edge.sock", tmp_path / "ops.sock"
     file.write_text(

@@ -52,7 +52,7 @@ def run(*words: object, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 def shape(document: object) -> object:
-    """Its names, however deep; lists have that of their first item."""
+    """Return the names of a document, at any depth; a list has those of its first item."""
     if isinstance(document, dict):
         return {name: shape(value) for name, value in document.items()}
     return [shape(each) for each in document[:1]] if isinstance(document, list) else None
@@ -65,13 +65,13 @@ def ask(url: str) -> object:
 
 
 def test_every_command_that_prints_data_has_it_as_json():
-    """But for those that are listed with their reasons; and these have it not."""
+    """Every command has --json, except those listed with a reason."""
     without = {name for name, each in leaves() if "--json" not in options(each)}
     assert without == set(NO_JSON)
 
 
 def test_every_command_of_a_replica_takes_its_address_and_a_token():
-    """Before the command's name and after it."""
+    """--url and --token-file may stand before and after the command's name."""
     for group in ("rooms", "leases", "limits", "jobs", "targets", "operators", "webhooks"):
         assert {"--url", "--token-file", "--config"} <= options(command(group))
         for name, each in leaves(group):
@@ -113,7 +113,7 @@ VISITOR = "v" * 22
     ],
 )
 def test_it_is_what_the_api_responds(config, url, words, path):
-    """Name by name; what changes a room also has the change's number, for its undoing."""
+    """--json prints the API's response; a change of a room also has its number, to undo it."""
     done = run(*words.split(), "--json", "--config", config)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -129,7 +129,7 @@ def test_grants_are_as_the_api_has_them(config):
 
 
 def test_pages_are_put_together(config):
-    """A list has all items, and says where to go on if it was cut short."""
+    """A list has all items, or says where to go on."""
     given = {"WAITROOM_TOKEN": TOKEN}
     submit = "jobs", "submit", "images", "--json", "--config", config
     ids = [json.loads(run(*submit, **given).stdout)["id"] for _ in range(3)]
@@ -166,7 +166,7 @@ SQL = "postgresql://a:b@127.0.0.1:1/c"
     ],
 )
 def test_exit_codes(config, words, environ, code, said):
-    """0 done, 1 a problem, 2 wrong use, 3 unreachable; and never a traceback."""
+    """Exit codes: 0 done, 1 a problem, 2 wrong use, 3 unreachable; never a traceback."""
     takes_none = words.startswith("verify-draw")
     done = run(*words.split(), *([] if takes_none else ["--config", config]), **environ)
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr
@@ -174,7 +174,7 @@ def test_exit_codes(config, words, environ, code, said):
 
 
 def test_an_interrupt_says_nothing(config):
-    """Exit 130, as a shell has it."""
+    """Ctrl-C exits with 130 and prints nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         command = [WAITROOM, "rooms", "list", "--url", url, "-c", str(config)]
@@ -207,7 +207,7 @@ def test_help_needs_no_configuration(path, tmp_path, monkeypatch):
 @pytest.mark.server
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell):
-    """For each shell; without one it is that of $SHELL, and an unknown one is refused."""
+    """Completion is printed for each shell, by default that of $SHELL; others are refused."""
     said = invoke("completion", shell)
     assert said.exit_code == 0
     assert "_WAITROOM_COMPLETE" in said.output
@@ -224,7 +224,7 @@ def test_bash_reads_it(tmp_path):
 
 @pytest.mark.server
 def test_versions(tmp_path, monkeypatch):
-    """This program's and Python's; and Redis', where the settings name one that answers."""
+    """--version names this program, Python, and the Redis of the settings."""
     monkeypatch.chdir(tmp_path)
     first = f"waitroom {__version__}, Python {platform.python_version()}\n"
     assert invoke("--version").output == first
@@ -240,7 +240,7 @@ def test_versions(tmp_path, monkeypatch):
 
 
 def test_mistakes_have_their_lines(tmp_path):
-    """The setting's own, or that of the table that should have it."""
+    """A problem has the line of its setting, or of the table that should have it."""
     file = tmp_path / "waitroom.toml"
     file.write_text(WRONG)
     done = invoke("check-config", "-c", str(file), "--no-secrets")
@@ -253,7 +253,7 @@ def test_mistakes_have_their_lines(tmp_path):
 
 
 def test_a_right_one_without_its_secrets(tmp_path):
-    """As where a change is tested: the files with the secrets are elsewhere."""
+    """--no-secrets checks settings without the files of their secrets."""
     file = tmp_path / "waitroom.toml"
     file.write_text(
         'secret_keys_file = "nowhere"\nadmin_token_file = "nowhere"\n'
@@ -265,7 +265,7 @@ def test_a_right_one_without_its_secrets(tmp_path):
 
 
 def test_secrets_are_read_from_files(tmp_path):
-    """Beside the settings file; a variable goes before them."""
+    """Secrets are read from files beside the settings; a variable overrides them."""
     (tmp_path / "key").write_text("k" * 40 + "\n")
     file = tmp_path / "waitroom.toml"
     file.write_text('secret_keys_file = "key"\n' + WRONG.replace("_user ", "_users "))

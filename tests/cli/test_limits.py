@@ -30,7 +30,7 @@ def said(done: Result) -> list[str]:
 
 
 def test_limits_are_listed(run):
-    """One line a limit, with what it counts in, or how long a permit lasts."""
+    """Each limit has a line, with its window or the life of a permit."""
     assert [line.split("\t") for line in said(run("limits", "list"))] == [
         ["name", "algorithm", "limit", "each", "exceed", "key"],
         ["pay", "fixed_window", "20", "86400 s", "refuse", "{biz}:{channel}"],
@@ -39,7 +39,7 @@ def test_limits_are_listed(run):
 
 
 def test_a_limit_is_shown(run):
-    """The rule and its values; or what a call of a key would be told."""
+    """A limit is shown with its values; with a key, the decision on a call."""
     shown = json.loads(run("limits", "show", "pay").stdout)
     assert (shown["limit"], shown["fields"]) == (20, ["biz", "channel"])
     assert shown["values"] == {"file": {"refund:wx": 1}, "set": {}}
@@ -52,7 +52,7 @@ def test_a_limit_is_shown(run):
 
 
 def test_a_keys_limit_is_set(run):
-    """And unset; a key with a percent sign is that key."""
+    """A key's limit is set and unset, also of a key with a percent sign."""
     key = "a%2Fb:wx"
     assert said(run("limits", "set", "pay", key, "5")) == [f"pay: the limit of {key} is 5"]
     shown = json.loads(run("limits", "show", "pay", "biz=a/b", "channel=wx").stdout)
@@ -63,7 +63,7 @@ def test_a_keys_limit_is_set(run):
 
 
 def test_a_limit_without_fields_needs_no_key(run):
-    """The number alone."""
+    """A limit without fields is set by the number alone."""
     assert said(run("limits", "set", "slots", "9")) == ["slots: the limit is 9"]
     assert json.loads(run("limits", "show", "slots").stdout)["limit"] == 9
     assert said(run("limits", "unset", "slots")) == ["slots: the limit is 3"]
@@ -87,7 +87,7 @@ def test_a_limit_without_fields_needs_no_key(run):
     ],
 )
 def test_what_is_refused(run, words, why):
-    """With a word on why."""
+    """A refusal says why."""
     done = run(*words.split())
     assert done.exit_code in {1, 2}
     assert isinstance(done.exception, SystemExit)
@@ -96,7 +96,7 @@ def test_what_is_refused(run, words, why):
 
 
 def test_leases_are_listed(run, take):
-    """The templates; then each resource, with who holds it until when."""
+    """Templates are listed; of one, each resource with its holders."""
     assert [take("17", name) for name in ("anna", "ben", "eva")] == ["granted"] * 2 + ["waiting"]
     assert [line.split("\t") for line in said(run("leases", "list"))] == [
         ["name", "term", "capacity", "in use"],
@@ -114,7 +114,7 @@ def test_leases_are_listed(run, take):
 
 
 def test_all_leases_of_a_resource_are_released(run, take):
-    """Of that one alone: neither of the one before it by name, nor of the one behind."""
+    """Only the named resource is released, not those next to it by name."""
     for resource in ("17", "18", "17+", "16", "1", "16z"):
         take(resource, "-anna")
         take(resource, "ben")
@@ -134,7 +134,7 @@ def test_all_leases_of_a_resource_are_released(run, take):
 
 
 def test_who_waits_for_a_resource(run, take):
-    """Found by the holder's name, too."""
+    """A resource shows its holders and queue, and is found by a holder's name."""
     for holder in ("shown-1", "shown-2", "shown-3"):
         take("shown", holder)
     held, waits = [], []

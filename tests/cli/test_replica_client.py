@@ -27,7 +27,7 @@ READS = [("rooms", "list"), ("leases", "list"), ("limits", "list"), ("jobs", "li
 
 @pytest.mark.parametrize("words", READS, ids=" ".join)
 def test_a_url_and_a_token_are_enough(url, tmp_path, words):
-    """By variables, or by options before and after the command's name."""
+    """Address and token come from variables, or from options before or after the command."""
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     group, *rest = words
@@ -42,7 +42,7 @@ def test_a_url_and_a_token_are_enough(url, tmp_path, words):
 
 
 def test_a_configuration_is_the_fallback(url, tmp_path):
-    """Only its ops_listen and its tokens count: it may be wrong otherwise, or of another host."""
+    """Of the settings file only ops_listen and the tokens count; it may be wrong otherwise."""
     file = tmp_path / "waitroom.toml"
     file.write_text(f'ops_listen = "{url.removeprefix("http://")}"\nadmin_token = "{TOKEN}"\n'
                     "nonsense = 1\n[rooms.shop]\n")  # fmt: skip
@@ -81,7 +81,7 @@ def test_a_configuration_is_the_fallback(url, tmp_path):
     ],
 )
 def test_what_is_missing_is_named(words, environment, said):
-    """And nothing that is not: these commands need no room and no secret."""
+    """The missing value is named, and no other: no room or secret is needed."""
     done = run(*words, **environment)
     is_of_the_settings = "none.toml" in words or "WAITROOM_OPS_LISTEN" in environment
     assert (done.exit_code, done.stdout) == (1 if is_of_the_settings else 2, "")
@@ -91,7 +91,7 @@ def test_what_is_missing_is_named(words, environment, said):
 
 
 def test_an_id_may_look_like_an_option(url):
-    """A visitor's id and a holder's name may begin with a hyphen, and have a c in them."""
+    """A visitor's id and a holder's name may begin with a hyphen and contain a c."""
     given = {"WAITROOM_URL": url, "WAITROOM_TOKEN": TOKEN}
     id_ = "-abcdefghijklmnopqrst_"
     assert run("rooms", "find", "shop", id_, **given).stdout == (
@@ -106,7 +106,7 @@ def test_an_id_may_look_like_an_option(url):
     ids=" ".join,
 )  # fmt: skip
 def test_nothing_is_said_when_nobody_reads(url, words, tmp_path):
-    """As in `waitroom report shop | head`: no traceback, and no blame for the replica or a file."""
+    """A closed pipe (`| head`) causes no traceback and no error."""
     (tmp_path / "waitroom.toml").write_text(
         f'ops_listen = "{url.removeprefix("http://")}"\nadmin_token = "{TOKEN}"\n'
         f'secret_keys = ["{"k" * 32}"]\nhistory = "sqlite:///h.db"\n'
@@ -147,13 +147,13 @@ def another(request):
 
 
 def test_what_is_no_replica_is_named(another):
-    """Such as the site, whose address is the one that everybody knows."""
+    """An address that is not an ops listener, such as the site's, is named as such."""
     done = run("rooms", "list", "--url", another, WAITROOM_TOKEN=TOKEN)
     assert (done.exit_code, "not as a replica's ops listener does" in done.stderr) == (1, True)
 
 
 def test_whoever_reads_no_file_hears_so():
-    """Commands that do need the settings say that they found none."""
+    """A command that needs settings says that there are none."""
     done = run("check-config")
     assert done.exit_code == 1
     assert done.stderr.startswith("there is no waitroom.toml in this folder or in /etc/waitroom")
