@@ -129,7 +129,7 @@ def shown(run):
 
 
 def test_a_job_is_submitted_and_waited_for(run, shown):
-    """Its id comes first, then how it stands; and it comes to be completed."""
+    """--wait prints the id, then the states, until the job is completed."""
     words = ["--path", "ok/a", "--query", "b=c", "-H", "X-One: 1", "-H", "X-Two:2"]
     done = run("jobs", "submit", "images", *words, "--wait", "--every", "0.2")
     id_, *lines = said(done)
@@ -145,7 +145,7 @@ def test_a_job_is_submitted_and_waited_for(run, shown):
 
 @pytest.mark.parametrize("way", ["--body", "-", "--body-file"])
 def test_a_body_comes_from_where_it_is(run, submit, tmp_path, way):
-    """The command's words, standard input or a file, which need not be text."""
+    """A body comes from an option, standard input or a file, and need not be text."""
     data = "büro".encode() if way == "--body" else b"\xff\x00\xfe"
     (tmp_path / "body").write_bytes(data)
     words = {
@@ -159,7 +159,7 @@ def test_a_body_comes_from_where_it_is(run, submit, tmp_path, way):
 
 
 def test_a_result_that_is_no_text_comes_as_it_came(run, submit):
-    """Byte for byte, to standard output."""
+    """A binary result is printed byte for byte."""
     id_ = submit("images", "--path", "huge", "--query", "bytes=300")
     said(run("jobs", "watch", id_, "--every", "0.2"))
     done = run("jobs", "show", id_, "--body")
@@ -167,7 +167,7 @@ def test_a_result_that_is_no_text_comes_as_it_came(run, submit):
 
 
 def test_a_job_that_fails_says_why(run):
-    """And the command exits 1."""
+    """A failed job says why, and the command exits 1."""
     done = run("jobs", "submit", "nowhere", "--wait", "--every", "0.2")
     assert done.exit_code == 1
     assert re.search(
@@ -176,7 +176,7 @@ def test_a_job_that_fails_says_why(run):
 
 
 def test_a_list_says_by_which_status_jobs_ended(run, submit):
-    """A balancer's 502 is a failure, and a 404 that was completed is told from a 200."""
+    """The list shows each job's HTTP status: a 502 failed, a 404 was completed."""
     ids = {submit("once", "--path", f"status/{status}"): status for status in (502, 404)}
     run("jobs", "watch", *ids, "--every", "0.2")
     listed = {line.split()[0]: line for line in said(run("jobs", "list", "--target", "once"))}
@@ -186,7 +186,7 @@ def test_a_list_says_by_which_status_jobs_ended(run, submit):
 
 
 def test_what_was_completed_can_be_tried_again(run, submit, shown):
-    """It is called once more."""
+    """A completed job is called again after a retry."""
     id_ = submit("images", "--path", "ok")
     said(run("jobs", "watch", id_, "--every", "0.2"))
     said(run("jobs", "retry", id_))
@@ -195,7 +195,7 @@ def test_what_was_completed_can_be_tried_again(run, submit, shown):
 
 
 def test_an_online_job_is_waited_for_until_it_is_called(run, shown):
-    """It is told the permit; whoever has called says so."""
+    """An online job shows its permit when it is called, and ends with `done`."""
     id_, line = said(run("jobs", "submit", "door", "--wait", "--every", "0.2"))[::1][:2]
     if "called" not in line:
         line = said(run("jobs", "list", "--target", "door"))[-1].replace("\t", ", ")
@@ -206,7 +206,7 @@ def test_an_online_job_is_waited_for_until_it_is_called(run, shown):
 
 
 def test_a_job_that_waits_can_be_cancelled_and_tried_again(run, submit):
-    """Its place is told meanwhile. What was cancelled is not completed: exit 1."""
+    """A waiting job shows its position; watching a cancelled one exits 1."""
     first, second = submit("held"), submit("held", "--key", "once", "--body", "a")
     assert submit("held", "--key", "once", "--body", "a") == second
     done = run("jobs", "submit", "held", "--key", "once", "--body", "b")
@@ -225,7 +225,7 @@ def test_a_job_that_waits_can_be_cancelled_and_tried_again(run, submit):
 
 
 def test_many_are_cancelled_and_tried_again(run, submit):
-    """What the options describe, after a question with the number; or those that are named."""
+    """Jobs are changed by options, after a question with their number, or by ids."""
     ids = [submit("held") for _ in range(3)]
     which = "--target", "held", "--state", "pending"
     assert said(run("jobs", "cancel", *which, "--dry-run")) == ["3 jobs match"]
@@ -245,7 +245,7 @@ def test_many_are_cancelled_and_tried_again(run, submit):
 
 
 def test_many_jobs_are_counted(run, submit):
-    """And those that were not completed are named."""
+    """Many jobs are counted; only those that were not completed are named."""
     ids = [submit("images", "--path", "ok") for _ in range(9)]
     cancelled = submit("held")
     said(run("jobs", "cancel", cancelled))
@@ -257,7 +257,7 @@ def test_many_jobs_are_counted(run, submit):
 
 
 def test_all_jobs_of_a_target_are_waited_for(run, submit, monkeypatch):
-    """Those that had not ended when it began."""
+    """--target waits for the jobs that have not ended at the start."""
     ids = [submit("held") for _ in range(10)]
 
     def cancel(_: float) -> None:
@@ -276,7 +276,7 @@ def test_all_jobs_of_a_target_are_waited_for(run, submit, monkeypatch):
 
 
 def test_a_terminal_has_one_line_that_is_written_over(works, run, submit):
-    """With a bar; what came of it stays."""
+    """A terminal shows a bar, and keeps the line of the result."""
     id_ = submit("held")
     ours, theirs = pty.openpty()
     command = [WAITROOM, "jobs", "-c", str(works[0]), "watch", id_, "--every", "0.2"]
@@ -296,7 +296,7 @@ def test_a_terminal_has_one_line_that_is_written_over(works, run, submit):
 
 
 def test_a_watch_goes_on_when_nobody_answers_for_a_moment(run, submit, monkeypatch):
-    """It says so. From the first, it is a mistake; and an answer is an answer."""
+    """A watch goes on while no replica answers, unless that is so from the first."""
     id_ = submit("held")
     asked = []
 
@@ -324,7 +324,7 @@ def test_a_watch_goes_on_when_nobody_answers_for_a_moment(run, submit, monkeypat
 
 
 def test_targets_are_listed_and_shown(run):
-    """One line each; all of it as JSON, without secrets."""
+    """Each target has a line, and is shown as JSON without secrets."""
     lines = {line.split()[0]: line for line in said(run("targets", "list"))}
     assert set(lines) == {"target", "images", "held", "once", "door", "nowhere"}
     assert re.search(r"\t\d+ of 2\tnone\t.*\tclosed\tfile$", lines["images"])
@@ -335,7 +335,7 @@ def test_targets_are_listed_and_shown(run):
 
 
 def test_a_target_is_changed_and_restored(run, works, tmp_path):
-    """Also one that the file has not; a secret comes from a file and is not told."""
+    """A target is made, changed and reset; a secret comes from a file and is not shown."""
     (tmp_path / "secret").write_text("Bearer nobody-sees\n")
     (tmp_path / "headers").write_text('{"Authorization": "nobody-sees"}')
     lines = said(run("targets", "set", "extra", f"url={works[1].url}", "rate=5", "window=500ms",
@@ -399,7 +399,7 @@ def test_a_target_is_changed_and_restored(run, works, tmp_path):
     ],
 )
 def test_what_is_refused(run, words, why):
-    """With a word on why; nothing else is printed."""
+    """A refusal says why and prints nothing else."""
     done = run(*words.split())
     assert done.exit_code in {1, 2}
     assert isinstance(done.exception, SystemExit)
@@ -424,7 +424,7 @@ def migrate(tmp_path, monkeypatch):
 
 
 def test_both_families_of_tables_are_made(migrate):
-    """In one database or in two; the second time says that they are there."""
+    """Both families of tables are made, in one database or two; a second run says so."""
     made = [f"The {whose} tables were made (revision {tables.revision})."
             for whose, tables in (("history's", HISTORY), ("jobs'", JOBS))]  # fmt: skip
     there = [line.replace("were made", "are up to date") for line in made]
@@ -439,7 +439,7 @@ def test_both_families_of_tables_are_made(migrate):
 
 
 def test_one_database_that_is_away_does_not_keep_the_other(migrate):
-    """Each is named with what is wrong, without a password."""
+    """A database that fails is named without its password, and the other is migrated."""
     away = "postgresql://root:hidden@127.0.0.1:1/x"
     done = migrate(history="sqlite:///here.db", jobs=away)
     assert (done.exit_code, done.stdout.count("were made")) == (3, 1)

@@ -36,14 +36,14 @@ def ward():
     ],
 )
 async def test_a_right_installation_is_right(ward, path, words):
-    """Nothing to complain of, whether the visitor is let in, waits or is refused."""
+    """A right installation has no problem, whether the visitor is let in, waits or is refused."""
     findings = await examine(ward.at(path))
     assert {found.level for found in findings} == {Level.OK}, findings
     assert words in said(findings)
 
 
 async def test_the_doctor_holds_no_place(ward):
-    """After two visits there is one place less for nobody."""
+    """The doctor gives its places up."""
     before = ward.room("waits")["waiting"]
     findings = await examine(f"{ward.url}/waits")
     assert ward.room("waits")["waiting"] == before
@@ -51,7 +51,7 @@ async def test_the_doctor_holds_no_place(ward):
 
 
 async def test_the_doctor_leaves_a_seat(ward):
-    """It takes one as a visitor does, and the next in line as the second; after it, it is free."""
+    """The doctor takes a seat of a lease and gives it back."""
     for _ in range(2):
         findings = await examine(f"{ward.url}/seat")
         assert not bad(findings), findings
@@ -108,7 +108,7 @@ async def test_a_limit_at_server_level_is_the_one_cause_that_is_named(ward):
 
 
 async def test_a_replica_that_is_gone(ward, tmp_path):
-    """nginx on this machine asks another, and nobody notices."""
+    """A replica that does not answer is named, although nginx asks another."""
     with socket.create_server(("127.0.0.1", 0)) as alive:
         port, dead = alive.getsockname()[1], free_port()
         (tmp_path / "settings.conf").write_text(
@@ -127,7 +127,7 @@ async def test_a_replica_that_is_gone(ward, tmp_path):
 
 
 async def test_a_folder_that_others_may_make_first(ward, tmp_path):
-    """Where nginx on this machine keeps verdicts, by its settings: only root may write above it."""
+    """A folder of verdicts below one that others can write to is a problem."""
     settings = (ROOT / "nginx/waitroom/settings.conf").read_text()
     settings = settings.replace("127.0.0.1:8400", ward.edges[0].removeprefix("http://"))
     for folder, is_open in (("/run/waitroom-verdicts", False), ("/dev/shm/waitroom", True)):
@@ -160,7 +160,7 @@ async def test_what_is_doubtful_is_a_warning(ward, where, what, fix):
 
 
 async def test_a_cache_that_keeps_what_is_one_visitors_is_found(ward):
-    """Whether the one before was let in, or had to wait."""
+    """A cache that keeps one visitor's response is found."""
     address = ward.at("careless-cache")
     read(address)
     assert "two visitors were given the same cookie" in bad(await examine(address))[0]
@@ -170,7 +170,7 @@ async def test_a_cache_that_keeps_what_is_one_visitors_is_found(ward):
 
 
 async def test_a_site_without_any_include_lacks_both(ward):
-    """Who has installed nothing is told of the server's line and of the location's."""
+    """A site without any include lacks the server's line and the location's."""
     problems = bad(await examine(ward.at("no-include")))
     assert len(problems) == 2
     assert "include waitroom/server.conf;" in problems[0]
@@ -226,7 +226,7 @@ async def test_a_balancers_address_taken_for_the_visitors_is_a_warning(ward):
 
 
 async def test_the_address_is_told_to_who_asks_for_it_only(ward):
-    """The visitor's own, and only with ?client=1."""
+    """The status has the visitor's address only with ?client=1."""
     address = f"{ward.url}/_waitroom/shop/status"
     with urllib.request.urlopen(address) as reply:
         assert "client" not in json.load(reply)

@@ -47,7 +47,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_settings_are_right(tmp_path):
-    """They load as they are, with secrets of their own, and name the room after the site."""
+    """The settings load as written, with new secrets and a room named after the site."""
     init(tmp_path)
     settings = load(str(tmp_path / "etc/waitroom/waitroom.toml"), {})
     assert settings.rooms["shop"].total_active_users == 5
@@ -57,7 +57,7 @@ def test_the_settings_are_right(tmp_path):
 
 
 def test_secrets_are_nobody_elses(tmp_path):
-    """Mode 0600 in a folder of mode 0700; nginx's key too, which stands beside nginx.conf."""
+    """Secrets have mode 0600 in a folder of 0700; so has nginx's key."""
     init(tmp_path)
     folder = tmp_path / "etc/waitroom/secrets"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -66,7 +66,7 @@ def test_secrets_are_nobody_elses(tmp_path):
 
 
 def test_a_password_of_redis_is_a_secret(tmp_path):
-    """The address is in a file of its own then, and the settings name that file."""
+    """An address with a password is in a secret file that the settings name."""
     store = "redis://:pass%22word@127.0.0.1:1/0"
     init(tmp_path, "--system", "plain", "--redis", store)
     toml = tmp_path / "etc/waitroom/waitroom.toml"
@@ -106,7 +106,7 @@ def test_for_docker(tmp_path):
 
 
 def test_nothing_is_overwritten(tmp_path):
-    """A second run changes no file, whatever it is told."""
+    """A second run changes no file."""
     init(tmp_path)
     toml = tmp_path / "etc/waitroom/waitroom.toml"
     toml.write_text(toml.read_text().replace("= 5", "= 7"))
@@ -117,7 +117,7 @@ def test_nothing_is_overwritten(tmp_path):
 
 
 def test_nginx_has_the_key_of_the_secret_that_was_there(tmp_path):
-    """Where only nginx's key is missing, it is made of the secret that replicas have."""
+    """A missing nginx key is made from the existing secret."""
     init(tmp_path)
     stamp = tmp_path / "etc/nginx/waitroom-stamp.conf"
     before = stamp.read_bytes()
@@ -142,7 +142,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path, words, wrong):
-    """A clear error, exit 2, and nothing written."""
+    """A wrong value exits 2 and writes nothing."""
     options = ["--site", "a.example", "--users", "1", "--into", str(tmp_path), *words]
     done = CliRunner().invoke(main, ["init", *options])
     assert done.exit_code == 2
@@ -151,7 +151,7 @@ def test_what_cannot_be_is_refused(tmp_path, words, wrong):
 
 
 def test_a_new_version_leaves_what_was_edited(tmp_path):
-    """update-files replaces what is as it was written, and lays the new beside what is not."""
+    """update-files replaces unedited files, and writes beside edited ones."""
     init(tmp_path)
     nginx = tmp_path / "etc/nginx/waitroom"
     old, edited = nginx / "proxy.conf", nginx / "static/waiting.css"
