@@ -13,17 +13,21 @@ from typing import Any
 
 import click
 
-from sidecar.cli.setup.plan import (
+from sidecar.cli.setup.files import (
+    BESIDE,
+    MANIFEST,
     NGINX,
     SECRET_KEYS,
     TOML,
     FirstRoom,
+    Outcome,
     compose_file,
     first_files,
     shipped,
+    write_once,
+    write_shipped,
 )
 from sidecar.cli.setup.systems import SYSTEMS, System, find_system
-from sidecar.cli.setup.write import BESIDE, MANIFEST, Outcome, write_once, write_shipped
 from sidecar.kit.names import NAME, RESERVED_NAMES
 
 _SITE = re.compile(
