@@ -89,13 +89,13 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
     expires_s = expiry(options["life_s"], int(time.time() * 1000))
     ids = (new_id() for _ in range(count)) if is_once else [id_ or ""]
     texts = (grants.sign(Grant(class_name, expires_s, each)) for each in ids)
-    made = (link(options["url"], text) if options["url"] else text for text in texts)
+    lines = (link(options["url"], text) if options["url"] else text for text in texts)
     if not options["as_json"]:
-        for each in made:
-            click.echo(each)
+        for line in lines:
+            click.echo(line)
         return
     expires_at = iso(expires_s * 1000)
-    print_json({"room": room, "class": class_name, "expires_at": expires_at, "grants": list(made)})
+    print_json({"room": room, "class": class_name, "expires_at": expires_at, "grants": list(lines)})
 
 
 def _find(

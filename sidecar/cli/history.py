@@ -48,10 +48,10 @@ def report(path: str | None, room: str, *, form: str, as_json: bool, **period_of
 
     period = _period(**period_of)
     with progress("reading stays", is_on=not as_json and form != "json") as advance:
-        found = _look_up(
+        result = _look_up(
             path, room, lambda history: lookups.find_report(history, room, period, advance=advance)
         )
-    document = found.model_dump(by_alias=True) if found else {}
+    document = result.model_dump(by_alias=True) if result else {}
     if as_json or form == "json":
         print_json(document)
     elif form == "csv":
@@ -80,10 +80,10 @@ def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
             f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _; "
             "nor a visitor number, such as 7K2Q-9XDM"
         )
-    found = _look_up(options.config, room, lambda history: find_visitor(history, room, visitor))
-    if found is None:
+    stay = _look_up(options.config, room, lambda history: find_visitor(history, room, visitor))
+    if stay is None:
         fail([f"nothing was recorded of {visitor} in {room}"])
-    return found.model_dump(by_alias=True)
+    return stay.model_dump(by_alias=True)
 
 
 @history.command()
@@ -136,10 +136,10 @@ def changes(
     from sidecar.history.schemas import page_of_changes  # noqa: PLC0415
 
     period = _period(start, end)
-    found = _look_up(
+    entries = _look_up(
         options.config, room, lambda history: history.changes(room, period, limit=limit)
     )
-    return page_of_changes(room, period, found, limit).model_dump(by_alias=True)
+    return page_of_changes(room, period, entries, limit).model_dump(by_alias=True)
 
 
 def _period(start: str | None, end: str | None) -> "Period":

@@ -69,7 +69,7 @@ def preview(
     states: tuple[str, ...],
     changes: tuple[str, ...],
     into: str,
-    **shown: str,
+    **look: str,
 ) -> None:
     """Write the waiting page of ROOM in all its states, to open in a browser.
 
@@ -91,10 +91,10 @@ def preview(
     settings = _changed(configured.rooms[name], changes)
     static = configured.static_dir or find_share("static")
     template = Page(static)
-    _check("language", shown["language"], template.languages.tags)
-    shown["site"] = (shown["site"] or settings.public_url or "").rstrip("/")
+    _check("language", look["language"], template.languages.tags)
+    look["site"] = (look["site"] or settings.public_url or "").rstrip("/")
     folder, titles = Path(into), states or tuple(previews.STATES)
-    page_preview = previews.Preview(template, name, settings, **shown)
+    page_preview = previews.Preview(template, name, settings, **look)
     texts = {f"{state}.html": page_preview.html(state) for state in titles}
     if settings.template:
         own = Templates(configured.template_dir)
@@ -121,9 +121,9 @@ def preview(
 _NOT_COPIED = shutil.ignore_patterns("*.html", "i18n", "draw.*")
 
 
-def _check(what: str, name: str, known: Iterable[str]) -> None:
-    if name not in known:
-        raise BadValue(f"there is no {what} {name!r}; these are: {', '.join(known)}")
+def _check(what: str, name: str, names: Iterable[str]) -> None:
+    if name not in names:
+        raise BadValue(f"there is no {what} {name!r}; these are: {', '.join(names)}")
 
 
 def _changed(settings: "RoomSettings", changes: tuple[str, ...]) -> "RoomSettings":

@@ -18,7 +18,7 @@ def site(visit: Visit) -> Iterator[Finding]:
     page, error = visit.page.with_user(None), visit.ahead.error
     if not visit.ahead.status:
         yield find("untrusted" if "certificate" in error else "silent", page=page, error=error)
-    elif visit.page != visit.asked:
+    elif visit.page != visit.requested:
         yield find("redirected", page=page)
 
 

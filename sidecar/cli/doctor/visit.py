@@ -86,7 +86,7 @@ class Options:
 class Visit:
     """All responses of a visit."""
 
-    asked: URL
+    requested: URL
     options: Options
     #: The page, after redirects within the site.
     page: URL
@@ -167,8 +167,8 @@ class Visit:
 
     @property
     def is_without_redis(self) -> bool:
-        asked = (self.poll, self.late_poll, self.joined, *self.beats)
-        if any(_is_without_redis(one.document) for one in asked):
+        replies = (self.poll, self.late_poll, self.joined, *self.beats)
+        if any(_is_without_redis(one.document) for one in replies):
             return True
         if SEPARATOR in (self.room or ""):  # of a resource no store is named
             return False
@@ -178,9 +178,9 @@ class Visit:
     @property
     def is_limited(self) -> bool:
         """Return True if nginx itself refuses some of the requests to /_waitroom/."""
-        asked = [self.poll, self.late_poll, self.joined, *self.again, *self.beats, *self.left]
-        asked += self.assets.values()
-        return any(one.status in {429, 503} and one.is_nginx_error for one in asked)
+        replies = [self.poll, self.late_poll, self.joined, *self.again, *self.beats, *self.left]
+        replies += self.assets.values()
+        return any(one.status in {429, 503} and one.is_nginx_error for one in replies)
 
     @property
     def stores(self) -> set[str]:
