@@ -1,7 +1,5 @@
 """The process of a command: `waitroom`, or `python -m sidecar`."""
 
-from __future__ import annotations
-
 import os
 import signal
 
@@ -9,8 +7,8 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command, so that Ctrl-C ends it with 130 and no traceback: also before it has begun,
-    and after it is done. A process that was started to ignore Ctrl-C goes on to ignore it."""
+    """Run the command. Ctrl-C ends it with 130 and no traceback, also during imports and exit,
+    unless the process was started to ignore Ctrl-C."""
     is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     _leave_at_ctrl_c(is_ignored)
     from sidecar.cli import main as run  # noqa: PLC0415 - takes long

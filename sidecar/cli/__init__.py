@@ -1,34 +1,30 @@
 """The command `waitroom`.
 
-Each command is imported when it is called, and imports what takes long when it needs it: a command
-starts in the time that its own part takes.
+Each command is imported when it is called, and imports what takes long when it needs it, to start
+fast.
 """
-
-from __future__ import annotations
 
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-#: As a shell has it: 128, and the signal's number.
+#: The exit code that shells use: 128 and the signal's number.
 INTERRUPTED = 130
-#: Each command: its module, and its name there.
+#: The module and object of each command.
 _COMMANDS = {
     "check-config": "sidecar.cli.check_config:check_config",
     "completion": "sidecar.cli.completion:completion",
     "doctor": "sidecar.cli.doctor.command:doctor",
-    "grant": "sidecar.cli.grants:grant",
+    "grant": "sidecar.cli.grant:grant",
     "hash-password": "sidecar.cli.operators:hash_password",
     "healthcheck": "sidecar.cli.healthcheck:healthcheck",
     "history": "sidecar.cli.history:history",
     "init": "sidecar.cli.setup.command:init",
-    "jobs": "sidecar.cli.jobs.jobs:jobs",
+    "jobs": "sidecar.cli.jobs:jobs",
     "leases": "sidecar.cli.leases:leases",
     "limits": "sidecar.cli.limits:limits",
     "migrate": "sidecar.cli.migrate:migrate",
@@ -36,12 +32,12 @@ _COMMANDS = {
     "operators": "sidecar.cli.operators:operators",
     "page": "sidecar.cli.page:page",
     "report": "sidecar.cli.history:report",
-    "rooms": "sidecar.cli.rooms.rooms:rooms",
+    "rooms": "sidecar.cli.rooms.commands:rooms",
     "run-jobs": "sidecar.cli.serve:run_jobs",
     "serve": "sidecar.cli.serve:serve",
-    "targets": "sidecar.cli.jobs.targets:targets",
+    "targets": "sidecar.cli.targets:targets",
     "update-files": "sidecar.cli.setup.command:update_files",
-    "verify-draw": "sidecar.cli.lottery:verify_draw",
+    "verify-draw": "sidecar.cli.verify_draw:verify_draw",
     "webhooks": "sidecar.cli.webhooks:webhooks",
 }
 
@@ -58,10 +54,12 @@ class _Commands(click.Group):
         return command
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **kwargs: Any) -> Any:
-        """Ends quietly when the reader of the output has gone, as in `report | head`. click does so
-        while a command runs, and leaves what is still in the buffer to Python's own end."""
+        """Run a command, and end quietly if the reader of the output has gone (`report | head`).
+
+        click does that while a command runs, but not for what is still in the buffer at the end.
+        """
         words = list(sys.argv[1:] if args is None else args)
-        # Where an id may begin with a hyphen, click takes no letter for an option.
+        # click does not know -h where an id may begin with a hyphen.
         if words[-1:] == ["-h"]:
             words[-1] = "--help"
         try:
@@ -79,7 +77,7 @@ class _Commands(click.Group):
             sys.exit(INTERRUPTED)
 
     def invoke(self, ctx: click.Context) -> Any:
-        from sidecar.cli.common import fail  # noqa: PLC0415
+        from sidecar.cli.output import fail  # noqa: PLC0415
         from sidecar.kit.errors import ConfigError  # noqa: PLC0415
 
         try:
@@ -87,7 +85,7 @@ class _Commands(click.Group):
         except ConfigError as error:
             fail(error.problems)
         except (KeyboardInterrupt, click.Abort) as error:
-            # A prompt turns Ctrl-C into Abort, and so it does an end of the input or a no.
+            # A prompt raises Abort for Ctrl-C, and also for an end of the input or a no.
             if not isinstance(error.__context__ or error, KeyboardInterrupt):
                 raise
             sys.exit(INTERRUPTED)

@@ -1,45 +1,25 @@
 """waitroom check-config."""
 
-from __future__ import annotations
-
+import contextlib
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from sidecar.cli.common import CONFIG, load_settings
-from sidecar.cli.printing import JSON, print_json
-from sidecar.cli.rooms.openings import summary
+from sidecar.cli.config import CONFIG, Settings, load_settings
+from sidecar.cli.output import JSON, print_json
+from sidecar.cli.rooms.events import summary
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.toml_lines import find_lines, locate
 from sidecar.settings.file import find_file
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from sidecar.settings.model import Settings
-
-#: Stand for secrets that are not there: long enough, and each of its own.
-_PRETENDED = {
+#: Values for secrets that are missing.
+_STAND_INS = {
     "WAITROOM_SECRET_KEYS": "a-key-that-stands-for-the-real-one-00000",
     "WAITROOM_ADMIN_TOKEN": "a-token-that-stands-for-the-real-one-00",
 }
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One mistake. `line` is None where the setting is not in the file."""
-
-    message: str
-    file: str | None
-    line: int | None
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}" if self.line else self.message
 
 
 @click.command("check-config")
@@ -58,11 +38,11 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
     settings, problems = _check(path, no_secrets=no_secrets)
     warnings = settings.warnings if settings else []
     if as_json:
-        document = {"problems": [asdict(each) for each in problems], "warnings": warnings}
-        print_json(document)
+        print_json({"problems": problems, "warnings": warnings})
     else:
         for problem in problems:
-            click.echo(str(problem), err=True)
+            place = f"{problem['file']}:{problem['line']}: " if problem["line"] else ""
+            click.echo(f"{place}{problem['message']}", err=True)
         if settings:
             click.echo(f"The configuration is right: {_contents(settings)}.")
         for warning in warnings:
@@ -72,40 +52,33 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
     sys.exit(1 if problems else 0)
 
 
-def _check(path: str | None, *, no_secrets: bool) -> tuple[Settings | None, list[Problem]]:
+def _check(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, list[dict[str, Any]]]":
+    """Return the settings, or what is wrong. A setting that is not in the file has no line."""
     environ = dict(os.environ)
     if no_secrets:
-        environ = {name: text for name, text in environ.items() if not _is_secret(name)}
-        environ |= _PRETENDED
+        secrets = {f"{name}{end}" for name in _STAND_INS for end in ("", "_FILE")}
+        environ = {name: text for name, text in environ.items() if name not in secrets}
+        environ |= _STAND_INS
     try:
         return load_settings(path, environ), []
     except ConfigError as error:
-        return None, _located(error.problems, find_file(path))
-
-
-def _is_secret(variable: str) -> bool:
-    return variable.removesuffix("_FILE") in _PRETENDED
-
-
-def _located(problems: list[str], file: Path | None) -> list[Problem]:
-    try:
-        lines = find_lines(file.read_text(encoding="utf-8")) if file else {}
-    except (OSError, UnicodeDecodeError):  # it is among the problems
-        lines = {}
-    found = [(problem, locate(problem, lines)) for problem in problems]
-    return [Problem(text, str(file) if file else None, line) for text, line in found]
+        file, lines = find_file(path), dict[str, int]()
+        with contextlib.suppress(OSError, UnicodeDecodeError):  # it is among the problems
+            lines = find_lines(file.read_text(encoding="utf-8")) if file else {}
+        return None, [
+            {"message": text, "file": str(file) if file else None, "line": locate(text, lines)}
+            for text in error.problems
+        ]
 
 
 def _contents(settings: Settings) -> str:
-    kinds: dict[str, Mapping[str, object]] = {
-        "room": settings.rooms,
-        "lease": settings.leases,
-        "limit": settings.limits,
-        "target": settings.targets,
-    }
-    counted = [
-        f"{len(named)} {kind}(s), {', '.join(sorted(named))}"
-        for kind, named in kinds.items()
-        if named
+    kinds = (
+        ("room", settings.rooms),
+        ("lease", settings.leases),
+        ("limit", settings.limits),
+        ("target", settings.targets),
+    )
+    parts = [
+        f"{len(named)} {kind}(s), {', '.join(sorted(named))}" for kind, named in kinds if named
     ]
-    return "; ".join(counted) or "jobs, for targets that are made at run time"
+    return "; ".join(parts) or "jobs, for targets that are made at run time"

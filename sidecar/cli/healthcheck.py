@@ -1,36 +1,29 @@
 """waitroom healthcheck: whether the replica on this machine is ready."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from sidecar.cli.common import Unreachable, fail
-from sidecar.cli.connection import ReplicaCommand
-from sidecar.cli.printing import JSON, print_json
-
-if TYPE_CHECKING:
-    from sidecar.cli.connection import Connection
+from sidecar.cli.output import JSON, Unreachable, fail, print_json
+from sidecar.cli.replica_client import ReplicaCommand, ReplicaOptions
 
 
 @click.command(cls=ReplicaCommand)
 @click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait.")
 @JSON
 @click.pass_obj
-def healthcheck(connection: Connection, timeout: float, *, as_json: bool) -> None:
+def healthcheck(options: ReplicaOptions, timeout: float, *, as_json: bool) -> None:
     """Exit 0 when the replica on this machine is ready, 1 when it is not, 3 when nothing answers.
     Needs no token."""
-    late = Unreachable(f"no answer within {timeout:g} s")
-    found: list[Any] = [late]
+    answers: list[Any] = [Unreachable(f"no answer within {timeout:g} s")]
 
     def ask() -> None:
         try:
-            with connection.client(timeout_s=timeout, has_token=False) as client:
-                found.append(client.request("GET", "/readyz"))
+            with options.client(timeout_s=timeout, has_token=False) as client:
+                answers.append(client.request("GET", "/readyz"))
         except click.ClickException as error:
-            found.append(error)
+            answers.append(error)
 
     import waitroom  # noqa: F401, PLC0415 - takes long, and is no part of the waiting
 
@@ -38,7 +31,7 @@ def healthcheck(connection: Connection, timeout: float, *, as_json: bool) -> Non
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(timeout)
-    ready = found[-1]
-    if isinstance(ready, click.ClickException):
-        fail([f"not ready: {ready.message}"], ready.exit_code)
-    (print_json if as_json else click.echo)(ready if as_json else ready["status"])
+    answer = answers[-1]
+    if isinstance(answer, click.ClickException):
+        fail([f"not ready: {answer.message}"], answer.exit_code)
+    (print_json if as_json else click.echo)(answer if as_json else answer["status"])

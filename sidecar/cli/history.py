@@ -1,17 +1,16 @@
 """waitroom report and history: they read the database themselves, and need no replica."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sidecar.cli.common import CONFIG, Unreachable, fail, load_settings
-from sidecar.cli.connection import SettingsGroup
-from sidecar.cli.printing import JSON, print_json, printed, table
+from sidecar.cli.config import CONFIG, load_settings
+from sidecar.cli.output import JSON, Unreachable, fail, print_json, printed, table
+from sidecar.cli.replica_client import ReplicaOptions, SettingsGroup
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
 from sidecar.kit.progress import progress
@@ -19,9 +18,6 @@ from sidecar.visitors.tokens import is_visitor
 from sidecar.visitors.visitor_number import read_number
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from sidecar.cli.connection import Connection
     from sidecar.history.model import Period
     from sidecar.history.store.stays import History
 
@@ -31,13 +27,6 @@ _FROM = click.option(
     "--from", "start", metavar="TIME", help="2026-11-27T18:00Z, or how long ago: 24h (default)."
 )
 _TO = click.option("--to", "end", metavar="TIME", help="Default: now.")
-_FORMAT = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "csv"]),
-    default="text",
-    show_default=True,
-)
 
 
 @click.command()
@@ -45,7 +34,13 @@ _FORMAT = click.option(
 @click.argument("room")
 @_FROM
 @_TO
-@_FORMAT
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "csv"]),
+    default="text",
+    show_default=True,
+)
 @JSON
 def report(path: str | None, room: str, *, form: str, as_json: bool, **period_of: Any) -> None:
     """How a room did in a period: waits, giving up, no-shows, time inside, fairness."""
@@ -53,12 +48,10 @@ def report(path: str | None, room: str, *, form: str, as_json: bool, **period_of
 
     period = _period(**period_of)
     with progress("reading stays", is_on=not as_json and form != "json") as advance:
-        found = _look_up(
-            path,
-            room,
-            lambda history: lookups.find_report(history, room, period, advance=advance),
+        result = _look_up(
+            path, room, lambda history: lookups.find_report(history, room, period, advance=advance)
         )
-    document = found.model_dump(by_alias=True) if found else {}
+    document = result.model_dump(by_alias=True) if result else {}
     if as_json or form == "json":
         print_json(document)
     elif form == "csv":
@@ -77,7 +70,7 @@ def history() -> None:
 @click.argument("visitor")
 @printed(print_json)
 @click.pass_obj
-def visitor(connection: Connection, room: str, visitor: str) -> Any:
+def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
     """One visitor's stay, place over time and events, as JSON. VISITOR is an id, or the number on
     the waiting page."""
     from sidecar.history.lookups import find_visitor  # noqa: PLC0415
@@ -87,10 +80,10 @@ def visitor(connection: Connection, room: str, visitor: str) -> Any:
             f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _; "
             "nor a visitor number, such as 7K2Q-9XDM"
         )
-    found = _look_up(connection.config, room, lambda history: find_visitor(history, room, visitor))
-    if found is None:
+    stay = _look_up(options.config, room, lambda history: find_visitor(history, room, visitor))
+    if stay is None:
         fail([f"nothing was recorded of {visitor} in {room}"])
-    return found.model_dump(by_alias=True)
+    return stay.model_dump(by_alias=True)
 
 
 @history.command()
@@ -100,7 +93,7 @@ def visitor(connection: Connection, room: str, visitor: str) -> Any:
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a line, instead of CSV.")
 @click.pass_obj
 def stays(
-    connection: Connection, room: str, start: str | None, end: str | None, as_json: bool
+    options: ReplicaOptions, room: str, start: str | None, end: str | None, as_json: bool
 ) -> None:
     """The stays that began in a period, oldest first: CSV."""
     from sidecar.history.lookups import as_csv  # noqa: PLC0415
@@ -108,7 +101,7 @@ def stays(
 
     period = _period(start, end)
 
-    async def write(history: History) -> None:
+    async def write(history: "History") -> None:
         is_first = True
         async for entry in history.entries(room, period):
             stay = Stay.model_validate(entry).model_dump(by_alias=True)
@@ -121,12 +114,12 @@ def stays(
 
     is_beside = not (as_json or sys.stdout.isatty())
     with progress("reading stays", is_on=is_beside) as advance:
-        _look_up(connection.config, room, write)
+        _look_up(options.config, room, write)
 
 
-def _changes(found: dict[str, Any]) -> None:
+def _table(document: dict[str, Any]) -> None:
     columns = "at", "by", "what", "visitor", "detail"
-    table(columns, ([act[name] for name in columns] for act in found["changes"]))
+    table(columns, ([change[name] for name in columns] for change in document["changes"]))
 
 
 @history.command()
@@ -134,22 +127,22 @@ def _changes(found: dict[str, Any]) -> None:
 @_FROM
 @_TO
 @click.option("--limit", default=1000, show_default=True, type=click.IntRange(1))
-@printed(_changes)
+@printed(_table)
 @click.pass_obj
 def changes(
-    connection: Connection, room: str, start: str | None, end: str | None, limit: int
+    options: ReplicaOptions, room: str, start: str | None, end: str | None, limit: int
 ) -> Any:
     """What operators did in a period, latest first."""
     from sidecar.history.schemas import page_of_changes  # noqa: PLC0415
 
     period = _period(start, end)
-    acts = _look_up(
-        connection.config, room, lambda history: history.changes(room, period, limit=limit)
+    entries = _look_up(
+        options.config, room, lambda history: history.changes(room, period, limit=limit)
     )
-    return page_of_changes(room, period, acts, limit).model_dump(by_alias=True)
+    return page_of_changes(room, period, entries, limit).model_dump(by_alias=True)
 
 
-def _period(start: str | None, end: str | None) -> Period:
+def _period(start: str | None, end: str | None) -> "Period":
     from sidecar.history.model import read_period  # noqa: PLC0415
 
     try:
@@ -158,7 +151,7 @@ def _period(start: str | None, end: str | None) -> Period:
         raise click.UsageError("\n".join(f"--{problem}" for problem in error.problems)) from None
 
 
-def _look_up(path: str | None, room: str, work: Callable[[History], Awaitable[T]]) -> T:
+def _look_up(path: str | None, room: str, work: Callable[["History"], Awaitable[T]]) -> T:
     import asyncio  # noqa: PLC0415
 
     from sidecar.http.problems import ProblemError  # noqa: PLC0415
@@ -183,8 +176,6 @@ def _look_up(path: str | None, room: str, work: Callable[[History], Awaitable[T]
     try:
         require("sql", setting="history")
         return asyncio.run(run())
-    except ConfigError as error:
-        fail(error.problems)
     except ProblemError as error:
         fail([error.members["detail"]])
     except DatabaseUnavailableError as error:
@@ -193,6 +184,7 @@ def _look_up(path: str | None, room: str, work: Callable[[History], Awaitable[T]
         raise click.ClickException(f"the history's database: {error}") from None
 
 
+#: The counts of a report: name, title, and the share that is printed beside the count.
 _COUNTS = (
     ("stays", "Stays that began", ""),
     ("admitted_at_once", "  let in at once", ""),
@@ -212,23 +204,20 @@ _TIMES = (
 )
 
 
-def _as_text(found: dict[str, Any]) -> str:
-    lines = [f"{found['room']}, {found['from']} to {found['to']}", ""]
+def _as_text(report: dict[str, Any]) -> str:
+    lines = [f"{report['room']}, {report['from']} to {report['to']}", ""]
     for name, title, share in _COUNTS:
-        part = f"  {found[share]:.1%} of those who queued" if found.get(share) else ""
-        lines.append(f"{title:<28}{found[name]:>10,}{part}")
+        part = f"  {report[share]:.1%} of those who queued" if report.get(share) else ""
+        lines.append(f"{title:<28}{report[name]:>10,}{part}")
     lines.append("")
     for title, names in _TIMES:
-        known = [
-            f"{name.rpartition('_')[2]} {_duration(found[name])}"
-            for name in names
-            if found[name] is not None
-        ]
-        lines.append(f"{title:<28}{', '.join(known) or 'nobody to say it of'}")
+        times = [(name.rpartition("_")[2], report[name]) for name in names]
+        text = ", ".join(f"{name} {_duration(time)}" for name, time in times if time is not None)
+        lines.append(f"{title:<28}{text or 'nobody to say it of'}")
     fair = "all were called in order"
-    if found["inversions"]:
-        fair = f"{found['inversions']:,} called after somebody who was behind them"
-    lines += ["", f"{'Fairness':<28}{fair}", f"{'Moved by an operator':<28}{found['moved']:,}"]
+    if report["inversions"]:
+        fair = f"{report['inversions']:,} called after somebody who was behind them"
+    lines += ["", f"{'Fairness':<28}{fair}", f"{'Moved by an operator':<28}{report['moved']:,}"]
     return "\n".join(lines)
 
 

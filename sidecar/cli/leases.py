@@ -1,23 +1,20 @@
 """waitroom leases: look at who holds what, and free it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from typing import Any
+from urllib.parse import urlencode
 
 import click
 
-from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
-from sidecar.cli.printing import printed, table
-
-if TYPE_CHECKING:
-    from waitroom import Client
-
-MAX_NAME = 128
-#: What a resource's name is made of, in the store's order.
-LETTERS = "+-.0123456789:@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
-#: A holder's name may begin with a hyphen and is no option then.
-ANY_NAME = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+from sidecar.cli.output import table
+from sidecar.cli.replica_client import (
+    ANY_TEXT,
+    Client,
+    ReplicaGroup,
+    api_path,
+    pass_client,
+    read_pages,
+    reply_shown_by,
+)
 
 
 @click.group(cls=ReplicaGroup)
@@ -25,17 +22,17 @@ def leases() -> None:
     """Look at who holds what, and free it, through a replica's ops listener."""
 
 
-def _table(found: dict[str, Any]) -> None:
-    if "leases" in found:
+def _table(document: dict[str, Any]) -> None:
+    if "leases" in document:
         rows: Any = (
             (each["name"], f"{each['term']:g} s", each["capacity"], each["in_use"])
-            for each in found["leases"]
+            for each in document["leases"]
         )
         table(("name", "term", "capacity", "in use"), rows)
         return
     rows = (
         (each["resource"], each["waiting"], ", ".join(map(_held, each["holders"])) or "nobody")
-        for each in found["resources"]
+        for each in document["resources"]
     )
     table(("resource", "waiting", "held by"), rows)
 
@@ -48,8 +45,7 @@ def _table(found: dict[str, Any]) -> None:
     metavar="TEXT",
     help="Only resources whose name begins so, of this holder, or with this fencing number.",
 )
-@printed(_table)
-@pass_client
+@reply_shown_by(_table)
 def list_leases(client: Client, template: str | None, find: str) -> Any:
     """The templates; of one of them, each resource that somebody holds or waits for."""
     if template is None:
@@ -59,46 +55,31 @@ def list_leases(client: Client, template: str | None, find: str) -> Any:
     return read_pages(client, _path(template), "resources", find=find)
 
 
-def _show(found: dict[str, Any]) -> None:
-    table(
-        ("held by", "token", "fence", "since", "until"),
-        (
-            (
-                each["holder"],
-                each["owner"] or "-",
-                each["fence"] or "called",
-                each["granted_at"] or "-",
-                each["expires_at"],
-            )
-            for each in found["holders"]
-        ),
-    )
-    table(
-        ("place", "waits", "token", "since", "heartbeat due"),
-        (
-            (
-                each["position"],
-                each["holder"],
-                each["owner"] or "-",
-                each["joined_at"],
-                each["heartbeat_due_at"],
-            )
-            for each in found["queue"]
-        ),
-    )
+def _show(document: dict[str, Any]) -> None:
+    holders = [
+        (each["holder"], each["owner"] or "-", each["fence"] or "called",
+         each["granted_at"] or "-", each["expires_at"])
+        for each in document["holders"]
+    ]  # fmt: skip
+    table(("held by", "token", "fence", "since", "until"), holders)
+    queue = [
+        (each["position"], each["holder"], each["owner"] or "-", each["joined_at"],
+         each["heartbeat_due_at"])
+        for each in document["queue"]
+    ]  # fmt: skip
+    table(("place", "waits", "token", "since", "heartbeat due"), queue)
 
 
-@leases.command(context_settings=ANY_NAME)
+@leases.command(context_settings=ANY_TEXT)
 @click.argument("template")
 @click.argument("resource")
-@printed(_show)
-@pass_client
+@reply_shown_by(_show)
 def show(client: Client, template: str, resource: str) -> Any:
     """Show who holds a resource and who waits for it."""
     return read_pages(client, f"{_path(template, resource)}/queue", "queue")
 
 
-@leases.command(context_settings=ANY_NAME)
+@leases.command(context_settings=ANY_TEXT)
 @click.argument("template")
 @click.argument("resource")
 @click.argument("holder", required=False)
@@ -110,31 +91,16 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
 
     if not RESOURCE.match(resource):
         raise click.UsageError(f"{resource}: that is no resource's name")
-    waiting = None
-    holders = [] if holder is None else [holder]
+    holders = [holder] if holder is not None else []
     if holder is None:
-        page = client.request("GET", _path(template, after=_before(resource), limit="1"))
-        for found in page["resources"]:
-            if found["resource"] == resource:
-                holders = list(dict.fromkeys(held["holder"] for held in found["holders"]))
-                waiting = found["waiting"]
-        if not holders:
-            click.echo(f"nobody holds {resource}")
-            return
+        page = client.request("GET", f"{_path(template, resource)}/queue", query={"limit": "1"})
+        holders = list(dict.fromkeys(held["holder"] for held in page["holders"]))
     for each in holders:
         done = client.request("DELETE", _path(template, resource, holder=each))["released"]
         click.echo(f"{each} released" if done else f"{each} neither held {resource} nor waited")
     if holder is None:
-        click.echo(f"{len(holders)} held {resource}; {waiting} waited for it")
-
-
-def _before(resource: str) -> str:
-    """The greatest name that there can be before it, so that it comes first on the page after;
-    empty: there is none."""
-    rest, last = resource[:-1], resource[-1]
-    letters = LETTERS if rest else "".join(letter for letter in LETTERS if letter.isalnum())
-    place = letters.index(last)
-    return f"{rest}{letters[place - 1]}".ljust(MAX_NAME, "z") if place else rest
+        counts = f"{len(holders)} held {resource}; {page['waiting']} waited for it"
+        click.echo(counts if holders else f"nobody holds {resource}")
 
 
 def _held(holder: dict[str, Any]) -> str:
@@ -142,6 +108,6 @@ def _held(holder: dict[str, Any]) -> str:
     return f"{holder['holder']} {word} {holder['expires_at']}"
 
 
-def _path(template: str, resource: str = "", **query: str) -> str:
-    names = [quote(name, safe="") for name in (template, resource) if name]
-    return f"/v1/leases/{'/'.join(names)}" + (f"?{urlencode(query)}" if query else "")
+def _path(template: str, *resource: str, **query: str) -> str:
+    path = api_path("/v1/leases", template, *resource)
+    return f"{path}?{urlencode(query)}" if query else path

@@ -1,20 +1,20 @@
 """waitroom limits: look at rate limits, and change those of single keys."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import Any
 
 import click
 
-from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
-from sidecar.cli.printing import print_json, printed, table
+from sidecar.cli.output import print_json, table
+from sidecar.cli.replica_client import (
+    ANY_TEXT,
+    Client,
+    ReplicaGroup,
+    api_path,
+    read_pages,
+    reply_shown_by,
+)
 
-if TYPE_CHECKING:
-    from waitroom import Client
-
-#: -1 is no option.
-ANY_NUMBER = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+_LIMITS = "/v1/limits"
 
 
 @click.group(cls=ReplicaGroup)
@@ -22,35 +22,27 @@ def limits() -> None:
     """Look at rate limits and change those of single keys, through a replica's ops listener."""
 
 
-def _table(found: dict[str, Any]) -> None:
+def _table(document: dict[str, Any]) -> None:
     rows = (
-        (
-            rule["name"],
-            rule["algorithm"],
-            _number(rule["limit"]),
-            f"{rule['window'] or rule['lease']:g} s",
-            rule["on_exceed"],
-            rule["key"],
-        )
-        for rule in found["limits"]
-    )
+        (rule["name"], rule["algorithm"], _number(rule["limit"]),
+         f"{rule['window'] or rule['lease']:g} s", rule["on_exceed"], rule["key"])
+        for rule in document["limits"]
+    )  # fmt: skip
     table(("name", "algorithm", "limit", "each", "exceed", "key"), rows)
 
 
 @limits.command("list")
-@printed(_table)
-@pass_client
+@reply_shown_by(_table)
 def list_limits(client: Client) -> Any:
     """List the limits, as configured."""
-    return client.request("GET", "/v1/limits")
+    return client.request("GET", _LIMITS)
 
 
 @limits.command()
 @click.argument("name")
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
 @click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
-@printed(print_json)
-@pass_client
+@reply_shown_by(print_json)
 def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> Any:
     """Show the decision on a call that came now, as JSON; nothing is taken. Without the fields of
     its key: the rule, and the limits of single keys."""
@@ -62,10 +54,10 @@ def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) ->
         if not equals:
             raise click.UsageError(f"{field}: write FIELD=VALUE, such as channel=wx")
         query[part] = value
-    path = _path(name)
-    rule = next((rule for rule in _rules(client) if rule["name"] == name), None)
-    if rule is not None and rule["fields"] and not query:
-        return {**rule, "values": client.request("GET", f"{path}/values")}
+    path = api_path(_LIMITS, name)
+    for rule in client.request("GET", _LIMITS)["limits"]:
+        if rule["name"] == name and rule["fields"] and not query:
+            return {**rule, "values": client.request("GET", f"{path}/values")}
     return client.request("GET", path, query=query)
 
 
@@ -77,11 +69,10 @@ def _show(value: dict[str, Any]) -> None:
         click.echo(f"warning: {warning}", err=True)
 
 
-@limits.command("set", context_settings=ANY_NUMBER)
+@limits.command("set", context_settings=ANY_TEXT)
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, metavar="[KEY] LIMIT")
-@printed(_show)
-@pass_client
+@reply_shown_by(_show)
 def set_(client: Client, name: str, words: tuple[str, ...]) -> Any:
     """Set a key's limit, from the next call on; -1: no limit. A limit whose key has no fields
     needs no KEY."""
@@ -92,69 +83,53 @@ def set_(client: Client, name: str, words: tuple[str, ...]) -> Any:
         number = int(limit)
     except ValueError:
         raise click.UsageError(f"{limit}: say a whole number, or -1 for no limit") from None
-    path = f"{_path(name)}/values/{quote(''.join(key), safe='')}"
+    path = api_path(_LIMITS, name, "values", "".join(key))
     return client.request("PUT", path, {"limit": number})
 
 
 @limits.command()
 @click.argument("name")
 @click.argument("key", default="", required=False)
-@printed(_show)
-@pass_client
+@reply_shown_by(_show)
 def unset(client: Client, name: str, key: str) -> Any:
     """Reset a key's limit to the configured value."""
-    return client.request("DELETE", f"{_path(name)}/values/{quote(key, safe='')}")
+    return client.request("DELETE", api_path(_LIMITS, name, "values", key))
 
 
-def _counts(found: dict[str, Any]) -> None:
+def _counts(document: dict[str, Any]) -> None:
     rows = (
-        (each["key"] or "(all calls)", _number(each["limit"]), each["remaining"], _seconds(each))
-        for each in found["keys"]
-    )
+        (each["key"] or "(all calls)", _number(each["limit"]), each["remaining"],
+         "-" if each["reset_seconds"] is None else f"{each['reset_seconds']:.0f} s")
+        for each in document["keys"]
+    )  # fmt: skip
     table(("key", "limit", "left", "free again in"), rows)
 
 
 @limits.command("keys")
 @click.argument("name")
-@printed(_counts)
-@pass_client
+@reply_shown_by(_counts)
 def list_keys(client: Client, name: str) -> Any:
     """List keys of which something is counted, those with the least left first. It looks through
     all keys of Redis, some thousands at a time."""
-    found = read_pages(client, f"{_path(name)}/counts", "keys")
-    keys = sorted(found["keys"], key=lambda each: (each["remaining"] or 0) / (each["limit"] or 1))
-    return {**found, "keys": keys, "found": len(keys)}
+    counts = read_pages(client, api_path(_LIMITS, name, "counts"), "keys")
+    keys = sorted(counts["keys"], key=lambda each: (each["remaining"] or 0) / (each["limit"] or 1))
+    return {**counts, "keys": keys, "found": len(keys)}
 
 
 def _reset(done: dict[str, Any]) -> None:
     name = click.get_current_context().params["name"]
     of = f" of {done['key']}" if done["key"] else ""
-    said = f"the count{of} is reset" if done["reset"] else f"nothing was counted{of}"
-    click.echo(f"{name}: {said}")
+    text = f"the count{of} is reset" if done["reset"] else f"nothing was counted{of}"
+    click.echo(f"{name}: {text}")
 
 
 @limits.command()
 @click.argument("name")
 @click.argument("key", default="", required=False)
-@printed(_reset)
-@pass_client
+@reply_shown_by(_reset)
 def reset(client: Client, name: str, key: str) -> Any:
     """Forget what a key has used. Its next call finds the whole limit free."""
-    return client.request("DELETE", f"{_path(name)}/counts/{quote(key, safe='')}")
-
-
-def _seconds(count: dict[str, Any]) -> str:
-    seconds = count["reset_seconds"]
-    return "-" if seconds is None else f"{seconds:.0f} s"
-
-
-def _rules(client: Client) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = client.request("GET", "/v1/limits")["limits"]
-    return found
-
-
-def _path(name: str) -> str:
-    return f"/v1/limits/{quote(name, safe='')}"
+    return client.request("DELETE", api_path(_LIMITS, name, "counts", key))
 
 
 def _number(limit: int | None) -> str:

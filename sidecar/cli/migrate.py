@@ -1,18 +1,11 @@
 """waitroom migrate: the tables of the history and of jobs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import click
 
-from sidecar.cli.common import CONFIG, Unreachable, fail, load_settings
-from sidecar.cli.printing import JSON, print_json
+from sidecar.cli.config import CONFIG, Settings, load_settings
+from sidecar.cli.output import JSON, Unreachable, fail, print_json
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
-
-if TYPE_CHECKING:
-    from sidecar.settings.model import Settings
 
 _WHOSE = {"history": "history's", "jobs": "jobs'"}
 
@@ -60,7 +53,7 @@ def _line(tables: dict[str, str | None]) -> str:
 
 
 async def _migrate(settings: Settings, setting: str, url: str) -> tuple[str | None, str]:
-    """The revisions before and after. Raises ConfigError, DatabaseError."""
+    """Return the tables' revisions before and after. Raises ConfigError, DatabaseError."""
     require("sql", setting=setting)
     from sidecar.history.store.tables import HISTORY  # noqa: PLC0415 - the other commands start faster
     from sidecar.jobs.store.tables import JOBS  # noqa: PLC0415 - the other commands start faster

@@ -1,18 +1,15 @@
 """waitroom nginx-key: write the file with nginx's key, by which stamps are on."""
 
-from __future__ import annotations
-
-import os
 import re
-import tempfile
 from pathlib import Path
 
 import click
 
-from sidecar.cli.common import CONFIG, load_settings
+from sidecar.cli.config import CONFIG, load_settings
 from sidecar.gate.stamps import key_file
+from sidecar.kit.files import replacing
 
-#: Ours are the file itself, which is replaced, and the includes.
+#: Files of Waitroom: the key file, which is replaced, and the includes.
 _OURS = re.compile(r"(?:^|/)waitroom[^/]*/stamp\.conf$|(?:^|/)waitroom-stamp[^/]*\.conf$")
 _USES = re.compile(r"^[^#\n]*(?:\bsecure_link(?:_md5|_secret)?\s|\$secure_link\b)", re.MULTILINE)
 _MAX_CONF = 1_000_000
@@ -40,43 +37,28 @@ def nginx_key(file: str, path: str | None, force: bool) -> None:
         )
     if not target.parent.is_dir():
         raise click.UsageError(f"{file}: there is no folder {target.parent}")
-    found = None if force else _use_of_secure_link(target.parent)
-    if found is not None:
+    if not force and (user := _user_of_secure_link(target.parent)):
         raise click.ClickException(
-            f"{found} uses secure_link: it and stamps would read each other's results. "
+            f"{user} uses secure_link: it and stamps would read each other's results. "
             "Leave stamps off, or say --force (docs/nginx.md)."
         )
     try:
-        _write(target, text)
+        with replacing(target) as new:
+            new.write(text.encode())
     except OSError as error:
         raise click.ClickException(f"{file}: {error.strerror}") from None
     click.echo(f"{file} is written. Now: nginx -t && nginx -s reload", err=True)
 
 
-def _write(target: Path, text: str) -> None:
-    """All at once, and never readable by others (mkstemp: 0600)."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".waitroom-stamp-")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _use_of_secure_link(folder: Path) -> Path | None:
-    """A file of nginx's configuration, other than ours, that uses the module."""
+def _user_of_secure_link(folder: Path) -> Path | None:
+    """Return a file of nginx's configuration that uses the module, except Waitroom's own."""
     for each in sorted(folder.rglob("*")):
         if _OURS.search(each.as_posix()):
             continue
         try:
-            if each.is_file() and each.stat().st_size <= _MAX_CONF and _USES.search(_text(each)):
+            is_small = each.is_file() and each.stat().st_size <= _MAX_CONF
+            if is_small and _USES.search(each.read_text(encoding="utf-8", errors="replace")):
                 return each
         except OSError:  # a broken link, or not ours to read
             continue
     return None
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")

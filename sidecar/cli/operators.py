@@ -1,18 +1,12 @@
 """waitroom operators, and waitroom hash-password."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import Any
 
 import click
 
-from sidecar.cli.connection import ReplicaGroup, pass_client
-from sidecar.cli.printing import printed, table
-
-if TYPE_CHECKING:
-    from waitroom import Client
+from sidecar.cli.output import table
+from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, reply_shown_by
 
 MIN_PASSWORD_LENGTH = 8
 
@@ -22,21 +16,17 @@ def operators() -> None:
     """Look at the operators that the settings name, and end their sessions."""
 
 
-def _table(found: dict[str, Any]) -> None:
+def _table(document: dict[str, Any]) -> None:
+    words = {True: "yes", False: "no"}
     rows = (
-        (each["name"], each["role"], *(_yes(each[how]) for how in ("has_password", "by_proxy")))
-        for each in found["operators"]
+        (each["name"], each["role"], words[each["has_password"]], words[each["by_proxy"]])
+        for each in document["operators"]
     )
     table(("name", "role", "password", "proxy"), rows)
 
 
-def _yes(is_so: bool) -> str:
-    return "yes" if is_so else "no"
-
-
 @operators.command("list")
-@printed(_table)
-@pass_client
+@reply_shown_by(_table)
 def list_operators(client: Client) -> Any:
     """List the operators that the settings name."""
     return client.request("GET", "/admin/operators")
@@ -44,14 +34,13 @@ def list_operators(client: Client) -> Any:
 
 @operators.command("log-out")
 @click.argument("name")
-@printed(lambda ended: click.echo(f"{ended['name']}: all sessions have ended"))
-@pass_client
+@reply_shown_by(lambda ended: click.echo(f"{ended['name']}: all sessions have ended"))
 def log_out(client: Client, name: str) -> Any:
     """End all sessions of an operator, in every browser and on all replicas.
 
     To lock somebody out, take them from the settings and restart the replicas.
     """
-    return client.request("DELETE", f"/admin/operators/{quote(name, safe='')}/sessions")
+    return client.request("DELETE", api_path("/admin/operators", name, "sessions"))
 
 
 @click.command("hash-password")
@@ -63,10 +52,10 @@ def hash_password() -> None:
     from sidecar.http.auth.accounts import HASHER  # noqa: PLC0415 - other commands start faster
 
     if sys.stdin.isatty():
-        given = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
-        given = sys.stdin.readline()
-    given = given.strip()  # as the log-in does
-    if len(given) < MIN_PASSWORD_LENGTH:
+        password = sys.stdin.readline()
+    password = password.strip()  # as the log-in does
+    if len(password) < MIN_PASSWORD_LENGTH:
         raise click.UsageError(f"the password has fewer than {MIN_PASSWORD_LENGTH} characters")
-    click.echo(HASHER.hash(given))
+    click.echo(HASHER.hash(password))

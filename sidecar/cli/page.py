@@ -1,23 +1,21 @@
 """waitroom page: the waiting page, for nginx and for people who design it."""
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sidecar.cli.common import CONFIG, BadValue, load_settings
+from sidecar.cli.config import CONFIG, load_settings
+from sidecar.cli.output import BadValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sidecar.rooms.settings import RoomSettings
 
 
 class _Page(click.Group):
-    """A file in place of a command is the one to print."""
+    """A group that takes a file's name for `nginx` and that file."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -71,7 +69,7 @@ def preview(
     states: tuple[str, ...],
     changes: tuple[str, ...],
     into: str,
-    **shown: str,
+    **look: str,
 ) -> None:
     """Write the waiting page of ROOM in all its states, to open in a browser.
 
@@ -93,20 +91,20 @@ def preview(
     settings = _changed(configured.rooms[name], changes)
     static = configured.static_dir or find_share("static")
     template = Page(static)
-    _check("language", shown["language"], template.languages.tags)
-    shown["site"] = (shown["site"] or settings.public_url or "").rstrip("/")
+    _check("language", look["language"], template.languages.tags)
+    look["site"] = (look["site"] or settings.public_url or "").rstrip("/")
     folder, titles = Path(into), states or tuple(previews.STATES)
-    shown_so = previews.Preview(template, name, settings, **shown)
-    texts = {f"{state}.html": shown_so.html(state) for state in titles}
+    page_preview = previews.Preview(template, name, settings, **look)
+    texts = {f"{state}.html": page_preview.html(state) for state in titles}
     if settings.template:
         own = Templates(configured.template_dir)
         if problem := own.problem(settings.template):
             raise click.ClickException(problem)
-        found = own.find(settings.template)
+        own_page = own.find(settings.template)
         texts |= {
-            f"{state}.html": previews.by_template(found, shown_so, state)
+            f"{state}.html": previews.by_template(own_page, page_preview, state)
             for state in titles
-            if found and state in previews.OF_TEMPLATES
+            if own_page and state in previews.OF_TEMPLATES
         }
     texts["index.html"] = previews.overview(name, titles)
     try:
@@ -123,12 +121,12 @@ def preview(
 _NOT_COPIED = shutil.ignore_patterns("*.html", "i18n", "draw.*")
 
 
-def _check(what: str, name: str, known: Iterable[str]) -> None:
-    if name not in known:
-        raise BadValue(f"there is no {what} {name!r}; these are: {', '.join(known)}")
+def _check(what: str, name: str, names: Iterable[str]) -> None:
+    if name not in names:
+        raise BadValue(f"there is no {what} {name!r}; these are: {', '.join(names)}")
 
 
-def _changed(settings: RoomSettings, changes: tuple[str, ...]) -> RoomSettings:
+def _changed(settings: "RoomSettings", changes: tuple[str, ...]) -> "RoomSettings":
     pairs = [change.partition("=") for change in changes]
     if not all(equals for _, equals, _ in pairs):
         raise BadValue("--set: write SETTING=VALUE, such as accent=#c2410c")

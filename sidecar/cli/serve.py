@@ -1,18 +1,13 @@
 """waitroom serve and waitroom run-jobs: the processes that run until they are stopped."""
 
-from __future__ import annotations
-
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from sidecar.cli.common import CONFIG, load_settings
+from sidecar.cli.config import CONFIG, Settings, load_settings
 from sidecar.kit.extras import require
-
-if TYPE_CHECKING:
-    from sidecar.settings.model import Settings
 
 
 @click.command()

@@ -1,6 +1,4 @@
-"""waitroom --version: this program, Python, and the Redis that the settings name."""
-
-from __future__ import annotations
+"""waitroom --version: the versions of this program, Python, and the Redis of the settings."""
 
 import os
 import platform
@@ -10,14 +8,12 @@ import click
 from sidecar import __version__
 from sidecar.settings.file import find_file
 
-_VARIABLES = ("WAITROOM_STORE", "WAITROOM_STORE_FILE")
-
 
 def show() -> None:
-    """Redis is left out where the settings name none, and where they cannot be read."""
+    """Print the versions. Redis is left out if no settings name it, or if they are wrong."""
     click.echo(f"waitroom {__version__}, Python {platform.python_version()}")
-    if (find_file(None) or any(name in os.environ for name in _VARIABLES)) and (said := _redis()):
-        click.echo(said)
+    if find_file(None) or os.environ.keys() & {"WAITROOM_STORE", "WAITROOM_STORE_FILE"}:
+        click.echo(_redis(), nl=False)
 
 
 def _redis() -> str:
@@ -30,8 +26,8 @@ def _redis() -> str:
     except ConfigError:
         return ""
     except StoreError as error:
-        return f"Redis does not answer: {error}"
+        return f"Redis does not answer: {error}\n"
     if server is None:
         return ""
     name = "Valkey" if "valkey_version" in server else "Redis"
-    return f"{name} {server.get('valkey_version', server['redis_version'])}"
+    return f"{name} {server.get('valkey_version', server['redis_version'])}\n"

@@ -1,27 +1,29 @@
 """waitroom webhooks: try them, look at what was sent, and send it again."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
-from sidecar.cli.common import load_settings
-from sidecar.cli.connection import ReplicaGroup, pass_client, read_pages
-from sidecar.cli.printing import JSON, print_json, printed, table
+from sidecar.cli.config import Settings, load_settings
+from sidecar.cli.output import JSON, print_json, table
+from sidecar.cli.replica_client import (
+    Client,
+    ReplicaGroup,
+    ReplicaOptions,
+    api_path,
+    read_pages,
+    reply_shown_by,
+)
 
 if TYPE_CHECKING:
-    from sidecar.cli.connection import Connection
     from sidecar.kit.outbox import Answer
-    from sidecar.settings.model import Settings
-    from waitroom import Client
 
 STYLES = {"taken": "green", "not taken": "red", "delivered": "green", "failed": "red"}
-HEADINGS = "id", "event", "at", "state", "attempts", "last answer"
+_WEBHOOKS = "/admin/webhooks"
 
 
 @click.group(cls=ReplicaGroup)
@@ -29,45 +31,35 @@ def webhooks() -> None:
     """Try the webhooks that the settings name, look at what was sent, and send it again."""
 
 
-def _list(found: dict[str, Any]) -> None:
-    table(
-        ("webhook", "host", "waiting", "failed", "delivered", "last"),
-        (
-            (
-                each["name"],
-                each["host"],
-                each["waiting"],
-                each["failed"],
-                each["delivered"],
-                f"{each['last']['event']} {each['last']['state']}" if each["last"] else "-",
-            )
-            for each in found["webhooks"]
-        ),
-    )
+def _list(document: dict[str, Any]) -> None:
+    fields = "name", "host", "waiting", "failed", "delivered"
+    rows = []
+    for each in document["webhooks"]:
+        last = each["last"]
+        event = f"{last['event']} {last['state']}" if last else "-"
+        rows.append((*(each[name] for name in fields), event))
+    table(("webhook", *fields[1:], "last"), rows)
 
 
 @webhooks.command("list")
-@printed(_list)
-@pass_client
+@reply_shown_by(_list)
 def list_webhooks(client: Client) -> Any:
     """The webhooks: how many messages wait, failed and were delivered, of those that are kept."""
-    return client.request("GET", "/admin/webhooks")
+    return client.request("GET", _WEBHOOKS)
 
 
-def _deliveries(found: dict[str, Any]) -> None:
-    table(HEADINGS, map(_row, found["deliveries"]), styles=STYLES)
-
-
-def _row(each: dict[str, Any]) -> tuple[Any, ...]:
-    return (each["id"], each["event"], each["at"], each["state"], each["attempts"], _answer(each))
+def _deliveries(document: dict[str, Any]) -> None:
+    fields = "id", "event", "at", "state", "attempts"
+    rows = ((*(each[name] for name in fields), _answer(each)) for each in document["deliveries"])
+    table((*fields, "last answer"), rows, styles=STYLES)
 
 
 def _answer(delivery: dict[str, Any]) -> str:
-    """What the receiver said last."""
+    """Return what the receiver answered last."""
     if not delivery["attempts"]:
         return delivery["reason"] or "-"
-    said = delivery["reason"] or f"HTTP {delivery['status']}"
-    return f"{said}, after {delivery['took_seconds']:.1f} s"
+    answer = delivery["reason"] or f"HTTP {delivery['status']}"
+    return f"{answer}, after {delivery['took_seconds']:.1f} s"
 
 
 @webhooks.command()
@@ -79,58 +71,46 @@ def _answer(delivery: dict[str, Any]) -> str:
     help="Only these.",
 )
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most.")
-@printed(_deliveries)
-@pass_client
+@reply_shown_by(_deliveries)
 def deliveries(client: Client, name: str, state: str, limit: int) -> Any:
     """What was sent to a webhook, latest first, with the last answers."""
-    return read_pages(client, f"{_path(name)}/deliveries", "deliveries", limit=limit, state=state)
+    path = api_path(_WEBHOOKS, name, "deliveries")
+    return read_pages(client, path, "deliveries", limit=limit, state=state)
 
 
-def _resent(found: dict[str, Any]) -> None:
-    waiting = f"; {found['waiting']} on their way already" if found["waiting"] else ""
-    click.echo(f"{found['queued']} sent again{waiting}: see waitroom webhooks deliveries")
+def _resent(document: dict[str, Any]) -> None:
+    waiting = f"; {document['waiting']} on their way already" if document["waiting"] else ""
+    click.echo(f"{document['queued']} sent again{waiting}: see waitroom webhooks deliveries")
 
 
 @webhooks.command()
 @click.argument("name")
 @click.argument("ids", nargs=-1, metavar="[ID…]")
 @click.option("--failed", is_flag=True, help="All that failed.")
-@printed(_resent)
-@pass_client
+@reply_shown_by(_resent)
 def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> Any:
     """Send messages again, each once, with the same id: those named, or all that failed."""
     if failed == bool(ids):
         raise click.UsageError("name messages by their ids, or say --failed")
     if failed:
-        return client.request("POST", f"{_path(name)}/resend")
-    said = [
-        client.request("POST", f"{_path(name)}/deliveries/{_quoted(id_)}/resend") for id_ in ids
-    ]
-    return {
-        "webhook": name,
-        "queued": sum(each["queued"] for each in said),
-        "waiting": sum(each["waiting"] for each in said),
-    }
-
-
-def _path(name: str) -> str:
-    return f"/admin/webhooks/{_quoted(name)}"
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")
+        return client.request("POST", api_path(_WEBHOOKS, name, "resend"))
+    counts: Counter[str] = Counter()
+    for id_ in ids:
+        reply = client.request("POST", api_path(_WEBHOOKS, name, "deliveries", id_, "resend"))
+        counts.update(queued=reply["queued"], waiting=reply["waiting"])
+    return {"webhook": name, "queued": counts["queued"], "waiting": counts["waiting"]}
 
 
 @webhooks.command()
 @click.argument("names", nargs=-1, metavar="[NAME…]")
 @JSON
 @click.pass_obj
-def test(connection: Connection, names: tuple[str, ...], *, as_json: bool) -> None:
+def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> None:
     """Send a test to each webhook, or to those named, from this machine; once, without a retry.
 
     Exit 1 when one did not take it. Needs no replica.
     """
-    settings = load_settings(connection.config)
+    settings = load_settings(options.config)
     unknown = [name for name in names if name not in settings.webhooks]
     if unknown:
         raise click.UsageError(f"no webhook is named {', '.join(unknown)}")
@@ -157,14 +137,16 @@ def test(connection: Connection, names: tuple[str, ...], *, as_json: bool) -> No
     sys.exit(0 if all(answer.is_taken for answer, _ in answers.values()) else 1)
 
 
-async def _send_all(settings: Settings, names: tuple[str, ...]) -> dict[str, tuple[Answer, float]]:
-    """Side by side: each webhook's answer, and how long it took."""
+async def _send_all(
+    settings: Settings, names: tuple[str, ...]
+) -> "dict[str, tuple[Answer, float]]":
+    """Send all tests at once. Return each webhook's answer, and the seconds that it took."""
     from sidecar.webhooks.model import new_test  # noqa: PLC0415 - the other commands start faster
     from sidecar.webhooks.notifier import new_session, send  # noqa: PLC0415
 
     async with new_session() as session:
 
-        async def try_one(name: str) -> tuple[Answer, float]:
+        async def try_one(name: str) -> "tuple[Answer, float]":
             webhook = settings.webhooks[name]
             room = (webhook.rooms or sorted(settings.rooms))[0]
             began = time.monotonic()

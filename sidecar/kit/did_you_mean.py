@@ -1,4 +1,4 @@
-"""What somebody may have meant who named a setting that there is not."""
+"""Suggestions for names that do not exist."""
 
 import types
 from collections.abc import Callable, Iterable, Sequence
@@ -7,31 +7,32 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-#: How much alike two names are that may be meant for each other, 0 to 1.
-_ALIKE = 0.7
+#: The least similarity of a name that is suggested, 0 to 1.
+_CUTOFF = 0.7
 
 
 def did_you_mean(name: str, known: Iterable[str], *, written: Callable[[str], str] = str) -> str:
-    """The end of a sentence; empty where nothing is like it. `written`: how a name is shown."""
-    found = get_close_matches(name, list(known), n=1, cutoff=_ALIKE)
-    return f"; did you mean {written(found[0])}?" if found else ""
+    """Return "; did you mean X?" for the most similar name, or an empty text. `written`: how a name
+    is shown."""
+    names = get_close_matches(name, list(known), n=1, cutoff=_CUTOFF)
+    return f"; did you mean {written(names[0])}?" if names else ""
 
 
 def names_beside(model: type[BaseModel], path: Sequence[str | int]) -> list[str] | None:
-    """The settings that there are where the path's last part should be one; None: any name may be
-    there, or none is known."""
+    """Return the settings of the table that holds a path's last part; None if any name is allowed
+    there, or if there is no such table."""
     inside: Any = model
     for part in path[:-1]:
         inside = _inside(inside, part)
-    found = _model_of(inside)
-    return None if found is None else list(found.model_fields)
+    table = _model_of(inside)
+    return None if table is None else list(table.model_fields)
 
 
 def _inside(annotation: Any, part: str | int) -> Any:
-    """The type of a part: of a model's field, or of a table's or a list's values."""
-    found = _model_of(annotation)
-    if found is not None:
-        field = found.model_fields.get(str(part))
+    """Return the type of a model's field, or of the values of a table or list."""
+    table = _model_of(annotation)
+    if table is not None:
+        field = table.model_fields.get(str(part))
         return None if field is None else field.annotation
     for choice in types_in(annotation):
         kind, inner = get_origin(choice), get_args(choice)
@@ -50,7 +51,7 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def types_in(annotation: Any) -> list[Any]:
-    """The types that it allows, without what they are annotated with."""
+    """Return the types of a union, without annotations."""
     kind = get_origin(annotation)
     if kind is Annotated:
         return types_in(get_args(annotation)[0])

@@ -1,4 +1,4 @@
-"""In which line of a TOML file each setting stands, which tomllib does not say."""
+"""The line of each setting in a TOML file, which tomllib does not tell."""
 
 import re
 
@@ -6,45 +6,45 @@ _TABLE = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _NAME = r"(?:[\w-]+|\"[^\"]*\"|'[^']*')"
 _KEY = re.compile(rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*=")
 _PART = re.compile(_NAME)
-#: What may hide a bracket: a text in one line, a comment. The mark of a longer text is kept.
+#: Strings and comments, which may contain brackets. The quotes of a multi-line string are kept.
 _TEXT = re.compile(r"(\"\"\"|''')|\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
 _LONG = ('"""', "'''")
 
 
 def find_lines(text: str) -> dict[str, int]:
-    """Line numbers, from 1, by the dotted names of the tables and keys of valid TOML; a list's
-    tables are counted from 0."""
+    """Return the line numbers, from 1, of the tables and keys of valid TOML, by their dotted names.
+    The tables of a list are counted from 0."""
     lines: dict[str, int] = {}
-    counted: dict[str, int] = {}
+    table_numbers: dict[str, int] = {}
     table: list[str] = []
     depth, end = 0, ""
     for number, row in enumerate(text.split("\n"), 1):
         if end:
             end = "" if end in row else end
             continue
-        if not depth and (found := _TABLE.match(row)):
-            name = _element(_parts(found[1]), counted)
+        if not depth and (match := _TABLE.match(row)):
+            name = _element(_parts(match[1]), table_numbers)
             if row.lstrip().startswith("[["):
                 lines.setdefault(name, number)
-                counted[name] = counted.get(name, -1) + 1
-                name += f".{counted[name]}"
+                table_numbers[name] = table_numbers.get(name, -1) + 1
+                name += f".{table_numbers[name]}"
             table = [name]
             lines.setdefault(name, number)
             continue
-        if not depth and (found := _KEY.match(row)):
-            lines.setdefault(".".join([*table, *_parts(found[1])]), number)
-        bare = _TEXT.sub(lambda found: found[1] or "", row)
+        if not depth and (match := _KEY.match(row)):
+            lines.setdefault(".".join([*table, *_parts(match[1])]), number)
+        bare = _TEXT.sub(lambda text: text[1] or "", row)
         end = next((mark for mark in _LONG if bare.count(mark) % 2), "")
         depth += sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
     return lines
 
 
-def _element(parts: list[str], counted: dict[str, int]) -> str:
-    """The table's name; where part of it is a list, with the number of the last table of that."""
+def _element(parts: list[str], table_numbers: dict[str, int]) -> str:
+    """Return a table's name, with the number of the last table after each list in it."""
     name = ""
     for part in parts:
-        if name in counted:
-            name += f".{counted[name]}"
+        if name in table_numbers:
+            name += f".{table_numbers[name]}"
         name += f".{part}" if name else part
     return name
 
@@ -54,7 +54,7 @@ def _parts(name: str) -> list[str]:
 
 
 def locate(problem: str, lines: dict[str, int]) -> int | None:
-    """Where the setting is that a problem is about, or the table that should have it."""
+    """Return the line of a problem's setting, or of the table that should have it."""
     name = problem.partition(":")[0]
     while name:
         if name in lines:

@@ -14,7 +14,7 @@ from sidecar.kit.did_you_mean import did_you_mean, names_beside
 ENV_PREFIX = "WAITROOM_"
 #: Ends the name of a setting, or of a variable, that says which file has the value.
 FILE_SUFFIX = "_file"
-#: Of commands that ask a replica, and no settings: sidecar/cli/connection.py.
+#: Variables of commands that ask a replica, which are no settings: sidecar/cli/replica_client.py.
 NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
 _TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens", "operators"}
 

@@ -1,38 +1,24 @@
-"""What every command that has to do with a replica or with data takes, and how each ends."""
+"""What holds for every command: its options, its JSON, its exit code, help and completion."""
 
 import json
 import os
+import platform
 import signal
 import socket
 import subprocess
-import tomllib
 import urllib.request
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from sidecar import __version__
+from sidecar.cli import main
 from tests.support.commands import command, every_command
-from tests.support.processes import CLEAN, WAITROOM, Process, free_port, run_command, wait_until
+from tests.support.processes import CLEAN, WAITROOM, run_command
+from tests.support.redis_servers import RedisServer
 
 TOKEN = "0123456789abcdef"
-CONFIG = """
-edge_listen = "unix:{folder}/edge"
-ops_listen = "127.0.0.1:{port}"
-admin_token = "0123456789abcdef"
-operators.ann.role = "viewer"
-operators.ann.password = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b+dWRWJTmaaJObG"
-secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
-history = "sqlite:///{folder}/history.db"
-rooms.shop.total_active_users = 1
-rooms.shop.classes.vip.head_start = "5m"
-leases.seat.term = "1h"
-targets.images.url = "http://127.0.0.1:1/"
-targets.images.private = true
-webhooks.team.url = "http://127.0.0.1:1/"
-limits.pay.algorithm = "fixed_window"
-limits.pay.limit = 20
-limits.pay.window = "1d"
-"""
 #: Commands without --json, and why.
 NO_JSON = {
     "serve": "runs on",
@@ -51,12 +37,6 @@ NO_JSON = {
 }
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """A folder where databases may be made."""
-    monkeypatch.chdir(tmp_path)
-
-
 def leaves(*words: str):
     for path in every_command(*words):
         if not isinstance(command(*path), click.Group):
@@ -67,45 +47,31 @@ def options(command: click.Command) -> set[str]:
     return {option for parameter in command.params for option in parameter.opts}
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    """The settings file of a replica that runs."""
-    folder = tmp_path_factory.mktemp("waitroom")
-    file = folder / "waitroom.toml"
-    file.write_text(CONFIG.format(folder=folder, port=free_port()))
-    with Process(
-        [WAITROOM, "serve", "--config", str(file)], log=folder / "log", env=CLEAN, cwd=folder
-    ) as replica:
-        wait_until(lambda: run("healthcheck", "-c", file).returncode == 0, "it", of=replica)
-        yield file
-
-
 def run(*words: object, **environ: str) -> subprocess.CompletedProcess[str]:
     return run_command(*words, env={**CLEAN, **environ})
 
 
 def shape(document: object) -> object:
-    """Its names, however deep; lists have that of their first item."""
+    """Return the names of a document, at any depth; a list has those of its first item."""
     if isinstance(document, dict):
         return {name: shape(value) for name, value in document.items()}
     return [shape(each) for each in document[:1]] if isinstance(document, list) else None
 
 
-def ask(config, path: str) -> object:
-    url = f"http://{tomllib.loads(config.read_text())['ops_listen']}{path}"
+def ask(url: str) -> object:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
     with urllib.request.urlopen(request, timeout=10) as reply:
         return json.load(reply)
 
 
 def test_every_command_that_prints_data_has_it_as_json():
-    """But for those that are listed with their reasons; and these have it not."""
+    """Every command has --json, except those listed with a reason."""
     without = {name for name, each in leaves() if "--json" not in options(each)}
     assert without == set(NO_JSON)
 
 
 def test_every_command_of_a_replica_takes_its_address_and_a_token():
-    """Before the command's name and after it."""
+    """--url and --token-file may stand before and after the command's name."""
     for group in ("rooms", "leases", "limits", "jobs", "targets", "operators", "webhooks"):
         assert {"--url", "--token-file", "--config"} <= options(command(group))
         for name, each in leaves(group):
@@ -132,8 +98,8 @@ VISITOR = "v" * 22
         ("leases list seat", "/v1/leases/seat"),
         ("leases show seat 17", "/v1/leases/seat/17/queue"),
         ("limits list", "/v1/limits"),
-        ("limits keys pay", "/v1/limits/pay/counts"),
-        ("limits show pay", "/v1/limits/pay"),
+        ("limits keys slots", "/v1/limits/slots/counts"),
+        ("limits show slots", "/v1/limits/slots"),
         ("jobs list", "/v1/jobs"),
         ("targets list", "/v1/targets"),
         ("targets show images", "/v1/targets/images"),
@@ -146,14 +112,14 @@ VISITOR = "v" * 22
         ("history changes shop", "/admin/rooms/shop/changes"),
     ],
 )
-def test_it_is_what_the_api_responds(config, words, path):
-    """Name by name; what changes a room also has the change's number, for its undoing."""
+def test_it_is_what_the_api_responds(config, url, words, path):
+    """--json prints the API's response; a change of a room also has its number, to undo it."""
     done = run(*words.split(), "--json", "--config", config)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     if words.startswith(("rooms pause", "rooms resume", "rooms set")):
         assert said.pop("change") >= 1
-    assert shape(said) == shape(ask(config, path))
+    assert shape(said) == shape(ask(f"{url}{path}"))
 
 
 def test_grants_are_as_the_api_has_them(config):
@@ -163,7 +129,7 @@ def test_grants_are_as_the_api_has_them(config):
 
 
 def test_pages_are_put_together(config):
-    """A list has all items, and says where to go on if it was cut short."""
+    """A list has all items, or says where to go on."""
     given = {"WAITROOM_TOKEN": TOKEN}
     submit = "jobs", "submit", "images", "--json", "--config", config
     ids = [json.loads(run(*submit, **given).stdout)["id"] for _ in range(3)]
@@ -184,16 +150,12 @@ SQL = "postgresql://a:b@127.0.0.1:1/c"
         ("rooms list", {}, 0, ""),
         ("rooms show nope", {}, 1, "no room is named 'nope'"),
         ("rooms list", {"WAITROOM_TOKEN": "wrong"}, 1, "The token came from WAITROOM_TOKEN"),
-        ("rooms set shop total_active_users=-1", {}, 2, "total_active_users: "),
-        ("rooms set shop nothing", {}, 2, "write SETTING=VALUE"),
         ("webhooks deliveries nope", {}, 1, "no webhook is named 'nope'"),
         ("webhooks resend team --failed", {}, 0, ""),
         ("webhooks resend team", {}, 2, "or say --failed"),
         ("webhooks resend team n1", {}, 1, "There is none with the id n1"),
         ("operators log-out ann", {}, 0, ""),
         ("operators log-out eve", {}, 1, "No operator is named 'eve'"),
-        ("rooms list --url ftp://x", {}, 2, "--url: write http://HOST:PORT"),
-        ("rooms list --token-file none", {}, 2, "--token-file: none cannot be read"),
         ("rooms lits", {}, 2, "No such command"),
         ("report shop --from yesterday", {}, 2, "--from"),
         ("rooms list", {"WAITROOM_URL": DEAD}, 3, f"no replica answers at {DEAD}"),
@@ -204,7 +166,7 @@ SQL = "postgresql://a:b@127.0.0.1:1/c"
     ],
 )
 def test_exit_codes(config, words, environ, code, said):
-    """0 done, 1 a problem, 2 wrong use, 3 unreachable; and never a traceback."""
+    """Exit codes: 0 done, 1 a problem, 2 wrong use, 3 unreachable; never a traceback."""
     takes_none = words.startswith("verify-draw")
     done = run(*words.split(), *([] if takes_none else ["--config", config]), **environ)
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr
@@ -212,7 +174,7 @@ def test_exit_codes(config, words, environ, code, said):
 
 
 def test_an_interrupt_says_nothing(config):
-    """Exit 130, as a shell has it."""
+    """Ctrl-C exits with 130 and prints nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         command = [WAITROOM, "rooms", "list", "--url", url, "-c", str(config)]
@@ -222,3 +184,92 @@ def test_an_interrupt_says_nothing(config):
                 os.kill(process.pid, signal.SIGINT)
                 _, said = process.communicate(timeout=30)
     assert (process.returncode, said.strip()) == (130, "")
+
+
+# Help, completion, versions, check-config ---------------------------------------------------------
+
+WRONG = 'store = "memory://"\n\n[rooms.shop]\ntotal_active_user = 3\n'
+
+
+def invoke(*words: str, **environ: str):
+    return CliRunner(env=environ).invoke(main, list(words))
+
+
+@pytest.mark.parametrize("path", [(), *every_command()], ids=" ".join)
+def test_help_needs_no_configuration(path, tmp_path, monkeypatch):
+    """-h and --help of every command, in a folder with nothing."""
+    monkeypatch.chdir(tmp_path)
+    short, long = invoke(*path, "-h"), invoke(*path, "--help")
+    assert (short.exit_code, short.output) == (0, long.output)
+    assert short.output.startswith("Usage: ")
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell):
+    """Completion is printed for each shell, by default that of $SHELL; others are refused."""
+    said = invoke("completion", shell)
+    assert said.exit_code == 0
+    assert "_WAITROOM_COMPLETE" in said.output
+    assert invoke("completion", SHELL=f"/usr/bin/{shell}").output == said.output
+    assert invoke("completion", SHELL="/bin/sh").exit_code == 2
+
+
+@pytest.mark.server
+def test_bash_reads_it(tmp_path):
+    script = tmp_path / "completion.bash"
+    script.write_text(invoke("completion", "bash").output)
+    subprocess.run(["bash", "-n", str(script)], check=True, timeout=10)
+
+
+@pytest.mark.server
+def test_versions(tmp_path, monkeypatch):
+    """--version names this program, Python, and the Redis of the settings."""
+    monkeypatch.chdir(tmp_path)
+    first = f"waitroom {__version__}, Python {platform.python_version()}\n"
+    assert invoke("--version").output == first
+    with RedisServer() as redis:
+        environ = {
+            "WAITROOM_STORE": f"redis://127.0.0.1:{redis.port}/0",
+            "WAITROOM_SECRET_KEYS": "k" * 40,
+            "WAITROOM_ROOMS__A__TOTAL_ACTIVE_USERS": "1",
+        }
+        said = invoke("--version", **environ).output
+        assert said.startswith(f"{first}Redis ")
+    assert invoke("--version", **environ).output.startswith(f"{first}Redis does not answer")
+
+
+def test_mistakes_have_their_lines(tmp_path):
+    """A problem has the line of its setting, or of the table that should have it."""
+    file = tmp_path / "waitroom.toml"
+    file.write_text(WRONG)
+    done = invoke("check-config", "-c", str(file), "--no-secrets")
+    assert done.exit_code == 1
+    assert f"{file}:3: rooms.shop.total_active_users: is needed" in done.output
+    assert f"{file}:4: rooms.shop.total_active_user: unknown setting" in done.output
+    assert "secret_keys" not in done.output
+    document = json.loads(invoke("check-config", "-c", str(file), "--json").stdout)
+    assert {problem["line"] for problem in document["problems"]} == {None, 3, 4}
+
+
+def test_a_right_one_without_its_secrets(tmp_path):
+    """--no-secrets checks settings without the files of their secrets."""
+    file = tmp_path / "waitroom.toml"
+    file.write_text(
+        'secret_keys_file = "nowhere"\nadmin_token_file = "nowhere"\n'
+        + WRONG.replace("_user ", "_users ")
+    )
+    done = invoke("check-config", "-c", str(file), "--no-secrets")
+    assert (done.exit_code, done.stdout[:27]) == (0, "The configuration is right:")
+    assert "nowhere cannot be read" in invoke("check-config", "-c", str(file)).output
+
+
+def test_secrets_are_read_from_files(tmp_path):
+    """Secrets are read from files beside the settings; a variable overrides them."""
+    (tmp_path / "key").write_text("k" * 40 + "\n")
+    file = tmp_path / "waitroom.toml"
+    file.write_text('secret_keys_file = "key"\n' + WRONG.replace("_user ", "_users "))
+    assert invoke("check-config", "-c", str(file)).exit_code == 0
+    (tmp_path / "key").unlink()
+    assert invoke("check-config", "-c", str(file)).exit_code == 1
+    assert invoke("check-config", "-c", str(file), WAITROOM_SECRET_KEYS="k" * 40).exit_code == 0

@@ -14,7 +14,7 @@ HEAVY = {
     "rich", "sidecar.settings.model", "sqlalchemy", "structlog", "uvloop", "yarl",
 }  # fmt: skip
 #: The client's; httpx brings rich.
-CLIENT = {"asyncio", "httpx", "rich", "yarl"}
+CLIENT = {"asyncio", "httpx", "rich"}
 #: Prints what a command has imported when it is done.
 PROGRAM = """
 import json, sys
@@ -41,7 +41,7 @@ print(json.dumps(sorted(sys.modules)), file=sys.stderr)
     ],
 )
 def test_a_command_imports_what_it_needs(words, needed, most, tmp_path):
-    """And few modules in all."""
+    """A command imports only the heavy modules that it needs, and few in all."""
     (tmp_path / "TOKEN").write_text("t" * 20)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words.split()], cwd=tmp_path, env=CLEAN,
@@ -69,7 +69,7 @@ main()
 
 @pytest.mark.parametrize("at", [1, 2, 10, 40, 80, 160, 320])
 def test_ctrl_c_ends_it_at_any_moment(at):
-    """Before a command runs, while it is found, and in it: 130, and no traceback."""
+    """Ctrl-C at any import exits with 130 and no traceback."""
     words = ["rooms", "list", "--url", "http://127.0.0.1:1", "--token-file", "/dev/null"]
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, str(at), *words], env=CLEAN,
@@ -79,7 +79,7 @@ def test_ctrl_c_ends_it_at_any_moment(at):
 
 
 def test_who_ignores_ctrl_c_from_the_start_goes_on():
-    """As a program in the background of a script does: another's Ctrl-C is not for it."""
+    """A process that was started to ignore Ctrl-C, as in the background, goes on."""
     command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", INTERRUPTED, "40"]
     done = subprocess.run(
         [*command, "--version"], env=CLEAN, capture_output=True, timeout=60, check=False

@@ -27,12 +27,6 @@ def waitroom(tmp_path):
     return run
 
 
-def test_tables_are_made_once(waitroom):
-    """The second time says that they are there."""
-    assert waitroom("migrate").stdout == "The history's tables were made (revision 0001).\n"
-    assert "are up to date" in waitroom("migrate").stdout
-
-
 async def test_a_report_can_be_read(waitroom, record, tmp_path):
     """As text, JSON and CSV; stays and what operators did too."""
 

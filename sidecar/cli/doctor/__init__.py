@@ -1,10 +1,4 @@
-"""Visits an installation from outside, as a browser would, and says which line is missing.
-
-    visit.py  reply.py   asks, and keeps what came
-    gate.py  cookie.py  surroundings.py
-                         one function a check: looks at what came, and finds something or nothing
-    findings.ini         what can be found, and what to do about it
-    findings.py          prints
-
-It knows nothing that a visitor could not see.
+"""waitroom doctor visits an installation from outside, as a browser would, and knows no more than a
+visitor does: visit.py asks and keeps the responses; the checks in gate.py, cookie.py and
+surroundings.py each yield findings; findings.ini has their texts.
 """

@@ -1,4 +1,4 @@
-"""The checks, in the order of the report, and what runs them."""
+"""All checks, in the order of the report, and the function that runs them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,9 +7,9 @@ from yarl import URL
 
 from sidecar.cli.doctor import cookie, gate, surroundings
 from sidecar.cli.doctor.findings import Finding
-from sidecar.cli.doctor.visit import Options, Visit, visit
+from sidecar.cli.doctor.visit import Options, Visit, visit_site
 
-#: In the order of the report: what comes first explains what follows.
+#: In the order of the report: earlier findings explain later ones.
 CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     gate.site,
     gate.sidecar,
@@ -24,11 +24,11 @@ CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     gate.waiting_page,
     gate.assets,
     gate.policy,
-    cookie.given,
+    cookie.presence,
     cookie.attributes,
     cookie.cached,
     cookie.heartbeat,
-    cookie.comes_back,
+    cookie.recognition,
     cookie.stamps,
     surroundings.encryption,
     surroundings.ops_port,
@@ -37,21 +37,21 @@ CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     surroundings.address,
     surroundings.verdicts,
     surroundings.clocks,
-    cookie.left,
+    cookie.leaving,
 )
 
 
 async def diagnose(
     address: str, options: Options | None = None, *, now_s: Callable[[], float] = time.time
 ) -> list[Finding]:
-    """Visits the page and says what was found. Raises ValueError for what is no address."""
+    """Visit a page and return the findings. Raises ValueError if `address` is no page's."""
     url = URL(address if "://" in address else f"http://{address}")
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError(f"{address} is no address of a page; write http://shop.example/")
-    seen = await visit(url, options or Options(), now_s=now_s)
+    visit = await visit_site(url, options or Options(), now_s=now_s)
     checks = CHECKS
-    if not seen.ahead.status:
+    if not visit.ahead.status:
         checks = (gate.site,)
-    elif seen.is_limited:  # any other reply may be nginx's refusal
+    elif visit.is_limited:  # any other reply may be nginx's refusal
         checks = (gate.site, gate.limited)
-    return [found for check in checks for found in check(seen)]
+    return [finding for check in checks for finding in check(visit)]

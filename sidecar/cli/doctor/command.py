@@ -1,14 +1,14 @@
-"""waitroom doctor: an installation, as a visitor sees it."""
+"""waitroom doctor: check an installation as a visitor sees it."""
 
-from __future__ import annotations
-
+import json
 import shutil
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import click
 
-from sidecar.cli.printing import JSON, coloured
+from sidecar.cli.output import JSON, coloured
 
 
 @click.command()
@@ -31,12 +31,17 @@ def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
     from sidecar.cli.doctor.visit import Options  # noqa: PLC0415
 
     try:
-        found = asyncio.run(diagnose(url, Options(verify=not insecure, **options)))
+        results = asyncio.run(diagnose(url, Options(verify=not insecure, **options)))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        click.echo(findings.as_json(found))
+        document = {
+            "problems": findings.count(results, findings.Level.PROBLEM),
+            "warnings": findings.count(results, findings.Level.WARNING),
+            "findings": [asdict(each) for each in results],
+        }
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-        click.echo(findings.as_text(found, columns=columns, coloured=coloured))
-    sys.exit(1 if findings.count(found, findings.Level.PROBLEM) else 0)
+        click.echo(findings.as_text(results, columns=columns, coloured=coloured))
+    sys.exit(1 if findings.count(results, findings.Level.PROBLEM) else 0)

@@ -1,52 +1,52 @@
-"""Checks of the visitor's cookie: given, right, one's own, understood; and of nginx's stamps."""
+"""Checks of the visitor's cookie (set, correct, not shared, understood) and of nginx's stamps."""
 
 from collections.abc import Iterator
 
 from sidecar.cli.doctor.findings import Finding, find
-from sidecar.cli.doctor.reply import Given
+from sidecar.cli.doctor.site_response import SetCookie
 from sidecar.cli.doctor.visit import Visit
 
-#: A stamp lives for two seconds at least. What comes later says nothing of it.
+#: Seconds within which a stamp must be valid: it lives for two at least.
 FRESH_S = 1.5
 
 
-def given(seen: Visit) -> Iterator[Finding]:
-    """Visitors get their cookie; without it everybody is a newcomer at every click."""
-    first, joined = seen.first, seen.joined
-    if first.cookie is not None or seen.room_of_gate is None or seen.unknown_room is not None:
+def presence(visit: Visit) -> Iterator[Finding]:
+    """Check that visitors get a cookie; without it everybody is a newcomer at every click."""
+    first, joined = visit.first, visit.joined
+    if first.cookie is not None or visit.room_of_gate is None or visit.unknown_room is not None:
         return
     if not first.is_of_gate:
         if first.status and first.status not in {401, 403}:
-            yield find("hidden_cookie" if _is_hidden(seen) else "no_cookie")
+            yield find("hidden_cookie" if _is_hidden(visit) else "no_cookie")
     elif first.position is not None:
-        yield find("hidden_cookie" if _is_hidden(seen) else "no_cookie_to_wait")
+        yield find("hidden_cookie" if _is_hidden(visit) else "no_cookie_to_wait")
     elif first.state == "not_queued" and joined.cookie is not None:
         yield find("joins")
     elif first.state == "not_queued" and joined.status >= 400 and not joined.is_of_sidecar:
         yield find("cannot_join", status=joined.status)
 
 
-def _is_hidden(seen: Visit) -> bool:
+def _is_hidden(visit: Visit) -> bool:
     """Return whether not even the sidecar's own endpoint gives a cookie."""
-    return seen.joined.is_of_sidecar and seen.joined.status == 200 and seen.joined.cookie is None
+    return visit.joined.is_of_sidecar and visit.joined.status == 200 and visit.joined.cookie is None
 
 
-def attributes(seen: Visit) -> Iterator[Finding]:
-    """The cookie is sent where it is needed, and nowhere else."""
-    cookie = seen.first.cookie or seen.joined.cookie
+def attributes(visit: Visit) -> Iterator[Finding]:
+    """Check that the cookie is sent where it is needed, and nowhere else."""
+    cookie = visit.first.cookie or visit.joined.cookie
     if cookie is None:
         return
     wrong = ", ".join(_wrong_attributes(cookie))
     if wrong:
         yield find("changed_cookie", name=cookie.name, wrong=wrong)
-    is_secure, is_https = "secure" in cookie.attributes, seen.page.scheme == "https"
+    is_secure, is_https = "secure" in cookie.attributes, visit.page.scheme == "https"
     if is_secure != is_https:
         yield find("secure" if is_secure else "not_secure")
     elif not wrong:
         yield find("cookie", name=cookie.name, secure=", Secure" if is_secure else "")
 
 
-def _wrong_attributes(cookie: Given) -> Iterator[str]:
+def _wrong_attributes(cookie: SetCookie) -> Iterator[str]:
     has = cookie.attributes
     if "httponly" not in has:
         yield "without HttpOnly"
@@ -58,21 +58,21 @@ def _wrong_attributes(cookie: Given) -> Iterator[str]:
         yield f"with Domain={has['domain']}"
 
 
-def cached(seen: Visit) -> Iterator[Finding]:
-    """No answer that is one visitor's reaches another."""
-    first, second = seen.first.cookie, seen.second.cookie
+def cached(visit: Visit) -> Iterator[Finding]:
+    """Check that no response for one visitor reaches another."""
+    first, second = visit.first.cookie, visit.second.cookie
     if first is not None and second is not None and first.value == second.value:
         yield find("same_cookie")
         return
-    if seen.ahead.is_of_gate and seen.ahead.is_cache_hit:
+    if visit.ahead.is_of_gate and visit.ahead.is_cache_hit:
         yield find("cached", name="the waiting page")
-    if seen.poll.is_of_sidecar and seen.poll.is_cache_hit:
+    if visit.poll.is_of_sidecar and visit.poll.is_cache_hit:
         yield find("cached", name="the status under /_waitroom/")
-    if seen.ahead.is_of_gate and seen.late.status == 200 and not seen.late.is_of_gate:
+    if visit.ahead.is_of_gate and visit.late.status == 200 and not visit.late.is_of_gate:
         yield find("kept_page")
     if first is None:
         return
-    header = ", ".join(seen.first.headers.getall("Cache-Control", [])).lower()
+    header = ", ".join(visit.first.headers.getall("Cache-Control", [])).lower()
     is_private = any(word in header for word in ("private", "no-store", "no-cache"))
     if not is_private and ("public" in header or "s-maxage" in header):
         yield find("cacheable", header=header)
@@ -80,36 +80,35 @@ def cached(seen: Visit) -> Iterator[Finding]:
         yield find("two_cookies")
 
 
-def heartbeat(seen: Visit) -> Iterator[Finding]:
-    """The status understands the cookie, whichever replica is asked."""
-    for beat in seen.beats:
+def heartbeat(visit: Visit) -> Iterator[Finding]:
+    """Check that the status endpoint understands the cookie, whichever replica is asked."""
+    for beat in visit.beats:
         if not beat.is_of_sidecar or beat.status >= 500:
             yield find("no_heartbeat", error=beat.status or beat.error)
             return
-    states = [str(beat.document["state"]) for beat in seen.beats if "state" in beat.document]
+    states = [str(beat.document["state"]) for beat in visit.beats if "state" in beat.document]
     if "not_queued" in states:
         yield find("unknown_cookie", states=", ".join(states))
-    elif seen.beats:
+    elif visit.beats:
         yield find("heartbeat", state=states[-1] if states else "too many polls")
 
 
-def comes_back(seen: Visit) -> Iterator[Finding]:
-    """The gate knows a visitor again."""
-    last = seen.beats[-1].document.get("state") if seen.beats else None
-    is_known = seen.back.cookie is None and not seen.back.is_of_gate
-    if seen.back.status and seen.first.cookie and last == "admitted" and not is_known:
+def recognition(visit: Visit) -> Iterator[Finding]:
+    """Check that the gate recognises a visitor who is inside."""
+    last = visit.beats[-1].document.get("state") if visit.beats else None
+    is_known = visit.back.cookie is None and not visit.back.is_of_gate
+    if visit.back.status and visit.first.cookie and last == "admitted" and not is_known:
         yield find("forgotten")
 
 
-def stamps(seen: Visit) -> Iterator[Finding]:
-    """nginx knows by itself who is inside. Only a visitor who is inside, and is known again, can
-    see that."""
-    back, again = seen.back, seen.stamped
-    is_inside = any(beat.document.get("state") == "admitted" for beat in seen.beats)
+def stamps(visit: Visit) -> Iterator[Finding]:
+    """Check that nginx itself lets visitors pass who are inside, as far as this visitor is."""
+    back, again = visit.back, visit.stamped
+    is_inside = any(beat.document.get("state") == "admitted" for beat in visit.beats)
     if not back.status or not is_inside or back.cookie is not None or back.is_waiting_page:
         return
     if back.stamp is None:
-        yield find("unknown_key" if "unknown" in seen.nginx_keys else "no_stamps")
+        yield find("unknown_key" if "unknown" in visit.nginx_keys else "no_stamps")
     elif not again.status or again.at_s > back.at_s + FRESH_S:
         yield find("slow_stamps")
     else:
@@ -117,12 +116,12 @@ def stamps(seen: Visit) -> Iterator[Finding]:
         yield find("refused_stamp" if is_refused else "stamps")
 
 
-def left(seen: Visit) -> Iterator[Finding]:
-    """The doctor holds no place."""
-    failed = [reply for reply in seen.left if reply.status != 200 or not reply.is_of_sidecar]
+def leaving(visit: Visit) -> Iterator[Finding]:
+    """Check that the doctor has given its places up."""
+    failed = [reply for reply in visit.left if reply.status != 200 or not reply.is_of_sidecar]
     if failed:
         is_refused = failed[0].status and not failed[0].is_of_sidecar
         name = "no_post" if is_refused else "not_left"
         yield find(name, error=failed[0].status or failed[0].error)
-    elif seen.left:
+    elif visit.left:
         yield find("left")

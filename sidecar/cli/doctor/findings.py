@@ -1,10 +1,9 @@
-"""What the doctor finds: the texts of findings.ini, filled in, as text and as JSON."""
+"""Findings of the doctor: the texts of findings.ini, filled in."""
 
-import json
 import textwrap
 from collections.abc import Callable, Sequence
 from configparser import ConfigParser
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -30,7 +29,7 @@ _WIDTH = max(len(level) for level in Level) + 2
 
 
 def find(name: str, /, **values: object) -> Finding:
-    """The finding of that name. `values` are for the {placeholders} of its texts."""
+    """Return the finding of that name, with `values` for the {placeholders} of its texts."""
     level, *texts = (TEXTS.get(name, key, fallback="") for key in ("level", "what", "fix"))
     return Finding(Level(level), *(text.replace("\n", " ").format(**values) for text in texts))
 
@@ -38,29 +37,20 @@ def find(name: str, /, **values: object) -> Finding:
 def as_text(
     findings: Sequence[Finding], *, columns: int, coloured: Callable[[str, str], str]
 ) -> str:
-    """One line a finding, what to do below it; wrapped unless `columns` is 0."""
+    """Return a line for each finding, and below it what to do; wrapped unless `columns` is 0."""
     lines = []
-    for found in findings:
-        label = coloured(f"{found.level:<{_WIDTH}}", _COLOURS[found.level])
-        lines.append(label + _indented(found.what, columns))
-        if found.fix:
-            lines.append(" " * _WIDTH + _indented(f"-> {found.fix}", columns))
+    for finding in findings:
+        label = coloured(f"{finding.level:<{_WIDTH}}", _COLOURS[finding.level])
+        lines.append(label + _indented(finding.what, columns))
+        if finding.fix:
+            lines.append(" " * _WIDTH + _indented(f"-> {finding.fix}", columns))
     problems, warnings = (count(findings, level) for level in (Level.PROBLEM, Level.WARNING))
     summary = f"{problems} problem(s), {warnings} warning(s)."
     return "\n".join([*lines, "", summary if problems or warnings else "Everything is right."])
 
 
-def as_json(findings: Sequence[Finding]) -> str:
-    document = {
-        "problems": count(findings, Level.PROBLEM),
-        "warnings": count(findings, Level.WARNING),
-        "findings": [asdict(found) for found in findings],
-    }
-    return json.dumps(document, indent=2, ensure_ascii=False)
-
-
 def count(findings: Sequence[Finding], level: Level) -> int:
-    return sum(found.level is level for found in findings)
+    return sum(finding.level is level for finding in findings)
 
 
 def _indented(text: str, columns: int) -> str:

@@ -1,31 +1,32 @@
-"""Checks of the gate: is it there, does it answer, what do visitors see who must wait."""
+"""Checks of the gate: it is there, it answers, and visitors who must wait see the right page."""
 
 from collections.abc import Iterator
 
 from yarl import URL
 
 from sidecar.cli.doctor.findings import Finding, find
-from sidecar.cli.doctor.reply import Reply
+from sidecar.cli.doctor.site_response import SiteResponse
 from sidecar.cli.doctor.visit import Visit
 
 _SCRIPT = "waiting.js"
-_UNREACHED = {502, 503, 504}  # nginx's own, or what it says in the sidecar's place
+#: Status codes that nginx makes if the sidecar does not answer.
+_UNREACHED = {502, 503, 504}
 
 
-def site(seen: Visit) -> Iterator[Finding]:
-    """The site answers at all."""
-    page, error = seen.page.with_user(None), seen.ahead.error
-    if not seen.ahead.status:
+def site(visit: Visit) -> Iterator[Finding]:
+    """Check that the site answers at all."""
+    page, error = visit.page.with_user(None), visit.ahead.error
+    if not visit.ahead.status:
         yield find("untrusted" if "certificate" in error else "silent", page=page, error=error)
-    elif seen.page != seen.asked:
+    elif visit.page != visit.requested:
         yield find("redirected", page=page)
 
 
-def sidecar(seen: Visit) -> Iterator[Finding]:
-    """The endpoints under /_waitroom/ are there, and the sidecar answers behind them."""
-    poll, has_script = seen.poll, seen.assets[_SCRIPT].is_waiting_script
+def sidecar(visit: Visit) -> Iterator[Finding]:
+    """Check that /_waitroom/ is there, and that the sidecar answers behind it."""
+    poll, has_script = visit.poll, visit.assets[_SCRIPT].is_waiting_script
     if poll.is_of_sidecar:
-        if seen.is_without_redis:
+        if visit.is_without_redis:
             yield find("no_redis")
         else:
             yield find("sidecar_fails" if poll.status >= 500 else "sidecar", status=poll.status)
@@ -41,33 +42,35 @@ def sidecar(seen: Visit) -> Iterator[Finding]:
         yield find("wrong_upstream" if is_other else "no_server_conf", status=poll.status)
 
 
-def limited(seen: Visit) -> Iterator[Finding]:
-    """nginx counts the waiting page's requests."""
-    if seen.is_limited:
+def limited(visit: Visit) -> Iterator[Finding]:
+    """Check that no limit of nginx refuses the waiting page's requests."""
+    if visit.is_limited:
         yield find("limited")
 
 
-def replicas(seen: Visit) -> Iterator[Finding]:
-    """Each replica that nginx asks is there: nginx asks another, and nobody notices."""
-    for address, error in seen.dead.items():
+def replicas(visit: Visit) -> Iterator[Finding]:
+    """Check that each replica answers: nginx asks another one, and nobody notices."""
+    for address, error in visit.dead.items():
         yield find("dead_replica", address=address, error=error)
 
 
-def room(seen: Visit) -> Iterator[Finding]:
-    """Both nginx and the sidecar mean the same room."""
-    option = seen.options.room
-    if seen.unknown_room is not None:
-        yield find("unknown_room" if seen.unknown_room else "nameless_room", room=seen.unknown_room)
+def room(visit: Visit) -> Iterator[Finding]:
+    """Check that nginx and the sidecar mean the same room."""
+    option = visit.options.room
+    if visit.unknown_room is not None:
+        yield find(
+            "unknown_room" if visit.unknown_room else "nameless_room", room=visit.unknown_room
+        )
         return
-    if seen.poll.document.get("title") == "Unknown room" and seen.room:
-        yield find("unknown_option", room=seen.room)
-    if option and seen.room_of_gate not in {None, option}:
-        yield find("other_room", room=seen.room_of_gate, option=option)
+    if visit.poll.document.get("title") == "Unknown room" and visit.room:
+        yield find("unknown_option", room=visit.room)
+    if option and visit.room_of_gate not in {None, option}:
+        yield find("other_room", room=visit.room_of_gate, option=option)
 
 
-def gate(seen: Visit) -> Iterator[Finding]:
-    """The page is behind a room."""
-    ahead, first = seen.ahead, seen.first
+def gate(visit: Visit) -> Iterator[Finding]:
+    """Check that the page is behind a room."""
+    ahead, first = visit.ahead, visit.first
     if ahead.status == 500 and ahead.is_nginx_error:
         yield find("odd_verdict")
     elif ahead.status in {401, 403} and not ahead.is_of_gate:
@@ -76,52 +79,52 @@ def gate(seen: Visit) -> Iterator[Finding]:
             yield find("password")
         else:
             yield find("bare_refusal" if only_gate_refuses else "refused_page", status=ahead.status)
-    elif seen.unknown_room is not None:
+    elif visit.unknown_room is not None:
         return
-    elif seen.room_of_gate is not None:
-        yield find("gate", room=seen.room_of_gate, visit=_how_it_went(first))
+    elif visit.room_of_gate is not None:
+        yield find("gate", room=visit.room_of_gate, visit=_how_it_went(first))
         if not (first.is_waiting_page or first.status < 400):
             yield find("site_error", status=first.status)
-    elif seen.poll.document.get("state") == "admitted":
-        yield find("open_room", room=seen.room)
-    elif seen.poll.is_of_sidecar or seen.poll.status not in _UNREACHED:
+    elif visit.poll.document.get("state") == "admitted":
+        yield find("open_room", room=visit.room)
+    elif visit.poll.is_of_sidecar or visit.poll.status not in _UNREACHED:
         why = "A `return` or `rewrite` in the same location answers before the gate."
         if first.is_cache_hit or ahead.is_cache_hit:
             why = "This answer came from a cache, which answers before the gate can."
-        yield find("no_gate", room=seen.room or "shop", why=why)
+        yield find("no_gate", room=visit.room or "shop", why=why)
 
 
-def spellings(seen: Visit) -> Iterator[Finding]:
-    """No other spelling of the page leads past the room."""
-    for path, reply in seen.odd.items():
+def spellings(visit: Visit) -> Iterator[Finding]:
+    """Check that no other spelling of the page leads past the room."""
+    for path, reply in visit.odd.items():
         if reply.status == 200 and not reply.is_of_gate:
             yield find("odd_path", path=path)
             return
 
 
-def front_controller(seen: Visit) -> Iterator[Finding]:
-    """PHP has the room too: by its front controller any page can be had."""
-    if 200 <= seen.front.status < 400 and not seen.front.is_of_gate:
-        yield find("front_controller", room=seen.room or "shop")
+def front_controller(visit: Visit) -> Iterator[Finding]:
+    """Check that PHP has the room too: its front controller makes every page."""
+    if 200 <= visit.front.status < 400 and not visit.front.is_of_gate:
+        yield find("front_controller", room=visit.room or "shop")
 
 
-def error_page(seen: Visit) -> Iterator[Finding]:
-    """nginx follows one error_page only: one that leads to a room ends at its 401."""
-    for path, reply in seen.missing.items():
+def error_page(visit: Visit) -> Iterator[Finding]:
+    """Check for an error_page that leads to a room: nginx follows one only, and ends at the 401."""
+    for path, reply in visit.missing.items():
         if reply.status == 401 and reply.is_nginx_error and "WWW-Authenticate" not in reply.headers:
             yield find("bare_error_page", path=path)
             return
 
 
-def other_origins(seen: Visit) -> Iterator[Finding]:
-    """Pages on other hosts may read what the site answers; so they must what the room answers."""
+def other_origins(visit: Visit) -> Iterator[Finding]:
+    """Check that other origins may read the room's responses if they may read the site's."""
     header = "Access-Control-Allow-Origin"
-    is_inside = seen.back.status and not seen.back.is_of_gate
-    if is_inside and header in seen.back.headers and header not in seen.ahead_json.headers:
+    is_inside = visit.back.status and not visit.back.is_of_gate
+    if is_inside and header in visit.back.headers and header not in visit.ahead_json.headers:
         yield find("no_cors")
 
 
-def _how_it_went(first: Reply) -> str:
+def _how_it_went(first: SiteResponse) -> str:
     if not first.status:
         return f"this visit got no answer: {first.error}"
     if not first.is_of_gate:
@@ -129,57 +132,57 @@ def _how_it_went(first: Reply) -> str:
     if first.position is not None:
         how = f"this visit waited as number {first.position}"
     else:
-        known = {"full": "its queue is full", "closed": "it lets nobody new in"}
-        how = known.get(first.state, "this visit was asked to wait")
-    return f"{how}, so it has not seen the site behind"
+        texts = {"full": "its queue is full", "closed": "it lets nobody new in"}
+        how = texts.get(first.state, "this visit was asked to wait")
+    return f"{how}, so it has not visit the site behind"
 
 
-def waiting_page(seen: Visit) -> Iterator[Finding]:
-    """The page, its status, and when programs should come back."""
-    page = seen.ahead
-    if not page.is_of_gate or seen.unknown_room is not None:
+def waiting_page(visit: Visit) -> Iterator[Finding]:
+    """Check the waiting page, its status code and its Retry-After."""
+    page = visit.ahead
+    if not page.is_of_gate or visit.unknown_room is not None:
         return
     seconds = page.headers.get("Retry-After")
     name = "no_retry_after" if seconds is None else "retry_after"
     yield find(name, status=page.status, seconds=seconds)
-    if not seen.waiting.is_waiting_page:
+    if not visit.waiting.is_waiting_page:
         yield find("not_the_page")
 
 
-def assets(seen: Visit) -> Iterator[Finding]:
-    """The page's script, style and texts."""
-    if not seen.poll.is_of_sidecar and not seen.assets[_SCRIPT].is_waiting_script:
+def assets(visit: Visit) -> Iterator[Finding]:
+    """Check the page's script, style and texts."""
+    if not visit.poll.is_of_sidecar and not visit.assets[_SCRIPT].is_waiting_script:
         return  # /_waitroom/ is not there at all
     missing = [
         f"{name} ({reply.status or reply.error})"
-        for name, reply in seen.assets.items()
+        for name, reply in visit.assets.items()
         if reply.status != 200
     ]
     yield find("no_assets" if missing else "assets", names=", ".join(missing))
 
 
-def policy(seen: Visit) -> Iterator[Finding]:
-    """A Content-Security-Policy of the site's adds up with ours: both must allow."""
-    if not seen.waiting.is_waiting_page:
+def policy(visit: Visit) -> Iterator[Finding]:
+    """Check that a Content-Security-Policy of the site allows what the waiting page needs."""
+    if not visit.waiting.is_waiting_page:
         return
-    policies = ",".join(seen.waiting.headers.getall("Content-Security-Policy", [])).split(",")
+    policies = ",".join(visit.waiting.headers.getall("Content-Security-Policy", [])).split(",")
     for directive in ("script-src", "style-src", "connect-src"):
         for one in policies:
-            if _blocks(one, directive, seen.page):
+            if _blocks(one, directive, visit.page):
                 yield find("policy", directive=directive, policy=one.strip()[:120])
 
 
 def _blocks(policy: str, directive: str, page: URL) -> bool:
     directives: dict[str, list[str]] = {}
-    for name, *sources in filter(None, map(str.split, policy.split(";"))):
-        directives.setdefault(name.lower(), sources)
+    for name, *values in filter(None, map(str.split, policy.split(";"))):
+        directives.setdefault(name.lower(), values)
     names = (f"{directive}-elem", directive, "default-src")
-    found = next((directives[name] for name in names if name in directives), None)
-    if found is None:
+    sources = next((directives[name] for name in names if name in directives), None)
+    if sources is None:
         return False
-    if directive == "script-src" and "'strict-dynamic'" in found:
+    if directive == "script-src" and "'strict-dynamic'" in sources:
         return True
-    return not any(_allows(source.lower(), page) for source in found)
+    return not any(_allows(source.lower(), page) for source in sources)
 
 
 def _allows(source: str, page: URL) -> bool:

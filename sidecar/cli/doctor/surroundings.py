@@ -1,4 +1,4 @@
-"""Checks of what is around the gate: ports, addresses, clocks, encryption."""
+"""Checks of the gate's surroundings: ports, addresses, clocks, encryption, Redis."""
 
 import contextlib
 import ipaddress
@@ -11,77 +11,78 @@ from sidecar.cli.doctor.findings import Finding, find
 from sidecar.cli.doctor.visit import FALSE_ADDRESS, Visit
 from sidecar.storage.redis.eviction import SAFE, UNSEEN
 
-#: Clocks may differ by this much, seconds.
+#: Seconds by which clocks may differ.
 CLOCK_TOLERANCE_S = 30
 
 
-def encryption(seen: Visit) -> Iterator[Finding]:
-    if seen.page.scheme != "https" and not seen.is_loopback:
+def encryption(visit: Visit) -> Iterator[Finding]:
+    """Check that the site uses https."""
+    if visit.page.scheme != "https" and not visit.is_loopback:
         yield find("plain_http")
 
 
-def ops_port(seen: Visit) -> Iterator[Finding]:
-    """Health, metrics and administration are private."""
-    is_open = seen.ops.document.get("status") == "ok"
-    name = "ops_here" if seen.is_loopback else "ops_open"
-    yield find(name if is_open else "ops_closed", port=seen.options.ops_port)
+def ops_port(visit: Visit) -> Iterator[Finding]:
+    """Check that health, metrics and administration are private."""
+    is_open = visit.ops.document.get("status") == "ok"
+    name = "ops_here" if visit.is_loopback else "ops_open"
+    yield find(name if is_open else "ops_closed", port=visit.options.ops_port)
 
 
-def edge_port(seen: Visit) -> Iterator[Finding]:
-    """Only nginx talks to the edge: it takes nginx's word for a visitor's address."""
-    if "X-Waitroom-State" in seen.edge.headers and not seen.is_loopback:
-        yield find("edge_open", port=seen.options.edge_port)
+def edge_port(visit: Visit) -> Iterator[Finding]:
+    """Check that only nginx reaches the edge, which trusts it with visitors' addresses."""
+    if "X-Waitroom-State" in visit.edge.headers and not visit.is_loopback:
+        yield find("edge_open", port=visit.options.edge_port)
 
 
-def ops_through_site(seen: Visit) -> Iterator[Finding]:
-    """The site does not hand the ops listener on to everybody."""
+def ops_through_site(visit: Visit) -> Iterator[Finding]:
+    """Check that the site does not pass requests on to the ops listener."""
     titles = {"A token is needed", "Administration is off"}
-    for path, reply in seen.through_site.items():
+    for path, reply in visit.through_site.items():
         if "\nwaitroom_" in reply.body or reply.document.get("title") in titles:
             yield find("ops_through_site", path=path)
 
 
-def verdicts(seen: Visit) -> Iterator[Finding]:
-    """Nobody but root could have made the folder of nginx's verdicts, or one that it is in."""
-    for folder in seen.verdicts.parents if seen.verdicts else ():
+def verdicts(visit: Visit) -> Iterator[Finding]:
+    """Check that only root can write to the folder of nginx's verdicts and those above it."""
+    for folder in visit.verdicts.parents if visit.verdicts else ():
         with contextlib.suppress(OSError):
             status = folder.stat()
             if status.st_uid or status.st_mode & (S_IWGRP | S_IWOTH):
-                yield find("verdicts", folder=seen.verdicts, parent=folder)
+                yield find("verdicts", folder=visit.verdicts, parent=folder)
                 return
 
 
-def store(seen: Visit) -> Iterator[Finding]:
-    """All replicas share one store, which outlives them."""
-    stores = seen.stores
+def store(visit: Visit) -> Iterator[Finding]:
+    """Check that all replicas share one store, which outlives them."""
+    stores = visit.stores
     in_memory = [name for name in stores if name.startswith("memory")]
     if len(stores) > 1:
         memory = ", each in its own memory" if len(in_memory) == len(stores) else ""
         yield find("stores", count=len(stores), memory=memory)
     elif stores:
         yield find("in_memory" if in_memory else "one_store")
-    policy = seen.poll.document.get("eviction")
+    policy = visit.poll.document.get("eviction")
     if policy not in {None, SAFE}:
         yield find("eviction_unseen" if policy == UNSEEN else "evicts", eviction=policy)
 
 
-def address(seen: Visit) -> Iterator[Finding]:
-    """The sidecar sees the visitor's address, not a balancer's and not a made-up one."""
-    client = seen.poll.document.get("client")
+def address(visit: Visit) -> Iterator[Finding]:
+    """Check that the sidecar sees the visitor's address, not a balancer's or a forged one."""
+    client = visit.poll.document.get("client")
     if not isinstance(client, str):
         return
-    found = _address_of(client)
-    is_public = found is not None and found.is_global
-    if seen.false_address.document.get("client") == FALSE_ADDRESS:
+    parsed = _address_of(client)
+    is_public = parsed is not None and parsed.is_global
+    if visit.false_address.document.get("client") == FALSE_ADDRESS:
         yield find("believes_visitors" if is_public else "believes_us", client=client)
-    elif client == seen.own_address:
+    elif client == visit.own_address:
         yield find("own_address", client=client)
     else:
-        # A private address is not a visitor's, of a site that is not private itself.
-        is_local = found is not None and found.is_loopback
-        is_on_world = any(address.is_global for address in seen.addresses)
-        is_other = not seen.is_loopback if is_local else is_on_world
-        is_right = found is not None and (is_public or not is_other)
+        # Visitors of a public site do not have private addresses.
+        is_local = parsed is not None and parsed.is_loopback
+        is_on_world = any(address.is_global for address in visit.addresses)
+        is_other = not visit.is_loopback if is_local else is_on_world
+        is_right = parsed is not None and (is_public or not is_other)
         yield find("address" if is_right else "balancer", client=client)
 
 
@@ -92,15 +93,15 @@ def _address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | No
         return None
 
 
-def clocks(seen: Visit) -> Iterator[Finding]:
-    """The clocks of nginx and of the store agree with this machine's."""
-    date, updated_at = seen.poll.headers.get("Date"), seen.poll.document.get("updated_at")
+def clocks(visit: Visit) -> Iterator[Finding]:
+    """Check that the clocks of nginx and of the store agree with this machine's."""
+    date, updated_at = visit.poll.headers.get("Date"), visit.poll.document.get("updated_at")
     times: dict[str, datetime] = {}
     with contextlib.suppress(ValueError):
         times["nginx"] = parsedate_to_datetime(str(date))
     with contextlib.suppress(ValueError):
         times["the store (Redis)"] = datetime.fromisoformat(str(updated_at))
-    offsets = {name: _utc_s(time) - seen.poll.at_s for name, time in times.items()}
+    offsets = {name: _utc_s(time) - visit.poll.at_s for name, time in times.items()}
     off = {name: by_s for name, by_s in offsets.items() if abs(by_s) > CLOCK_TOLERANCE_S}
     if offsets and not off:
         yield find("clocks")

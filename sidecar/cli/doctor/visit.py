@@ -1,8 +1,8 @@
-"""The visit itself: which requests, in which order, and what is kept of the answers.
+"""The visit: which requests are sent, in which order, and what is kept of the responses.
 
 Most requests are those of a browser that fetches ahead: the gate refuses that without giving a
-place, so it shows itself even where the room has space. Two visits are real ones, and
-their places are given up at the end.
+place, so it shows itself even if the room has space. Two visits are real ones, and their places are
+given up at the end.
 """
 
 import asyncio
@@ -21,27 +21,27 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from sidecar.cli.doctor.reply import Reply
+from sidecar.cli.doctor.site_response import SiteResponse
 from sidecar.kit.names import SEPARATOR
 from sidecar.visitors.tokens import COOKIE_PREFIX
 
-#: The room under /_waitroom/ where none is known; the sidecar answers that it knows none.
+#: The room of requests to /_waitroom/ if none is known; the sidecar answers that it has none.
 NO_ROOM = "waitroom-doctor"
 ASSETS = ("waiting.js", "waiting.css", "logo.svg", "i18n/en.json")
-#: Of the ops listener; on the site's own port they are the site's.
+#: Paths of the ops listener; on the site's own port they must be the site's.
 OPS_PATHS = ("/metrics", "/admin/rooms")
 #: Folders that often have no room.
 FOLDERS = ("health", "assets", "static", "webhooks", "api")
-#: Spellings by which some servers take a page for one of such a folder, or the other way round.
+#: Spellings by which some servers confuse a page with one in such a folder.
 ODD_SPELLINGS = ("/{}/..\\{}", "/{}/..;/{}", "/{}/..%2f{}", "//{}/{}")
 #: The front controller of most sites in PHP, which makes every page.
 FRONT_CONTROLLER = "/index.php?waitroom-doctor"
-#: From the block that is reserved for documentation: nobody has this address.
+#: An address that nobody has: it is reserved for documentation.
 FALSE_ADDRESS = "203.0.113.77"
-#: Heartbeats; nginx asks the replicas in turn.
+#: Polls with the cookie; nginx asks the replicas in turn.
 BEATS = 3
-#: Where visitors come at the same time, two replicas do not strictly take turns: the chance
-#: that one of them got none of all these polls is one in 128.
+#: Two replicas do not strictly take turns if visitors come at the same time: the chance that one of
+#: them gets none of all these polls is 1 in 128.
 MORE_POLLS = 6
 
 _MAX_REDIRECTS = 5
@@ -67,7 +67,7 @@ _UPSTREAM = re.compile(r"^\s*upstream\s+waitroom\s*\{([^}]*)\}", re.MULTILINE)
 _REPLICA = re.compile(r"^\s*server\s+(?:unix:(/[^\s;]+)|(\S+):(\d+))(?=[\s;])", re.MULTILINE)
 _UNKNOWN_ROOM = re.compile(r"No waiting room is called '([^']*)'")
 
-_NOTHING = Reply()
+_NOTHING = SiteResponse()
 
 
 @dataclass(frozen=True)
@@ -75,61 +75,61 @@ class Options:
     room: str | None = None
     ops_port: int = 8401
     edge_port: int = 8400
-    #: False: an https certificate that nobody vouches for will do.
+    #: Whether https certificates must be valid.
     verify: bool = True
     timeout_s: float = 10.0
-    #: Where nginx's includes are, if the site is on this machine.
+    #: The folder of nginx's includes, if the site is on this machine.
     includes: Path = Path("/etc/nginx/waitroom")
 
 
 @dataclass
 class Visit:
-    """All that was seen."""
+    """All responses of a visit."""
 
-    asked: URL
+    requested: URL
     options: Options
-    #: Where redirects within the site led.
+    #: The page, after redirects within the site.
     page: URL
     addresses: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = field(default_factory=list)
-    #: This machine's, as it talks to the site.
+    #: The address from which this machine talks to the site.
     own_address: str = ""
-    #: A browser that fetches ahead, and a program that does.
-    ahead: Reply = _NOTHING
-    ahead_json: Reply = _NOTHING
-    #: Two visitors, neither with a cookie.
-    first: Reply = _NOTHING
-    second: Reply = _NOTHING
-    #: The page by other spellings, where a server may take it for one of a folder without a room.
-    odd: dict[str, Reply] = field(default_factory=dict)
-    #: Files that are not there, in folders that often have no room.
-    missing: dict[str, Reply] = field(default_factory=dict)
+    #: The page for a browser that fetches ahead, and for a program that does.
+    ahead: SiteResponse = _NOTHING
+    ahead_json: SiteResponse = _NOTHING
+    #: The page for two visitors without a cookie.
+    first: SiteResponse = _NOTHING
+    second: SiteResponse = _NOTHING
+    #: The page by other spellings, which a server may take for a folder without a room.
+    odd: dict[str, SiteResponse] = field(default_factory=dict)
+    #: Missing files in folders that often have no room.
+    missing: dict[str, SiteResponse] = field(default_factory=dict)
     #: A site's front controller, if it has one.
-    front: Reply = _NOTHING
+    front: SiteResponse = _NOTHING
     #: The waiting page, wherever it is.
-    waiting: Reply = _NOTHING
+    waiting: SiteResponse = _NOTHING
     #: The status endpoint, the same with a made-up address, and again: nginx asks the replicas in
     #: turn.
-    poll: Reply = _NOTHING
-    false_address: Reply = _NOTHING
-    again: list[Reply] = field(default_factory=list)
-    assets: dict[str, Reply] = field(default_factory=dict)
-    joined: Reply = _NOTHING
-    beats: list[Reply] = field(default_factory=list)
-    #: The first visitor once more, with the cookie.
-    back: Reply = _NOTHING
-    #: At once again, with the stamp that came with it; and what replicas say of nginx's key.
-    stamped: Reply = _NOTHING
+    poll: SiteResponse = _NOTHING
+    false_address: SiteResponse = _NOTHING
+    again: list[SiteResponse] = field(default_factory=list)
+    assets: dict[str, SiteResponse] = field(default_factory=dict)
+    joined: SiteResponse = _NOTHING
+    beats: list[SiteResponse] = field(default_factory=list)
+    #: The page for the first visitor again, with the cookie.
+    back: SiteResponse = _NOTHING
+    #: The page at once again, with the stamp; and what replicas say of nginx's key.
+    stamped: SiteResponse = _NOTHING
     nginx_keys: set[str] = field(default_factory=set)
-    ops: Reply = _NOTHING
-    edge: Reply = _NOTHING
-    through_site: dict[str, Reply] = field(default_factory=dict)
-    left: list[Reply] = field(default_factory=list)
-    #: Once more who fetches ahead, and the status, at the end: what was kept meanwhile shows.
-    late: Reply = _NOTHING
-    late_poll: Reply = _NOTHING
-    #: Replicas of the nginx on this machine that do not answer, and why.
+    ops: SiteResponse = _NOTHING
+    edge: SiteResponse = _NOTHING
+    through_site: dict[str, SiteResponse] = field(default_factory=dict)
+    left: list[SiteResponse] = field(default_factory=list)
+    #: `ahead` and `poll` again at the end: a cache shows itself.
+    late: SiteResponse = _NOTHING
+    late_poll: SiteResponse = _NOTHING
+    #: The error of each replica that does not answer, if nginx is on this machine.
     dead: dict[str, str] = field(default_factory=dict)
-    #: Where nginx on this machine keeps verdicts.
+    #: The folder where nginx on this machine keeps verdicts.
     verdicts: Path | None = None
 
     @property
@@ -142,21 +142,21 @@ class Visit:
 
     @property
     def unknown_room(self) -> str | None:
-        """The room that the gate asks for and the sidecar does not have."""
-        found = _UNKNOWN_ROOM.search(self.ahead.body) or _UNKNOWN_ROOM.search(self.first.body)
-        return found[1] if found else None
+        """The room that the gate asks for, if the sidecar does not have it."""
+        match = _UNKNOWN_ROOM.search(self.ahead.body) or _UNKNOWN_ROOM.search(self.first.body)
+        return match[1] if match else None
 
     @property
     def room_of_gate(self) -> str | None:
-        """As the page's answers name it."""
+        """The room that the page's responses name."""
         for reply in (self.ahead_json, self.ahead, self.first):
             if "status_url" in reply.document:
                 return str(reply.document.get("room"))
-            found = _ROOM_OF_ADDRESS.match(reply.headers.get("Location", ""))
+            match = _ROOM_OF_ADDRESS.match(reply.headers.get("Location", ""))
             if reply.is_waiting_page:
-                found = _ROOM_OF_PAGE.search(reply.body)
-            if found:
-                return found[1]
+                match = _ROOM_OF_PAGE.search(reply.body)
+            if match:
+                return match[1]
             if reply.cookie:
                 return reply.cookie.name.removeprefix(COOKIE_PREFIX)
         return self.unknown_room
@@ -167,8 +167,8 @@ class Visit:
 
     @property
     def is_without_redis(self) -> bool:
-        asked = (self.poll, self.late_poll, self.joined, *self.beats)
-        if any(_is_without_redis(one.document) for one in asked):
+        replies = (self.poll, self.late_poll, self.joined, *self.beats)
+        if any(_is_without_redis(one.document) for one in replies):
             return True
         if SEPARATOR in (self.room or ""):  # of a resource no store is named
             return False
@@ -177,25 +177,25 @@ class Visit:
 
     @property
     def is_limited(self) -> bool:
-        """Whether nginx refuses some of the requests to /_waitroom/ by itself."""
-        asked = [self.poll, self.late_poll, self.joined, *self.again, *self.beats, *self.left]
-        asked += self.assets.values()
-        return any(one.status in {429, 503} and one.is_nginx_error for one in asked)
+        """Return True if nginx itself refuses some of the requests to /_waitroom/."""
+        replies = [self.poll, self.late_poll, self.joined, *self.again, *self.beats, *self.left]
+        replies += self.assets.values()
+        return any(one.status in {429, 503} and one.is_nginx_error for one in replies)
 
     @property
     def stores(self) -> set[str]:
-        """The replicas' stores, as far as they answered."""
+        """The stores of the replicas that answered."""
         polls = (self.poll, self.false_address, *self.again)
         return {store for one in polls if isinstance(store := one.document.get("store"), str)}
 
     @property
     def cookie(self) -> str:
-        """The first visitor's, as a browser would send it now; empty without one."""
-        given = [one.cookie for one in (self.first, self.joined, *self.beats) if one.cookie]
-        return str(given[-1]) if given else ""
+        """The first visitor's cookie, as a browser would send it now; empty without one."""
+        cookies = [one.cookie for one in (self.first, self.joined, *self.beats) if one.cookie]
+        return str(cookies[-1]) if cookies else ""
 
     def at(self, path: str) -> URL:
-        """Of an endpoint, or a file, under /_waitroom/."""
+        """Return the address of an endpoint or file under /_waitroom/."""
         return self.page.join(URL(f"/_waitroom/{path}"))
 
     @property
@@ -203,9 +203,11 @@ class Visit:
         return self.at(f"{self.room or NO_ROOM}/status")
 
 
-async def visit(url: URL, options: Options, *, now_s: Callable[[], float] = time.time) -> Visit:
-    """Looks at everything; leaves every place that it was given."""
-    seen = Visit(url, options, url)
+async def visit_site(
+    url: URL, options: Options, *, now_s: Callable[[], float] = time.time
+) -> Visit:
+    """Send all requests; leave every place that they were given."""
+    visit = Visit(url, options, url)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=options.verify),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -213,32 +215,32 @@ async def visit(url: URL, options: Options, *, now_s: Callable[[], float] = time
         timeout=aiohttp.ClientTimeout(options.timeout_s),
     ) as session:
         client = _Client(session, now_s)
-        await _look_ahead(client, seen)
-        if not seen.ahead.status:
-            return seen
+        await _look_ahead(client, visit)
+        if not visit.ahead.status:
+            return visit
         settings = _settings(options.includes)
-        found = _CACHE_PATH.search(settings)
-        seen.verdicts = Path(found[1]) if found else None
-        seen.dead = await _dead(settings)
-        seen.addresses, seen.own_address = await _addresses(seen.host, seen.page.port or 80)
+        match = _CACHE_PATH.search(settings)
+        visit.verdicts = Path(match[1]) if match else None
+        visit.dead = await _dead(settings)
+        visit.addresses, visit.own_address = await _addresses(visit.host, visit.page.port or 80)
         try:
-            await _enter(client, seen)
-            seen.late = await client.get(seen.page, _BROWSER, _AHEAD)
-            seen.late_poll = await client.get(seen.status.with_query(client="1"), _JSON)
+            await _enter(client, visit)
+            visit.late = await client.get(visit.page, _BROWSER, _AHEAD)
+            visit.late_poll = await client.get(visit.status.with_query(client="1"), _JSON)
         finally:
-            await _leave(client, seen)
-    return seen
+            await _leave(client, visit)
+    return visit
 
 
 class _Client:
-    """Sends requests, and keeps every room cookie that it was given."""
+    """A client that keeps every room cookie that it gets."""
 
     def __init__(self, session: aiohttp.ClientSession, now_s: Callable[[], float]) -> None:
         self._session = session
         self._now_s = now_s
         self.cookies: set[str] = set()
 
-    async def get(self, url: URL, *headers: dict[str, str], **more: Any) -> Reply:
+    async def get(self, url: URL, *headers: dict[str, str], **more: Any) -> SiteResponse:
         return await self.ask("GET", url, *headers, **more)
 
     async def ask(
@@ -248,7 +250,7 @@ class _Client:
         *headers: dict[str, str],
         cookie: str = "",
         timeout_s: float | None = None,
-    ) -> Reply:
+    ) -> SiteResponse:
         sent = {name: text for some in headers for name, text in some.items()}
         if cookie:
             sent["Cookie"] = cookie
@@ -265,112 +267,112 @@ class _Client:
                     if len(body) > _MAX_BODY:
                         break
                 text = body.decode(errors="replace")
-                reply = Reply(answer.status, answer.headers, text, at_s=at_s)
+                reply = SiteResponse(answer.status, answer.headers, text, at_s=at_s)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            return Reply(error=_why(error))
+            return SiteResponse(error=_why(error))
         if reply.cookie:
             self.cookies.add(str(reply.cookie))
         return reply
 
 
-async def _look_ahead(client: _Client, seen: Visit) -> None:
-    """Finds the page: redirects within the site are followed, those to the room are not."""
+async def _look_ahead(client: _Client, visit: Visit) -> None:
+    """Find the page: follow redirects within the site, but not those to the room."""
     for _ in range(_MAX_REDIRECTS):
-        seen.ahead = await client.get(seen.page, _BROWSER, _AHEAD)
-        location = seen.ahead.headers.get("Location", "")
-        if not 300 <= seen.ahead.status < 400 or not location:
+        visit.ahead = await client.get(visit.page, _BROWSER, _AHEAD)
+        location = visit.ahead.headers.get("Location", "")
+        if not 300 <= visit.ahead.status < 400 or not location:
             break
-        following = seen.page.join(URL(location))
+        following = visit.page.join(URL(location))
         bare = (following.host or "").removeprefix("www.")
-        if bare != seen.host.removeprefix("www.") or following.path.startswith("/_waitroom/"):
+        if bare != visit.host.removeprefix("www.") or following.path.startswith("/_waitroom/"):
             break
-        seen.page = following
-    if seen.ahead.status:
-        seen.ahead_json = await client.get(seen.page, _JSON, _AHEAD)
+        visit.page = following
+    if visit.ahead.status:
+        visit.ahead_json = await client.get(visit.page, _JSON, _AHEAD)
 
 
-async def _enter(client: _Client, seen: Visit) -> None:
-    seen.first = await client.get(seen.page, _BROWSER)
-    if seen.first.cookie:
-        seen.second = await client.get(seen.page, _BROWSER)
+async def _enter(client: _Client, visit: Visit) -> None:
+    visit.first = await client.get(visit.page, _BROWSER)
+    if visit.first.cookie:
+        visit.second = await client.get(visit.page, _BROWSER)
     await asyncio.gather(
-        _look_round(client, seen), _look_outside(client, seen), _look_aside(client, seen)
+        _look_round(client, visit), _look_outside(client, visit), _look_aside(client, visit)
     )
-    has_room = seen.room is not None and seen.poll.is_of_sidecar
-    if has_room and seen.poll.document.get("state") == "not_queued" and not seen.cookie:
-        seen.joined = await client.ask("POST", seen.at(f"{seen.room}/join"), _JSON)
-    if not seen.cookie:
+    has_room = visit.room is not None and visit.poll.is_of_sidecar
+    if has_room and visit.poll.document.get("state") == "not_queued" and not visit.cookie:
+        visit.joined = await client.ask("POST", visit.at(f"{visit.room}/join"), _JSON)
+    if not visit.cookie:
         return
     for _ in range(BEATS if has_room else 0):
-        seen.beats.append(await client.get(seen.status, _JSON, cookie=seen.cookie))
-    origin = {"Origin": str(seen.page.origin())}
-    seen.back = await client.get(seen.page, _BROWSER, origin, cookie=seen.cookie)
-    await _look_at_stamps(client, seen)
+        visit.beats.append(await client.get(visit.status, _JSON, cookie=visit.cookie))
+    origin = {"Origin": str(visit.page.origin())}
+    visit.back = await client.get(visit.page, _BROWSER, origin, cookie=visit.cookie)
+    await _look_at_stamps(client, visit)
     for path in OPS_PATHS:
-        address = seen.page.join(URL(path))
-        seen.through_site[path] = await client.get(address, _AHEAD, cookie=seen.cookie)
+        address = visit.page.join(URL(path))
+        visit.through_site[path] = await client.get(address, _AHEAD, cookie=visit.cookie)
 
 
-async def _look_at_stamps(client: _Client, seen: Visit) -> None:
-    if seen.back.stamp is not None:
-        cookies = f"{seen.cookie}; {seen.back.stamp}"
-        seen.stamped = await client.get(seen.page, _BROWSER, cookie=cookies)
+async def _look_at_stamps(client: _Client, visit: Visit) -> None:
+    if visit.back.stamp is not None:
+        cookies = f"{visit.cookie}; {visit.back.stamp}"
+        visit.stamped = await client.get(visit.page, _BROWSER, cookie=cookies)
         return
     for _ in range(BEATS):
-        reply = await client.get(seen.status.with_query(client="1"), _JSON)
-        seen.nginx_keys.add(str(reply.document.get("nginx_key")))
+        reply = await client.get(visit.status.with_query(client="1"), _JSON)
+        visit.nginx_keys.add(str(reply.document.get("nginx_key")))
 
 
-async def _look_round(client: _Client, seen: Visit) -> None:
-    """What the site has under /_waitroom/."""
-    status = seen.status.with_query(client="1")
-    seen.poll = await client.get(status, _JSON)
-    seen.false_address = await client.get(status, _JSON, _FALSE)
-    for _ in range(MORE_POLLS if seen.poll.document.get("store") else 0):
-        seen.again.append(await client.get(status, _JSON))
+async def _look_round(client: _Client, visit: Visit) -> None:
+    """Ask for what the site has under /_waitroom/."""
+    status = visit.status.with_query(client="1")
+    visit.poll = await client.get(status, _JSON)
+    visit.false_address = await client.get(status, _JSON, _FALSE)
+    for _ in range(MORE_POLLS if visit.poll.document.get("store") else 0):
+        visit.again.append(await client.get(status, _JSON))
     for name in ASSETS:
-        seen.assets[name] = await client.get(seen.at(f"static/{name}"))
-    seen.waiting = seen.ahead
-    location = seen.ahead.headers.get("Location", "")
+        visit.assets[name] = await client.get(visit.at(f"static/{name}"))
+    visit.waiting = visit.ahead
+    location = visit.ahead.headers.get("Location", "")
     if _ROOM_OF_ADDRESS.match(location):
-        seen.waiting = await client.get(seen.page.join(URL(location)), _BROWSER, _AHEAD)
+        visit.waiting = await client.get(visit.page.join(URL(location)), _BROWSER, _AHEAD)
 
 
-async def _look_aside(client: _Client, seen: Visit) -> None:
-    """The page by odd spellings, but for folders that answer whatever they are asked for."""
-    page = seen.page.raw_path.removeprefix("/")
-    if seen.ahead.is_of_gate:
-        seen.front = await client.get(seen.page.join(URL(FRONT_CONTROLLER)), _BROWSER, _AHEAD)
-    for folder in FOLDERS if seen.ahead.is_of_gate else ():
+async def _look_aside(client: _Client, visit: Visit) -> None:
+    """Ask for the page by odd spellings, except in folders that answer every path."""
+    page = visit.page.raw_path.removeprefix("/")
+    if visit.ahead.is_of_gate:
+        visit.front = await client.get(visit.page.join(URL(FRONT_CONTROLLER)), _BROWSER, _AHEAD)
+    for folder in FOLDERS if visit.ahead.is_of_gate else ():
         path = f"/{folder}/{NO_ROOM}"
-        plain = seen.missing[path] = await client.get(seen.page.join(URL(path)), _BROWSER, _AHEAD)
+        plain = visit.missing[path] = await client.get(visit.page.join(URL(path)), _BROWSER, _AHEAD)
         if plain.status == 200:
             continue
         for spelling in ODD_SPELLINGS:
             path = spelling.format(folder, page)
-            url = URL(f"{seen.page.origin()}{path}", encoded=True)
-            seen.odd[path] = await client.get(url, _BROWSER, _AHEAD)
+            url = URL(f"{visit.page.origin()}{path}", encoded=True)
+            visit.odd[path] = await client.get(url, _BROWSER, _AHEAD)
 
 
-async def _look_outside(client: _Client, seen: Visit) -> None:
-    """The sidecar's own ports, which the world should not reach."""
-    site = URL.build(scheme="http", host=seen.host)
-    ops = site.with_port(seen.options.ops_port) / "healthz"
-    edge = site.with_port(seen.options.edge_port) / "check"
-    seen.ops, seen.edge = await asyncio.gather(
+async def _look_outside(client: _Client, visit: Visit) -> None:
+    """Ask the sidecar's own ports, which the world should not reach."""
+    site = URL.build(scheme="http", host=visit.host)
+    ops = site.with_port(visit.options.ops_port) / "healthz"
+    edge = site.with_port(visit.options.edge_port) / "check"
+    visit.ops, visit.edge = await asyncio.gather(
         *(client.get(url, timeout_s=_OPS_TIMEOUT_S) for url in (ops, edge))
     )
 
 
 def _settings(includes: Path) -> str:
-    """settings.conf of the nginx on this machine; "" where there is none, or none to be read."""
+    """Return settings.conf of the nginx on this machine; empty if it cannot be read."""
     with contextlib.suppress(OSError, UnicodeError):
         return (includes / "settings.conf").read_text("utf-8")
     return ""
 
 
 async def _dead(settings: str) -> dict[str, str]:
-    """The replicas that settings.conf names and nobody listens for."""
+    """Return the error of each replica of settings.conf on which nobody listens."""
     dead = {}
     upstream = _UPSTREAM.search(settings)
     for path, host, port in _REPLICA.findall(upstream[1] if upstream else ""):
@@ -388,20 +390,20 @@ async def _dead(settings: str) -> dict[str, str]:
     return dead
 
 
-async def _leave(client: _Client, seen: Visit) -> None:
+async def _leave(client: _Client, visit: Visit) -> None:
     leaving = []
     for cookie in sorted(client.cookies):
         room = cookie.partition("=")[0].removeprefix(COOKIE_PREFIX)
         # The cookie of a resource has its template's name.
-        if seen.room is not None and seen.room.partition(SEPARATOR)[0] == room:
-            room = seen.room
-        leaving.append(client.ask("POST", seen.at(f"{room}/leave"), _JSON, cookie=cookie))
-    seen.left = await asyncio.gather(*leaving)
+        if visit.room is not None and visit.room.partition(SEPARATOR)[0] == room:
+            room = visit.room
+        leaving.append(client.ask("POST", visit.at(f"{room}/leave"), _JSON, cookie=cookie))
+    visit.left = await asyncio.gather(*leaving)
 
 
 def _is_without_redis(document: dict[str, Any]) -> bool:
-    """A problem that says so, or a place without a number; in a room that an operator paused there
-    is one."""
+    """Return True for a problem that says so, and for a place without a number, which only a paused
+    room may have."""
     numbers = document.get("position"), document.get("position_above")
     is_unnumbered = document.get("paused") is True and numbers == (None, None)
     return is_unnumbered or document.get("title") == "The store does not answer"
@@ -410,20 +412,20 @@ def _is_without_redis(document: dict[str, Any]) -> bool:
 async def _addresses(
     host: str, port: int
 ) -> tuple[list[ipaddress.IPv4Address | ipaddress.IPv6Address], str]:
-    """The site's addresses, and which of its own this machine talks to it from."""
+    """Return the site's addresses, and the one of this machine that it talks from."""
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError:
         return [], ""
     own = ""
-    for family, kind, _, _, address in found:
+    for family, kind, _, _, address in infos:
         # Connecting a datagram socket sends nothing; it only picks a route.
         with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
             probe.connect(address)
             own = probe.getsockname()[0]
             break
-    texts = {str(address[0]).partition("%")[0] for *_, address in found}
+    texts = {str(address[0]).partition("%")[0] for *_, address in infos}
     return [ipaddress.ip_address(text) for text in sorted(texts)], own
 
 

@@ -4,8 +4,6 @@ The file is JSON Lines: a head, pages of members (sidecar/rooms/store/transfer.p
 with the number of lines before it and their SHA-256, without which nothing is imported.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -13,25 +11,20 @@ import shutil
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
-from sidecar.cli.connection import explain
-from sidecar.kit.progress import progress
+from sidecar.cli.replica_client import Client, ReplicaOptions, explain
+from sidecar.kit.files import replacing
+from sidecar.kit.progress import Advance, progress
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sidecar.cli.connection import Connection
-    from sidecar.kit.progress import Advance
-    from waitroom import Client
-
-#: No line of ours is longer.
+#: The longest line that an export has, in bytes.
 _MAX_LINE = 1_000_000
-#: How long one page may take, seconds.
+#: Seconds that one page may take.
 _TIMEOUT_S = 60
 _SAFE = "Nothing was changed"
 _RESUME = "waitroom rooms set {} queue_all=null"
@@ -42,7 +35,7 @@ _FOREIGN = "this is no file of `waitroom rooms export`"
 @click.argument("room")
 @click.option("--output", "-o", default="-", metavar="FILE", help="Standard output without it.")
 @click.pass_obj
-def export_room(connection: Connection, room: str, output: str) -> None:
+def export_room(options: ReplicaOptions, room: str, output: str) -> None:
     """Write a room's queue, sessions and run-time settings to a file.
 
     The room goes on meanwhile. To move it, set queue_all=true first: then no visitor is called in
@@ -50,8 +43,8 @@ def export_room(connection: Connection, room: str, output: str) -> None:
     """
     is_beside = output != "-" or not sys.stdout.isatty()
     with (
-        connection.client(timeout_s=_TIMEOUT_S) as client,
-        _written(output) as file,
+        options.client(timeout_s=_TIMEOUT_S) as client,
+        _open_output(output) as file,
         progress(f"exporting {room}", is_on=is_beside) as advance,
     ):
         counts = _export(client, room, file, advance)
@@ -64,14 +57,14 @@ def export_room(connection: Connection, room: str, output: str) -> None:
     "--input", "-i", "source", default="-", metavar="FILE", help="Standard input without it."
 )
 @click.pass_obj
-def import_room(connection: Connection, room: str, source: str) -> None:
+def import_room(options: ReplicaOptions, room: str, source: str) -> None:
     """Bring a room in from a file that `export` wrote.
 
     The room is paused meanwhile, and then has the run-time settings of the file. Visitors who are
     here already stay; importing twice is safe. Both replicas need the same secret_keys.
     """
-    with _opened(source) as file:
-        head, places = _checked(file)
+    with _open_input(source) as file:
+        head, places = _check(file)
         if head.get("room") != room:
             raise click.ClickException(
                 f"the file is of room {str(head.get('room'))[:60]!r}: tickets are of one room "
@@ -79,7 +72,7 @@ def import_room(connection: Connection, room: str, source: str) -> None:
             )
         total = file.seek(0, os.SEEK_END)
         with (
-            connection.client(timeout_s=_TIMEOUT_S) as client,
+            options.client(timeout_s=_TIMEOUT_S) as client,
             progress(f"importing {room}", total=total) as advance,
         ):
             counts = _import(client, room, head, file, places, advance)
@@ -89,31 +82,26 @@ def import_room(connection: Connection, room: str, source: str) -> None:
 
 
 def _export(client: Client, room: str, file: IO[bytes], advance: Advance) -> Counter[str]:
+    """Write a room's lines, and count those of each kind."""
     counts: Counter[str] = Counter()
-    digest, lines = hashlib.sha256(), 0
-    for line in _pages(client, room):
-        text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-        file.write(text)
-        digest.update(text)
-        lines += 1
-        if "format" in line:
-            advance(0, total=line["waiting"] + line["active"])
-        kind, rows = line.get("kind", ""), len(line.get("rows", ()))
-        counts[kind] += rows
-        advance(rows if kind in {"waiting", "active"} else 0)
+    digest, lines, query = hashlib.sha256(), 0, dict[str, str]()
+    page: dict[str, Any] = {"next": ""}
+    while page["next"] is not None:
+        page = client.request("GET", f"/admin/rooms/{room}/export", query=query)
+        query = {"cursor": page["next"]}
+        for line in page["lines"]:
+            text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+            file.write(text)
+            digest.update(text)
+            lines += 1
+            if "format" in line:
+                advance(0, total=line["waiting"] + line["active"])
+            kind, rows = line.get("kind", ""), len(line.get("rows", ()))
+            counts[kind] += rows
+            advance(rows if kind in {"waiting", "active"} else 0)
     end = {"end": {"lines": lines, "sha256": digest.hexdigest()}}
     file.write(json.dumps(end).encode() + b"\n")
     return counts
-
-
-def _pages(client: Client, room: str) -> Iterator[dict[str, Any]]:
-    query: dict[str, str] = {}
-    while True:
-        page = client.request("GET", f"/admin/rooms/{room}/export", query=query)
-        yield from page["lines"]
-        if page["next"] is None:
-            return
-        query = {"cursor": page["next"]}
 
 
 def _import(  # noqa: PLR0913, PLR0917 - what a file consists of
@@ -124,6 +112,7 @@ def _import(  # noqa: PLR0913, PLR0917 - what a file consists of
     places: dict[str, list[int]],
     advance: Advance,
 ) -> Counter[str]:
+    """Send the lines of a file whose head and `places` _check returned; count what was added."""
     from sidecar.rooms.store.transfer import WRITE_ORDER  # noqa: PLC0415 - other commands start faster
     from waitroom import WaitroomError  # noqa: PLC0415
 
@@ -151,8 +140,8 @@ def _import(  # noqa: PLR0913, PLR0917 - what a file consists of
     return counts
 
 
-def _checked(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, list[int]]]:
-    """The file's head, and where its lines begin, by kind. Raises ClickException."""
+def _check(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, list[int]]]:
+    """Return the file's head, and where its lines begin, by kind. Raises ClickException."""
     from sidecar.rooms.store.transfer import FORMAT  # noqa: PLC0415
 
     head = _read(file.readline(_MAX_LINE))
@@ -192,41 +181,34 @@ def _read(text: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def _written(output: str) -> Iterator[IO[bytes]]:
-    """A file that has its name only when it is whole; for nobody else to read, because it says
-    who is inside."""
+def _open_output(output: str) -> Iterator[IO[bytes]]:
+    """Open a file that takes its name when it is whole. Only its owner may read it: it says who is
+    inside."""
     if output == "-":
         yield sys.stdout.buffer
         return
-    path = Path(output)
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(replacing(Path(output)))
+        except OSError as error:
+            raise click.ClickException(f"{output}: {error.strerror}") from None
+        yield file
 
 
 @contextmanager
-def _opened(source: str) -> Iterator[IO[bytes]]:
-    """A file to be read more than once."""
-    if source == "-":
-        with tempfile.TemporaryFile() as file:
+def _open_input(source: str) -> Iterator[IO[bytes]]:
+    """Open a file to read it more than once."""
+    with ExitStack() as stack:
+        if source == "-":
+            file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
             shutil.copyfileobj(sys.stdin.buffer, file)
             file.seek(0)
-            yield file
-        return
-    try:
-        opened = Path(source).open("rb")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise click.ClickException(f"{source}: {error.strerror}") from None
-    with opened:
-        yield opened
+        else:
+            try:
+                file = stack.enter_context(Path(source).open("rb"))
+            except OSError as error:
+                raise click.ClickException(f"{source}: {error.strerror}") from None
+        yield file
 
 
 def _in_words(counts: Counter[str]) -> str:

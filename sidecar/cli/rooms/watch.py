@@ -1,6 +1,4 @@
-"""waitroom rooms watch: on a terminal a live view, elsewhere a line for each room and look."""
-
-from __future__ import annotations
+"""waitroom rooms watch: at a terminal a live view, elsewhere a line for each room and look."""
 
 import contextlib
 import itertools
@@ -8,29 +6,63 @@ import json
 import signal
 import sys
 import time
+from bisect import bisect_right
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
-from sidecar.cli.connection import explain
-from sidecar.cli.rooms.figures import Failure, rows_of
+from sidecar.cli.output import cell
+from sidecar.cli.replica_client import Client, ReplicaOptions, Room, explain
 from sidecar.kit.clock import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
 
-    from sidecar.cli.connection import Connection
-    from sidecar.cli.rooms.trend import Trends
-    from waitroom import Client, Room
+    from waitroom.model import LogEntry
 
+_RATES = "in/min", "out/min", "gave up"
 _ROW = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
+#: How far back curves go, and over how long a rate is measured, in seconds.
+SPAN_S = 300.0
+RATE_S = 60.0
+_BLOCKS = "▁▂▃▄▅▆▇█"
+#: Terminals from this width on have a table; narrower ones have a paragraph for each room.
+_TABLE_FROM = 72
+#: Seconds between two requests for the operators' log; how many of its entries are shown.
+_LOG_EVERY_S, _LOG_SHOWN = 5.0, 8
+_STYLES = {"running": "green", "paused": "yellow", "draining": "yellow", "open": "magenta"}
 
 
-class _View(Protocol):
-    def show(self, rooms: list[Room], trends: Trends) -> None: ...
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The figures of a room at one look, as rates and curves need them."""
 
-    def complain(self, failure: Failure) -> None: ...
+    at_s: float
+    waiting: int
+    active: int
+    wait_s: int | None
+    counters: dict[str, int]
+
+
+#: The samples of the last SPAN_S by room, oldest first.
+Samples = dict[str, deque[Sample]]
+
+
+@dataclass(frozen=True)
+class Look:
+    """The rooms at the latest look that succeeded. `error`: why none has since `failing_since`."""
+
+    rooms: Sequence[Room] = ()
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    error: str = ""
+    failing_since: datetime | None = None
 
 
 @click.command("watch")
@@ -44,91 +76,313 @@ class _View(Protocol):
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, a line for each room and look.")
 @click.pass_obj
 def watch(
-    connection: Connection, names: tuple[str, ...], every: float, times: int | None, as_json: bool
+    options: ReplicaOptions, names: tuple[str, ...], every: float, times: int | None, as_json: bool
 ) -> None:
     """Watch rooms and their sub-queues; all rooms unless you name some.
 
     On a terminal the figures stay in place; a file or a pipe gets a line for each room and look.
     Rates and curves are of what this command has seen: a minute, and five.
     """
-    from sidecar.cli.rooms.trend import Trends  # noqa: PLC0415
-
-    trends = Trends()
+    samples: Samples = defaultdict(deque)
     # Ctrl-C is how a live view is left, also where nohup or a script had it ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt), connection.client() as client:
-        looks = _looks(client, names, every_s=every, times=times)
-        with _opened(client, connection.address(), as_json=as_json) as view:
-            for look in looks:
-                if isinstance(look, Failure):
-                    view.complain(look)
-                    continue
-                for room in look:
-                    trends.add(room, time.monotonic())
-                view.show(look, trends)
+    with contextlib.suppress(KeyboardInterrupt), options.client() as client:
+        looks = _look(client, names, samples, every_s=every, times=times)
+        if as_json or not sys.stdout.isatty():
+            _print_lines(looks, samples, as_json=as_json)
+        else:
+            _Screen(client, options.address(), samples).show(looks)
 
 
-def _looks(
-    client: Client, names: tuple[str, ...], *, every_s: float, times: int | None
-) -> Iterator[list[Room] | Failure]:
-    """Raises WaitroomError where the first one fails: then the address or a name is wrong."""
+def _look(
+    client: Client, names: tuple[str, ...], samples: Samples, *, every_s: float, times: int | None
+) -> Iterator[Look]:
+    """Yield looks. Raises WaitroomError if the first one fails: the address or a name is wrong."""
     from waitroom import WaitroomError  # noqa: PLC0415 - the other commands start faster
 
-    since = None
+    look = Look()
     for number in itertools.count(1):
         try:
-            found = [client.rooms.get(name) for name in names] if names else client.rooms.list()
+            rooms = [client.rooms.get(name) for name in names] if names else client.rooms.list()
         except WaitroomError as error:
             if number == 1:
                 raise
-            since = since or datetime.now(UTC)
-            yield Failure(explain(error), since)
+            since = look.failing_since or datetime.now(UTC)
+            look = replace(look, error=explain(error), failing_since=since)
         else:
-            since = None
-            yield sorted(found, key=lambda room: room["room"])
+            look = Look(sorted(rooms, key=lambda room: room["room"]))
+            for room in rooms:
+                add_sample(samples, room, time.monotonic())
+        yield look
         if number == times:
             return
         time.sleep(every_s)
 
 
-@contextlib.contextmanager
-def _opened(client: Client, address: str, *, as_json: bool) -> Iterator[_View]:
-    if as_json:
-        yield _Lines(is_json=True)
-    elif not sys.stdout.isatty():
-        yield _Lines()
-    else:
-        from sidecar.cli.rooms.watch_screen import open_screen  # noqa: PLC0415
-
-        with open_screen(client, address) as screen:
-            yield screen
+# Figures -----------------------------------------------------------------------------------------
 
 
-class _Lines:
-    """For programs and files."""
+def rows_of(room: Room) -> Iterator[tuple[object, ...]]:
+    """Yield name, mode, waiting, inside, cap and wait of a room, then those of its sub-queues."""
+    phase = _phase(room)
+    wait = _wait(room["wait_seconds"]) + (f"  {phase}" if phase else "")
+    cap = room["settings"]["total_active_users"]
+    yield room["room"], room["mode"], room["waiting"], room["active"], cap, wait
+    for line in room["lines"]:
+        yield f"  {line['line']}", "", line["waiting"], "", "", _wait(line["wait_seconds"])
 
-    def __init__(self, *, is_json: bool = False) -> None:
-        self._is_json = is_json
-        self._has_head = is_json
 
-    def show(self, rooms: list[Room], trends: Trends) -> None:
-        from sidecar.cli.rooms.trend import rates  # noqa: PLC0415
+def _phase(room: Room) -> str:
+    """Return a room's phase and event; empty if the room is open."""
+    if room["phase"] == "open":
+        return ""
+    event = room["event"] or (room["coming"] and f"next: {room['coming']}")
+    return room["phase"] + (f" ({event})" if event else "")
 
-        now = datetime.now(UTC)
-        if not self._has_head:
+
+def _wait(seconds: int | None, *, unknown: str = "unknown") -> str:
+    if seconds is None:
+        return unknown
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+
+
+def add_sample(samples: Samples, room: Room, now_s: float) -> None:
+    """Add a room's figures to its samples, and drop those older than SPAN_S."""
+    of_room = samples[room["room"]]
+    figures = room["waiting"], room["active"], room["wait_seconds"], room["counters"]
+    of_room.append(Sample(now_s, *figures))
+    while of_room[0].at_s < now_s - SPAN_S:
+        of_room.popleft()
+
+
+def rates(samples: Sequence[Sample]) -> dict[str, float]:
+    """Return how many visitors a minute came in, went and gave up; empty at the first look."""
+    from sidecar.rooms.statistics import ABANDONED, difference  # noqa: PLC0415 - as above
+
+    recent = [sample for sample in samples if sample.at_s >= samples[-1].at_s - RATE_S]
+    if len(recent) < 2:
+        return {}
+    counts = difference(recent[-1].counters, recent[0].counters)
+    scale = 60 / (recent[-1].at_s - recent[0].at_s)
+    counters_of = {
+        "in/min": ("admitted",),
+        "out/min": ("expired_session", "left_session", "released"),
+        "gave up": ABANDONED,
+    }
+    return {
+        name: scale * sum(counts.get(counter, 0) for counter in counters)
+        for name, counters in counters_of.items()
+    }
+
+
+def curve(values: Sequence[tuple[float, int]], width: int, *, top: int) -> str:
+    """Draw values over time, (seconds, value), as at most `width` blocks.
+
+    Each block is the last value of its part of the time. `top`: the value of a whole block, unless
+    one is higher.
+    """
+    width = min(width, len(values))
+    if width < 1:
+        return ""
+    times = [at_s for at_s, _ in values]
+    step_s = (times[-1] - times[0]) / max(1, width - 1)
+    highest = max(top, 1, *(value for _, value in values))
+    places = [bisect_right(times, times[0] + number * step_s) - 1 for number in range(width - 1)]
+    # Rounded up: one visitor does not look like none.
+    heights = (-(-values[place][1] * (len(_BLOCKS) - 1) // highest) for place in (*places, -1))
+    return "".join(_BLOCKS[height] for height in heights)
+
+
+# Views -------------------------------------------------------------------------------------------
+
+
+def _print_lines(looks: Iterator[Look], samples: Samples, *, as_json: bool) -> None:
+    """Print each look for programs and files."""
+    has_heads = as_json
+    for look in looks:
+        if look.error and look.failing_since:
+            click.echo(f"{look.error} (since {look.failing_since.astimezone():%H:%M:%S})", err=True)
+            continue
+        if not has_heads:
             heads = ("room", "mode", "waiting", "inside", "cap", "wait", "time", "in/min")
             click.echo(_ROW.format(*heads))
-            self._has_head = True
-        for room in rooms:
-            rate = rates(trends.of(room["room"]))
-            if self._is_json:
-                click.echo(json.dumps({"at": iso(int(now.timestamp() * 1000)), **room}))
+            has_heads = True
+        for room in look.rooms:
+            if as_json:
+                click.echo(json.dumps({"at": iso(int(look.at.timestamp() * 1000)), **room}))
                 continue
-            first, *others = rows_of(room)
-            come = f"{rate['in']:.0f}" if rate else ""
-            click.echo(_ROW.format(*first, f"{now.astimezone():%H:%M:%S}", come))
-            for row in others:
+            figures, *lines = rows_of(room)
+            rate = rates(samples[room["room"]])
+            come = f"{rate['in/min']:.0f}" if rate else ""
+            click.echo(_ROW.format(*figures, f"{look.at.astimezone():%H:%M:%S}", come))
+            for row in lines:
                 click.echo(_ROW.format(*row, "", ""))
 
-    def complain(self, failure: Failure) -> None:
-        click.echo(f"{failure.text} (since {failure.since.astimezone():%H:%M:%S})", err=True)
+
+class _Screen:
+    """A live view, as wide and as high as the terminal is."""
+
+    def __init__(self, client: Client, address: str, samples: Samples) -> None:
+        from rich.console import Console  # noqa: PLC0415 - the other commands start faster
+
+        self._client, self._address, self._samples = client, address, samples
+        self._console = Console(highlight=False, markup=False, emoji=False)
+        self._look = Look()
+        #: The latest operators' changes of each room, latest first.
+        self._log: Sequence[tuple[str, LogEntry]] = ()
+        self._log_due_s = 0.0
+
+    def show(self, looks: Iterator[Look]) -> None:
+        """Draw looks on the terminal's other screen; when it closes, print the last figures."""
+        from rich.live import Live  # noqa: PLC0415
+
+        # The signal alone would leave the terminal on the other screen.
+        signal.signal(signal.SIGTERM, _exit)
+        try:
+            with Live(
+                get_renderable=self._draw, console=self._console, screen=True, refresh_per_second=1
+            ) as live:
+                for self._look in looks:
+                    self._read_log()
+                    live.refresh()
+        finally:
+            if self._look.rooms:
+                self._console.print(self._draw(is_live=False))
+
+    def _read_log(self) -> None:
+        from waitroom import WaitroomError  # noqa: PLC0415
+
+        if self._look.error or time.monotonic() < self._log_due_s:
+            return
+        self._log_due_s = time.monotonic() + _LOG_EVERY_S
+        names = [room["room"] for room in self._look.rooms]
+        with contextlib.suppress(WaitroomError):  # the next look shows it
+            log = [(name, entry) for name in names for entry in self._client.rooms.log(name)]
+            self._log = sorted(log, key=lambda entry: entry[1]["at"], reverse=True)[:_LOG_SHOWN]
+
+    def _draw(self, *, is_live: bool = True) -> "RenderableType":
+        """Draw the latest look, cut at the terminal's height if `is_live`."""
+        from rich.console import Group  # noqa: PLC0415
+        from rich.segment import SegmentLines  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        look, (width, height) = self._look, self._console.size
+        replicas = max((room["replicas"] for room in look.rooms), default=0)
+        title = Text.assemble(("waitroom", "bold"), f"  {self._address}  ")
+        title.append(f"{replicas} replica{'' if replicas == 1 else 's'}", "dim")
+        head = Table.grid(expand=True, padding=(0, 1))
+        head.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+        head.add_column(no_wrap=True, justify="right")
+        head.add_row(title, _clock(datetime.now(UTC) if is_live else look.at))
+        parts: list[RenderableType] = [head]
+        if since := look.failing_since:
+            away_s = (datetime.now(UTC) - since).total_seconds()
+            text = f"No figures since {_clock(since)} ({away_s:.0f} s): {look.error}"
+            parts.append(Text(text, "red"))
+            parts.append(f"The figures below are of {_clock(look.at)}. Trying again.")
+        # Live draws in another thread, too, while samples are added.
+        samples = [tuple(self._samples[room["room"]]) for room in look.rooms]
+        figures = [_figures(*pair, width) for pair in zip(look.rooms, samples, strict=True)]
+        is_table = width >= _TABLE_FROM
+        parts += ["", *([_table(figures)] if is_table and figures else map(_paragraph, figures))]
+        lines = self._console.render_lines(Group(*parts))
+        if not is_live:
+            height = len(lines) + _LOG_SHOWN + 1
+        if len(lines) > height:
+            more = Text("… and more: name the rooms to watch", "dim")
+            return Group(SegmentLines(lines[: height - 1], new_lines=True), more)
+        return Group(*parts, self._draw_log(height - len(lines) - 1, is_table=is_table))
+
+    def _draw_log(self, shown: int, *, is_table: bool) -> "Table":
+        """Draw what operators did; in a narrow terminal what they did has most of the space."""
+        from rich.table import Table  # noqa: PLC0415
+
+        log = Table.grid(padding=(0, 2, 0, 0))
+        for width in (8, 16, 16) if is_table else (8, 8, 6):
+            log.add_column(no_wrap=True, overflow="ellipsis", max_width=width)
+        log.add_column(no_wrap=True, overflow="ellipsis")
+        log.add_row()
+        for room, entry in self._log[: max(0, shown)]:
+            at = _clock(datetime.fromtimestamp(entry["at"] / 1000, UTC))
+            words = filter(None, (entry["what"], entry["visitor"], entry["detail"]))
+            log.add_row(at, room, cell(entry["by"]), cell(" ".join(words)))
+        return log
+
+
+def _figures(room: Room, samples: Sequence[Sample], width: int) -> "list[dict[str, str | Text]]":
+    """Return the figures of a room and of its sub-queues by heading, as many as `width` allows."""
+    from rich.text import Text  # noqa: PLC0415
+
+    mode, cap = room["mode"], room["settings"]["total_active_users"]
+    state = Text(mode, _STYLES.get(mode, ""))
+    if room["recovery_stage"]:
+        state = Text("recovering", "bold red")
+    elif mode == "running" and (phase := _phase(room)):
+        state = Text(phase, "cyan")
+    inside, waiting = Text(f"{room['active']:,}/{cap:,}"), Text(f"{room['waiting']:,}", "bold")
+    blocks = max(6, min(20, width // 6))
+    queue = [(sample.at_s, sample.waiting) for sample in samples]
+    waiting.append(f" {curve(queue, blocks, top=1)}", "not bold cyan")
+    if not _TABLE_FROM <= width < 100:
+        active = [(sample.at_s, sample.active) for sample in samples]
+        inside.append(f" {curve(active, blocks, top=cap)}", "green")
+    wait = _wait(room["wait_seconds"], unknown="-")
+    waits = [sample.wait_s for sample in samples if sample.wait_s is not None] or [0]
+    if width >= 116 and (low := _wait(min(waits))) != (high := _wait(max(waits))):
+        wait += f" ({low} to {high})"
+    by_minute = rates(samples)
+    figures: dict[str, str | Text] = {
+        "room": Text(room["room"], "bold"), "state": state, "inside": inside, "waiting": waiting,
+        "wait": wait, "called": f"{room['provisional']:,}",
+        **{name: f"{by_minute[name]:,.0f}" if by_minute else "-" for name in _RATES},
+    }  # fmt: skip
+    if _TABLE_FROM <= width < 90:
+        del figures["called"]
+    if width < 116:
+        del figures["gave up"]
+    lines: list[dict[str, str | Text]] = [
+        {"room": f"  {line['line']}", "waiting": f"{line['waiting']:,}",
+         "wait": _wait(line["wait_seconds"], unknown="-")}
+        for line in room["lines"]
+    ]  # fmt: skip
+    return [figures, *lines]
+
+
+def _table(rooms: "Sequence[list[dict[str, str | Text]]]") -> "Table":
+    """Draw a row for each room and sub-queue."""
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    headings = list(rooms[0][0])
+    for heading in headings:
+        is_text = heading in {"room", "state"}
+        table.add_column(heading, justify="left" if is_text else "right", no_wrap=True)
+    for figures, *lines in rooms:
+        table.add_row(*figures.values())
+        for line in lines:
+            table.add_row(*(line.get(heading, "") for heading in headings), style="dim")
+    return table
+
+
+def _paragraph(room: "list[dict[str, str | Text]]") -> "Text":
+    """Draw a room, and a line for each of its sub-queues, for a narrow terminal."""
+    from rich.text import Text  # noqa: PLC0415
+
+    figures, *lines = room
+    text = Text.assemble(figures.pop("room"), " ", figures.pop("state"))
+    for heading, figure in figures.items():
+        text.append(f" {heading} ").append(figure)
+    for line in lines:
+        text.append(f"\n{line['room']} {line['waiting']}  {line['wait']}", "dim")
+    return text.append("\n")
+
+
+def _exit(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def _clock(at: datetime) -> str:
+    """Return a local time, with its day if that is not today."""
+    local, today = at.astimezone(), datetime.now(UTC).astimezone().date()
+    return f"{local:%H:%M:%S}" if local.date() == today else f"{local:%d %b %H:%M}"

@@ -1,35 +1,34 @@
 """waitroom init and waitroom update-files."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
 import re
 import sys
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from sidecar.cli.setup.plan import (
+from sidecar.cli.setup.files import (
+    BESIDE,
+    MANIFEST,
     NGINX,
     SECRET_KEYS,
     TOML,
-    Room,
+    FirstRoom,
+    Outcome,
     compose_file,
     first_files,
     shipped,
+    write_once,
+    write_shipped,
 )
 from sidecar.cli.setup.systems import SYSTEMS, System, find_system
-from sidecar.cli.setup.write import BESIDE, MANIFEST, write_once, write_shipped
 from sidecar.kit.names import NAME, RESERVED_NAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sidecar.cli.setup.write import Outcome
 
 _SITE = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>[a-z0-9-][a-z0-9.-]*)(?P<port>:\d{1,5})?/?", re.ASCII
@@ -37,12 +36,10 @@ _SITE = re.compile(
 _INSTALL_REDIS = "The replicas need it. On Debian and Ubuntu: sudo apt install redis-server"
 _HOMES = ("/home/", "/root/")
 _ROOT = Path("/")
-#: In a container `redis` is the service of that name.
-_REDIS = {"docker": "redis://redis:6379/0"}
 
 
 class _Question(click.Option):
-    """An option that is asked for where it is missing and somebody sits at a terminal."""
+    """An option that is asked for at a terminal if it is missing."""
 
     def __init__(self, *args: Any, question: str, **kwargs: Any) -> None:
         kwargs["prompt"] = question if sys.stdin.isatty() else False
@@ -50,14 +47,16 @@ class _Question(click.Option):
 
 
 def _read_site(_context: click.Context, _parameter: click.Parameter, value: str) -> re.Match[str]:
-    if (found := _SITE.fullmatch(value.lower())) is None:
+    if (site := _SITE.fullmatch(value.lower())) is None:
         raise click.BadParameter(f"{value!r} is no host name, such as shop.example")
-    return found
+    return site
 
 
 def _read_redis(context: click.Context, _parameter: click.Parameter, value: str) -> str:
     if not value:
-        return _REDIS.get(context.params["system"], "redis://127.0.0.1:6379/0")
+        # In a container `redis` is the service of that name.
+        host = "redis" if context.params["system"] == "docker" else "127.0.0.1"
+        return f"redis://{host}:6379/0"
     from sidecar.kit.setting_types import read_store  # noqa: PLC0415
 
     try:
@@ -75,21 +74,57 @@ def _read_room(_context: click.Context, _parameter: click.Parameter, value: str)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where files are written."""
+class Destination:
+    """Where files are written, and for which system."""
 
-    system: str
+    system: System
+    is_docker: bool
     root: Path
     dry_run: bool
 
+    def write_shipped(self) -> list[tuple[str, Outcome]]:
+        """Write the files of this version."""
+        return write_shipped(self.root, shipped(_program(), self.system), dry_run=self.dry_run)
 
-def at_a_place(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that say where, as its first argument."""
+    def report(self, write: Callable[[], list[tuple[str, Outcome]]]) -> set[Outcome]:
+        """Write files, and print a line for each; files of nginx with one outcome share a line.
+
+        Returns the outcomes. Raises ClickException.
+        """
+        try:
+            done = write()
+        except json.JSONDecodeError as error:
+            text = f"{self.root / MANIFEST} is damaged ({error}); remove it, and edited files stay"
+            raise click.ClickException(text) from None
+        except OSError as error:
+            text = f"{error.filename}: {error.strerror}"
+            if isinstance(error, PermissionError) and self.root == _ROOT and os.geteuid() != 0:
+                text += ". Run it with sudo, or write elsewhere first: --into ./files"
+            raise click.ClickException(text) from None
+        counts = Counter(
+            (f"{NGINX}/…" if path.startswith(f"{NGINX}/") and outcome != "kept" else path, outcome)
+            for path, outcome in done
+        )
+        for (name, outcome), count in counts.items():
+            files = f" ({count} files)" if count > 1 else ""
+            click.echo(f"{outcome:8} {self.root / name}{files}")
+        kept = [path for path, outcome in done if outcome == "kept"]
+        if any((self.root / f"{path}{BESIDE}").exists() for path in kept):
+            text = "What you have edited is kept; the new version lies beside it, in"
+            click.echo(f"\n{text} *{BESIDE}.")
+        if self.dry_run:
+            click.echo("\nNothing was written: this was a dry run.")
+        return {outcome for _, outcome in done}
+
+
+def with_destination(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say where to write, and pass a Destination to a command."""
 
     @functools.wraps(command)
     def run(*, system: str, into: Path | None, dry_run: bool, **others: Any) -> None:
-        root = into or (Path("waitroom") if system == "docker" else _ROOT)
-        command(Place(system, root, dry_run), **others)
+        is_docker = system == "docker"
+        root = into or (Path("waitroom") if is_docker else _ROOT)
+        command(Destination(SYSTEMS[system], is_docker, root, dry_run), **others)
 
     options = (
         click.option(
@@ -108,7 +143,7 @@ def at_a_place(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--dry-run", is_flag=True, help="Say what would be written; write nothing."),
     )
-    return functools.reduce(lambda made, option: option(made), reversed(options), run)
+    return functools.reduce(lambda inner, option: option(inner), reversed(options), run)
 
 
 @click.command()
@@ -152,9 +187,9 @@ def at_a_place(command: Callable[..., None]) -> Callable[..., None]:
     metavar="FILE",
     help="The site's file in nginx's folder. It is read, and the lines that it needs are printed.",
 )
-@at_a_place
+@with_destination
 def init(  # noqa: PLR0913 - one for each option
-    place: Place,
+    to: Destination,
     *,
     site: re.Match[str],
     users: int,
@@ -167,52 +202,44 @@ def init(  # noqa: PLR0913 - one for each option
     That is: settings with comments, secrets that root alone can read, nginx's includes and the
     waiting page, and units for systemd. What you have written or edited is never overwritten.
     """
-    chosen, root, dry_run = SYSTEMS[place.system], place.root, place.dry_run
     name = room or _room_of(site["host"])
-    edit = _edit_of(site_file, name) if site_file else _usual_edit(chosen.site_file, name)
+    edit = _edit_of(site_file, name) if site_file else _usual_edit(to.system.site_file, name)
 
     def write() -> list[tuple[str, Outcome]]:
-        keys = _keys_in(root / SECRET_KEYS)
-        first = Room(name, users, store)
+        keys_file, has_settings = to.root / SECRET_KEYS, (to.root / TOML).exists()
+        keys = keys_file.read_text("utf-8").replace(",", " ").split() if keys_file.exists() else []
         files = first_files(
-            first,
-            keys,
-            list(chosen.replicas),
-            has_units=chosen.has_units,
-            has_settings=(root / TOML).exists(),
+            FirstRoom(name, users, store), keys, to.system, has_settings=has_settings
         )
-        if place.system == "docker":
-            files.append(compose_file(root))
-        done = write_once(root, files, dry_run=dry_run)
-        return done + write_shipped(root, _shipped(chosen), dry_run=dry_run)
+        if to.is_docker:
+            files.append(compose_file(to.root))
+        return write_once(to.root, files, dry_run=to.dry_run) + to.write_shipped()
 
-    _report(root, _written(write, root), dry_run=dry_run)
-    if not dry_run:
+    to.report(write)
+    if not to.dry_run:
         url = f"{site['scheme'] or 'http'}://{site['host']}{site['port'] or ''}/"
-        click.echo("\n".join(_what_is_left(chosen, root, edit, url)))
-        if place.system != "docker" and (problem := _problem_of_redis(store)):
+        click.echo("\n".join(_what_is_left(to, edit, url)))
+        if not to.is_docker and (problem := _problem_of_redis(store)):
             click.echo(f"\nWarning: Redis does not answer: {problem}. {_INSTALL_REDIS}", err=True)
 
 
 @click.command("update-files")
-@at_a_place
-def update_files(place: Place) -> None:
+@with_destination
+def update_files(to: Destination) -> None:
     """Bring nginx's includes, the waiting page and the units to this version.
 
     Your settings stay. So does a shipped file that you have edited: the new one is written beside
     it, with .new after its name.
     """
-    chosen, root, dry_run = SYSTEMS[place.system], place.root, place.dry_run
-    if not (root / NGINX).is_dir():
-        raise click.ClickException(f"there is no {root / NGINX}; waitroom init writes it")
-    done = _written(lambda: write_shipped(root, _shipped(chosen), dry_run=dry_run), root)
-    _report(root, done, dry_run=dry_run)
-    if not dry_run and any(outcome in {"new", "updated"} for _, outcome in done):
-        click.echo(f"\nNow let nginx read them: {chosen.reload}")
+    if not (to.root / NGINX).is_dir():
+        raise click.ClickException(f"there is no {to.root / NGINX}; waitroom init writes it")
+    outcomes = to.report(to.write_shipped)
+    if not to.dry_run and outcomes & {"new", "updated"}:
+        click.echo(f"\nNow let nginx read them: {to.system.reload}")
 
 
 def _room_of(host: str) -> str:
-    """`shop` of www.shop.example; `site` where the host is an address."""
+    """Return a room's name for a host: `shop` for www.shop.example; `site` for an address."""
     label = host.removeprefix("www.").partition(".")[0]
     is_name = (
         NAME.match(label)
@@ -223,12 +250,12 @@ def _room_of(host: str) -> str:
 
 
 def _program() -> str:
-    """This command, as a unit can start it."""
+    """Return the path of this command, for units."""
     return str(Path(sys.executable).with_name("waitroom"))
 
 
 def _problem_of_redis(store: str) -> str:
-    """Why no server answers there; empty: one does, or Sentinel or a Cluster knows where."""
+    """Return why no server answers; empty if one does, or if Sentinel or a Cluster is named."""
     import redis  # noqa: PLC0415
 
     from sidecar.kit.errors import StoreError  # noqa: PLC0415
@@ -239,43 +266,6 @@ def _problem_of_redis(store: str) -> str:
     except StoreError as error:
         return str(error).rstrip(".")
     return ""
-
-
-def _shipped(system: System) -> list[Any]:
-    return shipped(_program(), system.nginx_user, has_units=system.has_units)
-
-
-def _keys_in(file: Path) -> list[str]:
-    return file.read_text("utf-8").replace(",", " ").split() if file.exists() else []
-
-
-def _written(
-    write: Callable[[], list[tuple[str, Outcome]]], root: Path
-) -> list[tuple[str, Outcome]]:
-    try:
-        return write()
-    except json.JSONDecodeError as error:
-        text = f"{root / MANIFEST} is damaged ({error}); remove it, and edited files stay"
-        raise click.ClickException(text) from None
-    except OSError as error:
-        text = f"{error.filename}: {error.strerror}"
-        if isinstance(error, PermissionError) and root == _ROOT and os.geteuid() != 0:
-            text += ". Run it with sudo, or write elsewhere first: --into ./files"
-        raise click.ClickException(text) from None
-
-
-def _report(root: Path, done: list[tuple[str, Outcome]], *, dry_run: bool) -> None:
-    """One line for each file; nginx's many files that are as shipped are one line."""
-    shown: dict[tuple[str, Outcome], int] = {}
-    for path, outcome in done:
-        name = f"{NGINX}/…" if path.startswith(f"{NGINX}/") and outcome != "kept" else path
-        shown[name, outcome] = shown.get((name, outcome), 0) + 1
-    for (name, outcome), count in shown.items():
-        click.echo(f"{outcome:8} {root / name}{f' ({count} files)' if count > 1 else ''}")
-    if any((root / f"{path}{BESIDE}").exists() for path, outcome in done if outcome == "kept"):
-        click.echo(f"\nWhat you have edited is kept; the new version lies beside it, in *{BESIDE}.")
-    if dry_run:
-        click.echo("\nNothing was written: this was a dry run.")
 
 
 def _usual_edit(file: str, room: str) -> tuple[str, ...]:
@@ -290,7 +280,7 @@ def _usual_edit(file: str, room: str) -> tuple[str, ...]:
 
 
 def _edit_of(file: Path, room: str) -> tuple[str, ...]:
-    """What this very file needs, block by block."""
+    """Return what a site's file needs, block by block."""
     from sidecar.cli.setup.site_file import steps_for  # noqa: PLC0415
 
     try:
@@ -299,16 +289,17 @@ def _edit_of(file: Path, room: str) -> tuple[str, ...]:
         raise click.BadParameter(str(error), param_hint="--site-file") from None
     if not steps:
         return (f"{file} has all the lines that it needs.",)
-    said: list[str] = []
+    lines = [f"Add these lines to {file}, each at the beginning of its block:"]
     for step in steps:
         why = f": {step.why}" if step.why else ""
-        said += [f"line {step.line}, {step.block}{why}"]
-        said += [f"    {line}" for line in step.lines] or ["    (no line to add)"]
-    return (f"Add these lines to {file}, each at the beginning of its block:", *said)
+        lines += [f"line {step.line}, {step.block}{why}"]
+        lines += [f"    {line}" for line in step.lines] or ["    (no line to add)"]
+    return tuple(lines)
 
 
-def _what_is_left(system: System, root: Path, edit: tuple[str, ...], url: str) -> list[str]:
-    """The steps, numbered: each is a sentence, and its lines."""
+def _what_is_left(to: Destination, edit: tuple[str, ...], url: str) -> list[str]:
+    """Return the steps that are left, numbered: each is a sentence and its lines."""
+    system, root = to.system, to.root
     copy = ("Copy the files to the server:", f"sudo cp -rn {root}/etc {root}/usr /")
     steps = [
         *([copy] if system.has_units and root != _ROOT else []),

@@ -1,4 +1,4 @@
-"""Reads a site's own nginx file and names the lines that it lacks. Writes nothing."""
+"""Read a site's own nginx file and name the lines that it lacks. Nothing is written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from typing import Any
 _PASSES = {"proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass"}
 _SERVER = "include waitroom/server.conf;"
 _LOCATION = "waitroom/location.conf"
-#: By directive: one in a location replaces those of the server, ours too. The include repeats ours.
+#: Directives that in a location replace the server's, and the includes that repeat Waitroom's.
 _REPEATS = {"add_header": "waitroom/headers.conf", "error_page": "waitroom/errors.conf"}
-#: Paths of machines' requests and of files.
+#: Paths of requests by machines, and of files: they need no room.
 _OPEN = {
     *("/webhooks/", "/webhook/", "/health", "/healthz", "/metrics", "/.well-known/"),
     *("/static/", "/media/", "/assets/"),
@@ -20,7 +20,7 @@ Directive = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MissingLines:
     """Lines to add in one block of the file, or none, and why."""
 
     line: int
@@ -29,7 +29,7 @@ class Step:
     why: str = ""
 
 
-def steps_for(file: Path, room: str) -> list[Step]:
+def steps_for(file: Path, room: str) -> list[MissingLines]:
     """Return the lines to add, from top to bottom of the file. Empty: nothing is missing.
 
     Raises ValueError if the file cannot be parsed or has no server block.
@@ -57,35 +57,37 @@ def _find(name: str, block: list[Directive]) -> Iterator[Directive]:
             yield from _find(name, each["block"])
 
 
-def _steps_of_server(server: Directive, room: str) -> Iterator[Step]:
+def _steps_of_server(server: Directive, room: str) -> Iterator[MissingLines]:
     block = server["block"]
     names = " ".join(arg for each in _all("server_name", block) for arg in each["args"])
     title = f"server ({names})" if names else "server"
     locations = list(_find("location", block))
     if not any(map(_wants_room, locations)):
-        yield Step(server["line"], title, why="it has no page: no room")
+        yield MissingLines(server["line"], title, why="it has no page: no room")
         return
     if not _includes("waitroom/server.conf", block):
-        yield Step(server["line"], title, [_SERVER], "first in it")
+        yield MissingLines(server["line"], title, [_SERVER], "first in it")
     for code in ("401", "403"):
         if any(code in each["args"] for each in _all("error_page", block)):
             why = f"its error_page {code} must stand above server.conf"
-            yield Step(server["line"], title, why=why)
+            yield MissingLines(server["line"], title, why=why)
     for location in locations:
         yield from _steps_of_location(location, room)
 
 
-def _steps_of_location(location: Directive, room: str) -> Iterator[Step]:
+def _steps_of_location(location: Directive, room: str) -> Iterator[MissingLines]:
     block, title = location["block"], f"location {' '.join(location['args'])}"
     has_room = _includes(_LOCATION, block)
     if not (has_room or _wants_room(location)):
         if _has(_PASSES, block) and not _includes("waitroom/strict-path.conf", block):
             lines = ["include waitroom/strict-path.conf;"]
-            yield Step(location["line"], title, lines, "it has no room, and passes requests on")
+            yield MissingLines(
+                location["line"], title, lines, "it has no room, and passes requests on"
+            )
         return
     if _all("auth_request", block):
         why = "its auth_request would be replaced: see docs/nginx.md, An auth_request of yours"
-        yield Step(location["line"], title, why=why)
+        yield MissingLines(location["line"], title, why=why)
     lines = [] if has_room else [f"set $waitroom_room {room};", f"include {_LOCATION};"]
     reasons = ["PHP makes any page here"] if _all("fastcgi_pass", block) and lines else []
     for directive, include in _REPEATS.items():
@@ -93,12 +95,12 @@ def _steps_of_location(location: Directive, room: str) -> Iterator[Step]:
             lines.append(f"include {include};")
             reasons.append(f"it has an {directive} of its own")
     if lines:
-        yield Step(location["line"], title, lines, "; ".join(reasons))
+        yield MissingLines(location["line"], title, lines, "; ".join(reasons))
 
 
 def _wants_room(location: Directive) -> bool:
-    """Return whether visitors get pages there: an application makes them, or nginx leads on to
-    one. Exact addresses are health checks and the like, except /index.php. Files need no room."""
+    """Return True if visitors get pages from an application at a location. Exact paths are health
+    checks and the like, except /index.php; files need no room."""
     block, args = location["block"], location["args"]
     if _has({"return", "internal"}, block) or args[-1] in _OPEN:
         return False

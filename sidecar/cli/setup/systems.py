@@ -1,4 +1,4 @@
-"""What differs from one system to another: places, users, and what is left to do."""
+"""Systems that `waitroom init` knows: their folders, users and steps."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +10,13 @@ class System:
 
     #: The user that nginx's workers run as.
     nginx_user: str
-    #: Where somebody finds the `server { }` of their site.
+    #: Where users find the `server { }` of their site.
     site_file: str
     #: The addresses of the replicas, as nginx's `server` lines name them.
     replicas: tuple[str, ...]
-    #: What starts the replicas: a sentence, and its commands.
+    #: How to start the replicas: a sentence and its commands.
     start: tuple[str, ...]
-    #: What makes nginx read its files anew.
+    #: The command by which nginx reads its files again.
     reload: str = "sudo nginx -t && sudo systemctl reload nginx"
     has_units: bool = True
 
@@ -63,7 +63,7 @@ SYSTEMS = {
 
 
 def find_system() -> str:
-    """The name of this machine's system: sd_booted(3), and the file that Debian and Ubuntu have."""
+    """Return the name of this machine's system, by sd_booted(3) and a file of Debian and Ubuntu."""
     if not Path("/run/systemd/system").is_dir():
         return "plain"
     return "debian" if Path("/etc/debian_version").exists() else "rhel"

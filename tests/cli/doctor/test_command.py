@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from sidecar.cli import main
 from sidecar.cli.doctor.findings import Finding, Level, as_text
-from sidecar.cli.printing import coloured
+from sidecar.cli.output import coloured
 from tests.support.processes import free_port
 from tests.support.site import PLAIN_LOCATION, Site
 

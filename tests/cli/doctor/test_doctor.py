@@ -7,9 +7,10 @@ import urllib.request
 import pytest
 
 from sidecar.cli.doctor.findings import Level
+from sidecar.gate.stamps import key_file
 from tests.cli.doctor.ward import LOCATIONS, ROOMS, Ward, bad, examine, needs_network, read, said
 from tests.support.processes import free_port
-from tests.support.site import ROOT
+from tests.support.site import ROOT, Site, gated
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +32,18 @@ def ward():
         ("right-error-page", "this visit was let in"),
         ("cors", "this visit was let in"),
         ("strict-path", "room 'shop'; this visit was let in"),
+        ("good-policy", "this visit was let in"),
     ],
 )
 async def test_a_right_installation_is_right(ward, path, words):
-    """Nothing to complain of, whether the visitor is let in, waits or is refused."""
+    """A right installation has no problem, whether the visitor is let in, waits or is refused."""
     findings = await examine(ward.at(path))
     assert {found.level for found in findings} == {Level.OK}, findings
     assert words in said(findings)
 
 
 async def test_the_doctor_holds_no_place(ward):
-    """After two visits there is one place less for nobody."""
+    """The doctor gives its places up."""
     before = ward.room("waits")["waiting"]
     findings = await examine(f"{ward.url}/waits")
     assert ward.room("waits")["waiting"] == before
@@ -49,7 +51,7 @@ async def test_the_doctor_holds_no_place(ward):
 
 
 async def test_the_doctor_leaves_a_seat(ward):
-    """It takes one as a visitor does, and the next in line as the second; after it, it is free."""
+    """The doctor takes a seat of a lease and gives it back."""
     for _ in range(2):
         findings = await examine(f"{ward.url}/seat")
         assert not bad(findings), findings
@@ -89,7 +91,6 @@ async def test_redirects_within_the_site_are_followed(ward):
         ("front", "/index.php leads past the room", "location ~ \\.php$"),
         ("error-page", "/assets/waitroom-doctor gets nginx's bare 401", "recursive_error_pages"),
         ("cold-cache", "gives the page to everybody, past the room", "Cache-Control: private"),
-        ("limited", "nginx itself refuses requests under /_waitroom/", "limit_req"),
         ("limited-429", "nginx itself refuses requests under /_waitroom/", "limit_req"),
         ("cookie-drop-doors", "the heartbeat does not know the cookie", "secret_keys"),
         ("cookie-drop", "does not know its visitor again", "drops cookies"),
@@ -102,11 +103,12 @@ async def test_a_mistake_is_found_and_its_remedy_named(ward, where, what, fix):
 
 async def test_a_limit_at_server_level_is_the_one_cause_that_is_named(ward):
     (problem,) = bad(await examine(ward.at("limited")))
-    assert "nginx itself refuses" in problem
+    assert "nginx itself refuses requests under /_waitroom/" in problem
+    assert "limit_req" in problem
 
 
 async def test_a_replica_that_is_gone(ward, tmp_path):
-    """nginx on this machine asks another, and nobody notices."""
+    """A replica that does not answer is named, although nginx asks another."""
     with socket.create_server(("127.0.0.1", 0)) as alive:
         port, dead = alive.getsockname()[1], free_port()
         (tmp_path / "settings.conf").write_text(
@@ -125,7 +127,7 @@ async def test_a_replica_that_is_gone(ward, tmp_path):
 
 
 async def test_a_folder_that_others_may_make_first(ward, tmp_path):
-    """Where nginx on this machine keeps verdicts, by its settings: only root may write above it."""
+    """A folder of verdicts below one that others can write to is a problem."""
     settings = (ROOT / "nginx/waitroom/settings.conf").read_text()
     settings = settings.replace("127.0.0.1:8400", ward.edges[0].removeprefix("http://"))
     for folder, is_open in (("/run/waitroom-verdicts", False), ("/dev/shm/waitroom", True)):
@@ -158,7 +160,7 @@ async def test_what_is_doubtful_is_a_warning(ward, where, what, fix):
 
 
 async def test_a_cache_that_keeps_what_is_one_visitors_is_found(ward):
-    """Whether the one before was let in, or had to wait."""
+    """A cache that keeps one visitor's response is found."""
     address = ward.at("careless-cache")
     read(address)
     assert "two visitors were given the same cookie" in bad(await examine(address))[0]
@@ -168,15 +170,11 @@ async def test_a_cache_that_keeps_what_is_one_visitors_is_found(ward):
 
 
 async def test_a_site_without_any_include_lacks_both(ward):
-    """Who has installed nothing is told of the server's line and of the location's."""
+    """A site without any include lacks the server's line and the location's."""
     problems = bad(await examine(ward.at("no-include")))
     assert len(problems) == 2
     assert "include waitroom/server.conf;" in problems[0]
     assert "include waitroom/location.conf;" in problems[1]
-
-
-async def test_a_policy_that_allows_ours_is_no_problem(ward):
-    assert not bad(await examine(ward.at("good-policy")))
 
 
 async def test_an_untrusted_certificate_is_said_and_can_be_passed_over(ward):
@@ -228,9 +226,31 @@ async def test_a_balancers_address_taken_for_the_visitors_is_a_warning(ward):
 
 
 async def test_the_address_is_told_to_who_asks_for_it_only(ward):
-    """The visitor's own, and only with ?client=1."""
+    """The status has the visitor's address only with ?client=1."""
     address = f"{ward.url}/_waitroom/shop/status"
     with urllib.request.urlopen(address) as reply:
         assert "client" not in json.load(reply)
     with urllib.request.urlopen(f"{address}?client=1") as reply:
         assert json.load(reply)["client"] == "127.0.0.1"
+
+
+class OtherKey(Site):
+    def _write_nginx(self):
+        super()._write_nginx()
+        (self.folder / "waitroom-stamp.conf").write_text(key_file(["the key of another site"]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "on", "level", "words"),
+    [
+        (Site, True, Level.OK, "nginx knows visitors inside by itself (stamps)"),
+        (Site, False, Level.OK, "stamps are off (`waitroom nginx-key"),
+        (OtherKey, False, Level.PROBLEM, "nginx has a key that a replica does not know"),
+    ],
+)
+async def test_a_site_with_and_without_stamps(kind, on, level, words):
+    rooms = {"shop": {"total_active_users": 1000}}
+    with kind(rooms=rooms, stamps=on, locations=gated("/"), replicas=2) as site:
+        findings = await examine(site.url)
+        assert words in said(findings)
+        assert bool(bad(findings)) is (level is not Level.OK), findings

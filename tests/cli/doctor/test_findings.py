@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.cli.doctor import cookie, gate, surroundings
 from sidecar.cli.doctor.findings import TEXTS, Level
-from sidecar.cli.doctor.reply import Given
+from sidecar.cli.doctor.site_response import SetCookie
 from sidecar.cli.doctor.visit import FALSE_ADDRESS
 from tests.cli.doctor.ward import NOW_S, PAGE, only, reply, visit
 from tests.support.site import ROOT
@@ -80,7 +80,7 @@ def test_a_waiting_page_that_cannot_join_is_a_problem():
     """It gave no cookie because newcomers come fast, and then POST is refused."""
     page = reply(503, PAGE.format("not_queued"))
     seen = visit(ahead=page, first=page, joined=reply(405, "<html>"))
-    found = only(cookie.given(seen))
+    found = only(cookie.presence(seen))
     assert found.level is Level.PROBLEM
     assert "POST join: 405" in found.what
 
@@ -89,12 +89,12 @@ def test_a_waiting_page_that_joins_by_itself_is_right():
     page = reply(503, PAGE.format("not_queued"))
     joined = reply(200, {}, Set_Cookie="waitroom_shop=t~1; Path=/; HttpOnly; SameSite=Lax; Secure")
     seen = visit(ahead=page, first=page, joined=joined)
-    assert only(cookie.given(seen)).level is Level.OK
+    assert only(cookie.presence(seen)).level is Level.OK
     assert only(cookie.attributes(seen)).level is Level.OK
 
 
 def test_set_cookie_is_read_with_its_attributes():
-    given = Given.read("waitroom_shop=a=b; Path=/; HttpOnly; SameSite=Lax")
+    given = SetCookie.read("waitroom_shop=a=b; Path=/; HttpOnly; SameSite=Lax")
     assert (given.name, given.value) == ("waitroom_shop", "a=b")
     assert given.attributes == {"path": "/", "httponly": "", "samesite": "Lax"}
 
@@ -102,6 +102,23 @@ def test_set_cookie_is_read_with_its_attributes():
 def test_an_odd_date_is_no_date():
     seen = visit(poll=reply(200, {"updated_at": "noon"}, Date="noon"))
     assert list(surroundings.clocks(seen)) == []
+
+
+INSIDE = [reply(200, {"state": "admitted", "refresh_after_seconds": 5})]
+
+
+def test_a_stamp_that_nginx_does_not_take():
+    """It brings another one."""
+    back = reply(200, Set_Cookie="waitroom_now=x.1.y; Path=/")
+    found = only(cookie.stamps(visit(beats=INSIDE, back=back, stamped=back)))
+    assert found.level is Level.WARNING
+    assert "$waitroom_stamp_binding" in found.fix
+
+
+def test_who_waits_cannot_tell():
+    waits = [reply(200, {"state": "waiting", "refresh_after_seconds": 5})]
+    assert not list(cookie.stamps(visit(beats=waits, back=reply(503))))
+    assert not list(cookie.stamps(visit(back=reply(200))))
 
 
 def test_each_text_is_used_and_has_its_values():

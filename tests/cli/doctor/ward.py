@@ -14,7 +14,7 @@ from yarl import URL
 
 from sidecar.cli.doctor.checks import diagnose
 from sidecar.cli.doctor.findings import Finding, Level
-from sidecar.cli.doctor.reply import Reply
+from sidecar.cli.doctor.site_response import SiteResponse
 from sidecar.cli.doctor.visit import Options, Visit
 from tests.support.processes import free_port
 from tests.support.site import Site
@@ -203,12 +203,12 @@ NOW_S = 1_800_000_000.0
 PAGE = '<html data-room="shop" data-state="{}"><script src="/_waitroom/static/waiting.js">'
 
 
-def reply(status: int = 200, body: object = "", **headers: str) -> Reply:
+def reply(status: int = 200, body: object = "", **headers: str) -> SiteResponse:
     named = CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()})
     if not isinstance(body, str):
         body = json.dumps(body)
         named["Content-Type"] = "application/json"
-    return Reply(status, CIMultiDictProxy(named), body, at_s=NOW_S)
+    return SiteResponse(status, CIMultiDictProxy(named), body, at_s=NOW_S)
 
 
 def visit(**seen) -> Visit:

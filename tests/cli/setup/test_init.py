@@ -5,11 +5,11 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import sys
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -47,7 +47,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_settings_are_right(tmp_path):
-    """They load as they are, with secrets of their own, and name the room after the site."""
+    """The settings load as written, with new secrets and a room named after the site."""
     init(tmp_path)
     settings = load(str(tmp_path / "etc/waitroom/waitroom.toml"), {})
     assert settings.rooms["shop"].total_active_users == 5
@@ -57,7 +57,7 @@ def test_the_settings_are_right(tmp_path):
 
 
 def test_secrets_are_nobody_elses(tmp_path):
-    """Mode 0600 in a folder of mode 0700; nginx's key too, which stands beside nginx.conf."""
+    """Secrets have mode 0600 in a folder of 0700; so has nginx's key."""
     init(tmp_path)
     folder = tmp_path / "etc/waitroom/secrets"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -66,12 +66,9 @@ def test_secrets_are_nobody_elses(tmp_path):
 
 
 def test_a_password_of_redis_is_a_secret(tmp_path):
-    """The address is in a file of its own then, and the settings name that file."""
+    """An address with a password is in a secret file that the settings name."""
     store = "redis://:pass%22word@127.0.0.1:1/0"
-    run(
-        "init", "--site", "a.example", "--users", 1, "--system", "plain", "--redis", store,
-        "--into", tmp_path,
-    )  # fmt: skip
+    init(tmp_path, "--system", "plain", "--redis", store)
     toml = tmp_path / "etc/waitroom/waitroom.toml"
     assert "pass" not in toml.read_text()
     assert stat.S_IMODE((tmp_path / "etc/waitroom/secrets/store").stat().st_mode) == 0o600
@@ -83,10 +80,7 @@ def test_a_password_of_redis_is_a_secret(tmp_path):
 def test_settings_that_stay_say_where_redis_is(tmp_path):
     """A second init with a password leaves no address behind that the units would prefer."""
     init(tmp_path)
-    run(
-        "init", "--site", "a.example", "--users", 1, "--system", "debian",
-        "--redis", "redis://:pass@127.0.0.1:1/0", "--into", tmp_path,
-    )  # fmt: skip
+    init(tmp_path, "--redis", "redis://:pass@127.0.0.1:1/0")
     assert not list(tmp_path.rglob("store*"))
 
 
@@ -104,7 +98,7 @@ def test_for_docker(tmp_path):
     """What is added to a compose.yaml names the files where they are, and the user who may read
     them."""
     into = tmp_path / "deep" / "waitroom"
-    run("init", "--site", "a.example", "--users", 1, "--system", "docker", "--into", into)
+    init(into, "--system", "docker")
     service = yaml.safe_load((into / "compose.waitroom.yaml").read_text())["services"]
     for mount in service["nginx"]["volumes"] + service["waitroom"]["volumes"]:
         assert Path(mount.split(":")[0]).exists(), mount
@@ -112,7 +106,7 @@ def test_for_docker(tmp_path):
 
 
 def test_nothing_is_overwritten(tmp_path):
-    """A second run changes no file, whatever it is told."""
+    """A second run changes no file."""
     init(tmp_path)
     toml = tmp_path / "etc/waitroom/waitroom.toml"
     toml.write_text(toml.read_text().replace("= 5", "= 7"))
@@ -123,7 +117,7 @@ def test_nothing_is_overwritten(tmp_path):
 
 
 def test_nginx_has_the_key_of_the_secret_that_was_there(tmp_path):
-    """Where only nginx's key is missing, it is made of the secret that replicas have."""
+    """A missing nginx key is made from the existing secret."""
     init(tmp_path)
     stamp = tmp_path / "etc/nginx/waitroom-stamp.conf"
     before = stamp.read_bytes()
@@ -148,7 +142,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path, words, wrong):
-    """A clear error, exit 2, and nothing written."""
+    """A wrong value exits 2 and writes nothing."""
     options = ["--site", "a.example", "--users", "1", "--into", str(tmp_path), *words]
     done = CliRunner().invoke(main, ["init", *options])
     assert done.exit_code == 2
@@ -157,7 +151,7 @@ def test_what_cannot_be_is_refused(tmp_path, words, wrong):
 
 
 def test_a_new_version_leaves_what_was_edited(tmp_path):
-    """update-files replaces what is as it was written, and lays the new beside what is not."""
+    """update-files replaces unedited files, and writes beside edited ones."""
     init(tmp_path)
     nginx = tmp_path / "etc/nginx/waitroom"
     old, edited = nginx / "proxy.conf", nginx / "static/waiting.css"
@@ -166,10 +160,7 @@ def test_a_new_version_leaves_what_was_edited(tmp_path):
     manifest = tmp_path / "etc/waitroom/files.json"
     old.write_text("# an older version\n")
     listed = json.loads(manifest.read_text())
-    listed["etc/nginx/waitroom/proxy.conf"] = (
-        subprocess.run(["sha256sum", old], capture_output=True, text=True, check=True)
-        .stdout.split()[0]
-    )  # fmt: skip
+    listed["etc/nginx/waitroom/proxy.conf"] = sha256(old.read_bytes()).hexdigest()
     manifest.write_text(json.dumps(listed))
     edited.write_text("body { color: red }\n")
     settings = (nginx / "settings.conf").read_bytes()
@@ -230,10 +221,9 @@ def test_its_own_words_lead_to_a_room():
     with RedisServer() as redis, ExitStack() as stack:
         root = make_folder(stack)
         store = f"redis://127.0.0.1:{redis.port}/0"
-        said = run(
-            "init", "--site", "127.0.0.1", "--users", 1, "--system", "plain", "--redis", store,
-            "--into", root,
-        )  # fmt: skip
+        said = init(
+            root, "--site", "127.0.0.1", "--users", 1, "--system", "plain", "--redis", store
+        )
         assert "does not answer" not in said
         etc = root / "etc"
         # What stands for the machine's own places and ports.

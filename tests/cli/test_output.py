@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from sidecar.cli.printing import table
+from sidecar.cli.output import table
 
 HEADINGS = "room", "state", "waiting"
 ROWS = [("shop", "paused", 7), ("a [b]\x1b[31m\n", "running", 1234), ("x" * 90, None, 0)]
@@ -32,7 +32,7 @@ def printed(monkeypatch):
 
 
 def test_fields_stand_between_tabs_in_a_pipe(printed):
-    """Whole, on one line each, without colour and without what would control a terminal."""
+    """In a pipe each row is one line, without colours and control characters."""
     assert printed(io.StringIO()).splitlines() == [
         "room\tstate\twaiting",
         "shop\tpaused\t7",
@@ -42,7 +42,7 @@ def test_fields_stand_between_tabs_in_a_pipe(printed):
 
 
 def test_a_terminal_has_columns_and_colours(printed):
-    """Headings are bold, a state has its colour, numbers end below each other."""
+    """At a terminal headings are bold, states coloured, and numbers right-aligned."""
     said = printed(Terminal())
     assert "\x1b[1m" in said
     assert "\x1b[33mpaused" in said
@@ -52,5 +52,5 @@ def test_a_terminal_has_columns_and_colours(printed):
 
 
 def test_no_color_is_honoured(printed):
-    """Bold stays, as https://no-color.org has it."""
+    """NO_COLOR turns colours off; bold stays, as on https://no-color.org."""
     assert "\x1b[33m" not in printed(Terminal(), NO_COLOR="1")

@@ -1,84 +1,24 @@
-"""`waitroom limits` and `waitroom leases`, and what check-config says of both."""
+"""`waitroom limits` and `waitroom leases`."""
 
 import json
 import re
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from sidecar.cli import main
-from sidecar.cli.connection import Connection
-from sidecar.cli.leases import LETTERS, _before
-from sidecar.leases.settings import RESOURCE
-from tests.support.processes import (
-    CLEAN,
-    WAITROOM,
-    Process,
-    forget_settings,
-    listens,
-    run_command,
-    wait_until,
-)
+from sidecar.cli.replica_client import ReplicaOptions
 
-# Without an admin token: the service token opens all that these commands ask.
-CONFIG = """
-edge_listen = "unix:{0}/edge"
-ops_listen = "unix:{0}/ops"
-admin_token = "0123456789abcdef"
-secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
-
-[leases.seat]
-term = "1h"
-capacity = 2
-
-[leases.desk]
-term = "90s"
-
-[limits.pay]
-algorithm = "fixed_window"
-key = "{{biz}}:{{channel}}"
-limit = 20
-window = "1d"
-values = {{ "refund:wx" = 1 }}
-
-[limits.slots]
-algorithm = "concurrency"
-limit = 3
-lease = "30s"
-"""
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00"
 
 
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    """The settings of a replica that runs with its store in memory."""
-    folder = tmp_path_factory.mktemp("waitroom")
-    path = folder / "waitroom.toml"
-    path.write_text(CONFIG.format(folder))
-    with Process([WAITROOM, "serve", "--config", str(path)], log=folder / "log", env=CLEAN):
-        wait_until(lambda: listens(folder / "ops"), "the replica")
-        yield path
-
-
 @pytest.fixture
-def run(file, monkeypatch):
-    """Runs it in this process, which takes a fiftieth of the time."""
-    forget_settings(monkeypatch)
-
-    def run(group: str, *words: str) -> Result:
-        return CliRunner().invoke(main, [group, "--config", str(file), *words])
-
-    return run
-
-
-@pytest.fixture
-def take(file):
+def take(config):
     """Somebody takes a resource, or queues for it."""
-    connection = Connection(str(file))
+    options = ReplicaOptions(str(config))
 
     def take(resource: str, holder: str, *, template: str = "seat") -> str:
         path = f"/v1/leases/{template}/{resource}"
-        with connection.client() as client:
+        with options.client() as client:
             return client.request("POST", path, {"holder": holder})["state"]
 
     return take
@@ -89,17 +29,8 @@ def said(done: Result) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_check_config_counts_them(file):
-    """Also where there is no room at all."""
-    done = run_command("check-config", "--config", file)
-    assert (done.returncode, done.stderr) == (0, "")
-    first, warning = done.stdout.splitlines()
-    assert first == "The configuration is right: 2 lease(s), desk, seat; 2 limit(s), pay, slots."
-    assert warning.startswith("warning: store: is not set, so all state is in this process alone")
-
-
 def test_limits_are_listed(run):
-    """One line a limit, with what it counts in, or how long a permit lasts."""
+    """Each limit has a line, with its window or the life of a permit."""
     assert [line.split("\t") for line in said(run("limits", "list"))] == [
         ["name", "algorithm", "limit", "each", "exceed", "key"],
         ["pay", "fixed_window", "20", "86400 s", "refuse", "{biz}:{channel}"],
@@ -108,7 +39,7 @@ def test_limits_are_listed(run):
 
 
 def test_a_limit_is_shown(run):
-    """The rule and its values; or what a call of a key would be told."""
+    """A limit is shown with its values; with a key, the decision on a call."""
     shown = json.loads(run("limits", "show", "pay").stdout)
     assert (shown["limit"], shown["fields"]) == (20, ["biz", "channel"])
     assert shown["values"] == {"file": {"refund:wx": 1}, "set": {}}
@@ -121,7 +52,7 @@ def test_a_limit_is_shown(run):
 
 
 def test_a_keys_limit_is_set(run):
-    """And unset; a key with a percent sign is that key."""
+    """A key's limit is set and unset, also of a key with a percent sign."""
     key = "a%2Fb:wx"
     assert said(run("limits", "set", "pay", key, "5")) == [f"pay: the limit of {key} is 5"]
     shown = json.loads(run("limits", "show", "pay", "biz=a/b", "channel=wx").stdout)
@@ -132,7 +63,7 @@ def test_a_keys_limit_is_set(run):
 
 
 def test_a_limit_without_fields_needs_no_key(run):
-    """The number alone."""
+    """A limit without fields is set by the number alone."""
     assert said(run("limits", "set", "slots", "9")) == ["slots: the limit is 9"]
     assert json.loads(run("limits", "show", "slots").stdout)["limit"] == 9
     assert said(run("limits", "unset", "slots")) == ["slots: the limit is 3"]
@@ -156,7 +87,7 @@ def test_a_limit_without_fields_needs_no_key(run):
     ],
 )
 def test_what_is_refused(run, words, why):
-    """With a word on why."""
+    """A refusal says why."""
     done = run(*words.split())
     assert done.exit_code in {1, 2}
     assert isinstance(done.exception, SystemExit)
@@ -165,7 +96,7 @@ def test_what_is_refused(run, words, why):
 
 
 def test_leases_are_listed(run, take):
-    """The templates; then each resource, with who holds it until when."""
+    """Templates are listed; of one, each resource with its holders."""
     assert [take("17", name) for name in ("anna", "ben", "eva")] == ["granted"] * 2 + ["waiting"]
     assert [line.split("\t") for line in said(run("leases", "list"))] == [
         ["name", "term", "capacity", "in use"],
@@ -183,7 +114,7 @@ def test_leases_are_listed(run, take):
 
 
 def test_all_leases_of_a_resource_are_released(run, take):
-    """Of that one alone: neither of the one before it by name, nor of the one behind."""
+    """Only the named resource is released, not those next to it by name."""
     for resource in ("17", "18", "17+", "16", "1", "16z"):
         take(resource, "-anna")
         take(resource, "ben")
@@ -202,22 +133,8 @@ def test_all_leases_of_a_resource_are_released(run, take):
     assert said(again) == ["eva neither held 18 nor waited"]
 
 
-def test_the_name_before_a_name():
-    """There is none between the two; and it is a name, or there is none at all before it."""
-    assert "".join(sorted(LETTERS)) == LETTERS
-    for name in ("0", "A", "a", "z", "a+", "a-", "17", "1z", "a" * 128, "a" * 127 + "+"):
-        before = _before(name)
-        assert before < name
-        assert before == "" or RESOURCE.match(before)
-        # The smallest name that is greater than the one before.
-        behind = f"{before}+" if len(before) < 128 else ""
-        if before and behind:
-            assert behind == name
-    assert [_before(name)[:2] for name in ("A", "a", "1A", "1a")] == ["9z", "Zz", "1@", "1_"]
-
-
 def test_who_waits_for_a_resource(run, take):
-    """Found by the holder's name, too."""
+    """A resource shows its holders and queue, and is found by a holder's name."""
     for holder in ("shown-1", "shown-2", "shown-3"):
         take("shown", holder)
     held, waits = [], []
@@ -232,8 +149,8 @@ def test_who_waits_for_a_resource(run, take):
     assert (refused.exit_code, "TEMPLATE" in refused.stderr) == (2, True)
 
 
-def test_a_key_is_found_and_reset(run, file):
-    with Connection(str(file)).client() as client:
+def test_a_key_is_found_and_reset(run, config):
+    with ReplicaOptions(str(config)).client() as client:
         for key, calls in (("find:1", 1), ("find:3", 3)):
             for _ in range(calls):
                 client.request("POST", "/v1/limits/pay/acquire", {"key": key})

@@ -1,20 +1,13 @@
 """waitroom rooms events: what a room's events will do, and when."""
 
-from __future__ import annotations
-
 import itertools
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import Any
 
 import click
 
-from sidecar.cli.connection import pass_client
-from sidecar.cli.printing import printed
-
-if TYPE_CHECKING:
-    from sidecar.settings.model import Settings
-    from waitroom import Client
+from sidecar.cli.config import Settings
+from sidecar.cli.replica_client import Client, api_path, reply_shown_by
 
 _PHASES = {"closed": "closed", "prequeue": "in the pre-queue", "open": "open"}
 _STATES = {**_PHASES, "coming": "to come", "over": "over"}
@@ -30,28 +23,27 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
     help='Say what holds then: "2026-12-01 10:05", in the events\' time zone or with an offset. '
     "Otherwise now.",
 )
-@printed(lambda document: click.echo("\n".join(_whole(document))))
-@pass_client
+@reply_shown_by(lambda document: click.echo("\n".join(_as_text(document))))
 def show_events(client: Client, room: str, at: str | None) -> Any:
     """Say what a room's events will do, when, and what looks like a mistake."""
     query = {} if at is None else {"at": at}
-    return client.request("GET", f"/admin/rooms/{quote(room, safe='')}/events", query=query)
+    return client.request("GET", api_path("/admin/rooms", room, "events"), query=query)
 
 
 def summary(settings: Settings, now_ms: int) -> list[str]:
-    """For check-config: a line for each event of each room, and for each warning."""
+    """Return a line for each event of each room, and for each warning, for check-config."""
     from sidecar.rooms.openings_preview import preview  # noqa: PLC0415
 
     lines = []
     for name, room in sorted(settings.rooms.items()):
         if room.events:
             document = preview(room, now_ms=now_ms)
-            lines += [f"{name}: {_on_one_line(event)}" for event in document["events"]]
+            lines += [f"{name}: {_as_line(event)}" for event in document["events"]]
             lines += [f"{name}: warning: {warning}" for warning in document["warnings"]]
     return lines
 
 
-def _on_one_line(event: dict[str, Any]) -> str:
+def _as_line(event: dict[str, Any]) -> str:
     steps = [f"{_label(step)} {_clock(step['local'])}" for step in event["steps"]]
     opens = next(step for step in event["steps"] if step["step"] == "opens_at")
     return (
@@ -60,14 +52,14 @@ def _on_one_line(event: dict[str, Any]) -> str:
     )
 
 
-def _whole(document: dict[str, Any]) -> list[str]:
+def _as_text(document: dict[str, Any]) -> list[str]:
     event = f", {document['event']}" if document["event"] else ""
     coming = f"; next is {document['coming']}" if document["coming"] else ""
     mode = "" if document["mode"] == "running" else f" (the room is {document['mode']})"
     lines = [
         f"{document['room']} at {_clocks(document, ', ')}",
         f"  {_PHASES[document['phase']]}{event}{coming}{mode}",
-        f"  {_holding(document)}",
+        f"  {_effective(document)}",
     ]
     for event, after in itertools.zip_longest(document["events"], document["events"][1:]):
         lines += ["", *_event(event, after)]
@@ -77,7 +69,7 @@ def _whole(document: dict[str, Any]) -> list[str]:
 
 
 def _event(event: dict[str, Any], after: dict[str, Any] | None) -> list[str]:
-    """`after`: the event that comes then."""
+    """Return the lines of an event. `after`: the next event."""
     steps = event["steps"]
     rows = [(f"{event['before']} until", steps[0]), *((_label(step), step) for step in steps)]
     lines = [f"{event['name']} ({event['timezone']}): {_STATES[event['state']]}"]
@@ -87,16 +79,16 @@ def _event(event: dict[str, Any], after: dict[str, Any] | None) -> list[str]:
     ]
     if steps[-1]["step"] == "opens_at":
         lines.append("  stays open" + (f" until {after['name']} begins" if after else ""))
-    return [*lines, f"  while it is open: {_holding(event)}"]
+    return [*lines, f"  while it is open: {_effective(event)}"]
 
 
 def _label(step: dict[str, Any]) -> str:
-    """A close after which the room is open all the same only ends the event."""
+    """Return a step's name. A close that leaves the room open is called the event's end."""
     name = step["step"]
     return "ends" if name == "closes_at" and step["phase"] == "open" else _STEPS[name]
 
 
-def _holding(document: dict[str, Any]) -> str:
+def _effective(document: dict[str, Any]) -> str:
     rate = document["new_users_per_minute"]
     return ", ".join(
         [
@@ -108,12 +100,12 @@ def _holding(document: dict[str, Any]) -> str:
 
 
 def _clocks(document: dict[str, Any], between: str) -> str:
-    """A time in its zone, and in UTC where that is another."""
+    """Return a time in its zone, and in UTC if that is another."""
     return between.join(dict.fromkeys([_clock(document["local"]), _clock(document["at"])]))
 
 
 def _clock(moment: str) -> str:
-    """An ISO time, as in "Tue 2026-12-01 10:00:00 +01:00"; UTC has its name."""
+    """Format an ISO time: "Tue 2026-12-01 10:00:00 +01:00", or with UTC at its end."""
     when = datetime.fromisoformat(moment)
     offset = f"{when:%z}"
     zone = "UTC" if moment.endswith("+00:00") else f"{offset[:3]}:{offset[3:]}"
@@ -121,7 +113,7 @@ def _clock(moment: str) -> str:
 
 
 def _distance(seconds: int) -> str:
-    """As in "in 9 d 10 h" or "12 min 5 s ago"."""
+    """Format seconds from now: "in 9 d 10 h", "12 min 5 s ago"."""
     left, parts = abs(seconds), list[str]()
     for unit, length in _UNITS:
         count, left = divmod(left, length)

@@ -36,7 +36,7 @@ def read(text: str, *, key: str = SECRET, room: str = "shop") -> Grant:
 
 
 def test_a_grant(tmp_path):
-    """One line, for a day, for whoever brings it."""
+    """By default a grant holds for a day, for every bearer."""
     began = time.time()
     done = run_command("grant", "shop", "vip", cwd=tmp_path, env={**CLEAN, **GOOD})
     assert (done.returncode, done.stderr) == (0, "")
@@ -46,7 +46,7 @@ def test_a_grant(tmp_path):
 
 
 def test_links_for_one_visitor_each(run):
-    """As many as are asked for, by keys of their own, beside what the page's address has."""
+    """--count and --url make links, each with a grant beside the page's own parameters."""
     page = "https://shop.example/sale?a=b#top"
     done = run("shop", "partner", "--once", "--count", "3", "--expires", "2h", "--url", page,
                WAITROOM_GRANT_KEYS=f"{'o' * 32},{GRANT_KEY}")  # fmt: skip
@@ -61,7 +61,7 @@ def test_links_for_one_visitor_each(run):
 
 
 def test_an_id_of_ones_own(run):
-    """And a site's root."""
+    """A grant has the id that was given; a link may be to a site's root."""
     done = run("shop", "vip", "--id", "order-17", "--url", "http://shop.example")
     assert done.stdout.startswith("http://shop.example/?waitroom_grant=vip.")
     assert read(grant_in(done.stdout.strip())).id == "order-17"
@@ -85,7 +85,7 @@ def test_an_id_of_ones_own(run):
     ],
 )  # fmt: skip
 def test_what_is_refused(run, words, said):
-    """With a word on why, and without a grant."""
+    """A refusal says why and prints no grant."""
     done = run(*words)
     assert done.exit_code in {1, 2}
     assert isinstance(done.exception, SystemExit)
@@ -100,7 +100,7 @@ SHARED = {
 
 
 def test_a_room_and_a_target_of_one_name(run):
-    """Which one is meant must be said; each grant is of one alone."""
+    """--kind tells a room from a target of the same name; a grant is for one of them."""
     asked = run("shop", "vip", **SHARED)
     assert (asked.exit_code, "--kind" in asked.stderr) == (2, True)
     for kind in ("room", "target"):

@@ -20,7 +20,7 @@ def run(tmp_path, monkeypatch):
 
 
 def test_the_file_is_for_its_owner_alone(run, tmp_path):
-    """Also where there was one that others could read."""
+    """The file is replaced by one that only its owner can read."""
     target = tmp_path / "nginx" / "waitroom-stamp.conf"
     for _ in range(2):
         result = run(str(target))
@@ -57,7 +57,7 @@ def test_a_file_that_nginx_would_not_read(run, file, says):
     ],
 )
 def test_an_nginx_that_signs_links_itself(run, tmp_path, line):
-    """The two would read each other's results (docs/nginx.md)."""
+    """A configuration that uses secure_link is refused, unless --force is given."""
     site = tmp_path / "nginx" / "sites-enabled" / "shop"
     site.parent.mkdir()
     site.write_text(f"server {{\n{line}\n")

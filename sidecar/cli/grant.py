@@ -1,23 +1,19 @@
 """waitroom grant: make grants, which give their bearers a class."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
-from sidecar.cli.common import CONFIG, load_settings
-from sidecar.cli.printing import JSON, print_json
+from sidecar.cli.config import CONFIG, Settings, load_settings
+from sidecar.cli.output import JSON, print_json
 from sidecar.kit.clock import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from sidecar.jobs.settings import TargetSettings
     from sidecar.rooms.settings import RoomSettings
-    from sidecar.settings.model import Settings
     from sidecar.visitors.grants import Kind
 
 MAX_COUNT = 1_000_000
@@ -93,30 +89,32 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
     expires_s = expiry(options["life_s"], int(time.time() * 1000))
     ids = (new_id() for _ in range(count)) if is_once else [id_ or ""]
     texts = (grants.sign(Grant(class_name, expires_s, each)) for each in ids)
-    made = (link(options["url"], text) if options["url"] else text for text in texts)
+    lines = (link(options["url"], text) if options["url"] else text for text in texts)
     if not options["as_json"]:
-        for each in made:
-            click.echo(each)
+        for line in lines:
+            click.echo(line)
         return
     expires_at = iso(expires_s * 1000)
-    print_json({"room": room, "class": class_name, "expires_at": expires_at, "grants": list(made)})
+    print_json({"room": room, "class": class_name, "expires_at": expires_at, "grants": list(lines)})
 
 
-def _find(settings: Settings, name: str, kind: Kind | None) -> tuple[Kind, Iterable[str]]:
-    """What is called so, and the names of its classes."""
-    tables: dict[Kind, Mapping[str, RoomSettings | TargetSettings]]
-    tables = {"room": settings.rooms, "target": settings.targets}
-    kinds = [each for each, table in tables.items() if name in table and kind in {None, each}]
+def _find(
+    settings: Settings, name: str, kind: "Kind | None"
+) -> "tuple[Kind, Mapping[str, object]]":
+    """Return whether the name is a room's or a target's, and its classes."""
+    of_kind: dict[Kind, Mapping[str, RoomSettings | TargetSettings]]
+    of_kind = {"room": settings.rooms, "target": settings.targets}
+    kinds = [each for each, named in of_kind.items() if name in named and kind in {None, each}]
     if not kinds:
         what = f"no {kind} is" if kind else "no room and no target is"
         raise click.UsageError(f"{what} named {name!r}")
     if len(kinds) > 1:
         raise click.UsageError(f"a room and a target are named {name!r}: say --kind room or target")
-    return kinds[0], tables[kinds[0]][name].classes
+    return kinds[0], of_kind[kinds[0]][name].classes
 
 
 def link(url: str, grant: str) -> str:
-    """The address with the grant among its parameters."""
+    """Add a grant to the parameters of an address."""
     from sidecar.visitors.grants import PARAMETER  # noqa: PLC0415
 
     parts = urlsplit(url)

@@ -1,19 +1,15 @@
 """waitroom targets: list the APIs that jobs call, pause them, change their settings."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import Any
 
 import click
 
-from sidecar.cli.connection import ReplicaGroup, pass_client
-from sidecar.cli.printing import print_json, printed, table
+from sidecar.cli.output import print_changes, print_json, table
+from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, reply_shown_by
 
-if TYPE_CHECKING:
-    from waitroom import Client
+_TARGETS = "/v1/targets"
 
 
 @click.group(cls=ReplicaGroup)
@@ -35,40 +31,31 @@ def _row(target: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _table(found: dict[str, Any]) -> None:
+def _table(document: dict[str, Any]) -> None:
     headings = "target", "state", "waiting", "running", "rate", "a call", "breaker", "settings"
     styles = {"paused": "yellow", "no runner": "red", "open": "red", "trial": "yellow"}
-    table(headings, map(_row, found["targets"]), styles=styles)
+    table(headings, map(_row, document["targets"]), styles=styles)
 
 
 @targets.command("list")
-@printed(_table)
-@pass_client
+@reply_shown_by(_table)
 def list_targets(client: Client) -> Any:
     """List the targets."""
-    return client.request("GET", "/v1/targets")
+    return client.request("GET", _TARGETS)
 
 
 @targets.command()
 @click.argument("name")
-@printed(print_json)
-@pass_client
+@reply_shown_by(print_json)
 def show(client: Client, name: str) -> Any:
     """Everything about one target, as JSON; secrets are ***."""
-    return client.request("GET", _path(name))
-
-
-def _settings(target: dict[str, Any]) -> None:
-    for change in click.get_current_context().params["changes"]:
-        setting = change.partition("=")[0]
-        click.echo(f"{setting} = {json.dumps(target['settings'][setting])}")
+    return client.request("GET", api_path(_TARGETS, name))
 
 
 @targets.command("set")
 @click.argument("name")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
-@printed(_settings)
-@pass_client
+@reply_shown_by(print_changes)
 def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
     """Change settings of a target, or make a new one. Replicas and workers follow within two
     seconds.
@@ -76,7 +63,8 @@ def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
     A value is JSON or text; null is none, and @FILE takes it from a file, such as a secret. These
     settings stay until waitroom targets unset, whatever the configuration file says of them.
     """
-    return client.request("PATCH", _path(name), dict(_change(change) for change in changes))
+    body = dict(_change(change) for change in changes)
+    return client.request("PATCH", api_path(_TARGETS, name), body)
 
 
 def _change(text: str) -> tuple[str, Any]:
@@ -107,17 +95,15 @@ def _report(target: dict[str, Any]) -> None:
 
 @targets.command()
 @click.argument("name")
-@printed(_unset)
-@pass_client
+@reply_shown_by(_unset)
 def unset(client: Client, name: str) -> Any:
     """Reset a target to its configured settings; one that is not configured is removed."""
-    return client.request("DELETE", _path(name))
+    return client.request("DELETE", api_path(_TARGETS, name))
 
 
 @targets.command()
 @click.argument("name")
-@printed(_report)
-@pass_client
+@reply_shown_by(_report)
 def pause(client: Client, name: str) -> Any:
     """Call nothing: jobs wait, and more may be submitted. Calls in progress go on."""
     return _pause(client, name, is_paused=True)
@@ -125,8 +111,7 @@ def pause(client: Client, name: str) -> Any:
 
 @targets.command()
 @click.argument("name")
-@printed(_report)
-@pass_client
+@reply_shown_by(_report)
 def resume(client: Client, name: str) -> Any:
     """End a pause."""
     return _pause(client, name, is_paused=False)
@@ -134,9 +119,5 @@ def resume(client: Client, name: str) -> Any:
 
 def _pause(client: Client, name: str, *, is_paused: bool) -> Any:
     # A pause alone would make a target of a name that was mistyped.
-    client.request("GET", _path(name))
-    return client.request("PATCH", _path(name), {"paused": is_paused})
-
-
-def _path(name: str) -> str:
-    return f"/v1/targets/{quote(name, safe='')}"
+    client.request("GET", api_path(_TARGETS, name))
+    return client.request("PATCH", api_path(_TARGETS, name), {"paused": is_paused})

@@ -1,4 +1,4 @@
-"""One answer of the site, as the doctor keeps it."""
+"""One response of the site."""
 
 import json
 import re
@@ -25,20 +25,20 @@ _TITLES = {
 
 
 @dataclass(frozen=True)
-class Given:
-    """A Set-Cookie."""
+class SetCookie:
+    """The header of that name."""
 
     name: str
     value: str
-    #: By lower-case name; "" for those without a value.
+    #: The value of each attribute, by its name in lower case; empty if it has none.
     attributes: dict[str, str]
 
     def __str__(self) -> str:
-        """As a browser sends it back."""
+        """Return the cookie as a browser sends it back."""
         return f"{self.name}={self.value}"
 
     @classmethod
-    def read(cls, header: str) -> "Given":
+    def read(cls, header: str) -> "SetCookie":
         first, *rest = (part.strip() for part in header.split(";"))
         name, _, value = first.partition("=")
         pairs = (part.partition("=") for part in rest if part)
@@ -46,48 +46,48 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Reply:
-    """Status 0: nothing came, and `error` says why."""
+class SiteResponse:
+    """A response. With status 0 there was none, and `error` says why."""
 
     status: int = 0
     headers: CIMultiDictProxy[str] = field(default_factory=lambda: CIMultiDictProxy(CIMultiDict()))
     body: str = ""
     error: str = ""
-    #: The middle between request and answer, seconds since 1970 by this machine's clock.
+    #: The middle between request and response, in seconds since 1970 by this machine's clock.
     at_s: float = 0.0
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The JSON object that came; empty if it was something else."""
+        """The body, if it is a JSON object; else an empty one."""
         if "json" not in self.headers.get("Content-Type", ""):
             return {}
         try:
-            found = json.loads(self.body)
+            document = json.loads(self.body)
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
 
     @cached_property
-    def cookie(self) -> Given | None:
-        """The cookie of a room, if it gave one."""
-        rooms = (one for one in self._given() if one.name.startswith(COOKIE_PREFIX))
+    def cookie(self) -> SetCookie | None:
+        """The cookie of a room, if the response sets one."""
+        rooms = (one for one in self._cookies() if one.name.startswith(COOKIE_PREFIX))
         return next((one for one in rooms if one.name != STAMP_COOKIE), None)
 
     @cached_property
-    def stamp(self) -> Given | None:
-        """What lets nginx pass the next requests by itself, if it brought that."""
-        return next((one for one in self._given() if one.name == STAMP_COOKIE), None)
+    def stamp(self) -> SetCookie | None:
+        """The cookie by which nginx itself lets the next requests pass, if it is set."""
+        return next((one for one in self._cookies() if one.name == STAMP_COOKIE), None)
 
     @property
     def state(self) -> str:
-        """What a waiting page shows; empty where it shows none."""
-        found = _STATE.search(self.body)
-        return found[1] if found else ""
+        """The state that a waiting page shows; empty if it shows none."""
+        match = _STATE.search(self.body)
+        return match[1] if match else ""
 
     @property
     def position(self) -> int | None:
-        found = _POSITION.search(self.body)
-        return int(found[1]) if found else None
+        match = _POSITION.search(self.body)
+        return int(match[1]) if match else None
 
     @property
     def is_waiting_page(self) -> bool:
@@ -100,7 +100,7 @@ class Reply:
 
     @property
     def is_of_gate(self) -> bool:
-        """Whether it is an answer to a visitor who must wait."""
+        """Return True for a response to a visitor who must wait."""
         is_to_room = "/_waitroom/" in self.headers.get("Location", "")
         policies = "\n".join(self.headers.getall("Content-Security-Policy", []))
         has_our_policy = "connect-src 'self'; form-action 'self'" in policies
@@ -109,21 +109,21 @@ class Reply:
 
     @property
     def is_of_sidecar(self) -> bool:
-        """Whether the endpoints under /_waitroom/ gave it: a status document or a problem."""
+        """Return True for a status document or a problem of the endpoints under /_waitroom/."""
         if "state" in self.document and "refresh_after_seconds" in self.document:
             return True
         return self.document.get("title") in _TITLES
 
     @property
     def is_nginx_error(self) -> bool:
-        """The bare page that nginx makes itself."""
+        """Return True for the bare error page that nginx makes itself."""
         return self.status >= 400 and f"<center><h1>{self.status} " in self.body
 
     @property
     def is_cache_hit(self) -> bool:
-        """Whether something in between says that it kept this answer."""
+        """Return True if the headers say that a cache had this response."""
         says_hit = ("hit" in self.headers.get(name, "").lower() for name in _CACHES)
         return "Age" in self.headers or any(says_hit)
 
-    def _given(self) -> Iterator[Given]:
-        return map(Given.read, self.headers.getall("Set-Cookie", []))
+    def _cookies(self) -> Iterator[SetCookie]:
+        return map(SetCookie.read, self.headers.getall("Set-Cookie", []))

@@ -1,9 +1,6 @@
-"""What the commands share that read the settings."""
+"""The option --config, and the settings that it names."""
 
-from __future__ import annotations
-
-import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
@@ -11,14 +8,16 @@ from sidecar.kit.errors import ConfigError
 from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 
 if TYPE_CHECKING:
-    from sidecar.settings.model import Settings
+    from sidecar.settings import model
 
+#: For annotations: the model of all settings is imported late, because it takes long.
+Settings: TypeAlias = "model.Settings"
 CONFIG_HELP = "Settings; waitroom.toml here or in /etc/waitroom. WAITROOM_* variables override it."
 CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP)
 
 
 def load_settings(path: str | None, environ: dict[str, str] | None = None) -> Settings:
-    """Raises ConfigError, which ends the command."""
+    """Load and check the settings. Raises ConfigError, which ends the command."""
     from sidecar.settings.load import load  # noqa: PLC0415
 
     try:
@@ -31,21 +30,3 @@ def load_settings(path: str | None, environ: dict[str, str] | None = None) -> Se
             )
             error.problems.insert(0, nothing)
         raise
-
-
-class Unreachable(click.ClickException):
-    """A replica, Redis or a database does not answer: try later, or look at the address."""
-
-    exit_code = 3
-
-
-class BadValue(click.ClickException):
-    """What was given is not allowed; said without the usage, which is right."""
-
-    exit_code = 2
-
-
-def fail(problems: list[str], code: int = 1) -> NoReturn:
-    for problem in problems:
-        click.echo(problem, err=True)
-    sys.exit(code)

@@ -1,7 +1,6 @@
 """`waitroom rooms events` and what check-config says of events, run as their user runs them."""
 
 import re
-import subprocess
 
 import pytest
 
@@ -50,10 +49,6 @@ closes_at = "2001-01-02 00:00"
 """
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_command(*arguments)
-
-
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     folder = tmp_path_factory.mktemp("waitroom")
@@ -76,12 +71,12 @@ def replica(file):
 @pytest.fixture
 def events(file, replica):
     """Runs `waitroom rooms events …`."""
-    return lambda *words: run("rooms", "--config", str(file), "events", *words)
+    return lambda *words: run_command("rooms", "--config", str(file), "events", *words)
 
 
 def test_check_config_tells_when_events_are(file):
-    """A line for each, with day, offset and how long until then, and one for each warning."""
-    done = run("check-config", "--config", str(file))
+    """check-config has a line for each event, with its times, and for each warning."""
+    done = run_command("check-config", "--config", str(file))
     assert (done.returncode, done.stderr) == (0, "")
     gala = (
         "shop: gala: opens Mon 2150-06-01 10:00:00 UTC, ends Mon 2150-06-01 12:00:00 UTC (UTC); "
@@ -109,7 +104,7 @@ def test_check_config_tells_when_events_are(file):
 
 
 def test_a_rooms_events_are_shown(events):
-    """What holds at a time, then each event step by step, in its time zone and in UTC."""
+    """The state at a time is shown, then the steps of each event in two time zones."""
     done = events("tickets", "--at", "2150-06-01T10:05+02:00")
     assert (done.returncode, done.stderr) == (0, "")
     shown = re.sub(r"\d+ d \d+ h", "N", done.stdout)
@@ -152,7 +147,7 @@ warning: rest: total_active_users is 0, so nobody is let in
 
 
 def test_a_room_without_events_says_so(events):
-    """It is open now."""
+    """A room without events is open."""
     done = events("plain")
     assert done.returncode == 0
     now, *lines = done.stdout.splitlines()
@@ -166,7 +161,7 @@ def test_a_room_without_events_says_so(events):
 
 
 def test_a_mistake_is_named(events):
-    """Exit 2, and what is wrong."""
+    """A time without an offset exits 2 and says so."""
     done = events("tickets", "--at", "2150-06-01 10:05")
     assert (done.returncode, done.stdout) == (2, "")
     assert "at: give the offset too" in done.stderr

@@ -9,8 +9,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from click.testing import CliRunner
 
-from sidecar.cli import lottery as commands
 from sidecar.cli import main
+from sidecar.cli import verify_draw as commands
 from sidecar.lottery.commitment import as_lines, by_lot, commitment_to
 from tests.support.draws import ids_of, numbered
 from tests.support.processes import run_command
@@ -19,8 +19,8 @@ SECRET = "5e" * 32
 PATH = "/_waitroom/shop/draw"
 
 
-class Told:
-    """What a room with this list tells, of which a test changes what it likes."""
+class FakeRoom:
+    """A room that publishes a draw of these ids; tests change what they like."""
 
     def __init__(self, ids: list[str]) -> None:
         self.order = by_lot(SECRET, ids)
@@ -47,7 +47,7 @@ class Told:
         return web.json_response(self.draw, status=self.status)
 
     async def page(self, request: web.Request) -> web.Response:
-        """As many as are told at once by a room; of a list that is short, fewer."""
+        """At most 100 places, as a room lists them."""
         offset, limit = int(request.query["offset"]), min(100, int(request.query["limit"]))
         self.pages += 1
         rows = self.places[:limit] if self.is_endless else self.places[offset : offset + limit]
@@ -56,19 +56,18 @@ class Told:
 
 
 @pytest.fixture
-async def told():
-    told = Told(ids_of(random.Random(1), 250))
+async def room():
+    room = FakeRoom(ids_of(random.Random(1), 250))
     app = web.Application()
-    app.add_routes([web.get(PATH, told.show), web.get(f"{PATH}/places", told.page)])
+    app.add_routes([web.get(PATH, room.show), web.get(f"{PATH}/places", room.page)])
     async with TestServer(app) as server:
-        told.url = str(server.make_url(PATH))
-        yield told
+        room.url = str(server.make_url(PATH))
+        yield room
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Its exit status, output and errors, where there are no settings. In a thread of this
-    process: another one takes a second to start."""
+    """Run `verify-draw` in a thread of this process; return its exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
 
     async def run(*words: str) -> tuple[int, str, str]:
@@ -78,68 +77,68 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-async def test_it_needs_no_settings(told, tmp_path):
-    """Run as its user runs it, where there are none; and as the docs say."""
-    words = ["verify-draw", told.url, "--commitment", told.draw["commitment"]]
+async def test_it_needs_no_settings(room, tmp_path):
+    """The command verifies a draw in a folder without settings."""
+    words = ["verify-draw", room.url, "--commitment", room.draw["commitment"]]
     done = await asyncio.to_thread(run_command, *words, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\nright  ") == 7
 
 
-async def test_a_draw_is_read_from_its_address_and_from_a_file(told, run, tmp_path):
-    """All pages of it; a line for each check; and what was saved is checked the same."""
-    code, out, err = await run(told.url, "--save", "autumn.json")
+async def test_a_draw_is_read_from_its_address_and_from_a_file(room, run, tmp_path):
+    """All pages are read, each check has a line, and a saved file gives the same result."""
+    code, out, err = await run(room.url, "--save", "autumn.json")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == f"shop, autumn: 250 places, commitment {told.draw['commitment']}"
+    assert lines[0] == f"shop, autumn: 250 places, commitment {room.draw['commitment']}"
     said = [line.split()[:2] for line in lines[1:]]
     whats = ["secret", "ids", "places", "lots", "count", "list"]
     assert said == [*(["right", what] for what in whats), ["note", "commitment"]]
-    noted = ["--commitment", told.draw["commitment"], "--digest", told.draw["places_sha256"]]
-    code, out, _ = await run("autumn.json", *noted, "--visitor", told.order[16])
+    noted = ["--commitment", room.draw["commitment"], "--digest", room.draw["places_sha256"]]
+    code, out, _ = await run("autumn.json", *noted, "--visitor", room.order[16])
     assert (code, "\nnote " in out, "WRONG" in out) == (0, False, False)
-    assert f"right  visitor     {told.order[16]} has place 17 of 250" in out
+    assert f"right  visitor     {room.order[16]} has place 17 of 250" in out
 
 
-async def test_the_first_wrong_place_is_named(told, run):
-    """And exit is 1."""
-    told.places[29][0], told.places[30][0] = told.places[30][0], told.places[29][0]
-    code, out, _ = await run(told.url)
+async def test_the_first_wrong_place_is_named(room, run):
+    """The first wrong place is named, and the exit code is 1."""
+    room.places[29][0], room.places[30][0] = room.places[30][0], room.places[29][0]
+    code, out, _ = await run(room.url)
     assert code == 1
-    said = f"place 30 is listed as {told.order[30]}'s; by the lots it is {told.order[29]}'s"
+    said = f"place 30 is listed as {room.order[30]}'s; by the lots it is {room.order[29]}'s"
     assert f"WRONG  lots        {said}" in out
 
 
-async def test_what_was_noted_is_compared(told, run):
-    """A commitment, or a list, that were exchanged together with all that belongs to them."""
+async def test_what_was_noted_is_compared(room, run):
+    """A noted commitment or digest reveals a list that was replaced as a whole."""
     for noted in ("--commitment", "--digest"):
-        code, out, _ = await run(told.url, noted, "0" * 64)
+        code, out, _ = await run(room.url, noted, "0" * 64)
         assert (code, out.count("WRONG")) == (1, 1)
         assert f"you noted {'0' * 64}" in out
 
 
-async def test_before_the_opening_there_is_a_commitment_to_note(told, run):
-    """Exit is 1: nothing is proven yet."""
+async def test_before_the_opening_there_is_a_commitment_to_note(room, run):
+    """Before the opening the exit code is 1: nothing is proven yet."""
     hidden = ("secret", "count", "places_sha256", "places_url")
-    told.draw.update(dict.fromkeys(hidden))
-    code, out, err = await run(told.url)
+    room.draw.update(dict.fromkeys(hidden))
+    code, out, err = await run(room.url)
     assert code == 1
-    assert told.draw["commitment"] in out
+    assert room.draw["commitment"] in out
     assert "come back after 2027-01-15T09:00:03" in err
 
 
-async def test_a_list_of_those_who_came_back_is_said_to_be_one(told, run):
-    """It may be right all the same."""
-    told.draw["store_emptied_at"] = "2027-01-15T08:30:00.000+00:00"
-    code, out, _ = await run(told.url)
+async def test_a_list_of_those_who_came_back_is_said_to_be_one(room, run):
+    """A list made after Redis was emptied is right, with a note."""
+    room.draw["store_emptied_at"] = "2027-01-15T08:30:00.000+00:00"
+    code, out, _ = await run(room.url)
     assert (code, "the store was emptied at 2027-01-15T08:30" in out) == (0, True)
 
 
-async def test_what_is_no_draw_is_an_error_in_words(told, run, tmp_path):
-    """At an address or in a file; a list that is elsewhere, or no longer kept."""
+async def test_what_is_no_draw_is_an_error_in_words(room, run, tmp_path):
+    """Each source that is no draw gets an error in words, without a traceback."""
     (tmp_path / "odd.json").write_text('{"draw": {"room": "shop"}, "places": [["a", "1"]]}')
     (tmp_path / "no.json").write_text("no")
-    port = told.url.split(":")[2].partition("/")[0]
+    port = room.url.split(":")[2].partition("/")[0]
     cases = {
         "odd.json": "draw.commitment: is needed",
         "no.json": "this is no file of --save",
@@ -157,54 +156,50 @@ async def test_what_is_no_draw_is_an_error_in_words(told, run, tmp_path):
         assert said in err, (source, err)
         assert "Traceback" not in err
     for address, said in (("http://127.0.0.2/x", "elsewhere"), (None, "not published (any more)")):
-        told.draw["places_url"] = address
-        code, out, err = await run(told.url)
+        room.draw["places_url"] = address
+        code, out, err = await run(room.url)
         assert (code, out, said in err) == (1, "", True), err
-    told.status = 404
-    told.draw.clear()
-    told.draw.update({"title": "No draw", "detail": "Room shop has no event with a pre-queue."})
-    code, _, err = await run(told.url)
+    room.status = 404
+    room.draw.clear()
+    room.draw.update({"title": "No draw", "detail": "Room shop has no event with a pre-queue."})
+    code, _, err = await run(room.url)
     assert (code, err) == (1, "Error: No draw\nRoom shop has no event with a pre-queue.\n")
 
 
-async def test_pages_that_do_not_end_are_read_no_further(told, run, monkeypatch):
-    """Than the count that was published, or than anybody has places where none was."""
-    told.is_endless = True
-    code, out, err = await run(told.url)
-    assert (code, err, told.pages) == (1, "", 3)
+async def test_pages_that_do_not_end_are_read_no_further(room, run, monkeypatch):
+    """An endless list is read up to the published count, or to the limit."""
+    room.is_endless = True
+    code, out, err = await run(room.url)
+    assert (code, err, room.pages) == (1, "", 3)
     assert "300 places are listed, and 250 were published" in out
     monkeypatch.setattr(commands, "_MOST", 500)
     monkeypatch.setattr(commands, "_TRIES", 1)
-    monkeypatch.setattr(asyncio, "sleep", never)
-    told.draw["count"] = None
-    code, out, err = await run(told.url)
-    assert (code, out, told.pages) == (1, "", 3 + 6)
+    monkeypatch.setattr(commands.time, "sleep", lambda _seconds: None)
+    room.draw["count"] = None
+    code, out, err = await run(room.url)
+    assert (code, out, room.pages) == (1, "", 3 + 6)
     assert "more than 500 places are listed" in err
     monkeypatch.setattr(commands, "_ANSWER_BYTES", 99)
-    code, out, err = await run(told.url)
+    code, out, err = await run(room.url)
     assert (code, "this is no draw as a room publishes it" in err) == (1, True)
 
 
-async def never(_seconds: float) -> None:
-    """Waits for nothing."""
-
-
-async def test_it_is_led_nowhere(told, run):
-    """To another address: it names that one, which whoever asks may trust or not."""
-    told.leads_to = f"{PATH}?there=\x1b[2J"
-    code, out, err = await run(told.url)
+async def test_it_is_led_nowhere(room, run):
+    """A redirect is not followed; the error names its target."""
+    room.leads_to = f"{PATH}?there=\x1b[2J"
+    code, out, err = await run(room.url)
     assert (code, out) == (1, "")
-    assert f"leads on to {told.url}?there=" in err
+    assert f"leads on to {room.url}?there=" in err
     assert "say that one if you trust it" in err
     assert "\x1b" not in err
 
 
 @pytest.mark.parametrize("name", ["room", "event", "revealed_at", "store_emptied_at", "title"])
-async def test_nothing_that_a_server_says_speaks_to_the_terminal(told, run, name):
-    """In no field, whatever else is wrong with it; and it is not shown at length."""
+async def test_nothing_that_a_server_says_speaks_to_the_terminal(room, run, name):
+    """A server's text is shown without control characters, and shortened."""
     for odd in ("\x1b[2J", "\ud800", "\x1b]0;right" + "x" * 9999):
-        told.status = 404 if name == "title" else 200
-        told.draw[name] = odd
-        code, out, err = await run(told.url)
+        room.status = 404 if name == "title" else 200
+        room.draw[name] = odd
+        code, out, err = await run(room.url)
         assert (code, "\x1b" in out + err, len(out + err) < 1000) == (1, False, True)
         assert (err.startswith("Error: "), "Traceback" in err) == (True, False)

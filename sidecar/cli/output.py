@@ -1,0 +1,98 @@
+"""What commands print: tables, JSON in place of text, and errors with their exit codes."""
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, ParamSpec
+
+import click
+
+P = ParamSpec("P")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class Unreachable(click.ClickException):
+    """A replica, Redis or a database does not answer."""
+
+    exit_code = 3
+
+
+class BadValue(click.ClickException):
+    """A value is not allowed; unlike a UsageError it is shown without the command's usage."""
+
+    exit_code = 2
+
+
+def fail(problems: list[str], code: int = 1) -> NoReturn:
+    """Print a line for each problem to standard error and exit."""
+    for problem in problems:
+        click.echo(problem, err=True)
+    sys.exit(code)
+
+
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    styles: Mapping[str, str] | None = None,
+) -> None:
+    """Print aligned columns at a terminal; elsewhere, fields between tabs for cut and awk.
+
+    `styles`: the colour of cells with this text.
+    """
+    if not sys.stdout.isatty():
+        for row in (headings, *rows):
+            click.echo("\t".join(map(cell, row)))
+        return
+    from rich.console import Console  # noqa: PLC0415 - the other commands start faster
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    cells = [list(row) for row in rows]
+    for column, heading in enumerate(headings):
+        is_number = any(isinstance(row[column], int | float) for row in cells)
+        grid.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for row in cells:
+        grid.add_row(*(Text(text := cell(each), (styles or {}).get(text, "")) for each in row))
+    Console(highlight=False, markup=False, emoji=False).print(grid)
+
+
+def coloured(text: str, colour: str) -> str:
+    """Colour a part of a line; click removes the colour where the output is no terminal."""
+    return text if "NO_COLOR" in os.environ else click.style(text, fg=colour)
+
+
+def cell(value: object) -> str:
+    """Return a value as one line without control characters: names and errors are others' text."""
+    text = "" if value is None else str(value)
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2))
+
+
+def print_changes(document: Any) -> None:
+    """Print the settings that the command's argument `changes` names, as they are now."""
+    for change in click.get_current_context().params["changes"]:
+        name = change.partition("=")[0]
+        click.echo(f"{name} = {json.dumps(document['settings'][name])}")
+
+
+def printed(show: Callable[[Any], object]) -> Callable[[Callable[P, Any]], Callable[P, None]]:
+    """Print the document that a command returns: as JSON with --json, else by `show`."""
+
+    def decorate(command: Callable[P, Any]) -> Callable[P, None]:
+        @JSON
+        @functools.wraps(command)
+        def run(*args: P.args, **kwargs: P.kwargs) -> None:
+            as_json = kwargs.pop("as_json")
+            document = command(*args, **kwargs)
+            (print_json if as_json else show)(document)
+
+        return run
+
+    return decorate

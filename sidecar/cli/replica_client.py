@@ -1,0 +1,284 @@
+"""A client of the replica that a command asks: its address, its token, and its errors.
+
+Address and token come from an option, from a variable, or from the settings file, of which nothing
+else is read: the file need not be valid.
+"""
+
+import functools
+import getpass
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from urllib.parse import quote, urlsplit
+
+import click
+
+from sidecar.cli.config import CONFIG_HELP
+from sidecar.cli.output import BadValue, Unreachable, printed
+from sidecar.kit.errors import ConfigError
+from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
+
+if TYPE_CHECKING:
+    import waitroom
+
+#: Types of the client, for annotations: the commands import it late, because it takes long.
+Client: TypeAlias = "waitroom.Client"
+Job: TypeAlias = "waitroom.Job"
+Room: TypeAlias = "waitroom.Room"
+Visitor: TypeAlias = "waitroom.Visitor"
+_UNIX, _SYSTEM = "unix:", SYSTEM_FILE.parent
+#: Items in one page of a list.
+PAGE = 1000
+#: For commands with an argument that may begin with a hyphen: it is no option then.
+ANY_TEXT: dict[str, Any] = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass
+class ReplicaOptions:
+    """The options of a command that asks a replica."""
+
+    config: str | None = None
+    url: str | None = None
+    token_file: str | None = None
+
+    @contextmanager
+    def client(self, *, timeout_s: float = 10, has_token: bool = True) -> Iterator[Client]:
+        """Open a client of the replica. Turns the client's errors into ClickExceptions."""
+        from waitroom import Client, RejectedError, UnavailableError, WaitroomError  # noqa: PLC0415 - the other commands start faster
+
+        address, (token, source) = self.address(), self._token() if has_token else ("", "")
+        operator = f"{_user()} (command line)"
+        try:
+            with Client(
+                address, token=token, timeout=timeout_s, retries=0, operator=operator
+            ) as client:
+                yield client
+        except UnavailableError as error:
+            raise Unreachable(explain(error, address, source)) from None
+        except WaitroomError as error:
+            is_value = isinstance(error, RejectedError) and error.status == 422
+            kind = BadValue if is_value else click.ClickException
+            raise kind(explain(error, address, source)) from None
+
+    def address(self) -> str:
+        """Return http://HOST:PORT or unix:/path. Raises ClickException."""
+        if url := self.url or os.environ.get("WAITROOM_URL"):
+            return _check_url("--url" if self.url else "WAITROOM_URL", url)
+        listen = self._read_settings().ops_listen
+        if listen.startswith("0.0.0.0:"):
+            listen = "127.0.0.1:" + listen.rpartition(":")[2]
+        return listen if listen.startswith(_UNIX) else f"http://{listen}"
+
+    def _token(self) -> tuple[str, str]:
+        """Return the token, and where it comes from. Raises ClickException."""
+        if self.token_file:
+            return _read_token("--token-file", self.token_file), self.token_file
+        if token := os.environ.get("WAITROOM_TOKEN"):
+            return _check_token("WAITROOM_TOKEN", token), "WAITROOM_TOKEN"
+        if file := os.environ.get("WAITROOM_TOKEN_FILE"):
+            return _read_token("WAITROOM_TOKEN_FILE", file), file
+        settings = self._read_settings()
+        source = f"the environment (there is no {DEFAULT_FILE} in this folder or in {_SYSTEM})"
+        if path := find_file(self.config):
+            source = f"{path} with WAITROOM_* variables"
+        for name in ("admin_token", "service_token"):
+            if token := getattr(settings, name):
+                return _check_token(name, token), f"{name} of {source}"
+        raise BadValue(
+            "no token: give --token-file FILE or set WAITROOM_TOKEN; "
+            f"{source} has no admin_token either"
+        )
+
+    def _read_settings(self) -> Any:
+        """Read ops_listen, admin_token and service_token. Raises ClickException, a line a problem.
+
+        Variables of other settings are left alone: they may name files of another user.
+        """
+        from pydantic import BaseModel, Field, ValidationError  # noqa: PLC0415
+
+        from sidecar.kit.setting_types import DEFAULT_OPS_LISTEN, Listen, problems_in  # noqa: PLC0415
+        from sidecar.settings.environment import ENV_PREFIX  # noqa: PLC0415
+        from sidecar.settings.values import read_values  # noqa: PLC0415
+
+        class ReplicaSettings(BaseModel):
+            ops_listen: Listen = DEFAULT_OPS_LISTEN
+            admin_token: str = Field(default="", repr=False)
+            service_token: str = Field(default="", repr=False)
+
+        names = {f"{ENV_PREFIX}{name.upper()}" for name in ReplicaSettings.model_fields}
+        environ = {n: text for n, text in os.environ.items() if n.removesuffix("_FILE") in names}
+        try:
+            values, problems = read_values(self.config, environ, ReplicaSettings)
+            settings = ReplicaSettings.model_validate(values)
+        except ConfigError as error:
+            problems = error.problems
+        except ValidationError as error:
+            problems += problems_in(error, ReplicaSettings)
+        if problems:
+            raise click.ClickException("\n".join(problems))
+        return settings
+
+
+def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
+    """Pass a client of the replica to a command of a ReplicaGroup."""
+
+    @click.pass_obj
+    @functools.wraps(command)
+    def run(options: ReplicaOptions, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with options.client() as client:
+            return command(client, *args, **kwargs)
+
+    return run
+
+
+def reply_shown_by(
+    show: Callable[[Any], object],
+) -> Callable[[Callable[Concatenate[Client, P], Any]], Callable[P, None]]:
+    """Pass a client to a command, and print the document that the command returns: as JSON with
+    --json, else by `show`."""
+    return lambda command: printed(show)(pass_client(command))
+
+
+def api_path(root: str, *names: str) -> str:
+    """Return a path of the API below `root`, with the names quoted."""
+    return "/".join([root, *(quote(name, safe="") for name in names)])
+
+
+def read_pages(
+    client: Client, path: str, items: str, *, limit: int | None = None, **query: str
+) -> dict[str, Any]:
+    """Return a list of the API with its pages put together, `limit` items at most."""
+    page: dict[str, Any] = {"next": ""}
+    rows: list[Any] = []
+    while page["next"] is not None and (limit is None or len(rows) < limit):
+        size = PAGE if limit is None else min(PAGE, limit - len(rows))
+        page = client.request(
+            "GET", path, query={**query, "after": page["next"], "limit": str(size)}
+        )
+        rows += page[items]
+    return {**page, items: rows}
+
+
+def explain(error: "waitroom.WaitroomError", address: str = "", source: str = "") -> str:
+    """Return what a replica answered, or that none did. `source`: where the token comes from."""
+    problem = getattr(error, "problem", None)
+    if problem is None or not (problem.title or address):
+        return str(error)
+    if not problem.title:
+        return (
+            f"{address} answers, but not as a replica's ops listener does (HTTP {problem.status}): "
+            "--url or WAITROOM_URL is the address that ops_listen names, such as "
+            "http://127.0.0.1:8401, and not the site's"
+        )
+    detail = problem.detail
+    if problem.status == 401 and source:
+        detail = f"{detail} The token came from {source}.".strip()
+    elif problem.status == 404 and not detail:
+        detail = "Is that the ops listener (not edge_listen) of a replica of this version?"
+    return "\n".join([": ".join(text for text in (problem.title, detail) if text), *problem.errors])
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return "somebody"
+
+
+def _check_url(name: str, text: str) -> str:
+    if text.startswith(_UNIX) and len(text) > len(_UNIX):
+        return text
+    try:
+        url = urlsplit(text if "://" in text else f"http://{text}")
+        has_port = url.port is None or url.port > 0
+        is_right = url.scheme in {"http", "https"} and bool(url.hostname) and has_port
+    except ValueError:
+        is_right = False
+    if not is_right or "@" in url.netloc or url.path not in {"", "/"} or url.query or url.fragment:
+        hint = "write http://HOST:PORT or unix:/path, the replica's ops_listen"
+        raise BadValue(f"{name}: {hint}")
+    return f"{url.scheme}://{url.netloc}"
+
+
+def _read_token(name: str, file: str) -> str:
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise BadValue(f"{name}: {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadValue(f"{name}: {file} is no text") from None
+    if not token:
+        raise BadValue(f"{name}: {file} is empty")
+    return _check_token(name, token)
+
+
+def _check_token(name: str, token: str) -> str:
+    if not token.isprintable():
+        raise BadValue(f"{name}: a token is one line, without control characters")
+    return token
+
+
+def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Keep an option for the client. It may stand before the command's name or after it, where it
+    counts more."""
+    options = context.ensure_object(ReplicaOptions)
+    if value is not None:
+        setattr(options, str(option.name), value)
+
+
+_HELP = {
+    "--url": "The replica's ops listener: http://HOST:PORT or unix:/path. "
+    "Otherwise WAITROOM_URL, or ops_listen of the settings.",
+    "--token-file": "Has the token. Otherwise WAITROOM_TOKEN or WAITROOM_TOKEN_FILE, "
+    "or the settings' admin_token or service_token.",
+    "--config": CONFIG_HELP,
+}
+
+
+def _options(*names: str, has_letter: bool = True) -> list[click.Option]:
+    """Create options that fill ReplicaOptions. `has_letter`: whether -c is short for --config."""
+    return [
+        click.Option(
+            [name, "-c"] if name == "--config" and has_letter else [name],
+            metavar="URL" if name == "--url" else "FILE",
+            help=_HELP[name],
+            expose_value=False,
+            callback=_keep,
+        )
+        for name in names
+    ]
+
+
+class SettingsGroup(click.Group):
+    """A group whose commands read the settings; --config may stand before or after their names."""
+
+    options: tuple[str, ...] = ("--config",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += _options(*self.options)
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        # Where an argument may begin with a hyphen, its letters must not be taken for options.
+        is_any = cmd.context_settings.get("ignore_unknown_options", False)
+        cmd.params += _options(*self.options, has_letter=not is_any)
+        super().add_command(cmd, name)
+
+
+class ReplicaGroup(SettingsGroup):
+    """A group whose commands ask a replica over HTTP."""
+
+    options = tuple(_HELP)
+
+
+class ReplicaCommand(click.Command):
+    """A command outside of a group that asks a replica over HTTP."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += _options(*_HELP)

@@ -1,0 +1,28 @@
+"""Files that are replaced as a whole."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+#: Only its owner may read the file.
+SECRET = 0o600
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, mode: int = SECRET) -> Iterator[IO[bytes]]:
+    """Open a new file that takes the name `path` when the block ends without an error.
+
+    Nobody reads half a file, and a secret is never readable by others. Raises OSError.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, mode)
+            yield file
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

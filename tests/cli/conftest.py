@@ -1,0 +1,80 @@
+"""A replica that commands ask, with something of each product."""
+
+import tomllib
+
+import pytest
+from click.testing import CliRunner
+
+from sidecar.cli import main
+from tests.support.processes import (
+    CLEAN,
+    WAITROOM,
+    Process,
+    forget_settings,
+    free_port,
+    run_command,
+    wait_until,
+)
+
+CONFIG = """
+edge_listen = "unix:{folder}/edge"
+ops_listen = "127.0.0.1:{port}"
+admin_token = "0123456789abcdef"
+operators.ann.role = "viewer"
+operators.ann.password = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b+dWRWJTmaaJObG"
+secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
+history = "sqlite:///{folder}/history.db"
+rooms.shop.total_active_users = 1
+rooms.shop.classes.vip.head_start = "5m"
+leases.seat = {{ term = "1h", capacity = 2 }}
+leases.desk.term = "90s"
+targets.images.url = "http://127.0.0.1:1/"
+targets.images.private = true
+webhooks.team.url = "http://127.0.0.1:1/"
+
+[limits.pay]
+algorithm = "fixed_window"
+key = "{{biz}}:{{channel}}"
+limit = 20
+window = "1d"
+values = {{ "refund:wx" = 1 }}
+
+[limits.slots]
+algorithm = "concurrency"
+limit = 3
+lease = "30s"
+"""
+
+
+@pytest.fixture(scope="session")
+def config(tmp_path_factory):
+    """The settings file of a replica that runs, with its store in memory."""
+    folder = tmp_path_factory.mktemp("waitroom")
+    file = folder / "waitroom.toml"
+    file.write_text(CONFIG.format(folder=folder, port=free_port()))
+    command = [WAITROOM, "serve", "--config", str(file)]
+    with Process(command, log=folder / "log", env=CLEAN, cwd=folder) as replica:
+        is_ready = lambda: run_command("healthcheck", "-c", file, env=CLEAN).returncode == 0  # noqa: E731
+        wait_until(is_ready, "the replica", of=replica)
+        yield file
+
+
+@pytest.fixture(scope="session")
+def url(config):
+    """The replica's ops listener."""
+    return f"http://{tomllib.loads(config.read_text())['ops_listen']}"
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A folder without a waitroom.toml, and no variable."""
+    monkeypatch.chdir(tmp_path)
+    forget_settings(monkeypatch)
+    return tmp_path
+
+
+@pytest.fixture
+def run(config, monkeypatch):
+    """Runs a command at the replica in this process, which takes a fiftieth of the time."""
+    forget_settings(monkeypatch)
+    return lambda group, *words: CliRunner().invoke(main, [group, "--config", str(config), *words])
