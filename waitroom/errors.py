@@ -102,7 +102,7 @@ class UnavailableError(WaitroomError):
 
 def retry_s(document: dict[str, Any]) -> float:
     """When a refusal allows another try."""
-    for name in ("wait_seconds", "retry_after_seconds", "retry_after"):
+    for name in ("wait_seconds", "retry_after_seconds"):
         if document.get(name):
             return float(document[name])
     return DEFAULT_RETRY_S

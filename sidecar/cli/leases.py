@@ -34,7 +34,7 @@ def _table(found: dict[str, Any]) -> None:
         table(("name", "term", "capacity", "in use"), rows)
         return
     rows = (
-        (each["resource"], each["waiting"], ", ".join(map(_held, each["holders"])) or "nobody")
+        (each["name"], each["waiting"], ", ".join(map(_held, each["holders"])) or "nobody")
         for each in found["resources"]
     )
     table(("resource", "waiting", "held by"), rows)
@@ -115,7 +115,7 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
     if holder is None:
         page = client.request("GET", _path(template, after=_before(resource), limit="1"))
         for found in page["resources"]:
-            if found["resource"] == resource:
+            if found["name"] == resource:
                 holders = list(dict.fromkeys(held["holder"] for held in found["holders"]))
                 waiting = found["waiting"]
         if not holders:

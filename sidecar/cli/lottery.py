@@ -149,7 +149,7 @@ async def _fetch_places(session: ClientSession, url: str, draw: Published) -> li
     offset: int | None = 0
     with progress("reading places", total=draw.count) as advance:
         while offset is not None and len(places) <= most:
-            page = f"{listed}{joint}offset={offset}&limit={_PAGE}"
+            page = f"{listed}{joint}after={offset}&limit={_PAGE}"
             document = await _get(session, page)
             rows = document.get("places")
             found = _checked({"draw": draw, "places": rows}, page).places

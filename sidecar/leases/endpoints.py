@@ -222,11 +222,10 @@ def _owners(request: web.Request) -> list[str]:
 
 def _listed(resource: Resource, most: int = 1000) -> dict[str, Any]:
     """`most`: of the holders."""
-    name, wait_ms = resource.name, resource.wait_ms
+    wait_ms = resource.wait_ms
     started = [held.started_ms for held in resource.holders if held.started_ms]
     return {
-        "name": name,
-        "resource": name,
+        "name": resource.name,
         "holders": [_holder(held) for held in resource.holders[:most]],
         "held": len(resource.holders),
         "oldest_at": iso(min(started)) if started else None,

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from sidecar.http.models import (
-    DEPRECATED,
     Body,
     Name,
     Number,
@@ -171,8 +170,6 @@ class LeasedResource(Reply):
 
     name: str
     """The resource's name."""
-    resource: Annotated[str, Field(json_schema_extra=DEPRECATED)]
-    """The same as `name`."""
     holders: list[LeaseHolder]
     """The lease that ends first comes first."""
     held: int

@@ -1,6 +1,5 @@
 """Rate limits for programs: acquire, look, give back, change a key's limit."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -73,13 +72,12 @@ async def acquire_limit(request: web.Request) -> web.Response:
     go is a 422. Where the limit is 0, `at` is null.
     """
     limit = _limit_of(request)
-    hold_s = math.inf if _flag(request, "hold") else wait_of(request)
+    hold_s = wait_of(request)
     # Of a limit whose key has no fields there is nothing to say.
     body = await json_of(request) if (await request.read()).strip() else {}
     if isinstance(body, list):
         if hold_s:
-            name = "wait" if "wait" in request.query else "hold"
-            raise ConfigError([f"{name}: for one call, not for a list"])
+            raise ConfigError(["wait: for one call, not for a list"])
         return await _acquire_all(request, limit, body)
     ask = _ask(body, limit)
     decision = await limit.acquire(ask)
@@ -263,13 +261,6 @@ def _valued(request: web.Request, at: schemas.ValueAddress) -> tuple[Limit, str]
     key = at.key or limit.settings.key_of({})
     check(Ask(key))
     return limit, key
-
-
-def _flag(request: web.Request, name: str) -> bool:
-    value = request.query.get(name, "false")
-    if value not in {"true", "false"}:
-        raise ConfigError([f"{name}: true or false (got {value[:40]!r})"])
-    return value == "true"
 
 
 def _asks(body: list[Any], limit: Limit) -> list[Ask]:

@@ -7,7 +7,6 @@ from typing_extensions import TypeAliasType
 
 from sidecar.http.long_poll import MAX_WAIT_S
 from sidecar.http.models import (
-    DEPRECATED,
     Body,
     Headers,
     Name,
@@ -84,8 +83,6 @@ class AcquireParameters(LimitAddress):
     """Keeps the request open until the call may go, this many seconds at most. What is left is in
     `wait_seconds`. A client that disconnects before gives its moment back, unless the call has an
     `id`. Not with a list of calls."""
-    hold: Annotated[bool, Field(json_schema_extra=DEPRECATED)] = False
-    """Like `wait`, up to `max_wait`."""
 
 
 class ValueAddress(LimitAddress):

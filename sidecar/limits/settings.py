@@ -29,7 +29,7 @@ _IS_PLAIN = re.compile(rf"[A-Za-z0-9_.~{_PLAIN}-]*\Z")
 #: What quote() makes of a field's value.
 _PART = r"(?:[A-Za-z0-9_.~@+,-]|%[0-9A-F]{2})+"
 #: What a request has beside its fields.
-_WORDS = frozenset({"key", "cost", "id", "wait", "rule", "hold", "self"})
+_WORDS = frozenset({"key", "cost", "id", "wait", "rule", "self"})
 
 _NEEDS_WINDOW = {"fixed_window", "sliding_window", "token_bucket", "leaky_bucket"}
 
@@ -89,7 +89,7 @@ class LimitSettings(BaseModel):
     key: Annotated[str, Field(max_length=128), AfterValidator(_key)] = ""
     """What tells calls apart: each key has a limit of its own. ASCII without spaces. Fields stand
     in braces; a field has lower-case letters, digits and `_`, and is not `key`, `cost`, `id`,
-    `wait`, `rule`, `hold` or `self`. Empty: all calls share one limit."""
+    `wait`, `rule` or `self`. Empty: all calls share one limit."""
     limit: Value | None = None
     """How many calls a key may make in a window, or at a time with `concurrency`. It is for keys
     without a line in `values`. None or -1: no limit. 0: no call."""

@@ -89,7 +89,6 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
     """List all drawn places, in their order."""
     room = room_of(request)
     draws, event = _find(room, at.event)
-    offset = at.offset if at.after is None else at.after
     if not _is_public(room, event):
         published_at = iso(event.opens_at + REVEAL_AFTER_MS)
         detail = f"The places are published at {published_at}."
@@ -103,13 +102,15 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
     if _drawn_from(room) == event.begins_ms:
         if room.store.is_away:
             raise StoreUnavailableError("draw: Redis is unavailable")
-        visitors = await draws.store.drawn(begins_ms=event.begins_ms, offset=offset, limit=at.limit)
+        visitors = await draws.store.drawn(
+            begins_ms=event.begins_ms, offset=at.after, limit=at.limit
+        )
     page = DrawnPlaces(
         room=room.name,
         event=event.name,
-        offset=offset,
-        next=offset + at.limit if visitors and len(visitors) == at.limit else None,
-        places=[(visitor, place) for place, visitor in enumerate(visitors, offset + 1)],
+        offset=at.after,
+        next=at.after + at.limit if visitors and len(visitors) == at.limit else None,
+        places=[(visitor, place) for place, visitor in enumerate(visitors, at.after + 1)],
     )
     return page.response(headers=_BRIEFLY)
 

@@ -157,7 +157,7 @@ async def test_a_line_that_is_full(service):
     said = await answer.json(content_type=None)
     assert (answer.status, said["title"], said["state"]) == (429, "The line is full", "full")
     assert said["detail"] == "max_waiting = 1 are in the queue for 17."
-    assert int(answer.headers["Retry-After"]) == said["retry_after"] >= 1
+    assert int(answer.headers["Retry-After"]) == said["retry_after_seconds"] >= 1
     assert (said["waiting"], said["position"], said["order"]) == (1, None, None)
 
 
@@ -170,7 +170,7 @@ async def test_who_holds_what(service):
     await take(site, "eva", at="/leases/{name}/a", status=202)
     await site.told("DELETE", "/leases/{name}/a?holder=anna")
     page = await site.told("GET", "/leases/{name}?limit=2")
-    assert [each["resource"] for each in page["resources"]] == ["a", "b"]
+    assert [each["name"] for each in page["resources"]] == ["a", "b"]
     assert (page["template"], page["next"], page["count"]) == (site.name, "b", 3)
     holders = {each["holder"]: each for each in page["resources"][0]["holders"]}
     assert page["resources"][0]["waiting"] == 0
@@ -178,7 +178,7 @@ async def test_who_holds_what(service):
     assert holders["ben"]["fence"] > FIRST
     assert (holders["eva"]["fence"], holders["eva"]["granted_at"]) == (None, None)
     rest = await site.told("GET", "/leases/{name}?limit=2&after=b")
-    assert ([each["resource"] for each in rest["resources"]], rest["next"]) == (["c"], None)
+    assert ([each["name"] for each in rest["resources"]], rest["next"]) == (["c"], None)
     (template,) = (await site.told("GET", "/leases"))["leases"]
     assert (template["name"], template["term"], template["in_use"]) == (site.name, 60, 3)
     assert template["max_waiting"] is None

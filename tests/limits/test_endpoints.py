@@ -155,8 +155,8 @@ async def test_a_call_over_the_limit(service):
         document, headers = await acquire(site, {}, status=429)
         assert document == {
             "type": "about:blank", "title": "Over the limit", "status": 429,
-            "detail": "Nothing was counted. Ask again after 10 s.", "retry_after": 10,
-            "code": "over_limit", "retry_after_seconds": 10,
+            "detail": "Nothing was counted. Ask again after 10 s.", "code": "over_limit",
+            "retry_after_seconds": 10,
             "allowed": False, "outcome": "refused", "permit": None, "key": "", "limit": 2,
             "remaining": 0, "wait_seconds": 9.5, "at": "2027-01-15T08:00:10.000000+00:00",
             "reset_seconds": 9.5, "expires_in_seconds": None,
@@ -631,14 +631,13 @@ def holding(site, query="?wait=60", **body):
     return asyncio.create_task(site.ask("POST", path, body))
 
 
-@pytest.mark.parametrize("query", ["?wait=60", "?hold=true"])
-async def test_an_answer_is_held_until_its_moment(service, query):
+async def test_an_answer_is_held_until_its_moment(service):
     """Not earlier; then there is nothing left to wait. What need not wait, or is refused, is
-    answered at once. By the old name of the parameter, too."""
+    answered at once."""
     site = await service(limit={**PACED, "window": "0.3s", "max_wait": "0.3s"})
-    assert (await (await holding(site, query)).json())["wait_seconds"] == 0
+    assert (await (await holding(site)).json())["wait_seconds"] == 0
     began = time.monotonic()
-    answer = await holding(site, query)
+    answer = await holding(site)
     assert time.monotonic() - began >= 0.3
     told = await answer.json()
     assert (told["outcome"], told["wait_seconds"]) == ("paced", 0)
@@ -649,16 +648,15 @@ async def test_an_answer_is_held_until_its_moment(service, query):
 
 
 async def test_what_can_be_held(service):
-    """One call; hold is true or false, and wait a number of seconds."""
+    """One call; `wait` is a number of seconds."""
     site = await service(limit=PACED)
-    path = "/limits/{name}/acquire?hold="
-    assert await errors(site, path + "true", [{}]) == ["hold: for one call, not for a list"]
-    assert await errors(site, path + "1", {}) == ["hold: true or false (got '1')"]
+    path = "/limits/{name}/acquire?wait="
+    assert await errors(site, path + "1", [{}]) == ["wait: for one call, not for a list"]
     for text in ("61", "-1", "1.5", "true"):
-        said = await errors(site, f"/limits/{{name}}/acquire?wait={text}", {})
+        said = await errors(site, path + text, {})
         assert said == [f"wait: whole seconds from 0 to 60 (got '{text}')"]
-    await site.told("POST", path + "false", {})
-    assert (await site.told("POST", path + "false", {}))["wait_seconds"] == 60
+    await site.told("POST", path + "0", {})
+    assert (await site.told("POST", path + "0", {}))["wait_seconds"] == 60
 
 
 async def test_an_answer_is_held_no_longer_than_was_asked_for(service):
@@ -672,7 +670,7 @@ async def test_an_answer_is_held_no_longer_than_was_asked_for(service):
     assert given_back(site) == 0
 
 
-async def hangs_up(site, body: dict[str, object], *, query: str = "?hold=true") -> None:
+async def hangs_up(site, body: dict[str, object], *, query: str = "?wait=60") -> None:
     """A client that asks, and goes away while its answer is held."""
     server = site.ops.server
     _, writer = await asyncio.open_connection(server.host, server.port)
@@ -767,7 +765,7 @@ async def test_while_the_store_is_away(service, tmp_path, says, status):
     away = f"unix://{tmp_path}/nobody.sock"
     site = await service(limit={**FIXED, "on_store_failure": says}, store=away)
     for _ in range(3):
-        answer = await site.ask("POST", "/limits/{name}/acquire?hold=true", {})
+        answer = await site.ask("POST", "/limits/{name}/acquire?wait=60", {})
         told = await answer.json(content_type=None)
         assert (answer.status, told["allowed"]) == (status, status == 200)
         assert told["limit"] is told["remaining"] is told["at"] is None

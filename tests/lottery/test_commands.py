@@ -48,7 +48,7 @@ class Told:
 
     async def page(self, request: web.Request) -> web.Response:
         """As many as are told at once by a room; of a list that is short, fewer."""
-        offset, limit = int(request.query["offset"]), min(100, int(request.query["limit"]))
+        offset, limit = int(request.query["after"]), min(100, int(request.query["limit"]))
         self.pages += 1
         rows = self.places[:limit] if self.is_endless else self.places[offset : offset + limit]
         following = offset + limit if len(rows) == limit else None

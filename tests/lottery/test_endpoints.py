@@ -186,16 +186,16 @@ async def test_the_list_comes_in_pages(stage):
     await room.at(event.opens_at + 3000)
     found, offset = [], 0
     while offset is not None:
-        page = await room.places(f"?offset={offset}&limit=10")
+        page = await room.places(f"?after={offset}&limit=10")
         assert len(page["places"]) <= 10
         found += page["places"]
         offset = page["next"]
     assert found == [[visitor, place] for place, visitor in enumerate(order, 1)]
     whole = await room.places()
     assert (whole["places"], whole["next"]) == (found, None)
-    assert (await room.places("?offset=99"))["places"] == []
+    assert (await room.places("?after=99"))["places"] == []
     assert (await room.places("?limit=0"))["next"] is None
-    for odd in ("limit=10001", "limit=-1", "offset=x", "offset=" + "9" * 5000, "offset=1.5"):
+    for odd in ("limit=10001", "limit=-1", "after=x", "after=" + "9" * 5000, "after=1.5"):
         reply = await room.get(f"/places?{odd}")
         assert (reply.status, reply.content_type) == (422, "application/problem+json")
         assert odd.partition("=")[0] in (await reply.json())["errors"][0]
