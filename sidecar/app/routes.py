@@ -42,12 +42,10 @@ from sidecar.jobs.endpoints import check_permit
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls
 from sidecar.jobs.service import Jobs
 from sidecar.kit.templates import Templates
-from sidecar.leases.app_keys import LEASES
 from sidecar.leases.resource import Resources
-from sidecar.leases.service import Leases
+from sidecar.leases.service import LEASES, Leases
 from sidecar.limits import nginx_check as check_limit
-from sidecar.limits.app_keys import LIMITS
-from sidecar.limits.service import Limits
+from sidecar.limits.service import LIMITS, Limits
 from sidecar.lottery import endpoints as draw
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.service import Rooms

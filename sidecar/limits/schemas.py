@@ -1,8 +1,8 @@
 """Requests and responses of rate limits."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import TypeAliasType
 
 from sidecar.http.long_poll import MAX_WAIT_S
@@ -24,6 +24,7 @@ from sidecar.http.models import (
 from sidecar.http.problem_kinds import Kind, unknown
 from sidecar.limits.model import Outcome
 from sidecar.limits.settings import (
+    KEY,
     MAX_COST,
     MAX_KEY_LENGTH,
     MAX_LIMIT,
@@ -41,22 +42,23 @@ OVER_LIMIT = Kind(
     "Try again after `Retry-After`.",
 )
 
-#: Calls in one request, at most.
+#: The most calls in one request.
 MAX_CALLS = 1_000
-#: A permit's text: what it cost and an id.
+#: The longest permit: a cost and an id.
 MAX_PERMIT = 128
 NO_PERMIT = "a permit, as the call got it"
 VALUE = f"a whole number from 0 to {MAX_LIMIT}, or {UNLIMITED} for no limit"
 
-#: Those that the limit's key is made of.
+#: The fields that make the limit's key.
 LimitFields = TypeAliasType(
     "LimitFields",
     dict[
         str, Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_KEY_LENGTH})]
     ],
 )
-Key = Annotated[str, Field(json_schema_extra={"pattern": f"^[!-~]{{0,{MAX_KEY_LENGTH}}}$"})]
+Key = Annotated[str, *matching(KEY, f"at most {MAX_KEY_LENGTH} characters, ASCII without spaces")]
 Value = Annotated[Whole, Field(ge=UNLIMITED, le=MAX_LIMIT), wanted(VALUE)]
+_NOT_EMPTY: Any = {"pattern": f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"}
 _NULL: Any = {"type": "null"}
 #: A call is named by its fields, or by its key.
 _EITHER: Any = {"anyOf": [{"properties": {"fields": _NULL}}, {"properties": {"key": _NULL}}]}
@@ -86,22 +88,22 @@ class AcquireParameters(LimitAddress):
 
 
 class ValueAddress(LimitAddress):
-    key: Annotated[
-        str,
-        Field(
-            examples=["refund:wx"],
-            json_schema_extra={"pattern": f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"},
-        ),
-    ]
+    key: Annotated[Key, Field(examples=["refund:wx"], json_schema_extra=_NOT_EMPTY)]
     """The whole key as decisions show it, percent-encoded once more. A limit whose key has no
     fields has the address `/v1/limits/pay/values/`."""
 
 
 class NamedCall(Body):
-    fields: LimitFields | None = None
+    fields: Annotated[LimitFields, wanted("an object of texts")] | None = None
     """Each field of the limit's key by its name."""
     key: Key | None = None
     """The whole key, in place of `fields`."""
+
+    @model_validator(mode="after")
+    def _has_one_name(self) -> Self:
+        if self.key is not None and self.fields is not None:
+            raise ValueError("key: in place of fields, not beside them")
+        return self
 
 
 class LimitCall(NamedCall):
@@ -113,7 +115,9 @@ class LimitCall(NamedCall):
     )
     cost: Annotated[Whole, Field(ge=1, le=MAX_COST)] | None = None
     """How much the call counts. Default: 1."""
-    id: Annotated[str, *matching(PERMIT_ID, "")] | None = None
+    id: Annotated[str, *matching(PERMIT_ID, "1 to 64 letters, digits and . _ - : @ +")] | None = (
+        None
+    )
     """Your own name for the call. A second request with the same id is the same call and counts
     once."""
 

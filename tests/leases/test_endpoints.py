@@ -7,9 +7,9 @@ import pytest
 
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.leases import store
-from sidecar.leases.app_keys import LEASES
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.schemas import LETTERS
+from sidecar.leases.service import LEASES
 from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
 
 NO_HOLDER = f"holder: {LETTERS}"

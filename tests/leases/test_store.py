@@ -695,7 +695,7 @@ async def test_a_recovery_is_not_begun_again(redis, make, turn):
     assert (await store.ask("B", "two")).outcome is WAITING
     turn.forward(600)
     later = make(term=86_400)
-    later.knows(known)
+    later.note_existence(known)
     assert (await later.ask("C", "three")).outcome is GRANTED
 
 
@@ -724,7 +724,7 @@ async def test_nobody_is_silent_while_nobody_could_ask(make, turn):
 async def test_a_replica_may_be_told_that_the_template_was_there(make, turn):
     """By whoever shows a signed proof from before."""
     store = make()
-    store.knows(turn.now_ms - 1)
+    store.note_existence(turn.now_ms - 1)
     assert (await store.ask("A", "one")).is_recovering
 
 

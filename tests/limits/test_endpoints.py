@@ -6,16 +6,17 @@ import json
 import random
 import time
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import pytest
 
 from sidecar.http.long_poll import LONG_POLLS
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.limits import store
-from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.model import Ask
 from sidecar.limits.schemas import NO_PERMIT
+from sidecar.limits.service import LIMITS
 from sidecar.limits.settings import MAX_COST, MAX_LIMIT
 from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
 
@@ -300,20 +301,22 @@ async def test_a_list_of_calls(service):
     assert [each["allowed"] for each in told] == [True] * 2 + [False] * 998
 
 
+ID = "id: 1 to 64 letters, digits and . _ - : @ +"
+KEY = "key: at most 256 characters, ASCII without spaces"
 BAD_CALLS = {
     "the cost is 0": ({"cost": 0}, [f"cost: a whole number from 1 to {MAX_COST} (got 0)"]),
     "below": ({"cost": -1}, [f"cost: a whole number from 1 to {MAX_COST} (got -1)"]),
     "above": ({"cost": 1001}, [f"cost: a whole number from 1 to {MAX_COST} (got 1001)"]),
-    "a fraction": ({"cost": 1.5}, [f"cost: a whole number from 1 to {MAX_COST}"]),
-    "a switch": ({"cost": True}, [f"cost: a whole number from 1 to {MAX_COST}"]),
-    "a text": ({"cost": "1"}, [f"cost: a whole number from 1 to {MAX_COST}"]),
+    "a fraction": ({"cost": 1.5}, [f"cost: a whole number from 1 to {MAX_COST} (got 1.5)"]),
+    "a switch": ({"cost": True}, [f"cost: a whole number from 1 to {MAX_COST} (got True)"]),
+    "a text": ({"cost": "1"}, [f"cost: a whole number from 1 to {MAX_COST} (got '1')"]),
     "over the limit": ({"cost": 3}, ["cost: 3 is more than is ever granted at once (limit 2)"]),
-    "no text": ({"id": 7}, ["id: a text"]),
-    "an empty one": ({"id": ""}, ["id: a text"]),
-    "no id": ({"id": "a b"}, ["id: 1 to 64 letters, digits and . _ - : @ +"]),
-    "too long": ({"id": "a" * 65}, ["id: 1 to 64 letters, digits and . _ - : @ +"]),
+    "no text": ({"id": 7}, [f"{ID} (got 7)"]),
+    "an empty one": ({"id": ""}, [f"{ID} (got '')"]),
+    "no id": ({"id": "a b"}, [f"{ID} (got 'a b')"]),
+    "too long": ({"id": "a" * 65}, [f"{ID} (got '{'a' * 40}')"]),
     "other members": ({"const": 1, "x" * 99: 2},
-                      ["const: unknown member", "x" * 40 + ": unknown member"]),
+                      ["const: unknown member; did you mean cost?", "x" * 40 + ": unknown member"]),
     "a field is missing": ({"fields": {"biz": "a"}},
                            ["channel: is needed, a part of the key {biz}:{channel}"]),
     "all are": ({"fields": {}}, ["biz: is needed, a part of the key {biz}:{channel}",
@@ -326,14 +329,14 @@ BAD_CALLS = {
     "no object": ({"fields": ["refund"]}, ["fields: an object of texts"]),
     "a long field": ({"fields": {**FIELDS, "biz": "a" * 300}},
                      ["the key is longer than 256 characters"]),
-    "both": ({"key": "a", "fields": FIELDS}, ["key: a text, in place of fields"]),
-    "no key": ({"key": 1}, ["key: a text, in place of fields"]),
-    "a key with spaces": ({"key": "a b"}, ["key: at most 256 characters, ASCII without spaces"]),
-    "half a character": ({"key": "\ud800"}, ["key: at most 256 characters, ASCII without spaces"]),
-    "a long key": ({"key": "a" * 257}, ["key: at most 256 characters, ASCII without spaces"]),
+    "both": ({"key": "a", "fields": FIELDS}, ["key: in place of fields, not beside them"]),
+    "no key": ({"key": 1}, [f"{KEY} (got 1)"]),
+    "a key with spaces": ({"key": "a b"}, [f"{KEY} (got 'a b')"]),
+    "half a character": ({"key": "\ud800"}, [f"{KEY} (got '\\ud800')"]),
+    "a long key": ({"key": "a" * 257}, [f"{KEY} (got '{'a' * 40}')"]),
     "all at once": ({"cost": "x", "id": [], "fields": 7, "y": 0},
-                    ["y: unknown member", f"cost: a whole number from 1 to {MAX_COST}",
-                     "id: a text", "fields: an object of texts"]),
+                    ["y: unknown member", "fields: an object of texts (got 7)",
+                     f"cost: a whole number from 1 to {MAX_COST} (got 'x')", ID]),
 }  # fmt: skip
 
 
@@ -405,7 +408,7 @@ async def test_a_look_takes_nothing(service):
     for query, said in (
         ("", "biz: is needed, a part of the key {biz}:{channel}"),
         ("key=a&biz=b&channel=c", "key: is no part of the key (biz, channel)"),
-        ("key=a%20b", "key: at most 256 characters, ASCII without spaces"),
+        ("key=a%20b", f"{KEY} (got 'a b')"),
     ):
         assert said in await errors(site, f"/limits/{{name}}?{query}", method="GET"), query
     assert outcomes(site) == {"granted": 1}
@@ -616,7 +619,7 @@ async def test_values_that_are_not_allowed(service):
     assert said == ["limits: unknown member; did you mean limit?", "limit: is needed"]
     for key in ("a%20b", "%00", "%C3%A4", "k" * 257):
         said = await errors(site, f"/limits/{{name}}/values/{key}", {"limit": 1}, method="PUT")
-        assert said == ["key: at most 256 characters, ASCII without spaces"], key
+        assert said == [f"{KEY} (got {unquote(key)[:40]!r})"], key
     for method, body in (("PUT", {"limit": 1}), ("DELETE", None)):
         said = await errors(site, "/limits/{name}/values/", body, method=method)
         assert said == ["biz: is needed, a part of the key {biz}"]
