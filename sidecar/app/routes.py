@@ -29,7 +29,7 @@ from sidecar.gate.contract import Gates
 from sidecar.gate.page.render import Page
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.stamps import Stamps
-from sidecar.history.app_keys import HISTORY
+from sidecar.history.lookups import HISTORY
 from sidecar.http import app_keys as keys
 from sidecar.http import long_poll
 from sidecar.http.auth.operators import Operators

@@ -17,7 +17,7 @@ from sidecar.history.service import fold
 from sidecar.history.store import stays
 from sidecar.history.store.stays import History
 from sidecar.history.store.tables import HISTORY, entries, events, metadata
-from sidecar.history.worker.recorder import BATCH
+from sidecar.history.worker import BATCH
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
 from sidecar.rooms.redis_keys import room_key, room_keys
@@ -378,8 +378,8 @@ async def test_a_files_tables_are_made_once(sqlite):
 
 async def test_the_recorder_runs_by_itself(record, sqlite, monkeypatch):
     """It goes on after a store and a database that did not answer, and counts what it does."""
-    monkeypatch.setattr("sidecar.history.worker.recorder.LOOK_S", 0.01)
-    monkeypatch.setattr("sidecar.history.worker.recorder.BACKOFF", Backoff(0.01, 15))
+    monkeypatch.setattr("sidecar.history.worker.LOOK_S", 0.01)
+    monkeypatch.setattr("sidecar.history.worker.BACKOFF", Backoff(0.01, 15))
     it = await record(sqlite.url, total_active_users=0)
     await queue(it.room.store, 2)
     await it.room.refresh()
