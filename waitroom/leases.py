@@ -19,15 +19,15 @@ from waitroom.errors import (
     retry_s,
 )
 from waitroom.model import LEASE
-from waitroom.wire import Answer, Call, Document, path
+from waitroom.wire import Document, Request, Response, path
 
-#: Where a response says nothing of when to ask again.
+#: When to ask again if a response does not say, seconds.
 DEFAULT_REFRESH_S = 1.0
 
 
-class Held:
-    """A lease, while it is held. `fence` goes with everything that is written under it: the store
-    that is written to refuses a smaller number than the largest it has seen."""
+class HeldLease:
+    """A lease while it is held. Send `fence` with each change to the resource, and refuse there a
+    smaller number than the largest one before."""
 
     def __init__(self, core: Core, template: str, resource: str, holder: str) -> None:
         self._core = core
@@ -35,7 +35,7 @@ class Held:
         self.resource = resource
         self.holder = holder or make_id()
         self.fence = 0
-        #: By the store's clock.
+        #: By Redis' clock.
         self.granted_at = self.expires_at = datetime.min  # noqa: DTZ901 - until it is granted
         self._ends = 0.0
 
@@ -47,24 +47,24 @@ class Held:
 
     @property
     def left_seconds(self) -> float:
-        """Until it ends, by this machine's monotonic clock; 0 when it is over. Late by no more than
-        the two clocks drift apart in a term."""
+        """Seconds until the lease ends, by this machine's monotonic clock; 0 when it is over. Late
+        by no more than the two clocks drift apart in a term."""
         return max(0.0, self._ends - time.monotonic())
 
     def check(self) -> None:
-        """Raises LeaseLost where the term is over, by this machine's clock; no replica is asked."""
+        """Raise LeaseLost if the term is over by this machine's clock. No replica is asked."""
         if not self.left_seconds:
             raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
 
     def granted(self, document: Document, sent_at: float) -> None:
-        """`sent_at` is time.monotonic() before it was sent."""
+        """Note a grant. `sent_at`: time.monotonic() before the request was sent."""
         self.fence = document["fence"]
         self.granted_at = datetime.fromisoformat(document["granted_at"])
         self.expires_at = datetime.fromisoformat(document["expires_at"])
         self._ends = sent_at + document["expires_in_seconds"]
 
 
-class AsyncLease(Held):
+class AsyncLease(HeldLease):
     """A lease that an `async with` block of AsyncClient.lease holds."""
 
     async def renew(self) -> None:
@@ -72,16 +72,16 @@ class AsyncLease(Held):
         await _renew(self._core, self)
 
 
-class Lease(Held):
+class Lease(HeldLease):
     """A lease that a `with` block of Client.lease holds."""
 
     def renew(self) -> None:
-        """The term begins anew. Raises LeaseLost; RejectedError where it may not be renewed, and
-        ends when it said."""
+        """Start the term again. Raises LeaseLost, or RejectedError if the lease may not be renewed
+        and ends as before."""
         run(_renew(self._core, self))
 
 
-L = TypeVar("L", bound=Held)
+L = TypeVar("L", bound=HeldLease)
 
 
 @asynccontextmanager
@@ -94,8 +94,8 @@ async def holding(core: Core, lease: L, wait: float | None) -> AsyncGenerator[L,
         await _give_up(core, lease)
 
 
-async def _take(core: Core, lease: Held, wait: float | None) -> None:
-    """Takes the lease, or waits in the queue for it; leaves it when that does not end so."""
+async def _take(core: Core, lease: HeldLease, wait: float | None) -> None:
+    """Take the lease, queueing for it. Leave the queue if that fails."""
     ends = math.inf if wait is None else time.monotonic() + wait
     try:
         found = await _join(core, lease)
@@ -112,19 +112,19 @@ async def _take(core: Core, lease: Held, wait: float | None) -> None:
             elif found["state"] == "gone":
                 found = await _join(core, lease, order)
     except (Refused, RejectedError):
-        raise  # it is not even in the queue
+        raise  # the holder is not in the queue
     except BaseException:
-        await core.quietly(Call("DELETE", _path_of(lease), {"holder": lease.holder}))
+        await core.quietly(Request("DELETE", _path_of(lease), {"holder": lease.holder}))
         raise
 
 
-async def _join(core: Core, lease: Held, order: int | None = None) -> Document:
+async def _join(core: Core, lease: HeldLease, order: int | None = None) -> Document:
     body: Document = {"holder": lease.holder}
     if order is not None:
         body["order"] = order
     sent_at = time.monotonic()
-    call = Call("POST", _path_of(lease), body=body, members=LEASE, statuses=frozenset({429}))
-    answer: Answer = await core.sent(call)
+    call = Request("POST", _path_of(lease), body=body, members=LEASE, statuses=frozenset({429}))
+    answer: Response = await core.sent(call)
     found: Document = answer.document
     if answer.status == 429:
         raise Refused(f"the queue for {lease} is full", retry_s(found), found)
@@ -133,37 +133,36 @@ async def _join(core: Core, lease: Held, order: int | None = None) -> Document:
     return found
 
 
-async def _renew(core: Core, lease: Held) -> None:
+async def _renew(core: Core, lease: HeldLease) -> None:
     sent_at = time.monotonic()
     body = {"holder": lease.holder, "fence": lease.fence}
-    call = Call("PUT", _path_of(lease), body=body, members=LEASE, statuses=frozenset({409}))
-    answer: Answer = await core.sent(call)
+    call = Request("PUT", _path_of(lease), body=body, members=LEASE, statuses=frozenset({409}))
+    answer: Response = await core.sent(call)
     if answer.status == 200:
         lease.granted(answer.document, sent_at)
         return
-    # Not renewed, and either over or not.
+    # Not renewed: the lease is over, or goes on to its end.
     problem = Problem.read(409, answer.document)
     if (await core.document(_looking(lease)))["fence"] == lease.fence:
         raise RejectedError(f"lease {lease} is not renewed: {problem.detail}", problem)
     raise LeaseLost(f"lease {lease} is over: {problem.detail}")
 
 
-async def _give_up(core: Core, lease: Held) -> None:
-    """Ends the lease early. Where that fails, its term ends it; where that was over before, it
-    says so."""
+async def _give_up(core: Core, lease: HeldLease) -> None:
+    """Release the lease. If that fails, the lease ends with its term."""
     if not lease.left_seconds:
         log.warning("lease %s was over before its block", lease)
     query = {"holder": lease.holder, "fence": str(lease.fence)}
-    call = Call("DELETE", _path_of(lease), query, statuses=frozenset({409}))
+    call = Request("DELETE", _path_of(lease), query, statuses=frozenset({409}))
     try:
         await core.sent(call)
     except WaitroomError as error:
         log.warning("lease %s is not given up before its term: %s", lease, error)
 
 
-def _looking(lease: Held) -> Call:
-    return Call("GET", _path_of(lease), {"holder": lease.holder}, members=LEASE)
+def _looking(lease: HeldLease) -> Request:
+    return Request("GET", _path_of(lease), {"holder": lease.holder}, members=LEASE)
 
 
-def _path_of(lease: Held) -> str:
+def _path_of(lease: HeldLease) -> str:
     return path("leases", lease.template, lease.resource)

@@ -37,7 +37,7 @@ COMMITMENT_UNKNOWN = Kind(
     "Try again after `Retry-After`.",
 )
 
-#: Places that one page lists at most, and by default.
+#: The most places on a page, and the default.
 PLACES_LIMIT = 10_000
 _Name = Annotated[str, Field(json_schema_extra={"pattern": "^[a-z0-9][a-z0-9_-]{0,31}$"})]
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

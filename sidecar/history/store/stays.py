@@ -294,19 +294,6 @@ class History:
         return [Change(*row) for row in await self._sql.read(found)]
 
 
-async def _new_events(
-    connection: AsyncConnection, room: str, batch: Sequence[Event]
-) -> list[Event]:
-    first, last = batch[0], batch[-1]
-    written = await connection.execute(
-        select(events.c.ms, events.c.seq).where(
-            events.c.room == room, events.c.ms >= first.ms, events.c.ms <= last.ms
-        )
-    )
-    ids = {(ms, seq) for ms, seq in written}
-    return [event for event in batch if (event.ms, event.seq) not in ids]
-
-
 def _silent(room: str, before_ms: int) -> tuple[Any, ...]:
     """Return the conditions of stays that have not ended, and had no event since `before_ms`."""
     c = entries.c
