@@ -6,8 +6,7 @@ what they hold: Redis is asked about every request, because a lease ends on time
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 import structlog
@@ -32,15 +31,6 @@ _CALLS = 100
 _SPREAD = 0.1
 
 log = structlog.get_logger()
-
-
-class _Shared(NamedTuple):
-    """The parts that all resources of a template share."""
-
-    template: Template
-    tokens: Tokens
-    settings: RoomSettings
-    grants: Grants
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,29 +121,30 @@ class Resources:
     """The resources of all templates. `keys` sign the cookies, oldest to newest."""
 
     def __init__(self, templates: Iterable[Template] = (), keys: Sequence[str] = ()) -> None:
-        self._shared = {template.name: _shared(template, list(keys)) for template in templates}
+        #: Of each template, what its resources share.
+        self._prototypes = {one.name: _prototype(one, list(keys)) for one in templates}
 
     def template_of(self, name: str) -> str:
         """Return the template in a name such as seat~17, even if the resource is not allowed; ""
         if the template is unknown."""
         template, is_of, _ = name.partition(SEPARATOR)
-        return template if is_of and template in self._shared else ""
+        return template if is_of and template in self._prototypes else ""
 
     def find(self, name: str) -> GuardedResource | None:
         """Return the resource of a name such as seat~17; None if the template is unknown or does
         not allow the resource."""
         prefix, _, resource = name.partition(SEPARATOR)
-        shared = self._shared.get(prefix)
-        if shared is None or not shared.template.settings.has(resource):
+        prototype = self._prototypes.get(prefix)
+        if prototype is None or not prototype.template.settings.has(resource):
             return None
-        template, tokens, settings, grants = shared
+        settings = prototype.settings
         message = settings.message
         if message is not None and _NAME in message:
             settings = settings.model_copy(update={"message": message.replace(_NAME, resource)})
-        return GuardedResource(name, resource, template, tokens, settings, grants)
+        return replace(prototype, name=name, resource=resource, settings=settings)
 
 
-def _shared(template: Template, keys: list[str]) -> _Shared:
+def _prototype(template: Template, keys: list[str]) -> GuardedResource:
     # A room of this name may once have signed tickets of its own.
     tokens = Tokens(template.name + SEPARATOR, keys, template.clock)
     tokens.cookie_name = COOKIE_PREFIX + template.name
@@ -165,7 +156,7 @@ def _shared(template: Template, keys: list[str]) -> _Shared:
         queueing_status_code=template.settings.queueing_status_code,
         message=template.settings.message,
     )
-    return _Shared(template, tokens, settings, Grants("", []))
+    return GuardedResource("", "", template, tokens, settings, Grants("", []))
 
 
 def _answer(hold: Hold, ticket: Ticket, queue: int) -> Answer:
