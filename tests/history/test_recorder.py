@@ -357,10 +357,10 @@ async def test_a_full_backlog_is_told_once(record, sqlite, capsys):
         await queue(it.room.store, 3)
         await it.room.refresh()
         for _ in range(3):
-            it.recorder._show(it.room)
+            it.recorder._set_gauges(it.room)
         await it.record()
         await it.room.refresh()
-        it.recorder._show(it.room)
+        it.recorder._set_gauges(it.room)
     assert "".join(capsys.readouterr()).count("backlog_full") == 2
 
 

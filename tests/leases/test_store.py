@@ -6,14 +6,12 @@ from itertools import pairwise
 import pytest
 
 from sidecar.kit.clock import LATE_MS, StoreClock
-from sidecar.kit.errors import StoreError, StoreUnavailableError
+from sidecar.kit.errors import StoreError
 from sidecar.leases.model import LeaseOutcome
 from sidecar.leases.redis_keys import lease_key, resource_key
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import Holder, LeaseStore
-from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
-from sidecar.storage.redis.functions import Scripts
 from sidecar.storage.redis.script_store import Observer
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
@@ -196,22 +194,6 @@ async def test_a_holder_that_is_late_by_nothing_is_at_the_end_of_the_line(make, 
     assert second.fence > first.fence
 
 
-async def test_a_holder_that_comes_back_when_it_is_free_has_a_new_lease(make, turn):
-    store = make()
-    first = await store.ask("A", "one")
-    turn.forward(60)
-    again = await store.ask("A", "one")
-    assert (again.outcome, again.expires_ms) == (GRANTED, turn.now_ms + 60_000)
-    assert again.fence > first.fence
-
-
-async def test_a_lease_that_is_over_is_gone(make, turn):
-    store = make()
-    await store.ask("A", "one")
-    turn.forward(60)
-    assert (await store.ask("A", "one", may_join=False)).outcome is GONE
-
-
 # The turn to take it ----------------------------------------------------------------------------
 
 
@@ -301,14 +283,6 @@ async def test_giving_back_twice_equals_once(make, turn):
     assert [reply.outcome for reply in both] == [GONE, GONE]
 
 
-async def test_a_place_is_left(make):
-    """Those behind move up."""
-    store = make()
-    await ask_all(store, "A", *"abc")
-    assert (await store.release("A", "b")).outcome is GRANTED
-    assert (await store.ask("A", "c")).ahead == 0
-
-
 async def test_an_old_number_releases_nothing(make, turn):
     """The holder has another lease now, or somebody else has one."""
     store = make()
@@ -318,22 +292,6 @@ async def test_an_old_number_releases_nothing(make, turn):
     assert (await store.release("A", "one", old.fence)).outcome is STALE
     assert (await store.release("A", "two", new.fence)).outcome is GONE
     assert await outcomes(store, "A", "one", "two") == [GRANTED, WAITING]
-
-
-async def test_a_lease_that_ran_out_cannot_be_released(make, turn):
-    """At that very millisecond, either."""
-    store = make()
-    one, _ = await ask_all(store, "A", "one", "two")
-    turn.forward(60)
-    assert (await store.release("A", "one", one.fence)).outcome is GONE
-
-
-async def test_what_is_not_renewable_stays_as_it_is(make, turn):
-    store = make()
-    lease = await store.ask("A", "one")
-    turn.forward(10)
-    kept = await store.renew("A", "one", lease.fence)
-    assert (kept.outcome, kept.expires_ms) == (NOT_RENEWED, lease.expires_ms)
 
 
 async def test_a_renewal_begins_the_term_anew_until_the_longest(make, turn):
@@ -651,11 +609,6 @@ async def test_nothing_is_granted_for_a_term_after_the_store_was_emptied(redis, 
     assert await outcomes(blank, "C", "three") == [WAITING]
     assert await waits_for(store, "A", "two", turn, seconds=90) == 60_000
     assert not (await blank.ask("D", "three")).is_recovering
-
-
-async def test_a_new_template_does_not_recover(make):
-    store = make()
-    assert not (await store.ask("A", "one")).is_recovering
 
 
 async def test_a_replica_that_only_sweeps_knows_the_template(redis, make, turn):
@@ -1035,28 +988,3 @@ async def test_every_call_says_that_the_store_is_away(away):
         with pytest.raises(StoreError, match=f"^{name}: "):
             await call()
     assert errors == ["ask", "renew", "release", "due", "list", "count"]
-
-
-async def test_a_store_that_is_away_is_asked_once_a_second(away, redis_socket, monkeypatch):
-    """By whoever comes; the others are told at once. An answer brings it back."""
-    store, errors = away
-    now_s = 1000.0
-    monkeypatch.setattr("time.monotonic", lambda: now_s)
-    for _ in range(TRIES):
-        assert not store.is_away
-        with pytest.raises(StoreError, match=r"^ask: "):
-            await store.ask("A", "one")
-    assert store.is_away
-    for seconds, asked in [(0, 0), (0.5, 0), (1.0, 1), (1.9, 1)]:
-        now_s = 1000.0 + seconds
-        with pytest.raises(StoreError):
-            await store.ask("A", "one")
-        assert len(errors) == TRIES + asked
-    with pytest.raises(StoreUnavailableError, match=r"^count: Redis is unavailable$"):
-        await store.count()
-    there = connect(f"unix://{redis_socket}", timeout_s=1)
-    store._scripts = Scripts(there, "leases")
-    now_s = 1002.5
-    assert (await store.ask("A", "one")).outcome is GRANTED
-    assert not store.is_away
-    await close(there)

@@ -1,11 +1,9 @@
 """The service API's doors: who may, and rate limits."""
 
 import asyncio
-import itertools
 import json
 import random
 import time
-from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
@@ -252,36 +250,6 @@ async def test_a_moment_is_told_to_the_microsecond(service):
     assert [each["wait_seconds"] for each in told] == [0, 0.142858, 0.285716]
 
 
-async def test_calls_that_were_answered_keep_their_answers(service):
-    """Where the store stops answering half way: the rule says what of the others."""
-    rule = {"algorithm": "concurrency", "limit": 200, "on_store_failure": "refuse"}
-    site = await service(limit=rule)
-    store = site.ops.server.app[LIMITS].get(site.name).store
-    scripts, numbers = store._scripts, itertools.count()
-
-    async def run(*args):
-        if next(numbers):
-            raise OSError
-        return await scripts.run(*args)
-
-    store._scripts = SimpleNamespace(run=run)
-    told, _ = await acquire(site, [{}] * 200)
-    assert [each["outcome"] for each in told] == ["granted"] * 128 + ["refused_alone"] * 72
-    assert outcomes(site) == {"granted": 128, "refused_alone": 72}
-
-
-async def test_asking_again_with_an_id(service):
-    """Is the same call: the same moment, counted once."""
-    site = await service(limit=PACED)
-    first = [(await acquire(site, id=name))[0] for name in ("a", "b")]
-    site.turn.forward(10)
-    again = [(await acquire(site, id=name))[0] for name in ("b", "b")]
-    assert [each["at"] for each in again] == [first[1]["at"]] * 2
-    assert [each["permit"] for each in again] == [first[1]["permit"]] * 2
-    assert again[0]["wait_seconds"] == 50
-    assert (await acquire(site, {}))[0]["wait_seconds"] == 110
-
-
 async def test_a_list_of_calls(service):
     """Is answered in order, with 200 whatever is told of each; of any cost."""
     site = await service(limit={**FIXED, "key": "{biz}"})
@@ -511,14 +479,18 @@ async def test_a_value_for_a_key_that_no_fields_can_make(service):
     assert "warning" not in told
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE"])
-async def test_a_program_changes_no_value(service, method):
-    """Not with the service token: it is the operator's, and the limit stays."""
+@pytest.mark.parametrize(
+    ("method", "path"), [("PUT", "values/x"), ("DELETE", "values/x"), ("DELETE", "counts/x")]
+)
+async def test_a_program_neither_changes_nor_resets_a_key(service, method, path):
+    """A service token may not, and the key stays as it is: that is the operator's."""
     site = await service(limit={**FIXED, "key": "{a}"})
-    path, body = "/limits/{name}/values/x", {"limit": -1}
-    said = await site.told(method, path, body, status=403, token=SERVICE_TOKEN)
+    await acquire(site, fields={"a": "x"})
+    path = f"/limits/{{name}}/{path}"
+    said = await site.told(method, path, {"limit": -1}, status=403, token=SERVICE_TOKEN)
     assert (said["title"], "admin_token" in said["detail"]) == ("For operators", True)
     assert (await site.told("GET", "/limits/{name}/values"))["set"] == {}
+    assert (await site.told("GET", "/limits/{name}?a=x"))["remaining"] == 1
 
 
 async def test_a_limit_without_fields_is_changed(service):
@@ -566,13 +538,6 @@ async def test_a_reset_key_has_no_one_before_it(service):
     body = {"permit": calls[1]["permit"]}
     assert await site.told("POST", "/limits/{name}/release", body) == {"released": False}
     assert (await acquire(site, {}))[0]["wait_seconds"] == 60
-
-
-async def test_a_program_resets_nothing(service):
-    site = await service(limit={**FIXED, "key": "{a}"})
-    await acquire(site, fields={"a": "x"})
-    await site.told("DELETE", "/limits/{name}/counts/x", status=403, token=SERVICE_TOKEN)
-    assert (await site.told("GET", "/limits/{name}?a=x"))["remaining"] == 1
 
 
 async def test_keys_that_are_counted(service, monkeypatch):

@@ -75,13 +75,6 @@ def test_a_call_is_granted_or_refused(room, n):
     assert caught.value.retry_after == 60
 
 
-def test_looking_takes_nothing(room, n):
-    """A look tells what a call would be told, twice the same."""
-    assert [room.look("few", n=n).remaining for _ in range(2)] == [2, 2]
-    room.acquire("few", n=n, cost=2)
-    assert room.look("few", n=n).outcome == "refused"
-
-
 def test_a_paced_call_comes_at_its_moment(room, n):
     """With wait=True no call comes before its moment by the store's clock, and the moments are
     evenly spaced. Without it the caller is told how long to wait, and the moment can be given
@@ -100,11 +93,6 @@ def test_a_paced_call_comes_at_its_moment(room, n):
     assert room.release(permit) is True
     assert room.release(permit) is False
     assert room.acquire("slow", n=n).at == permit.at
-
-
-def test_the_same_id_is_the_same_call(room, n):
-    """A call with the caller's own id counts once."""
-    assert [room.acquire("few", n=n, id="order-7").remaining for _ in range(3)] == [1, 1, 1]
 
 
 async def test_who_is_cancelled_asleep_gives_the_moment_back(room, aroom, n):
