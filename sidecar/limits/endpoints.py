@@ -87,7 +87,14 @@ async def acquire_limit(request: web.Request) -> web.Response:
 async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> web.Response:
     if not body or len(body) > schemas.MAX_CALLS:
         raise ConfigError([f"a list has 1 to {schemas.MAX_CALLS} calls (got {len(body)})"])
-    asks = _asks(body, limit)
+    asks, problems = [], []
+    for number, call in enumerate(body):
+        try:
+            asks.append(_ask(call, limit))
+        except ConfigError as error:
+            problems += [f"{number}: {text}" for text in error.problems]
+    if problems:
+        raise ConfigError(problems[:20])
     decided = list(zip(asks, await limit.acquire_all(asks), strict=True))
     if is_gone(request):
         for ask, decision in decided:
@@ -257,32 +264,18 @@ def _limit_and_key(request: web.Request, at: schemas.ValueAddress) -> tuple[Limi
     return limit, at.key or limit.settings.key_of({})
 
 
-def _asks(body: list[Any], limit: Limit) -> list[Ask]:
-    asks, problems = [], []
-    for number, call in enumerate(body):
-        try:
-            asks.append(_ask(call, limit))
-        except ConfigError as error:
-            problems += [f"{number}: {text}" for text in error.problems]
-    if problems:
-        raise ConfigError(problems[:20])
-    return asks
-
-
 def _ask(body: Any, limit: Limit) -> Ask:
     """Read one call. Raises ConfigError with each problem."""
     match body:
         # Nearly all calls, without the cost of a model.
-        case {"fields": dict(fields), **others} if not others and _are_texts(fields):
+        case {"fields": dict(fields), **others} if not others and all(
+            type(value) is str for value in fields.values()
+        ):
             return Ask(limit.settings.key_of(fields))
         case dict():
             call = read(schemas.LimitCall, body)
             return Ask(_key_of(call, limit), call.cost or 1, call.id or "")
     raise ConfigError(["a call is a JSON object"])
-
-
-def _are_texts(fields: dict[str, Any]) -> bool:
-    return all(type(value) is str for value in fields.values())
 
 
 def _key_of(call: schemas.NamedCall, limit: Limit) -> str:

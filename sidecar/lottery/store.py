@@ -87,24 +87,21 @@ class DrawsStore(PlainCommands):
 
     async def _compute(self, draw: str, begins_ms: int, born_ms: int) -> None:
         try:
-            digest = await self._published_list(draw)
+            value = await self._ask("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
+            digest = None if value is None else _read(text(value))
             if digest is None:
                 digest = await self._count_and_digest(begins_ms)
                 # Checked last: Redis may have been emptied while the list was read.
                 if digest is None or await self._stat("born") != born_ms:
                     return
-                value = await self.publish(f"{draw}:places", f"{digest.count} {digest.sha256}")
-                digest = _read(value)
+                kept = await self.publish(f"{draw}:places", f"{digest.count} {digest.sha256}")
+                digest = _read(kept)
             elif await self._stat("born") != born_ms:
                 return
         except StoreError:
             return  # the next request tries again
         if digest is not None:
             self._digests[draw, born_ms] = digest
-
-    async def _published_list(self, draw: str) -> ListDigest | None:
-        value = await self._ask("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
-        return None if value is None else _read(text(value))
 
     async def _count_and_digest(self, begins_ms: int) -> ListDigest | None:
         """Compute the digest; None if the list is of a later pre-queue, or changed meanwhile."""
