@@ -13,7 +13,7 @@ from waitroom.batch import Batcher
 from waitroom.core import Core
 from waitroom.errors import RejectedError, UnavailableError
 from waitroom.jobs import AsyncJobs
-from waitroom.leases import AsyncLease, holding
+from waitroom.leases import AsyncLease
 from waitroom.limits import (
     Field,
     LimitMethods,
@@ -189,5 +189,5 @@ class AsyncClient(LimitMethods):
     ) -> AsyncGenerator[AsyncLease, None]:
         """As Client.lease."""
         lease = AsyncLease(self._core, template, resource, holder)
-        async with holding(self._core, lease, wait):
+        async with lease.hold(wait):
             yield lease

@@ -14,7 +14,7 @@ import httpx
 from waitroom.blocking import Shell, blocking, entered, entering, run
 from waitroom.core import Core
 from waitroom.jobs import AsyncJobs, Jobs
-from waitroom.leases import Lease, holding
+from waitroom.leases import Lease
 from waitroom.limits import Field, LimitMethods, asking, call_of, evaluate, pass_one
 from waitroom.rooms import AsyncRooms, Rooms
 from waitroom.wire import Document, LimitCall, Replica, Request, Wire
@@ -162,5 +162,5 @@ class Client(Shell[LimitMethods]):
         outlived the term, unless the block itself raised.
         """
         lease = Lease(self._core, template, resource, holder)
-        with entered(holding(self._core, lease, wait)):
+        with entered(lease.hold(wait)):
             yield lease
