@@ -8,9 +8,7 @@ from itertools import pairwise
 import pytest
 
 from sidecar.limits.model import Ask, Outcome
-from sidecar.storage.redis.connect import close, connect
-from tests.support.limits import BEGIN, WINDOWS, S, TurnedClock, check_promise, keys_of, make_limit
-from tests.support.rooms import new_room_name
+from tests.support.limits import BEGIN, WINDOWS, S, check_promise, keys_of
 
 GRANTED, PACED, REFUSED = Outcome.GRANTED, Outcome.PACED, Outcome.REFUSED
 #: Those that spread calls evenly where the limit is 1.
@@ -18,14 +16,9 @@ each_algorithm = pytest.mark.parametrize("algorithm", WINDOWS)
 
 
 @pytest.fixture
-def clock():
-    return TurnedClock()
-
-
-@pytest.fixture
-def make(redis, clock):
+def make(make):
     """Makes the store of a new rule that paces, one call a second; settings by name."""
-    return partial(make_limit, redis, clock, on_exceed="pace", window=1)
+    return partial(make, on_exceed="pace", window=1)
 
 
 def seconds(decisions):
@@ -34,19 +27,13 @@ def seconds(decisions):
 
 
 @each_algorithm
-async def test_60_refunds_are_spaced_by_a_second_each(redis, store_url, clock, algorithm):
+async def test_60_refunds_are_spaced_by_a_second_each(replicas, algorithm):
     """Over four replicas; none is lost, and no two share a moment."""
-    memory = store_url == "memory://"
-    clients = [redis if memory else connect(store_url, timeout_s=5) for _ in range(4)]
-    name, paces = new_room_name(), {"limit": 1, "window": 1, "on_exceed": "pace"}
-    stores = [make_limit(one, clock, algorithm, name=name, **paces) for one in clients]
+    stores = replicas(algorithm, limit=1, window=1, on_exceed="pace")
     refunds = await asyncio.gather(*(stores[n % 4].acquire(Ask("wx")) for n in range(60)))
     assert sorted(seconds(refunds)) == list(range(60))
     assert [one.outcome for one in refunds].count(PACED) == 59
     assert all((one.permit == "") == (one.at_us == BEGIN) for one in refunds)
-    if not memory:
-        for client in clients:
-            await close(client)
 
 
 @each_algorithm

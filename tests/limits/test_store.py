@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -15,20 +14,9 @@ from sidecar.limits.store import BATCH_LIMIT, LimitStore
 from sidecar.storage.redis.breaker import TRIES, Breaker
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.functions import Scripts
-from tests.support.limits import ALL, MODES, S, TurnedClock, keys_of, make_limit
+from tests.support.limits import ALL, MODES, S, keys_of, make_limit
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
-
-
-@pytest.fixture
-def clock():
-    return TurnedClock()
-
-
-@pytest.fixture
-def make(redis, clock):
-    """Makes the store of a new rule; settings by name."""
-    return partial(make_limit, redis, clock)
 
 
 async def test_time_is_the_stores_own(redis):
