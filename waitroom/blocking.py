@@ -1,4 +1,4 @@
-"""Makes the methods of Client from those of AsyncClient: runs the same coroutines to their end."""
+"""The methods of Client, made from those of AsyncClient: run the same coroutines to their end."""
 
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator

@@ -179,7 +179,7 @@ class AsyncJobs:
 
 
 class Jobs(Shell[AsyncJobs]):
-    """LimitMethods that wait for their turn at a target."""
+    """Calls that wait for their turn at a target."""
 
     submit = blocking(AsyncJobs.submit)
     get = blocking(AsyncJobs.get)

@@ -41,8 +41,7 @@ BACKOFF = Backoff(1.0, 15.0)
 
 #: Rows that one transaction of the archivist moves or deletes.
 TIDY_BATCH = 500
-#: How often a room is tidied, how often a replica tries to be the one that does, and the rest
-#: between two transactions, seconds.
+#: Seconds between two runs for a room, between a replica's tries to run, and between transactions.
 TIDY_INTERVAL_S = 3600.0
 TIDY_LOOK_S = 60.0
 TIDY_REST_S = 0.05
@@ -60,7 +59,7 @@ async def record_forever(
 ) -> None:
     """Record all rooms until cancelled. `backlog`: the most events in a room's stream."""
     recorder = Recorder(history, metrics, backlog=backlog)
-    with contextlib.suppress(DatabaseError):  # so that look-ups find tables before the first event
+    with contextlib.suppress(DatabaseError):  # look-ups need tables before the first event
         await history.check()
     async with asyncio.TaskGroup() as group:
         for room in rooms:

@@ -81,7 +81,7 @@ async def list_resources(
 async def show_resource(request: web.Request, page: schemas.QueuePage) -> schemas.ResourceState:
     """Show who holds a resource and who waits for it.
 
-    It is no heartbeat, and changes nothing.
+    This is no heartbeat, and changes nothing.
     """
     template, start = _template_of(request), page.start
     template.check(page.resource)
@@ -94,7 +94,7 @@ async def show_resource(request: web.Request, page: schemas.QueuePage) -> schema
 
 @ENDPOINTS.get(
     _LEASE,
-    # It is a heartbeat, and takes the lease when it is the holder's turn.
+    # A heartbeat, which takes the lease when it is the holder's turn.
     _CHANGES,
     replies={200: "Granted, waiting or gone."},
     problems=(schemas.UNKNOWN_LEASE,),
@@ -102,7 +102,7 @@ async def show_resource(request: web.Request, page: schemas.QueuePage) -> schema
 async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas.Lease:
     """Find a holder's lease or place in the queue.
 
-    It is the heartbeat of a waiting holder, and takes the lease when it is free.
+    This is the heartbeat of a waiting holder, and takes the lease when it is free.
     """
     template = _template_of(request)
     hold = await template.look(at.resource, at.holder, owner=owner_of(request).name)
@@ -168,8 +168,8 @@ async def renew_lease(
 async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> schemas.Released:
     """Release a lease, a turn or a place in the queue.
 
-    The next holder has it at once. Idempotent. With a fencing number only that lease: 409 if the
-    holder has a newer one. A token releases its own holders, the `admin_token` all.
+    The next holder has it at once. Idempotent. A fencing number releases only that lease: 409 if
+    the holder has a newer one. A token releases its own holders, the `admin_token` all.
     """
     template, owner = _template_of(request), owner_of(request)
     owners = [owner.name]

@@ -46,7 +46,7 @@ def _pattern(value: str) -> str:
 
 
 class LeaseSettings(BaseModel):
-    """A template, `[leases.NAME]`: each resource of it is made when somebody names it."""
+    """A template, `[leases.NAME]`. A resource exists as soon as a client names it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

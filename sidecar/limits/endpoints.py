@@ -61,11 +61,11 @@ async def list_limits(request: web.Request) -> schemas.LimitRules:
     is_hand_made=True,
 )
 async def acquire_limit(request: web.Request) -> web.Response:
-    """May this call go?
+    """Ask whether a call may go, or a list of calls.
 
-    Or a list of calls, 1000 at most: the response is 200 whatever the decisions are. Without a
-    body: a call of a limit whose key has no fields. A single call that costs more than could ever
-    go is a 422. Where the limit is 0, `at` is null.
+    A list has 1000 calls at most, and the response is 200 whatever the decisions are. A call of a
+    limit whose key has no fields needs no body. A single call that costs more than is ever granted
+    is a 422. If the limit is 0, `at` is null.
     """
     limit = _limit_of(request)
     hold_s = wait_of(request)
@@ -193,7 +193,8 @@ async def set_value(
 ) -> schemas.KeyValue:
     """Set a key's limit.
 
-    For operators. It holds for all replicas and survives a restart. Decisions already given stay.
+    For operators. The limit is that of all replicas and survives a restart. Decisions already given
+    stay.
     """
     limit, key = _limit_and_key(request, at)
     await limit.store.set_value(key, body.limit)
@@ -230,8 +231,8 @@ async def unset_value(request: web.Request, at: schemas.ValueAddress) -> schemas
 async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas.KeyCounts:
     """List keys of which something is counted.
 
-    Redis keeps no list of them. One request looks at some 10 000 keys of Redis, of all limits and
-    rooms, and `next` says that there are more to look at. Do not poll it.
+    Redis keeps no list of keys. One request looks at some 10 000 keys of Redis, of all limits and
+    rooms, and `next` says that there are more to look at. Do not poll this endpoint.
     """
     limit = _limit_of(request)
     decisions, following = await limit.store.used(page.after)
@@ -250,7 +251,7 @@ async def reset_count(request: web.Request, at: schemas.ValueAddress) -> schemas
     """Forget what a key has used.
 
     For operators. The next call finds the whole limit free. Calls that were paced keep their
-    moments, and permits that are in use go on: more run than the limit says until they end.
+    moments, and permits in use go on: until they end, more calls run than the limit allows.
     """
     limit, key = _limit_and_key(request, at)
     is_reset = await limit.store.forget(key)

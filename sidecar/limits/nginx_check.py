@@ -50,10 +50,10 @@ ENDPOINTS = Endpoints("proxy")
     is_hand_made=True,
 )
 async def check_limit(request: web.Request) -> web.Response:
-    """Does a rate limit let this request pass?
+    """Check a request against a rate limit, for nginx.
 
-    For nginx's `auth_request`. A rule that paces holds the answer until the request may go, for at
-    most 25 s; what would be later is refused. Nothing has a body.
+    For nginx's `auth_request`. A limit that paces holds the response until the request may go, for
+    at most 25 s; a request that would go later is refused. No response has a body.
     """
     headers = request.headers
     name = headers.get("X-Waitroom-Limit", "")

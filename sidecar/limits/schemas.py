@@ -107,7 +107,7 @@ class NamedCall(Body):
 
 
 class LimitCall(NamedCall):
-    """Named by its fields, or by its key. null means the same as leaving it out."""
+    """A call, named by its fields or its key. null means the same as leaving a member out."""
 
     model_config = _shown(
         {"fields": {"biz": "refund", "channel": "wx"}},
@@ -126,7 +126,7 @@ LimitCalls = Annotated[list[LimitCall], Field(min_length=1, max_length=MAX_CALLS
 
 
 class ReleasePermit(NamedCall):
-    """Named as the call was."""
+    """A permit to give back, named as its call was."""
 
     model_config = _shown({"key": "refund:wx", "permit": "1~~7ae318c2934d.2"})
     permit: Annotated[
@@ -138,7 +138,7 @@ class ReleasePermit(NamedCall):
 
 
 class CountsPage(LimitAddress, PageParameters):
-    """Which part of the store."""
+    """A part of Redis to search."""
 
     after: Annotated[str, *matching("[0-9]{0,19}", "the `next` of the page before")] = ""
     """The `next` of the page before."""
@@ -179,7 +179,7 @@ class Decision(Reply):
 
 
 class LimitRule(LimitSettings, Reply):
-    """A limit as the file has it; durations in seconds."""
+    """A limit as configured; durations in seconds."""
 
     name: str
     """The limit's name."""
@@ -198,7 +198,7 @@ class LimitRules(Reply):
 
 
 class LimitLook(LimitRule, Decision):
-    """The rule, and the decision on a call of cost 1: granted, paced or refused. `key` and `limit`
+    """The limit, and the decision on a call of cost 1: granted, paced or refused. `key` and `limit`
     are the call's."""
 
     key: str
@@ -242,7 +242,7 @@ class KeyCount(Reply):
 
 
 class KeyCounts(PageReply):
-    """In no order over several pages: Redis keeps no list of keys."""
+    """Keys, in no order over several pages: Redis keeps no list of keys."""
 
     keys: list[KeyCount]
     """Those with the least left first."""

@@ -60,7 +60,7 @@ class EventStream:
         rows = await self._read("0", limit)
         if not rows:
             await self._read(">", limit)
-            # With the events that the replica which recorded before had just read.
+            # Includes events that the previous recorder had just read.
             rows = await self._read("0", limit)
         if not rows:
             await self._trim_rest()

@@ -127,7 +127,7 @@ class History:
         values = {"rows": json.dumps(rows)} if self._has_documents else rows
         await connection.execute(statement, values)
 
-    # Keeping it small -------------------------------------------------------------------------
+    # Tidying ----------------------------------------------------------------------------------
 
     async def silent(self, room: str, *, before_ms: int, limit: int) -> list[str]:
         """Return visitors whose stay has not ended and had no event since `before_ms`."""
