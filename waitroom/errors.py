@@ -28,7 +28,7 @@ class Problem:
     status: int
     title: str = ""
     detail: str = ""
-    #: The kind of problem; empty from a replica older than these codes.
+    #: The kind of problem; docs/problems.md lists them.
     code: str = ""
     #: One line for each fault, beginning with its name.
     errors: tuple[str, ...] = ()
