@@ -258,7 +258,7 @@
     $('progress').hidden = false;
     $('progress').max = 2 * Math.max(1, draw.count);
     while (next !== null) {
-      const page = await ask(`${draw.places_url}&offset=${next}&limit=${PAGE}`);
+      const page = await ask(`${draw.places_url}&after=${next}&limit=${PAGE}`);
       places.push(...page.places);
       next = page.next;
       $('progress').value = places.length;

@@ -1,4 +1,4 @@
-"""The client for tasks. Calls of one limit that come together go together."""
+"""The client for asyncio. Simultaneous calls of one limit share a request."""
 
 import asyncio
 import functools
@@ -13,21 +13,21 @@ from waitroom.batch import Batcher
 from waitroom.core import Core
 from waitroom.errors import RejectedError, UnavailableError
 from waitroom.jobs import AsyncJobs
-from waitroom.leases import AsyncLease, holding
+from waitroom.leases import AsyncLease
 from waitroom.limits import (
-    Calls,
     Field,
+    LimitMethods,
     asking_all,
     call_of,
-    fields_of_call,
+    evaluate,
     giving_back,
     pass_one,
 )
 from waitroom.model import Permit
 from waitroom.rooms import AsyncRooms
-from waitroom.wire import Ask, Call, Document, Replica, Wire
+from waitroom.wire import Document, LimitCall, Replica, Request, Wire
 
-#: Calls of one limit in one request, at most, and requests at a time.
+#: The most calls of one limit in one request, and requests at a time.
 BATCH = 100
 FLIGHTS = 8
 
@@ -36,15 +36,15 @@ R = TypeVar("R")
 
 
 class Tasks(Core):
-    """What waits suspends its task."""
+    """Sends requests from tasks: waiting suspends the task."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
         super().__init__(wire, retries)
         self._http = httpx.AsyncClient(**wire.options(httpx.AsyncHTTPTransport))
-        self._batchers: dict[str, Batcher[Ask, Document]] = {}
+        self._batchers: dict[str, Batcher[LimitCall, Document]] = {}
         self._giving_back: set[asyncio.Task[None]] = set()
 
-    async def send(self, call: Call, replica: Replica) -> Any:
+    async def send(self, call: Request, replica: Replica) -> Any:
         request = self._http.build_request(**self.wire.request(call, replica))
         try:
             response = await self._http.send(request, stream=call.is_streamed)
@@ -64,7 +64,7 @@ class Tasks(Core):
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def ask(self, ask: Ask) -> Document:
+    async def ask(self, ask: LimitCall) -> Document:
         batcher = self._batchers.get(ask.rule)
         if batcher is None:
             run = functools.partial(self._ask_all, ask.rule)
@@ -100,12 +100,12 @@ class Tasks(Core):
         await asyncio.gather(*self._giving_back)
         await self._http.aclose()
 
-    async def _ask_all(self, rule: str, asks: Sequence[Ask]) -> list[Document | Exception]:
-        """A document for each, or what is wrong with it."""
+    async def _ask_all(self, rule: str, asks: Sequence[LimitCall]) -> list[Document | Exception]:
+        """Send calls of one limit together. Return each call's document or error."""
         try:
             answer = await self.ask_each(asking_all(asks))
         except RejectedError as error:
-            # Nothing was counted: one of them is wrong, and the others are to have their answers.
+            # Nothing was counted, because one call is wrong: ask again without it.
             if error.status not in {413, 422} or len(asks) == 1:
                 return [error] * len(asks)
             half = len(asks) // 2
@@ -118,9 +118,9 @@ class Tasks(Core):
             for document in answer.document
         ]
 
-    def _unseen(self, ask: Ask, document: Document) -> None:
-        """Gives back what a task was granted that is gone. What has the caller's own name stays:
-        they may be back for it already."""
+    def _unseen(self, ask: LimitCall, document: Document) -> None:
+        """Give back the permit of a cancelled task, unless the call has an id of the caller's, who
+        may ask for it again."""
         if not ask.is_own or not document["permit"]:
             return
         permit = Permit.read(ask.rule, document)
@@ -129,9 +129,9 @@ class Tasks(Core):
         task.add_done_callback(self._giving_back.discard)
 
 
-class AsyncClient(Calls):
-    """As Client, for the tasks of one event loop. A task that is cancelled while it waits gives
-    back its moment, or leaves the queue."""
+class AsyncClient(LimitMethods):
+    """As Client, for the tasks of one event loop. A task that is cancelled while waiting gives back
+    its moment, or leaves the queue."""
 
     _core: Tasks
 
@@ -155,7 +155,7 @@ class AsyncClient(Calls):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Waits for what is on its way; what nobody waits for any more is given back first."""
+        """Wait for requests on their way, give back permits of cancelled tasks, and close."""
         await self._core.aclose()
 
     def limited(
@@ -175,7 +175,7 @@ class AsyncClient(Calls):
 
             @functools.wraps(function)
             async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-                call = call_of(rule, key, cost, fields_of_call(fields, args, kwargs))
+                call = call_of(rule, key, cost, evaluate(fields, args, kwargs))
                 await pass_one(self._core, rule, call, wait=wait)
                 return await function(*args, **kwargs)
 
@@ -189,5 +189,5 @@ class AsyncClient(Calls):
     ) -> AsyncGenerator[AsyncLease, None]:
         """As Client.lease."""
         lease = AsyncLease(self._core, template, resource, holder)
-        async with holding(self._core, lease, wait):
+        async with lease.hold(wait):
             yield lease

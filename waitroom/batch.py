@@ -1,4 +1,4 @@
-"""Collects the calls that come while others are on their way."""
+"""Batches the calls that come while others are on their way."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,9 +14,9 @@ class Batcher(Generic[Item, Reply]):
     """Turns many `submit(item)` into few `run(items)`, at most `flights` of them at a time, of at
     most `limit` items each.
 
-    The first item goes at once, with those of the same turn of the loop. A caller that is cancelled
-    before its item was sent takes it along; after that the item's reply goes to `unseen`. An item
-    whose reply is an exception raises it.
+    The first item goes at once, with others of the same turn of the event loop. The item of a
+    caller who is cancelled before it was sent is not sent; after that its reply goes to `unseen`. A
+    reply that is an exception is raised.
     """
 
     def __init__(
@@ -36,20 +36,20 @@ class Batcher(Generic[Item, Reply]):
         self._is_starting = False
 
     async def submit(self, item: Item) -> Reply:
-        """The reply for this item. Raises whatever `run` raised for its batch."""
+        """Return the reply for this item. Raises the error that `run` raised for its batch."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         self._start()
         try:
             return await future
         except asyncio.CancelledError:
-            # It was answered, and cancelled before it could see that.
+            # The reply came, and the caller was cancelled before seeing it.
             if not future.cancelled() and future.exception() is None:
                 self._unseen(item, future.result())
             raise
 
     async def landed(self) -> None:
-        """Waits until nothing is on its way."""
+        """Wait until no batch is on its way."""
         while self._flights:
             await asyncio.wait(self._flights)
 
@@ -63,7 +63,7 @@ class Batcher(Generic[Item, Reply]):
     def _landed(self, flight: asyncio.Task[None]) -> None:
         self._flights.discard(flight)
         if flight.cancelled():
-            # The loop is ending: nobody waits on for an answer that will not come.
+            # The loop is ending, so no reply will come.
             self._is_starting = False
             for _, future in self._waiting:
                 future.cancel()
@@ -88,12 +88,11 @@ class Batcher(Generic[Item, Reply]):
             for _, future in batch:
                 future.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, each caller gets it
-            answers = [error] * len(batch)
+        except Exception as failure:  # noqa: BLE001 - each caller gets it
+            answers = [failure] * len(batch)
         if len(answers) != len(batch):
-            answers = [UnavailableError(f"{len(batch)} calls got {len(answers)} answers")] * len(
-                batch
-            )
+            error = UnavailableError(f"{len(batch)} calls got {len(answers)} answers")
+            answers = [error] * len(batch)
         for (item, future), answer in zip(batch, answers, strict=True):
             if isinstance(answer, Exception):
                 if not future.done():

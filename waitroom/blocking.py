@@ -1,4 +1,4 @@
-"""The methods of Client, out of those of AsyncClient: the same coroutines, run to their end."""
+"""The methods of Client, made from those of AsyncClient: run the same coroutines to their end."""
 
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
@@ -11,20 +11,20 @@ T = TypeVar("T")
 
 
 class Shell(Generic[A]):
-    """Has the methods of `tasks`, for threads."""
+    """The methods of the async object `tasks`, for threads."""
 
     def __init__(self, tasks: A) -> None:
         self._tasks = tasks
 
 
 def run(awaitable: Awaitable[T]) -> T:
-    """Over Threads nothing suspends: whatever has to wait blocks this thread."""
+    """Run an awaitable of a client for threads, which blocks where others suspend."""
     try:
         next(awaitable.__await__())
     except StopIteration as end:
         result: T = end.value
         return result
-    raise AssertionError("it is not over Threads")
+    raise AssertionError("only a client for threads can be run")
 
 
 def blocking(
@@ -40,7 +40,7 @@ def blocking(
 def entering(
     method: Callable[Concatenate[A, P], AbstractAsyncContextManager[T]],
 ) -> Callable[Concatenate[Shell[A], P], Iterator[T]]:
-    """For contextlib.contextmanager."""
+    """Make a generator for contextlib.contextmanager from a method with an async one."""
 
     @functools.wraps(method)
     def enter(self: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

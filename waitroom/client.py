@@ -14,24 +14,24 @@ import httpx
 from waitroom.blocking import Shell, blocking, entered, entering, run
 from waitroom.core import Core
 from waitroom.jobs import AsyncJobs, Jobs
-from waitroom.leases import Lease, holding
-from waitroom.limits import Calls, Field, asking, call_of, fields_of_call, pass_one
+from waitroom.leases import Lease
+from waitroom.limits import Field, LimitMethods, asking, call_of, evaluate, pass_one
 from waitroom.rooms import AsyncRooms, Rooms
-from waitroom.wire import Ask, Call, Document, Replica, Wire
+from waitroom.wire import Document, LimitCall, Replica, Request, Wire
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Threads(Core):
-    """What waits blocks its thread, so that no coroutine ever suspends."""
+    """Sends requests from threads: waiting blocks the thread, so no coroutine ever suspends."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
         super().__init__(wire, retries)
         self._open()
 
-    async def send(self, call: Call, replica: Replica) -> Any:
-        if self._pid != os.getpid():  # after a fork: the connections are the parent's
+    async def send(self, call: Request, replica: Replica) -> Any:
+        if self._pid != os.getpid():  # after a fork, the connections belong to the parent
             self._open()
         request = self._http.build_request(**self.wire.request(call, replica))
         try:
@@ -50,7 +50,7 @@ class Threads(Core):
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - of a thread
 
-    async def ask(self, ask: Ask) -> Document:
+    async def ask(self, ask: LimitCall) -> Document:
         document: Document = (await self.ask_each(asking(ask))).document
         return document
 
@@ -80,13 +80,17 @@ class Threads(Core):
         self._http, self._pid = httpx.Client(**self.wire.options(httpx.HTTPTransport)), os.getpid()
 
 
-class Client(Shell[Calls]):
-    """Any number of threads may share one. `address` is a replica's ops listener, such as
-    http://127.0.0.1:8401 or unix:/run/waitroom/ops.sock, or a list of them; `token` its
-    service_token, or for operators its admin_token. A request has `timeout` seconds, and while no
-    replica answers all are tried again `retries` times. `operator`: who changes rooms, for the log.
+class Client(Shell[LimitMethods]):
+    """A client that any number of threads may share. Every method raises RejectedError and
+    UnavailableError.
 
-    Every method raises RejectedError and UnavailableError.
+    Args:
+        address: A replica's ops listener, such as http://127.0.0.1:8401 or
+            unix:/run/waitroom/ops.sock, or a list of them.
+        token: The replica's service_token, or for operators its admin_token.
+        timeout: Seconds for one request.
+        retries: How often all replicas are tried again while none answers.
+        operator: Your name in the log of a room that you change.
     """
 
     def __init__(
@@ -100,7 +104,7 @@ class Client(Shell[Calls]):
     ) -> None:
         wire = Wire(address, token=token, operator=operator, timeout_s=timeout)
         self._core = Threads(wire, retries)
-        super().__init__(Calls(self._core))
+        super().__init__(LimitMethods(self._core))
         self.jobs, self.rooms = Jobs(AsyncJobs(self._core)), Rooms(AsyncRooms(self._core))
 
     def __enter__(self) -> Self:
@@ -112,11 +116,11 @@ class Client(Shell[Calls]):
     def close(self) -> None:
         self._core.close()
 
-    request = blocking(Calls.request)
-    acquire = blocking(Calls.acquire)
-    look = blocking(Calls.look)
-    release = blocking(Calls.release)
-    permit = contextmanager(entering(Calls.permit))
+    request = blocking(LimitMethods.request)
+    acquire = blocking(LimitMethods.acquire)
+    look = blocking(LimitMethods.look)
+    release = blocking(LimitMethods.release)
+    permit = contextmanager(entering(LimitMethods.permit))
 
     def limited(
         self,
@@ -127,10 +131,10 @@ class Client(Shell[Calls]):
         wait: bool = False,
         **fields: Field | Callable[..., Field],
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Each call of the function is one of the limit; see acquire. A field may be a function,
-        which is given the same arguments: `biz=lambda order: order.biz`.
+        """Decorate a function so that each call of it is a call of the limit; see acquire. A field
+        may be a function of the same arguments: `biz=lambda order: order.biz`.
 
-        It raises Refused; without `wait` also for a call that would have to wait for its moment.
+        The function raises Refused; without `wait` also if the call would have to wait.
         """
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -139,7 +143,7 @@ class Client(Shell[Calls]):
 
             @functools.wraps(function)
             def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-                call = call_of(rule, key, cost, fields_of_call(fields, args, kwargs))
+                call = call_of(rule, key, cost, evaluate(fields, args, kwargs))
                 run(pass_one(self._core, rule, call, wait=wait))
                 return function(*args, **kwargs)
 
@@ -151,13 +155,12 @@ class Client(Shell[Calls]):
     def lease(
         self, template: str, resource: str, *, holder: str = "", wait: float | None = None
     ) -> Iterator[Lease]:
-        """Holds a lease while the block runs, and queues for it for `wait` seconds: None, for as
-        long as it takes; 0, not at all. A `holder` is one: all who use the same name have the
-        same lease; without one, a name is made.
+        """Hold a lease while the block runs. Queue for it for `wait` seconds; None: without limit.
+        Everybody who uses the same `holder` has the same lease; by default a new name is made.
 
-        Raises Queued, and Refused where the queue is full; at the end of a block that outlived the
-        term, LeaseLost, unless the block raised something itself.
+        Raises Queued, Refused if the queue is full, and LeaseLost at the end of a block that
+        outlived the term, unless the block itself raised.
         """
         lease = Lease(self._core, template, resource, holder)
-        with entered(holding(self._core, lease, wait)):
+        with entered(lease.hold(wait)):
             yield lease

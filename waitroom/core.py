@@ -1,9 +1,8 @@
 """Sends requests until a replica answers; written once, for threads and for tasks.
 
-All is coroutines. Those over Tasks are awaited; those over Threads never suspend, so
-`waitroom.blocking` runs each of them to its end at once. A coroutine that is interrupted, by
-CancelledError or KeyboardInterrupt, may still send what is left to do, such as giving back a
-moment.
+The methods are coroutines. Tasks await them; over Threads they never suspend, so
+`waitroom.blocking` runs each to its end at once. A coroutine that is interrupted, by CancelledError
+or KeyboardInterrupt, may still send requests to tidy up, such as giving back a permit.
 """
 
 import logging
@@ -15,52 +14,53 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from waitroom.errors import UnavailableError, WaitroomError
-from waitroom.wire import Answer, Ask, Call, Document, Replica, Wire
+from waitroom.wire import Document, LimitCall, Replica, Request, Response, Wire
 
 Undo = Callable[[], Coroutine[Any, Any, None]]
 
 log = logging.getLogger("waitroom")
 
-#: Seconds before the second try, the third, and so on; the last one before all further.
+#: Seconds before the second try, the third, and so on; the last value repeats.
 PAUSES_S = (0.1, 0.4, 1.6, 5.0)
 
 
 class Core(ABC):
-    """`retries`: how often all replicas are tried again while none answers."""
+    """The part of a client that both kinds share. `retries`: how often all replicas are tried again
+    while none answers."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
         self.wire = wire
         self.retries = retries
-        #: The first to be tried: the last that answered.
+        #: The number of the replica to try first: the last one that answered.
         self.first = 0
 
     @abstractmethod
-    async def send(self, call: Call, replica: Replica) -> Any:
-        """The Answer; of a call that `is_streamed`, the open response."""
+    async def send(self, call: Request, replica: Replica) -> Any:
+        """Send one request. Return the Response, or an OpenResponse if the request is streamed."""
 
     @abstractmethod
     def parts(self, response: Any) -> AsyncGenerator[bytes, None]:
-        """The body of an open response, which is closed at the end."""
+        """Yield the body of an open response, and close it."""
 
     @abstractmethod
     async def pause(self, seconds: float) -> None: ...
 
     @abstractmethod
-    async def ask(self, ask: Ask) -> Document:
-        """One try of a limit's call, which may go together with others."""
+    async def ask(self, ask: LimitCall) -> Document:
+        """Try a limit's call once, perhaps in one request with others."""
 
     @abstractmethod
     def repeating(
         self, act: Callable[[], Coroutine[Any, Any, None]], seconds: float
     ) -> AbstractAsyncContextManager[None]:
-        """Acts every so many seconds while the block runs. The block ends after the last act."""
+        """Run `act` every `seconds` while the block runs. The block ends after the last one."""
 
     def repeat_id(self) -> str:
-        """A name for a call that may be sent twice; none for one that is not."""
+        """Return an id for a call that may be sent twice; "" if this client sends none twice."""
         return make_id() if self.retries > 0 or len(self.wire.replicas) > 1 else ""
 
-    async def ask_each(self, call: Call) -> Any:
-        """One try: the replicas in turn, until one answers."""
+    async def ask_each(self, call: Request) -> Any:
+        """Try the replicas in turn, once, until one answers."""
         is_sent, first, replicas = False, self.first, self.wire.replicas
         for offset in range(len(replicas)):
             number = (first + offset) % len(replicas)
@@ -74,15 +74,18 @@ class Core(ABC):
             else:
                 self.first = number
                 return answer
-        raise AssertionError  # the last one has answered or raised
+        raise AssertionError  # the last replica has answered or raised
 
-    async def sent(self, step: Call | Ask, undo: Undo | None = None) -> Any:
-        """`undo`: what is done where a try may have arrived, and none has an answer."""
+    async def sent(self, step: Request | LimitCall, undo: Undo | None = None) -> Any:
+        """Send a request, trying again while no replica answers. `undo` runs if a try may have
+        arrived and none was answered."""
         is_unknown = False
         try:
             for tried in range(self.retries + 1):
                 try:
-                    return await (self.ask(step) if isinstance(step, Ask) else self.ask_each(step))
+                    return await (
+                        self.ask(step) if isinstance(step, LimitCall) else self.ask_each(step)
+                    )
                 except UnavailableError as error:
                     log.debug("try %d: %s", tried + 1, error)
                     is_unknown = is_unknown or error.is_sent
@@ -91,8 +94,8 @@ class Core(ABC):
                 except WaitroomError:
                     raise
                 except BaseException:
-                    # Interrupted. A limit's own item is given back by the batch that it was in.
-                    is_unknown = is_unknown or isinstance(step, Call)
+                    # Interrupted. The batch gives back a limit's call itself.
+                    is_unknown = is_unknown or isinstance(step, Request)
                     raise
                 await self.pause(backoff_s(tried))
         except BaseException:
@@ -101,24 +104,24 @@ class Core(ABC):
             raise
         raise AssertionError  # the last try has returned or raised
 
-    async def quietly(self, call: Call) -> None:
-        """One try, to tidy up: what fails ends by itself in time."""
+    async def quietly(self, call: Request) -> None:
+        """Tidy up with one try. If that fails, the permit or lease ends by itself in time."""
         try:
             await self.ask_each(call)
         except WaitroomError as error:
             log.warning("not tidied up: %s", error)
 
-    async def document(self, call: Call) -> Any:
-        answer: Answer = await self.sent(call)
+    async def document(self, call: Request) -> Any:
+        answer: Response = await self.sent(call)
         return answer.document
 
 
 def make_id() -> str:
-    """A name that nobody else has: of a call, or of a holder."""
+    """Make a unique name for a call or a holder."""
     return secrets.token_hex(12)
 
 
 def backoff_s(tried: int) -> float:
-    """With jitter, so that clients that failed together do not come back together."""
+    """Return the pause before the next try, with jitter, so that clients do not retry together."""
     longest_s = PAUSES_S[min(tried, len(PAUSES_S) - 1)]
     return longest_s * random.uniform(0.5, 1)  # noqa: S311

@@ -1,36 +1,36 @@
-"""What a client raises.
+"""The errors that a client raises.
 
 WaitroomError
-├── ConfigError       the client was given an address that cannot be
+├── ConfigError       the client's address is not valid
 ├── Refused           a limit refuses the call, or a queue is full
-├── Queued            somebody else holds the lease, and it was not to be waited for any longer
-├── LeaseLost         the lease is over: stop what it was for
+├── Queued            somebody else holds the lease, and the time to wait for it is over
+├── LeaseLost         the lease is over: stop the work that depends on it
 ├── RejectedError     the replica does not accept the request: the token, a name, a value
-└── UnavailableError  no replica answers, or Redis or the database does not answer them
+└── UnavailableError  no replica answers, or Redis or the database is unavailable
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-#: Where a refusal does not say for how long, such as by a limit of 0.
+#: When to ask again after a refusal that does not say, such as of a limit of 0.
 DEFAULT_RETRY_S = 60.0
 
 
 class WaitroomError(Exception):
-    """Anything that a client raises on purpose."""
+    """The base of all errors of a client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The problem document (RFC 9457) of a response. Without a title it was no replica's."""
+    """The problem document (RFC 9457) of a response. Without a title it is not from a replica."""
 
-    #: HTTP's.
+    #: The HTTP status.
     status: int
     title: str = ""
     detail: str = ""
-    #: The kind of problem; empty where the replica is older than these codes.
+    #: The kind of problem; docs/problems.md lists them.
     code: str = ""
-    #: One line for each thing that is wrong, beginning with its name.
+    #: One line for each fault, beginning with its name.
     errors: tuple[str, ...] = ()
 
     @classmethod
@@ -43,7 +43,7 @@ class Problem:
 
 
 class ConfigError(WaitroomError):
-    """`problems` has a line for each."""
+    """The client's configuration is wrong. `problems` has a line for each fault."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -51,7 +51,8 @@ class ConfigError(WaitroomError):
 
 
 class Refused(WaitroomError):  # noqa: N818 - it is a response
-    """`retry_after`: seconds until another try may succeed. `document` is the response."""
+    """A limit refuses the call, or a queue is full. `retry_after`: seconds until another try may
+    succeed. `document` is the response."""
 
     def __init__(self, text: str, retry_after: float, document: dict[str, Any]) -> None:
         super().__init__(f"{text}; ask again after {retry_after:g} s")
@@ -60,8 +61,8 @@ class Refused(WaitroomError):  # noqa: N818 - it is a response
 
 
 class Queued(WaitroomError):  # noqa: N818 - it is a response
-    """The place in the queue was given up. `position`: what it was, None if unknown; `document` is
-    the response."""
+    """The place in the queue was given up after the time to wait. `position`: the last one, None if
+    unknown. `document` is the response."""
 
     def __init__(self, text: str, document: dict[str, Any]) -> None:
         self.position: int | None = document.get("position")
@@ -71,11 +72,12 @@ class Queued(WaitroomError):  # noqa: N818 - it is a response
 
 
 class LeaseLost(WaitroomError):  # noqa: N818 - it says what happened
-    """Somebody else may hold the resource by now."""
+    """The lease is over: somebody else may hold the resource by now."""
 
 
 class RejectedError(WaitroomError):
-    """The same request fails again. 422 also where the client itself sees what is wrong."""
+    """The replica does not accept the request, nor a repeated one. Its status is 422 also if the
+    client itself found the fault."""
 
     def __init__(self, text: str, problem: Problem | None = None) -> None:
         self.problem = problem or Problem(422, detail=text)
@@ -91,8 +93,8 @@ class RejectedError(WaitroomError):
 
 
 class UnavailableError(WaitroomError):
-    """Raised after the last try. `is_sent`: a replica may have done what was asked. `problem`: the
-    last replica's response, None without one."""
+    """No replica answered, after the last try. `is_sent`: a replica may have acted on the request.
+    `problem`: the last response, or None."""
 
     def __init__(self, text: str, *, is_sent: bool = True, problem: Problem | None = None) -> None:
         super().__init__(text)
@@ -101,8 +103,6 @@ class UnavailableError(WaitroomError):
 
 
 def retry_s(document: dict[str, Any]) -> float:
-    """When a refusal allows another try."""
-    for name in ("wait_seconds", "retry_after_seconds", "retry_after"):
-        if document.get(name):
-            return float(document[name])
-    return DEFAULT_RETRY_S
+    """Return after how many seconds a refusal allows another try."""
+    retry = document.get("wait_seconds") or document.get("retry_after_seconds")
+    return float(retry or DEFAULT_RETRY_S)

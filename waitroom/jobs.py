@@ -14,20 +14,20 @@ from waitroom.blocking import Shell, blocking, entering, iterating
 from waitroom.core import Core, log, make_id
 from waitroom.errors import Queued, Refused, WaitroomError, retry_s
 from waitroom.model import Cancelled, Job, JobPage
-from waitroom.wire import Answer, Call, Opened, path
+from waitroom.wire import OpenResponse, Request, Response, path
 
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
-#: How long one request waits for a job, and one for the first of several, seconds.
+#: How long one request waits for a job, and for the first of several jobs, seconds.
 POLL_S = 20
 POLL_SEVERAL_S = 2
-#: Between two requests, where a replica that stops answers at once, seconds.
+#: The least time between two requests: a replica that is stopping answers at once, seconds.
 MIN_POLL_S = 0.5
 #: The longest page of a list.
 PAGE = 1000
 
 
 class JobRequest(TypedDict, total=False):
-    """What is submitted beside the target's name; docs/jobs.md."""
+    """The members of a submission beside the target's name; see docs/jobs.md."""
 
     kind: str | None
     method: str | None
@@ -35,11 +35,12 @@ class JobRequest(TypedDict, total=False):
     path: str | None
     query: str | dict[str, Any] | None
     headers: dict[str, str] | None
-    #: Text, bytes, or what JSON can say.
+    #: Text, bytes, or a JSON value.
     body: Any
     class_name: str | None
     grant: str | None
-    #: The same key again is the same job. The client makes one up where it may have to repeat.
+    #: A second submission with the same key is the same job. By default the client makes one if it
+    #: may have to repeat the submission.
     idempotency_key: str | None
     callback_url: str | None
 
@@ -51,16 +52,16 @@ class AsyncJobs:
         self._core = core
 
     async def submit(self, target: str, **request: Unpack[JobRequest]) -> Job:
-        """Raises Refused where the target's queue is full."""
+        """Submit a job. Raises Refused if the target's queue is full."""
         return await self._submit(_submission(target, request, self._core.repeat_id()), target)
 
     async def _submit(
         self,
-        submission: Call,
+        submission: Request,
         target: str,
         undo: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> Job:
-        answer: Answer = await self._core.sent(submission, undo)
+        answer: Response = await self._core.sent(submission, undo)
         job: Job = answer.document
         if answer.status == 429:
             refusal = answer.document
@@ -68,16 +69,16 @@ class AsyncJobs:
         return job
 
     async def get(self, id: str) -> Job:  # noqa: A002 - the API's word
-        return await self._core.document(Call("GET", path("jobs", id)))
+        return await self._core.document(Request("GET", path("jobs", id)))
 
     async def wait(self, id: str, *, timeout: float | None = None) -> Job:  # noqa: A002, ASYNC109
-        """The job when it has ended, or an online one is called; after `timeout` seconds, as it
-        is."""
+        """Wait until a job has ended, or an online one is called, for at most `timeout` seconds.
+        Return the job in either case."""
         ends = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             sent_at = time.monotonic()
             poll_s = math.ceil(max(0, min(POLL_S, ends - sent_at)))
-            call = Call("GET", path("jobs", id), {"wait": str(poll_s)}, wait_s=poll_s)
+            call = Request("GET", path("jobs", id), {"wait": str(poll_s)}, wait_s=poll_s)
             job = await self._core.document(call)
             now = time.monotonic()
             if _is_over(job) or now >= ends:
@@ -85,29 +86,28 @@ class AsyncJobs:
             await self._core.pause(max(0, min(ends, sent_at + MIN_POLL_S) - now))
 
     async def cancel(self, id: str) -> Cancelled:  # noqa: A002
-        """Cancels a job that waits, or cuts off its call (`aborting`) where the target allows it.
-        RejectedError with status 409 where it has ended otherwise, or its call was begun.
+        """Cancel a waiting job, or cut off its call (`aborting`) if the target allows it. Raises
+        RejectedError with status 409 if it has ended otherwise, or its call has begun.
         Idempotent."""
-        return await self._core.document(Call("DELETE", path("jobs", id)))
+        return await self._core.document(Request("DELETE", path("jobs", id)))
 
     async def retry(self, id: str) -> Job:  # noqa: A002
-        """One that has ended waits again, at the end of the queue. Not repeated by the client."""
-        return await self._core.document(
-            Call("POST", path("jobs", id, "retry"), is_repeatable=False)
-        )
+        """Queue an ended job again, at the end. Not repeated by the client."""
+        request = Request("POST", path("jobs", id, "retry"), is_repeatable=False)
+        return await self._core.document(request)
 
     async def done(self, id: str) -> Job:  # noqa: A002
-        """An online job's call is over. Idempotent."""
-        return await self._core.document(Call("POST", path("jobs", id, "done")))
+        """Report the end of an online job's call. Idempotent."""
+        return await self._core.document(Request("POST", path("jobs", id, "done")))
 
     async def iterate(
         self, *, target: str | None = None, state: str | None = None, page_size: int = PAGE
     ) -> AsyncGenerator[Job, None]:
-        """The token's jobs, newest first; with the admin_token all."""
-        given = {"target": target, "state": state, "limit": str(min(page_size, PAGE))}
-        query = {name: value for name, value in given.items() if value}
+        """Yield the token's jobs, newest first; with the admin_token all jobs."""
+        filters = {"target": target, "state": state, "limit": str(min(page_size, PAGE))}
+        query = {name: value for name, value in filters.items() if value}
         while True:
-            page: JobPage = await self._core.document(Call("GET", path("jobs"), query))
+            page: JobPage = await self._core.document(Request("GET", path("jobs"), query))
             for job in page["jobs"]:
                 yield job
             if page["next"] is None:
@@ -115,7 +115,7 @@ class AsyncJobs:
             query["after"] = page["next"]
 
     async def results(self, ids: Iterable[str]) -> AsyncGenerator[Job, None]:
-        """Each job as soon as it has ended, or was called. Asks for all every two seconds."""
+        """Yield each job as soon as it has ended, or was called. Polls every two seconds."""
         left = dict.fromkeys(ids)
         while left:
             over = [job for id_ in left if _is_over(job := await self.get(id_))]
@@ -126,9 +126,9 @@ class AsyncJobs:
                 await self.wait(next(iter(left)), timeout=POLL_SEVERAL_S)
 
     async def body(self, id: str) -> AsyncGenerator[bytes, None]:  # noqa: A002
-        """The result's body as it came, of any size."""
-        call = Call("GET", path("jobs", id, "body"), is_streamed=True)
-        opened: Opened = await self._core.ask_each(call)
+        """Yield the body of the result, of any size."""
+        call = Request("GET", path("jobs", id, "body"), is_streamed=True)
+        opened: OpenResponse = await self._core.ask_each(call)
         try:
             async with aclosing(self._core.parts(opened.response)) as parts:
                 async for part in parts:
@@ -140,14 +140,14 @@ class AsyncJobs:
     async def permit(
         self, target: str, *, wait: float | None = None, **request: Unpack[JobRequest]
     ) -> AsyncGenerator[Job, None]:
-        """Holds an online job's permit while the block runs: the block makes the call, with
-        `job["permit"]` in the header X-Waitroom-Permit. Queues for it for `wait` seconds; None, for
-        as long as it takes. A task that is cancelled meanwhile leaves the queue.
+        """Hold an online job's permit while the block runs: the block makes the call, with
+        `job["permit"]` in the header X-Waitroom-Permit. Queue for it for `wait` seconds; None:
+        without a limit. A task that is cancelled meanwhile leaves the queue.
 
-        Raises Queued, and Refused where the queue is full.
+        Raises Queued, and Refused if the queue is full.
         """
-        # With a key even a job whose submission had no response can be cancelled. With the caller's
-        # own it stays: they may ask for it again.
+        # With a key, even a job whose submission had no response can be cancelled. A job with the
+        # caller's own key stays: the caller may ask for it again.
         online: JobRequest = {**request, "kind": "online"}
         submission = _submission(target, online, make_id())
         undo = None if request.get("idempotency_key") else partial(self._take_back, submission)
@@ -168,10 +168,10 @@ class AsyncJobs:
             except WaitroomError as error:  # the permit ends by itself
                 log.warning("the permit of job %s is not given back: %s", id_, error)
 
-    async def _take_back(self, submission: Call) -> None:
-        """One try: submitted again, the same key names the job that there may be."""
+    async def _take_back(self, submission: Request) -> None:
+        """Cancel the job of a submission without a response: the same key returns the same job."""
         try:
-            answer: Answer = await self._core.ask_each(submission)
+            answer: Response = await self._core.ask_each(submission)
             if answer.status != 429:
                 await self._core.quietly(_cancellation(answer.document["id"]))
         except WaitroomError as error:
@@ -193,8 +193,8 @@ class Jobs(Shell[AsyncJobs]):
     permit = contextmanager(entering(AsyncJobs.permit))
 
 
-def _submission(target: str, request: JobRequest, key: str) -> Call:
-    """`key`: the idempotency_key where the request has none; empty: none either."""
+def _submission(target: str, request: JobRequest, key: str) -> Request:
+    """Make a submission. `key` is its idempotency_key unless the request has one; "" is none."""
     body: dict[str, Any] = {"target": target}
     body |= {name: value for name, value in request.items() if value is not None}
     if "class_name" in body:
@@ -205,13 +205,13 @@ def _submission(target: str, request: JobRequest, key: str) -> Call:
         body.setdefault("idempotency_key", key)
     is_named = "idempotency_key" in body
     full = frozenset({429})
-    return Call("POST", path("jobs"), body=body, statuses=full, is_repeatable=is_named)
+    return Request("POST", path("jobs"), body=body, statuses=full, is_repeatable=is_named)
 
 
-def _cancellation(id_: str) -> Call:
-    return Call("DELETE", path("jobs", id_), statuses=frozenset({409}))
+def _cancellation(id_: str) -> Request:
+    return Request("DELETE", path("jobs", id_), statuses=frozenset({409}))
 
 
 def _is_over(job: Job) -> bool:
-    """Whether it has ended, or is an online one that was called."""
+    """Return whether a job has ended, or is an online one that was called."""
     return job["state"] in ENDED or job["state"] == "called"

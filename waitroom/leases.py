@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TypeVar
 
 from waitroom.blocking import run
 from waitroom.core import Core, log, make_id
@@ -19,23 +18,24 @@ from waitroom.errors import (
     retry_s,
 )
 from waitroom.model import LEASE
-from waitroom.wire import Answer, Call, Document, path
+from waitroom.wire import Document, Request, Response, path
 
-#: Where a response says nothing of when to ask again.
+#: When to ask again if a response does not say, seconds.
 DEFAULT_REFRESH_S = 1.0
 
 
-class Held:
-    """A lease, while it is held. `fence` goes with everything that is written under it: the store
-    that is written to refuses a smaller number than the largest it has seen."""
+class HeldLease:
+    """A lease while it is held. Send `fence` with each change to the resource, and refuse there a
+    smaller number than the largest one before."""
 
     def __init__(self, core: Core, template: str, resource: str, holder: str) -> None:
         self._core = core
         self.template = template
         self.resource = resource
         self.holder = holder or make_id()
+        self._path = path("leases", template, resource)
         self.fence = 0
-        #: By the store's clock.
+        #: By Redis' clock.
         self.granted_at = self.expires_at = datetime.min  # noqa: DTZ901 - until it is granted
         self._ends = 0.0
 
@@ -47,123 +47,115 @@ class Held:
 
     @property
     def left_seconds(self) -> float:
-        """Until it ends, by this machine's monotonic clock; 0 when it is over. Late by no more than
-        the two clocks drift apart in a term."""
+        """Seconds until the lease ends, by this machine's monotonic clock; 0 when it is over. Late
+        by no more than the two clocks drift apart in a term."""
         return max(0.0, self._ends - time.monotonic())
 
     def check(self) -> None:
-        """Raises LeaseLost where the term is over, by this machine's clock; no replica is asked."""
+        """Raise LeaseLost if the term is over by this machine's clock. No replica is asked."""
         if not self.left_seconds:
             raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
 
-    def granted(self, document: Document, sent_at: float) -> None:
-        """`sent_at` is time.monotonic() before it was sent."""
+    @asynccontextmanager
+    async def hold(self, wait: float | None) -> AsyncGenerator[None, None]:
+        """Hold the lease while the block runs; queue for it for `wait` seconds."""
+        await self._take(wait)
+        try:
+            yield
+            self.check()
+        finally:
+            await self._give_up()
+
+    async def _take(self, wait: float | None) -> None:
+        """Take the lease, queueing for it. Leave the queue if that fails."""
+        ends = math.inf if wait is None else time.monotonic() + wait
+        try:
+            found = await self._join()
+            while found["state"] != "granted":
+                left_s = ends - time.monotonic()
+                if left_s <= 0:
+                    raise Queued(f"lease {self} is held by somebody else", found)  # noqa: TRY301
+                refresh_s = found["refresh_after_seconds"]
+                pause_s = DEFAULT_REFRESH_S if refresh_s is None else refresh_s
+                await self._core.pause(min(left_s, pause_s))
+                sent_at, order = time.monotonic(), found["order"]
+                found = await self._find()
+                if found["state"] == "granted":
+                    self._note_grant(found, sent_at)
+                elif found["state"] == "gone":
+                    found = await self._join(order)
+        except (Refused, RejectedError):
+            raise  # the holder is not in the queue
+        except BaseException:
+            await self._core.quietly(Request("DELETE", self._path, {"holder": self.holder}))
+            raise
+
+    async def _join(self, order: int | None = None) -> Document:
+        body: Document = {"holder": self.holder}
+        if order is not None:
+            body["order"] = order
+        sent_at = time.monotonic()
+        full = frozenset({429})
+        request = Request("POST", self._path, body=body, members=LEASE, statuses=full)
+        answer: Response = await self._core.sent(request)
+        found: Document = answer.document
+        if answer.status == 429:
+            raise Refused(f"the queue for {self} is full", retry_s(found), found)
+        if found["state"] == "granted":
+            self._note_grant(found, sent_at)
+        return found
+
+    async def _find(self) -> Document:
+        query = {"holder": self.holder}
+        document: Document = await self._core.document(
+            Request("GET", self._path, query, members=LEASE)
+        )
+        return document
+
+    async def _renew(self) -> None:
+        sent_at = time.monotonic()
+        body = {"holder": self.holder, "fence": self.fence}
+        request = Request("PUT", self._path, body=body, members=LEASE, statuses=frozenset({409}))
+        answer: Response = await self._core.sent(request)
+        if answer.status == 200:
+            self._note_grant(answer.document, sent_at)
+            return
+        # Not renewed: the lease is over, or goes on to its end.
+        problem = Problem.read(409, answer.document)
+        if (await self._find())["fence"] == self.fence:
+            raise RejectedError(f"lease {self} is not renewed: {problem.detail}", problem)
+        raise LeaseLost(f"lease {self} is over: {problem.detail}")
+
+    async def _give_up(self) -> None:
+        """Release the lease. If that fails, the lease ends with its term."""
+        if not self.left_seconds:
+            log.warning("lease %s was over before its block", self)
+        query = {"holder": self.holder, "fence": str(self.fence)}
+        try:
+            await self._core.sent(Request("DELETE", self._path, query, statuses=frozenset({409})))
+        except WaitroomError as error:
+            log.warning("lease %s is not given up before its term: %s", self, error)
+
+    def _note_grant(self, document: Document, sent_at: float) -> None:
+        """`sent_at`: time.monotonic() before the request was sent."""
         self.fence = document["fence"]
         self.granted_at = datetime.fromisoformat(document["granted_at"])
         self.expires_at = datetime.fromisoformat(document["expires_at"])
         self._ends = sent_at + document["expires_in_seconds"]
 
 
-class AsyncLease(Held):
+class AsyncLease(HeldLease):
     """A lease that an `async with` block of AsyncClient.lease holds."""
 
     async def renew(self) -> None:
         """As Lease.renew."""
-        await _renew(self._core, self)
+        await self._renew()
 
 
-class Lease(Held):
+class Lease(HeldLease):
     """A lease that a `with` block of Client.lease holds."""
 
     def renew(self) -> None:
-        """The term begins anew. Raises LeaseLost; RejectedError where it may not be renewed, and
-        ends when it said."""
-        run(_renew(self._core, self))
-
-
-L = TypeVar("L", bound=Held)
-
-
-@asynccontextmanager
-async def holding(core: Core, lease: L, wait: float | None) -> AsyncGenerator[L, None]:
-    await _take(core, lease, wait)
-    try:
-        yield lease
-        lease.check()
-    finally:
-        await _give_up(core, lease)
-
-
-async def _take(core: Core, lease: Held, wait: float | None) -> None:
-    """Takes the lease, or waits in the queue for it; leaves it when that does not end so."""
-    ends = math.inf if wait is None else time.monotonic() + wait
-    try:
-        found = await _join(core, lease)
-        while found["state"] != "granted":
-            left_s = ends - time.monotonic()
-            if left_s <= 0:
-                raise Queued(f"lease {lease} is held by somebody else", found)  # noqa: TRY301
-            refresh_s = found["refresh_after_seconds"]
-            await core.pause(min(left_s, DEFAULT_REFRESH_S if refresh_s is None else refresh_s))
-            sent_at, order = time.monotonic(), found["order"]
-            found = await core.document(_looking(lease))
-            if found["state"] == "granted":
-                lease.granted(found, sent_at)
-            elif found["state"] == "gone":
-                found = await _join(core, lease, order)
-    except (Refused, RejectedError):
-        raise  # it is not even in the queue
-    except BaseException:
-        await core.quietly(Call("DELETE", _path_of(lease), {"holder": lease.holder}))
-        raise
-
-
-async def _join(core: Core, lease: Held, order: int | None = None) -> Document:
-    body: Document = {"holder": lease.holder}
-    if order is not None:
-        body["order"] = order
-    sent_at = time.monotonic()
-    call = Call("POST", _path_of(lease), body=body, members=LEASE, statuses=frozenset({429}))
-    answer: Answer = await core.sent(call)
-    found: Document = answer.document
-    if answer.status == 429:
-        raise Refused(f"the queue for {lease} is full", retry_s(found), found)
-    if found["state"] == "granted":
-        lease.granted(found, sent_at)
-    return found
-
-
-async def _renew(core: Core, lease: Held) -> None:
-    sent_at = time.monotonic()
-    body = {"holder": lease.holder, "fence": lease.fence}
-    call = Call("PUT", _path_of(lease), body=body, members=LEASE, statuses=frozenset({409}))
-    answer: Answer = await core.sent(call)
-    if answer.status == 200:
-        lease.granted(answer.document, sent_at)
-        return
-    # Not renewed, and either over or not.
-    problem = Problem.read(409, answer.document)
-    if (await core.document(_looking(lease)))["fence"] == lease.fence:
-        raise RejectedError(f"lease {lease} is not renewed: {problem.detail}", problem)
-    raise LeaseLost(f"lease {lease} is over: {problem.detail}")
-
-
-async def _give_up(core: Core, lease: Held) -> None:
-    """Ends the lease early. Where that fails, its term ends it; where that was over before, it
-    says so."""
-    if not lease.left_seconds:
-        log.warning("lease %s was over before its block", lease)
-    query = {"holder": lease.holder, "fence": str(lease.fence)}
-    call = Call("DELETE", _path_of(lease), query, statuses=frozenset({409}))
-    try:
-        await core.sent(call)
-    except WaitroomError as error:
-        log.warning("lease %s is not given up before its term: %s", lease, error)
-
-
-def _looking(lease: Held) -> Call:
-    return Call("GET", _path_of(lease), {"holder": lease.holder}, members=LEASE)
-
-
-def _path_of(lease: Held) -> str:
-    return path("leases", lease.template, lease.resource)
+        """Start the term again. Raises LeaseLost, or RejectedError if the lease may not be renewed
+        and ends as before."""
+        run(self._renew())

@@ -1,22 +1,23 @@
-"""Limits: what may be called, and when."""
+"""Limits: calls that ask for permission."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from waitroom.core import Core, backoff_s, log, make_id
 from waitroom.errors import Refused, RejectedError, WaitroomError, retry_s
 from waitroom.model import DECISION, Permit
-from waitroom.wire import Ask, Call, Document, path
+from waitroom.wire import Document, LimitCall, Request, path
 
 Field = str | int
 
 _RELEASED = frozenset({"released"})
 
 
-class Calls:
-    """What a client does itself: any request, and those of limits."""
+class LimitMethods:
+    """The client's own methods: any request, and those of limits."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -30,10 +31,10 @@ class Calls:
         *,
         query: Mapping[str, str] | None = None,
     ) -> Any:
-        """The document that the replica answers, for what has no method of its own. A POST is not
-        repeated when it may have arrived."""
+        """Send a request that has no method of its own. Return the response's document. A POST is
+        not repeated when it may have arrived."""
         is_repeatable = method.upper() != "POST"
-        call = Call(method, path, dict(query or {}), body, is_repeatable=is_repeatable)
+        call = Request(method, path, dict(query or {}), body, is_repeatable=is_repeatable)
         return await self._core.document(call)
 
     async def acquire(
@@ -47,25 +48,25 @@ class Calls:
         wait: bool = False,
         **fields: Field,
     ) -> Permit:
-        """Permission for one call, of the limit's `fields` or of a whole `key`. With `wait`, it
-        comes when the call may go; else `wait_seconds` says when that is. The same `id` asked for
-        again is the same call.
+        """Ask for permission for one call, named by the limit's `fields` or a whole `key`. With
+        `wait`, return when the call may go; otherwise `wait_seconds` says when that is. A second
+        request with the same `id` is the same call.
 
         Raises Refused.
         """
         name = id or self._core.repeat_id()
-        ask = Ask(rule, call_of(rule, key, cost, fields), name, is_own=not id)
+        ask = LimitCall(rule, call_of(rule, key, cost, fields), name, is_own=not id)
         return await _acquire(self._core, ask, wait=wait)
 
     async def look(self, /, rule: str, *, key: str | None = None, **fields: Field) -> Permit:
-        """What a call would get now. Nothing is taken."""
+        """Return the decision on a call that came now, without counting it."""
         query = _texts(fields) if key is None else {"key": key}
-        call = Call("GET", path("limits", rule), query, members=DECISION)
+        call = Request("GET", path("limits", rule), query, members=DECISION)
         return Permit.read(rule, await self._core.document(call))
 
     async def release(self, permit: Permit) -> bool:
-        """Gives back a moment that is yet to come, or a permit of a concurrency limit. Whether
-        there was something to give back. Idempotent."""
+        """Give back a moment in the future, or a permit of a concurrency limit. Return False if
+        there was nothing to give back. Idempotent."""
         if not permit.permit:
             return False
         return (await self._core.document(giving_back(permit)))["released"]
@@ -81,12 +82,12 @@ class Calls:
         wait: bool = False,
         **fields: Field,
     ) -> AsyncGenerator[Permit, None]:
-        """Holds a permit of a concurrency limit: kept while the block runs, given back at its end.
-        With `wait`, it asks again until there is one, in no order. Is a decorator too.
+        """Hold a permit of a concurrency limit while the block runs. With `wait`, ask again until
+        there is one, in no order. Is a decorator too.
 
         Raises Refused.
         """
-        ask = Ask(rule, call_of(rule, key, cost, fields), make_id())
+        ask = LimitCall(rule, call_of(rule, key, cost, fields), make_id())
         permit = await _acquire_one_of(self._core, ask, wait=wait)
 
         async def keep() -> None:
@@ -108,8 +109,9 @@ class Calls:
 
 
 async def pass_one(core: Core, rule: str, call: Document, *, wait: bool) -> None:
-    """Permission to call now. Without `wait` a moment to come is given back, and is a refusal."""
-    permit = await _acquire(core, Ask(rule, call, core.repeat_id()), wait=wait)
+    """Ask for permission to call now. Without `wait`, give back a moment in the future, and raise
+    Refused."""
+    permit = await _acquire(core, LimitCall(rule, call, core.repeat_id()), wait=wait)
     if not wait and permit.wait_seconds > 0:
         await core.quietly(giving_back(permit))
         raise Refused(f"{_of(rule, permit.key)} has no moment before", permit.wait_seconds, {})
@@ -122,20 +124,13 @@ def call_of(rule: str, key: str | None, cost: int, fields: Mapping[str, Field]) 
     return call if cost == 1 else {**call, "cost": cost}
 
 
-def asking(ask: Ask) -> Call:
-    return Call(
-        "POST",
-        path("limits", ask.rule, "acquire"),
-        body=ask.body,
-        members=DECISION,
-        statuses=frozenset({429}),
-        is_repeatable=ask.is_repeatable,
-    )
+def asking(ask: LimitCall) -> Request:
+    return replace(asking_all([ask]), body=ask.body, statuses=frozenset({429}))
 
 
-def asking_all(asks: Sequence[Ask]) -> Call:
-    """For calls of one limit together."""
-    return Call(
+def asking_all(asks: Sequence[LimitCall]) -> Request:
+    """Make the request of several calls of one limit."""
+    return Request(
         "POST",
         path("limits", asks[0].rule, "acquire"),
         body=[ask.body for ask in asks],
@@ -144,21 +139,24 @@ def asking_all(asks: Sequence[Ask]) -> Call:
     )
 
 
-def giving_back(permit: Permit) -> Call:
-    body = {"key": permit.key, "permit": permit.permit}
-    return Call("POST", path("limits", permit.rule, "release"), body=body, members=_RELEASED)
+def giving_back(permit: Permit) -> Request:
+    return _release(permit.rule, {"key": permit.key, "permit": permit.permit})
 
 
-def fields_of_call(
+def _release(rule: str, body: Document) -> Request:
+    return Request("POST", path("limits", rule, "release"), body=body, members=_RELEASED)
+
+
+def evaluate(
     fields: Mapping[str, Field | Callable[..., Field]], args: Any, kwargs: Any
 ) -> dict[str, Field]:
-    """Of a decorated function's call: a field that is a function gets the same arguments."""
+    """Return a decorated function's fields: each may be a function of the same arguments."""
     return {
         name: value(*args, **kwargs) if callable(value) else value for name, value in fields.items()
     }
 
 
-async def _acquire(core: Core, ask: Ask, *, wait: bool) -> Permit:
+async def _acquire(core: Core, ask: LimitCall, *, wait: bool) -> Permit:
     unseen = _giving_back_unseen(ask)
     undo = None if unseen is None else partial(core.quietly, unseen)
     permit = _permit_of(ask, await core.sent(ask, undo))
@@ -171,8 +169,8 @@ async def _acquire(core: Core, ask: Ask, *, wait: bool) -> Permit:
     return permit
 
 
-async def _acquire_one_of(core: Core, ask: Ask, *, wait: bool) -> Permit:
-    """A permit of a concurrency limit. There is no queue: a caller who waits asks again."""
+async def _acquire_one_of(core: Core, ask: LimitCall, *, wait: bool) -> Permit:
+    """Acquire a permit of a concurrency limit. There is no queue: a caller who waits asks again."""
     tried = 0
     while True:
         try:
@@ -192,17 +190,17 @@ def _texts(fields: Mapping[str, Field]) -> dict[str, str]:
     return {name: str(value) for name, value in fields.items()}
 
 
-def _giving_back_unseen(ask: Ask) -> Call | None:
-    """Of a call whose answer was lost. What has the caller's own name stays: they may ask again."""
+def _giving_back_unseen(ask: LimitCall) -> Request | None:
+    """Make the request that gives back the permit of a call whose response was lost; None for a
+    call with the caller's own id, who may ask again."""
     if not ask.is_own or not ask.name:
         return None
     named = {name: value for name, value in ask.call.items() if name in {"fields", "key"}}
-    body = {**named, "permit": f"{ask.call.get('cost', 1)}~{ask.name}"}
-    return Call("POST", path("limits", ask.rule, "release"), body=body, members=_RELEASED)
+    return _release(ask.rule, {**named, "permit": f"{ask.call.get('cost', 1)}~{ask.name}"})
 
 
-def _permit_of(ask: Ask, document: Document) -> Permit:
-    """Raises Refused, or RejectedError for a cost that is never granted."""
+def _permit_of(ask: LimitCall, document: Document) -> Permit:
+    """Read a decision. Raises Refused, or RejectedError for a cost that is never granted."""
     if document["allowed"]:
         return Permit.read(ask.rule, document)
     of = _of(ask.rule, document["key"])

@@ -1,4 +1,4 @@
-"""What a replica answers, as a caller reads it."""
+"""The documents of a replica's responses."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,26 +7,26 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """What a limit says of one call."""
+    """A limit's decision on one call."""
 
     #: The limit's name.
     rule: str
     key: str
     allowed: bool
-    #: granted, paced, refused, unlimited; admitted_alone where the store did not answer.
+    #: granted, paced, refused, unlimited; admitted_alone while Redis is unavailable.
     outcome: str
-    #: Until the call may go; seconds, by the time that the answer came.
+    #: Seconds until the call may go, from the response on.
     wait_seconds: float
-    #: The same, by the store's clock; None where it was not asked.
+    #: The same, by Redis' clock; None while Redis is unavailable.
     at: datetime | None
-    #: None: unlimited, or nobody knows.
+    #: None: there is none, or it is unknown.
     limit: int | None
     remaining: int | None
-    #: When all of the limit is free again, if nobody calls meanwhile.
+    #: Seconds until the whole limit is free, if nobody calls meanwhile.
     reset_seconds: float | None
-    #: Of a concurrency limit: until this permit ends by itself; None of others.
+    #: Only of a concurrency limit: seconds until the permit ends by itself.
     expires_in_seconds: float | None
-    #: Names it, to give it back; empty where there is nothing to give back.
+    #: The permit to give back; empty: there is nothing to give back.
     permit: str
 
     @classmethod
@@ -39,13 +39,13 @@ class Permit:
         return cls(rule, **found)
 
 
-#: What the documents have of which a permit and a lease are read.
+#: The members that the documents of a permit and of a lease need.
 DECISION = frozenset(Permit.__dataclass_fields__) - {"rule"}
 LEASE = frozenset({"state", "fence", "order", "refresh_after_seconds", "expires_in_seconds"})
 
 
 class JobResult(TypedDict):
-    """Its body is here where it is at most 64 KB: as text, or else as base64."""
+    """The result of a job. A body of at most 64 KB is in it, as text or base64."""
 
     status: int
     headers: dict[str, str]
@@ -152,7 +152,7 @@ class LogEntry(TypedDict):
     what: str
     visitor: str | None
     detail: str | None
-    #: Of a change of settings: by it the change can be undone.
+    #: Only of a change of settings: the number to undo it by.
     revision: int | None
-    #: By setting, what it was and is: {"from": …, "to": …}; None is as configured.
+    #: By setting: {"from": …, "to": …}; None is the configured value.
     changes: dict[str, dict[str, Any]] | None

@@ -1,4 +1,4 @@
-"""Requests and responses: where to send them, and what a response means."""
+"""Requests and responses: their addresses, and how to read a response."""
 
 import json
 import re
@@ -13,35 +13,35 @@ import httpx
 from waitroom.errors import ConfigError, Problem, RejectedError, UnavailableError
 
 _ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
-#: The replica, or a proxy before it, has no response just now.
+#: The statuses of a replica, or a proxy before it, that is unavailable for now.
 _UNAVAILABLE = {429, 502, 503, 504}
-#: What to do, where the replica speaks of HTTP or says no more.
+#: Hints by status, if the response has none.
 _HINTS = {
     401: "Give the client the service_token of the replica's settings.",
     404: "The client's address is to be that of the ops listener (ops_listen).",
 }
 Document = dict[str, Any]
-#: A thread or a batch each has one. Idle ones are closed here before the replica does it.
+#: Each thread or batch has a connection. Idle ones are closed here before the replica closes them.
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One request. `path` is quoted already."""
+class Request:
+    """One request. `path` is percent-encoded."""
 
     method: str
     path: str
     query: dict[str, str] = field(default_factory=dict)
     body: object = None
-    #: What its response has, each of them where it is a list.
+    #: The members that its document must have; of a list, each document.
     members: frozenset[str] = frozenset()
-    #: The caller reads these too; others that are no 2xx are errors.
+    #: Statuses beside 2xx that are no errors.
     statuses: frozenset[int] = frozenset()
-    #: Whether it may be sent again when it may have arrived.
+    #: It may be sent again when it may have arrived.
     is_repeatable: bool = True
-    #: Seconds that the replica is asked to keep it open, beyond the timeout.
+    #: How long the replica may hold the response, beyond the timeout, seconds.
     wait_s: float = 0
-    #: Whether the response is left open, for its body to be read in pieces.
+    #: The response is left open, to read its body in pieces.
     is_streamed: bool = False
 
     @property
@@ -49,7 +49,7 @@ class Call:
         return None if self.body is None else json.dumps(self.body, separators=(",", ":")).encode()
 
     def is_answered(self, status: int, document: Any) -> bool:
-        """Whether it is a replica that says so, and not something before it."""
+        """Return whether a response is an answer of a replica, and not of a proxy before it."""
         if not 200 <= status < 300 and status not in self.statuses:
             return False
         documents = [document]
@@ -62,14 +62,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One call of a limit; may be sent together with others. Its response is its document."""
+class LimitCall:
+    """One call of a limit, which may share a request with others."""
 
     rule: str
     call: Document
-    #: Tells the replica that it is the same call again; empty where it is not to be repeated.
+    #: Tells the replica that a repeated call is the same one; empty: do not repeat it.
     name: str = ""
-    #: Whether the name was made here, so that nobody else knows of its permit.
+    #: The name was made here, so that nobody else knows of its permit.
     is_own: bool = True
 
     @property
@@ -81,13 +81,13 @@ class Ask:
         return {**self.call, "id": self.name} if self.name else self.call
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     document: Any
 
 
-class Opened(NamedTuple):
-    """A response whose body is still to be read."""
+class OpenResponse(NamedTuple):
+    """A response whose body is not read yet."""
 
     replica: "Replica"
     response: Any
@@ -98,10 +98,9 @@ def path(*parts: str, root: str = "/v1") -> str:
 
 
 class Replica:
-    """One address. `url` is where requests go, of which a unix socket has only a name."""
+    """One replica's address. The `url` of a unix socket is only a name. Raises ConfigError."""
 
     def __init__(self, address: str, number: int) -> None:
-        """Raises ConfigError."""
         self.address = address
         self.socket = address.removeprefix("unix:") if address.startswith("unix:") else None
         if self.socket == "" or (self.socket is None and not _ADDRESS.match(address)):
@@ -110,17 +109,17 @@ class Replica:
             )
         self.url = address.rstrip("/") if self.socket is None else f"http://socket-{number}"
 
-    def read(self, call: Call, response: httpx.Response) -> Answer | Opened:
-        """Raises UnavailableError where another try may succeed, RejectedError where not."""
+    def read(self, call: Request, response: httpx.Response) -> Response | OpenResponse:
+        """Read a response. Raises UnavailableError if another try may succeed, or RejectedError."""
         if call.is_streamed and response.is_success:
-            return Opened(self, response)
+            return OpenResponse(self, response)
         status = response.status_code
         try:
             document = json.loads(response.content)
         except ValueError:
             document = None
         if call.is_answered(status, document):
-            return Answer(status, document)
+            return Response(status, document)
         problem = Problem.read(status, document)
         hint = _HINTS.get(status, "")
         detail = hint if status == 401 else problem.detail or hint
@@ -147,12 +146,11 @@ class Replica:
 
 
 class Wire:
-    """The replicas, and what every request to them has."""
+    """The replicas, and the parts that all requests to them share. Raises ConfigError."""
 
     def __init__(
         self, addresses: str | Sequence[str], *, token: str, operator: str, timeout_s: float
     ) -> None:
-        """Raises ConfigError."""
         listed = [addresses] if isinstance(addresses, str) else addresses
         self.replicas = [Replica(address, number) for number, address in enumerate(listed)]
         if not self.replicas:
@@ -167,7 +165,7 @@ class Wire:
     def options(
         self, transport: type[httpx.HTTPTransport | httpx.AsyncHTTPTransport]
     ) -> dict[str, Any]:
-        """Of httpx's clients."""
+        """Return the arguments of an httpx client."""
         return {
             "transport": transport(verify=self._tls(), limits=_LIMITS),
             "mounts": {
@@ -178,11 +176,11 @@ class Wire:
                 if replica.socket is not None
             },
             "headers": self._headers,
-            "trust_env": False,  # whatever proxy is for the world outside
+            "trust_env": False,  # a proxy in the environment is for the outside world
         }
 
-    def request(self, call: Call, replica: Replica) -> dict[str, Any]:
-        """As httpx takes it."""
+    def request(self, call: Request, replica: Replica) -> dict[str, Any]:
+        """Return the arguments of an httpx request."""
         return {
             "method": call.method,
             "url": replica.url + call.path,
@@ -192,6 +190,6 @@ class Wire:
         }
 
     def _tls(self) -> ssl.SSLContext | bool:
-        """The machine's authorities. Reading them takes a while, which plain HTTP is spared."""
+        """Load the machine's certificate authorities, which takes a while, only for HTTPS."""
         is_used = any(replica.url.startswith("https:") for replica in self.replicas)
         return ssl.create_default_context() if is_used else False

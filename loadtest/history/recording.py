@@ -25,7 +25,7 @@ from loadtest.history.lookups import Times, open_history, times
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.store.stays import History
 from sidecar.history.store.tables import entries
-from sidecar.history.worker.recorder import BATCH, REST_S, Recorder
+from sidecar.history.worker import BATCH, REST_S, Recorder
 from sidecar.http.metrics import Metrics
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key

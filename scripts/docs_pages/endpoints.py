@@ -116,8 +116,7 @@ def _request(operation: Json, documents: Documents) -> Iterator[str]:
         yield "\n".join(
             documents.field(
                 one["name"],
-                {**one["schema"], **{key: one[key] for key in ("description", "deprecated")
-                                     if key in one}},
+                {**one["schema"], "description": one.get("description", "")},
                 notes=[f"in the {one['in']}", *(["required"] if one["required"] else [])],
             )
             for one in operation["asked"]

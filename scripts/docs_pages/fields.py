@@ -89,8 +89,6 @@ class Documents:
         kinds = [self._kind(schema), *(unit for end, unit in _UNITS.items() if name.endswith(end))]
         if schema.get("default") not in (None, "", [], {}):
             notes = [*notes, f"default {json.dumps(schema['default'])}"]
-        if schema.get("deprecated"):
-            notes = [*notes, "deprecated"]
         text = one_line(schema.get("description", ""))
         examples = ", ".join(f"`{one}`" for one in schema.get("examples", []))
         text += f" Example: {examples}." if examples else ""

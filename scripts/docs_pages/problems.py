@@ -26,8 +26,7 @@ When a request fails, the answer says why, as a problem document (RFC 9457,
 | `errors` | One text for each thing that is wrong. It begins with the name of that thing. |
 | `retry_after_seconds` | When to try again. The header `Retry-After` says the same. |
 
-`retry_after` is the deprecated name of `retry_after_seconds`. A request that is not HTTP gets 400
-in plain text, without a code."""
+A request that is not HTTP gets 400 in plain text, without a code."""
 
 
 def page() -> str:

@@ -11,8 +11,8 @@ from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import problem
 from sidecar.jobs.app_keys import JOBS
 from sidecar.kit.errors import StoreError
-from sidecar.leases.app_keys import LEASES
-from sidecar.limits.app_keys import LIMITS
+from sidecar.leases.service import LEASES
+from sidecar.limits.service import LIMITS
 from sidecar.rooms.app_keys import ROOMS
 
 

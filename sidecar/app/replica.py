@@ -21,8 +21,7 @@ from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.stamps import Stamps
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.store.event_stream import EventStream
-from sidecar.history.worker.archivist import tidy_forever
-from sidecar.history.worker.recorder import record_forever
+from sidecar.history.worker import record_forever, tidy_forever
 from sidecar.http.auth.ended_sessions import EndedSessions
 from sidecar.http.auth.operators import Operators
 from sidecar.http.fast_path import FastRunner

@@ -29,7 +29,7 @@ from sidecar.gate.contract import Gates
 from sidecar.gate.page.render import Page
 from sidecar.gate.repeated_polls import Repeats
 from sidecar.gate.stamps import Stamps
-from sidecar.history.app_keys import HISTORY
+from sidecar.history.lookups import HISTORY
 from sidecar.http import app_keys as keys
 from sidecar.http import long_poll
 from sidecar.http.auth.operators import Operators
@@ -42,12 +42,10 @@ from sidecar.jobs.endpoints import check_permit
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls
 from sidecar.jobs.service import Jobs
 from sidecar.kit.templates import Templates
-from sidecar.leases.app_keys import LEASES
 from sidecar.leases.resource import Resources
-from sidecar.leases.service import Leases
+from sidecar.leases.service import LEASES, Leases
 from sidecar.limits import nginx_check as check_limit
-from sidecar.limits.app_keys import LIMITS
-from sidecar.limits.service import Limits
+from sidecar.limits.service import LIMITS, Limits
 from sidecar.lottery import endpoints as draw
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.service import Rooms

@@ -31,7 +31,7 @@ def _table(document: dict[str, Any]) -> None:
         table(("name", "term", "capacity", "in use"), rows)
         return
     rows = (
-        (each["resource"], each["waiting"], ", ".join(map(_held, each["holders"])) or "nobody")
+        (each["name"], each["waiting"], ", ".join(map(_held, each["holders"])) or "nobody")
         for each in document["resources"]
     )
     table(("resource", "waiting", "held by"), rows)

@@ -148,7 +148,7 @@ def _fetch_places(client: "httpx.Client", url: str, draw: "Published") -> list[t
     offset: int | None = 0
     with progress("reading places", total=draw.count) as advance:
         while offset is not None and len(places) <= most:
-            page = f"{list_url}{joint}offset={offset}&limit={_PAGE}"
+            page = f"{list_url}{joint}after={offset}&limit={_PAGE}"
             document = _get(client, page)
             rows = _check({"draw": draw, "places": document.get("places")}, page).places
             places += rows

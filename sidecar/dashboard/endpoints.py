@@ -9,7 +9,7 @@ from aiohttp import web
 
 from sidecar.dashboard import pages, preview, wall
 from sidecar.dashboard.live import LIVE
-from sidecar.history.app_keys import HISTORY
+from sidecar.history.lookups import HISTORY
 from sidecar.http.app_keys import OPERATORS, SETTINGS, STOPPING
 from sidecar.http.auth.operators import COOKIE, LIFETIME_S, clean_name
 from sidecar.http.auth.session import is_same_origin, operator_of, refusal

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from sidecar.history import lookups, schemas
-from sidecar.history.app_keys import HISTORY
+from sidecar.history.lookups import HISTORY
 from sidecar.history.model import Period, read_period
 from sidecar.http.endpoint import VIEWERS, Endpoints
 from sidecar.http.models import Reply
@@ -24,7 +24,7 @@ from sidecar.rooms.service import Room
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: Stays of one report made within a replica, whose visitors wait meanwhile.
+#: The most stays in a report that a replica makes, because its visitors wait meanwhile.
 REPORT_LIMIT = 100_000
 
 _ROOM = "/admin/rooms/{room}"
@@ -52,10 +52,10 @@ ENDPOINTS = Endpoints(
 async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schemas.VisitorHistory:
     """Get a visitor's stay, positions over time and events."""
     room, history = _find(request)
-    found = await lookups.find_visitor(history, room.name, at.visitor)
-    if found is None:
+    document = await lookups.find_visitor(history, room.name, at.visitor)
+    if document is None:
         raise ProblemError(UNKNOWN_VISITOR, detail=f"nothing was recorded of {at.visitor}")
-    return found
+    return document
 
 
 @ENDPOINTS.get(
@@ -86,14 +86,14 @@ async def get_report(
     At most 100,000 stays. `waitroom report` has no limit.
     """
     room, history, period = _find_period(request, at)
-    found = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
-    if found is None:
+    report = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
+    if report is None:
         raise ProblemError(
             schemas.TOO_MANY_STAYS,
             detail=f"More than {REPORT_LIMIT:,} began in that time. Ask for less of it, or run "
             "waitroom report, which reads the database itself.",
         )
-    return _csv([found]) if at.format == "csv" else found
+    return _csv([report]) if at.format == "csv" else report
 
 
 @ENDPOINTS.get(
@@ -107,9 +107,9 @@ async def list_changes(
 ) -> schemas.RoomChanges | web.Response:
     """List what operators did in a period, latest first."""
     room, history, period = _find_period(request, page)
-    acts = await history.changes(room.name, period, limit=page.limit, before=page.before)
-    found = schemas.page_of_changes(room.name, period, acts, page.limit)
-    return _csv(found.changes) if page.format == "csv" else found
+    changes = await history.changes(room.name, period, limit=page.limit, before=page.before)
+    document = schemas.page_of_changes(room.name, period, changes, page.limit)
+    return _csv(document.changes) if page.format == "csv" else document
 
 
 def _find_period(

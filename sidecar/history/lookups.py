@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
 from sidecar.history import schemas
-from sidecar.history.model import Event, Period
+from sidecar.history.model import Period
 from sidecar.history.schemas import PlaceAt, RoomReport, Stay, VisitorHistory
 from sidecar.history.service import Tally, places
 from sidecar.kit.clock import iso
@@ -17,16 +19,19 @@ from sidecar.rooms.schemas.common import resolve
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: Events and places of one visitor that are returned, at most.
+#: The history of a replica's application; missing if no history is kept.
+HISTORY: "web.AppKey[History]" = web.AppKey("history", object)  # type: ignore[arg-type] # to import it costs a third of the start
+
+#: The most events and places of one visitor in a response.
 EVENTS_LIMIT = 1000
-#: Beyond so many who stood before a visitor its place over time is left out: reading and counting
-#: them would keep a replica from its visitors.
+#: The most visitors ahead of whom the place over time is computed, which keeps a replica busy.
 AHEAD_LIMIT = 50_000
 
 
 async def find_visitor(history: "History", room: str, visitor: str) -> VisitorHistory | None:
-    """One visitor's stay, its place over time, and what happened; None where nothing is known.
-    `visitor`: an id or a number; ProblemError where nobody or several have that number."""
+    """Return a visitor's stay, place over time and events; None if nothing was recorded.
+
+    `visitor`: an id or a number. Raises ProblemError if no visitor or several have the number."""
     visitor = await resolve(visitor, partial(history.numbered, room))
     entry = await history.entry(room, visitor)
     if entry is None:
@@ -40,14 +45,17 @@ async def find_visitor(history: "History", room: str, visitor: str) -> VisitorHi
         visitor=visitor,
         stay=Stay.model_validate(entry),
         places=[PlaceAt(at=iso(at_ms), position=number) for at_ms, number in curve[::step]],
-        events=[_event(event) for event in events],
+        events=[
+            schemas.Event(
+                id=f"{event.ms}-{event.seq}",
+                at=iso(event.at_ms),
+                kind=event.kind,
+                why=event.why,
+                **event.more,
+            )
+            for event in events
+        ],
     )
-
-
-def _event(event: Event) -> schemas.Event:
-    at = iso(event.at_ms)
-    id_ = f"{event.ms}-{event.seq}"
-    return schemas.Event(id=id_, at=at, kind=event.kind, why=event.why, **event.more)
 
 
 async def find_report(
@@ -58,7 +66,8 @@ async def find_report(
     most: int | None = None,
     advance: Advance = uncounted,
 ) -> RoomReport | None:
-    """None when more than `most` stays began in the period. `advance` is called for each stay."""
+    """Report on the stays that began in a period; None if more than `most` did. `advance` is called
+    for each stay."""
     tally = Tally()
     async for entry in history.entries(room, period, limit=None if most is None else most + 1):
         tally.add(entry)
@@ -69,7 +78,8 @@ async def find_report(
 
 
 def as_csv(documents: Iterable[dict[str, Any]], *, has_header: bool = True) -> str:
-    """A header and a line for each. What a spreadsheet would take for a formula is quoted."""
+    """Write documents as CSV: a header, and a line each. Text that a spreadsheet would take for a
+    formula is quoted."""
     out = io.StringIO()
     writer: csv.DictWriter[str] | None = None
     for document in documents:

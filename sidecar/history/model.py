@@ -1,4 +1,4 @@
-"""What happened in a room, the stays that it makes up, and the periods that you ask about."""
+"""A room's events, the stays that they make up, and periods."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,34 +16,33 @@ LATEST_MS = 253_402_300_799_999
 class Event:
     """One entry of a room's event stream."""
 
-    #: Its id in the stream: milliseconds and a number within them. Never the same twice.
+    #: The id in the stream: milliseconds and a number within them. Unique.
     ms: int
     seq: int
     #: joined, called, admitted, expired, left, released; or operator.
     kind: str
     visitor: str
-    #: The reason; what an operator did.
+    #: The reason; of `operator`, the action.
     why: str
     at_ms: int
-    #: What else the event says, as text: order, joined, position, by, detail.
+    #: Other fields, as text: order, joined, position, by, detail.
     more: dict[str, str] = field(default_factory=dict)
 
     def number(self, name: str) -> int | None:
-        """One of `more`, or None where it is missing."""
+        """Return a field of `more` as a number, or None if it is missing."""
         value = self.more.get(name)
         return None if value is None else int(value)
 
 
 @dataclass(slots=True)
 class Entry:
-    """One stay: from joining, or being let in at once, to its end. Times are ms since 1970; None:
-    it has not happened."""
+    """One stay, from joining or admission to its end. Times are ms since 1970; None: not yet."""
 
     visitor: str
     class_name: str = ""
     queue_order: int | None = None
     joined_ms: int | None = None
-    #: Since when it has queued without a break: later than joined_ms for visitors who came back.
+    #: When the visitor joined the queue for the last time; later than joined_ms after a return.
     queued_ms: int | None = None
     called_ms: int | None = None
     admitted_ms: int | None = None
@@ -52,9 +51,9 @@ class Entry:
     end_reason: str | None = None
     first_position: int | None = None
     last_position: int | None = None
-    #: How often it took its place again: after the store was emptied, or after a silence.
+    #: How often the visitor took the place again, after Redis was emptied or after a silence.
     returns: int = 0
-    #: When an operator moved it for the last time.
+    #: When an operator last moved the visitor.
     moved_ms: int | None = None
     changed_ms: int = 0
 
@@ -69,7 +68,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an operator did."""
+    """An operator's action."""
 
     at_ms: int
     operator: str
@@ -77,26 +76,26 @@ class Change:
     action: str
     visitor: str
     detail: str
-    #: Of its entry in the room's stream.
+    #: The id of the event in the room's stream.
     ms: int
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From the first moment to before the second, ms."""
+    """A period, from `from_ms` to before `to_ms`."""
 
     from_ms: int
     to_ms: int
 
     def of(self, room: str) -> dict[str, Any]:
-        """The head of a document about a room in this period."""
+        """Return the first members of a document about a room in this period."""
         return {"room": room, "from": iso(self.from_ms), "to": iso(self.to_ms)}
 
 
 def read_period(start: str | None, end: str | None, *, now_ms: int) -> Period:
-    """Each a date and time (ISO 8601; UTC without a zone) or how long ago ("24h"); by default the
-    last day. Raises ConfigError."""
+    """Read a period; by default the last day. Each end is a date and time (ISO 8601; UTC without a
+    zone) or how long ago ("24h"). Raises ConfigError."""
     problems = []
     times = {"from": now_ms - DAY_MS, "to": now_ms}
     for name, text in (("from", start), ("to", end)):

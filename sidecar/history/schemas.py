@@ -49,7 +49,7 @@ class ChangesPage(PeriodParameters, PageParameters):
 
     @property
     def before(self) -> tuple[int, int] | None:
-        """The ms and seq of the last change on the page before."""
+        """Ms and seq of the last change on the page before."""
         ms, _, seq = self.after.partition("-")
         return (int(ms), int(seq)) if self.after else None
 
@@ -102,7 +102,7 @@ class PlaceAt(Reply):
 
 
 class Event(Reply):
-    """What else is known of it is text: order, joined, position, by, detail."""
+    """An event of a visitor. Its other members are text: order, joined, position, by, detail."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -172,8 +172,8 @@ def page_of_changes(
 
 
 class Report(Reply):
-    """The stays that began in a period. Times are seconds, shares from 0 to 1; null: nobody to
-    compute it from."""
+    """A report on the stays that began in a period. Times are seconds, shares from 0 to 1; null:
+    there are no visitors to compute it from."""
 
     stays: int = 0
     """Stays that began in the period."""

@@ -1,4 +1,4 @@
-"""How events make up stays, and what stays say of a room: pure rules."""
+"""Pure rules: how events make up stays, and what a report counts."""
 
 import math
 from array import array
@@ -10,17 +10,17 @@ from typing import Any
 from sidecar.history.model import Entry, Event
 from sidecar.visitors.model import ORDER_BAND
 
-#: The ends of visitors who gave up waiting, and of those who were called and did not come.
+#: The end reasons of visitors who gave up waiting, and of those who were called and did not come.
 GAVE_UP = frozenset({"left", "silent", "swept"})
 NO_SHOW = "no_show"
-#: The end of a place that nobody polled for, and of a session whose cookie nobody sent.
+#: The end reason of a place without polls, and of a session whose cookie was never sent.
 UNUSED = "unused"
 
 
 def fold(entry: Entry | None, event: Event) -> Entry | None:
-    """The visitor's stay after one more event. A stay that had ended goes on where its visitor
-    came back with the same ticket or pass. None: a place that nobody polled for, of which nothing
-    is kept, for a flood takes any number of them."""
+    """Return the visitor's stay after one more event. A stay that had ended goes on if the visitor
+    comes back with the same ticket or pass. Return None for a place without polls: a flood makes
+    any number of them, so none is kept."""
     entry = Entry(event.visitor) if entry is None else entry
     entry.changed_ms = event.at_ms
     position = event.number("position")
@@ -67,7 +67,7 @@ def _join(entry: Entry, event: Event) -> None:
 
 
 def _joined_ms(event: Event) -> int:
-    """An event of somebody new lacks it: it is when it happened."""
+    """Return when the visitor joined; the event of a new visitor has no `joined`."""
     joined_ms = event.number("joined")
     return event.at_ms if joined_ms is None else joined_ms
 
@@ -87,10 +87,10 @@ def _admit(entry: Entry, event: Event) -> None:
 
 
 class Tally:
-    """Counts stays as they come, whatever their order; some 250 bytes each."""
+    """Counts stays, in any order. Takes some 250 bytes for each."""
 
     def __init__(self) -> None:
-        #: By the members of a report.
+        #: Keyed by the members of a report.
         self.counts: Counter[str] = Counter()
         self.queued = 0
         self.waits = array("q")
@@ -127,7 +127,7 @@ class Tally:
             self.calls.append((entry.called_ms, entry.queue_order, entry.queued_ms or 0))
 
     def figures(self) -> dict[str, Any]:
-        """The members of a report, but for counts of 0."""
+        """Return the members of a report, without counts of 0."""
         waits = seconds(self.waits, (0.5, 0.9, 0.99, 1.0))
         inside = seconds(self.stays, (0.5, 0.9))
         return {
@@ -137,22 +137,22 @@ class Tally:
             **dict(zip(("wait_p50", "wait_p90", "wait_p99", "wait_max"), waits, strict=True)),
             "gave_up_after_p50": seconds(self.patience, (0.5,))[0],
             **dict(zip(("inside_p50", "inside_p90"), inside, strict=True)),
-            "inversions": sum(map(inversions, self._by_band())),
+            "inversions": self._inversions(),
         }
 
     def _share(self, name: str) -> float | None:
         return round(self.counts[name] / self.queued, 4) if self.queued else None
 
-    def _by_band(self) -> Iterable[list[tuple[int, int, int]]]:
-        """Sub-queues with weights are called side by side: in each it goes by order."""
-        bands: dict[int, list[tuple[int, int, int]]] = {}
+    def _inversions(self) -> int:
+        """Count inversions in each sub-queue: those with weights are called side by side."""
+        queues: dict[int, list[tuple[int, int, int]]] = {}
         for call in self.calls:
-            bands.setdefault(call[1] // ORDER_BAND, []).append(call)
-        return bands.values()
+            queues.setdefault(call[1] // ORDER_BAND, []).append(call)
+        return sum(map(inversions, queues.values()))
 
 
 def seconds(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | None]:
-    """Percentiles by nearest rank, of values in ms."""
+    """Return percentiles by nearest rank, in seconds, of values in ms."""
     if not values_ms:
         return [None] * len(shares)
     ranked = sorted(values_ms)
@@ -161,12 +161,13 @@ def seconds(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | N
 
 
 def inversions(calls: list[tuple[int, int, int]]) -> int:
-    """Of calls (when, order, queued since): how many came later than that of somebody of a higher
-    order who was called while both were waiting. What happens in one millisecond is in order."""
+    """Count the calls that came later than the call of a higher order while both were waiting.
+
+    A call is (called_ms, order, queued_ms). Calls of one millisecond are in order."""
     calls.sort()
     times = [called_ms for called_ms, _, _ in calls]
     size = len(calls)
-    tree = [0] * size + [order for _, order, _ in calls]  # of maxima, for any stretch of calls
+    tree = [0] * size + [order for _, order, _ in calls]  # a segment tree of maxima
     for i in range(size - 1, 0, -1):
         tree[i] = max(tree[2 * i], tree[2 * i + 1])
     return sum(
@@ -176,24 +177,24 @@ def inversions(calls: list[tuple[int, int, int]]) -> int:
 
 
 def _highest(tree: list[int], start: int, end: int) -> float:
-    """Of the calls from the first number to before the second."""
-    found = -math.inf
+    """Return the highest order of the calls number `start` to before `end`."""
+    highest = -math.inf
     size = len(tree) // 2
     start, end = start + size, end + size
     while start < end:
         if start & 1:
-            found = max(found, tree[start])
+            highest = max(highest, tree[start])
             start += 1
         if end & 1:
             end -= 1
-            found = max(found, tree[end])
+            highest = max(highest, tree[end])
         start, end = start // 2, end // 2
-    return found
+    return highest
 
 
 def places(entry: Entry, ahead: Iterable[tuple[int, int | None]]) -> list[tuple[int, int]]:
-    """(when in ms, position) at each change of a visitor's position, from those of a lower order:
-    since when they waited, and until when (None: they still do)."""
+    """Return (at_ms, position) for each change of a visitor's position. `ahead`: since when and
+    until when (None: still) each visitor of a lower order waited."""
     if entry.queued_ms is None:
         return []
     until = entry.called_ms or entry.ended_ms or math.inf

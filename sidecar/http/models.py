@@ -33,8 +33,6 @@ _SHOWN = 40
 _DIGITS = re.compile("[0-9]+")
 #: A number of JSON that is exact everywhere.
 MAX_NUMBER = 2**53
-#: For `json_schema_extra`: a name that is accepted, or sent, beside its successor.
-DEPRECATED = {"deprecated": True}
 
 
 class Parameters(BaseModel):
@@ -162,12 +160,10 @@ class OffsetPage(PageParameters):
 
     after: Annotated[str, *matching("[0-9]{0,9}", "the `next` of the page before")] = ""
     """The `next` of the page before."""
-    offset: Annotated[int, Field(ge=0, le=10**9, json_schema_extra=DEPRECATED)] = 0
-    """How many entries to leave out. Use `after`."""
 
     @property
     def start(self) -> int:
-        return int(self.after or self.offset)
+        return int(self.after or 0)
 
     def next(self, found: int) -> str | None:
         """The `next` of a page on which so many are."""

@@ -43,8 +43,11 @@ logging.getLogger("aiohttp.server").addFilter(_Unreadable())
 
 
 def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
-    """A problem document; `detail`, `errors` and the like are its members. `kind`: or a status, of
-    what has no kind of its own."""
+    """Make a problem document, with `detail`, `errors` and the like as its members.
+
+    `kind` may be a bare status. `retry_after`, in seconds, becomes Retry-After and
+    `retry_after_seconds`."""
+    retry_s = members.pop("retry_after", None)
     if isinstance(kind, int):
         kind = kinds.GENERAL.get(kind) or Kind("other", kind, title, "")
     document = {
@@ -55,9 +58,9 @@ def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
         **members,
     }
     headers = {"Cache-Control": "no-store"}
-    if "retry_after" in members:
-        headers["Retry-After"] = str(members["retry_after"])
-        document["retry_after_seconds"] = members["retry_after"]
+    if retry_s is not None:
+        headers["Retry-After"] = str(retry_s)
+        document["retry_after_seconds"] = retry_s
     return web.Response(
         status=kind.status,
         # As bytes, because aiohttp adds a charset to text, and this type has none.

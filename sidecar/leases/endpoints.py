@@ -13,11 +13,10 @@ from sidecar.http.problem_kinds import QUEUE_FULL
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
 from sidecar.leases import schemas
-from sidecar.leases.app_keys import LEASES
 from sidecar.leases.model import Hold, LeaseOutcome
-from sidecar.leases.service import Template
+from sidecar.leases.service import LEASES, Template
 from sidecar.leases.settings import holder_and_owner, name_in_store
-from sidecar.leases.store import Holder, Place, Resource
+from sidecar.leases.store import Holder, QueuePlace, Resource
 
 
 def _template_of(request: web.Request) -> Template:
@@ -59,15 +58,15 @@ async def list_resources(
     template = _template_of(request)
     if page.find:
         names = [name_in_store(page.find, owner) for owner in _owners(request)]
-        found, following = await template.store.find(
+        resources, following = await template.store.find(
             page.find, names, after=page.after, limit=page.limit
         )
     else:
-        found = await template.store.list(after=page.after, limit=page.limit)
-        following = found[-1].name if len(found) == page.limit else None
+        resources = await template.store.list(after=page.after, limit=page.limit)
+        following = resources[-1].name if len(resources) == page.limit else None
     return schemas.LeasedResources(
         template=template.name,
-        resources=[schemas.LeasedResource(**_listed(one, page.holders)) for one in found],
+        resources=[schemas.LeasedResource(**_members(one, page.holders)) for one in resources],
         next=following,
         count=await template.store.count(),
     )
@@ -82,20 +81,20 @@ async def list_resources(
 async def show_resource(request: web.Request, page: schemas.QueuePage) -> schemas.ResourceState:
     """Show who holds a resource and who waits for it.
 
-    It is no heartbeat, and changes nothing.
+    This is no heartbeat, and changes nothing.
     """
     template, start = _template_of(request), page.start
     template.check(page.resource)
-    found = await template.store.show(page.resource, first=start, limit=page.limit)
-    queue = [_place(place, start + n) for n, place in enumerate(found.queue, 1)]
+    resource = await template.store.show(page.resource, first=start, limit=page.limit)
+    queue = [_place(place, start + n) for n, place in enumerate(resource.queue, 1)]
     return schemas.ResourceState(
-        template=template.name, queue=queue, next=page.next(len(queue)), **_listed(found)
+        template=template.name, queue=queue, next=page.next(len(queue)), **_members(resource)
     )
 
 
 @ENDPOINTS.get(
     _LEASE,
-    # It is a heartbeat, and takes the lease when it is the holder's turn.
+    # A heartbeat, which takes the lease when it is the holder's turn.
     _CHANGES,
     replies={200: "Granted, waiting or gone."},
     problems=(schemas.UNKNOWN_LEASE,),
@@ -103,7 +102,7 @@ async def show_resource(request: web.Request, page: schemas.QueuePage) -> schema
 async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas.Lease:
     """Find a holder's lease or place in the queue.
 
-    It is the heartbeat of a waiting holder, and takes the lease when it is free.
+    This is the heartbeat of a waiting holder, and takes the lease when it is free.
     """
     template = _template_of(request)
     hold = await template.look(at.resource, at.holder, owner=owner_of(request).name)
@@ -129,10 +128,10 @@ async def take_lease(
     hold = await template.take(at.resource, body.holder, owner=owner, order=body.order)
     lease = _lease(at, body.holder, hold)
     if hold.outcome is LeaseOutcome.FULL:
-        most = template.settings.max_waiting
+        limit = template.settings.max_waiting
         raise ProblemError(
             QUEUE_FULL,
-            detail=f"max_waiting = {most} are in the queue for {at.resource}.",
+            detail=f"max_waiting = {limit} are in the queue for {at.resource}.",
             retry_after=max(1, math.ceil(hold.refresh_ms / 1000)),
             **lease.model_dump(),
         )
@@ -152,8 +151,8 @@ async def renew_lease(
     template, owner = _template_of(request), owner_of(request).name
     hold = await template.renew(at.resource, body.holder, body.fence, owner=owner)
     if hold.outcome is LeaseOutcome.NOT_RENEWED:
-        is_never = not template.settings.renewable
-        reason = "Its leases are not renewable." if is_never else "max_term is reached."
+        is_renewable = template.settings.renewable
+        reason = "max_term is reached." if is_renewable else "Its leases are not renewable."
         raise ProblemError(schemas.NOT_RENEWED, detail=f"{reason} It ends when it said.")
     if hold.outcome is not LeaseOutcome.GRANTED:
         raise _stale(at.resource, body.fence)
@@ -169,8 +168,8 @@ async def renew_lease(
 async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> schemas.Released:
     """Release a lease, a turn or a place in the queue.
 
-    The next holder has it at once. Idempotent. With a fencing number only that lease: 409 if the
-    holder has a newer one. A token releases its own holders, the `admin_token` all.
+    The next holder has it at once. Idempotent. A fencing number releases only that lease: 409 if
+    the holder has a newer one. A token releases its own holders, the `admin_token` all.
     """
     template, owner = _template_of(request), owner_of(request)
     owners = [owner.name]
@@ -216,18 +215,16 @@ def _lease(at: schemas.LeaseAddress, holder: str, hold: Hold) -> schemas.Lease:
 
 
 def _owners(request: web.Request) -> list[str]:
-    """All that a holder may have come with."""
+    """Return every owner that a holder may have; "" is a browser."""
     return ["", *OWNERS, *request.app[SETTINGS].tokens]
 
 
-def _listed(resource: Resource, most: int = 1000) -> dict[str, Any]:
-    """`most`: of the holders."""
-    name, wait_ms = resource.name, resource.wait_ms
+def _members(resource: Resource, max_holders: int = 1000) -> dict[str, Any]:
+    wait_ms = resource.wait_ms
     started = [held.started_ms for held in resource.holders if held.started_ms]
     return {
-        "name": name,
-        "resource": name,
-        "holders": [_holder(held) for held in resource.holders[:most]],
+        "name": resource.name,
+        "holders": [_holder(held) for held in resource.holders[:max_holders]],
         "held": len(resource.holders),
         "oldest_at": iso(min(started)) if started else None,
         "waiting": resource.waiting,
@@ -246,7 +243,7 @@ def _holder(held: Holder) -> schemas.LeaseHolder:
     )
 
 
-def _place(place: Place, position: int) -> schemas.LeasePlace:
+def _place(place: QueuePlace, position: int) -> schemas.LeasePlace:
     holder, owner = holder_and_owner(place.holder)
     return schemas.LeasePlace(
         holder=holder,

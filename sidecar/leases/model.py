@@ -1,42 +1,42 @@
-"""Where one holder of a lease stands."""
+"""The state of one holder of a lease."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 
 class LeaseOutcome(IntEnum):
-    """What a script says of one holder. The numbers are the scripts'."""
+    """The result of a script for one holder. The numbers are the scripts'."""
 
     GRANTED = 1
     WAITING = 0
-    #: Neither holds it nor waits: the term is over, they left, or were silent.
+    #: Neither holds it nor waits: the term ended, the holder left, or missed heartbeats.
     GONE = -1
     #: `max_waiting` is reached.
     FULL = -2
-    #: Another fencing number: this holder's lease is over, and they have or had a newer one.
+    #: The fencing number is of another lease: this one is over.
     STALE = -3
-    #: The template is not renewable, or `max_term` is reached: it stays as it is.
+    #: The template is not renewable, or `max_term` is reached. The lease stays as it is.
     NOT_RENEWED = -4
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Where a holder stands at one resource. Times in ms of the store's clock."""
+    """A holder's state at one resource. Times are ms of Redis' clock."""
 
     outcome: LeaseOutcome
     now_ms: int = 0
-    #: Only grows, over all leases of the template: µs of the store's clock when it was granted, or
-    #: more. 0 unless granted.
+    #: Grows over all leases of the template: µs of Redis' clock at the grant, or more. 0 unless
+    #: granted.
     fence: int = 0
     started_ms: int = 0
     expires_ms: int = 0
-    #: WAITING: the place's order, how many are ahead, how many wait in all.
+    #: Only WAITING: the place's order, how many are ahead, how many wait in all.
     order: int = 0
     ahead: int = 0
     waiting: int = 0
-    #: Expected wait; None: not known.
+    #: The expected wait; None: unknown.
     wait_ms: int | None = None
-    #: When to ask again; 0 where there is no need to.
+    #: When to ask again; 0: no need to.
     refresh_ms: int = 0
-    #: Whether the store was emptied, and nothing is granted until all terms of before are over.
+    #: Redis was emptied, and nothing is granted until all terms from before are over.
     is_recovering: bool = False

@@ -2,22 +2,22 @@
 
 
 def lease_key(template: str, name: str) -> str:
-    """A template's own; `name` is one of:
+    """Return the name of a template's Redis key; `name` is one of:
 
-    state      hash    when it was born, the last fencing number or order, how long leases are held,
-                       until when nothing is granted because the store was emptied
-    resources  zset    resource that somebody holds or waits for, all of score 0
-    ends       zset    the same -> when something happens to it by itself, ms
+    state      hash    when it was created, the last fencing number or order, how long leases are
+                       held, until when nothing is granted because Redis was emptied
+    resources  zset    resource that is held or waited for, all of score 0
+    ends       zset    resource -> when the next thing is due there, ms
     """
     return f"waitroom:{{lease:{template}}}:{name}"
 
 
 def resource_key(template: str, resource: str, name: str) -> str:
-    """A resource's own; `name` is one of:
+    """Return the name of a resource's Redis key; `name` is one of:
 
     holders  zset    holder -> when the lease, or the turn to take it, ends, ms
-    facts    hash    holder -> fencing number and when it began; missing: it is their turn only
-    line     zset    who waits -> order
-    due      zset    who waits -> when the next heartbeat is due, ms
+    facts    hash    holder -> fencing number and when the lease began; missing: only a turn
+    line     zset    waiting holder -> order
+    due      zset    waiting holder -> when the next heartbeat is due, ms
     """
     return f"waitroom:{{lease:{template}}}:{name}:{resource}"

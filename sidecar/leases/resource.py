@@ -1,13 +1,12 @@
-"""One resource of a template of leases, as proxies guard it: the holder passes, others wait.
+"""A leased resource as proxies guard it: its holder passes, other visitors wait.
 
-A visitor has one cookie for all resources of a template. It says who they are and not what they
-hold: the store is asked about every request, because a lease ends exactly.
+A visitor has one cookie for all resources of a template. The cookie identifies the visitor and not
+what they hold: Redis is asked about every request, because a lease ends on time.
 """
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 import structlog
@@ -24,32 +23,23 @@ from sidecar.visitors.grants import Grants
 from sidecar.visitors.model import RESIGN_MS, Outcome, Standing, State, Ticket, Token
 from sidecar.visitors.tokens import COOKIE_PREFIX, Tokens, new_visitor
 
-#: In a template's message: the resource's name.
+#: Stands for the resource's name in a template's message.
 _NAME = "{resource}"
-#: Terms end when they end, and not by chance as stays do: the estimate is as sure as if it were
-#: made of so many calls, with so much spread.
+#: How certain an estimate is: terms end on time, unlike stays, so it counts as if it came from this
+#: many calls with this spread.
 _CALLS = 100
 _SPREAD = 0.1
 
 log = structlog.get_logger()
 
 
-class _Kind(NamedTuple):
-    """What all resources of a template have in common."""
-
-    template: Template
-    tokens: Tokens
-    settings: RoomSettings
-    grants: Grants
-
-
 @dataclass(frozen=True, slots=True)
-class Resource:
+class GuardedResource:
     """A Gate, made for one request. Its tokens are tickets: the visitor is the holder, `order` the
-    newest place that they took in some queue of the template, `epoch` which queue that is, and
-    `joined_ms` when Redis knew them first (0: it has not answered them yet)."""
+    newest place that the visitor took in any queue of the template, `epoch` that queue, and
+    `joined_ms` when Redis first answered the visitor (0: not yet)."""
 
-    #: With the template's: seat~17.
+    #: With the template's name: seat~17.
     name: str
     resource: str
     template: Template
@@ -71,33 +61,33 @@ class Resource:
         from_page: bool = False,
         bearer: Bearer = NOBODY,  # noqa: ARG002 - all bearers are alike
     ) -> Answer:
-        """Without a cookie only what a proxy guards is taken: the site says which names there are,
-        and at /_waitroom/ anybody can make names up. A visitor there gets a cookie first."""
+        """Take or find the lease. Without a cookie only a proxy's request takes one: a page at
+        /_waitroom/ can be asked for with any name, so its visitor gets a cookie first."""
         ticket = token if isinstance(token, Ticket) else None
         if ticket is None and (from_page or not may_join):
-            given = Ticket(new_visitor(), 0, 0, 0) if from_page else None
-            return Answer(State.NOT_QUEUED, given)
+            new_ticket = Ticket(new_visitor(), 0, 0, 0) if from_page else None
+            return Answer(State.NOT_QUEUED, new_ticket)
         if ticket is not None and ticket.joined_ms:
-            self.template.store.knows(ticket.joined_ms)
-        known = ticket or Ticket(new_visitor(), 0, 0, 0)
+            self.template.store.note_existence(ticket.joined_ms)
+        sent = ticket or Ticket(new_visitor(), 0, 0, 0)
         try:
-            hold = await self._ask(known, may_join=may_join, from_page=from_page)
+            hold = await self._ask(sent, may_join=may_join, from_page=from_page)
         except StoreError as error:
             log.debug("store_away", lease=self.name, error=str(error))
             if ticket is not None:
                 return Answer(State.WAITING, visitor=ticket.visitor, store_unavailable=True)
-            # With the cookie, because it may have been done all the same.
-            return Answer(State.NOT_QUEUED, known, store_unavailable=True)
-        return _answer(hold, known, self._queue)
+            # With the cookie: Redis may have granted the lease all the same.
+            return Answer(State.NOT_QUEUED, sent, store_unavailable=True)
+        return _answer(hold, sent, self._queue)
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:  # noqa: ARG002
-        """Gives up the lease, the turn or the place in the queue."""
+        """Release the visitor's lease, turn or place in the queue."""
         if isinstance(token, Ticket):
             await self.template.release(self.resource, token.visitor)
 
     @property
     def _queue(self) -> int:
-        """Which of the template's queues it is, as a ticket says it."""
+        """The number of this resource's queue in tickets."""
         return crc32(self.resource.encode())
 
     async def _ask(self, ticket: Ticket, *, may_join: bool, from_page: bool) -> Hold:
@@ -107,7 +97,7 @@ class Resource:
             hold = await template.take(self.resource, visitor, order=order)
         else:
             hold = await template.look(self.resource, visitor)
-            # Whose page is open while the store was emptied gets the place back.
+            # A page that was open when Redis was emptied gets its place back.
             if hold.is_recovering and hold.outcome is LeaseOutcome.GONE and from_page and order:
                 hold = await template.take(self.resource, visitor, order=order)
         if not from_page and self._is_due(hold):
@@ -117,8 +107,8 @@ class Resource:
         return hold
 
     def _is_due(self, hold: Hold) -> bool:
-        """A lease that is renewable is renewed by use, in the second half of its term, as long as
-        `max_term` lets it end later."""
+        """Return whether to renew: use renews a renewable lease in the second half of its term,
+        until `max_term`."""
         settings = self.template.settings
         if hold.outcome is not LeaseOutcome.GRANTED or not settings.renewable:
             return False
@@ -128,37 +118,37 @@ class Resource:
 
 
 class Resources:
-    """The resources of all templates."""
+    """The resources of all templates. `keys` sign the cookies, oldest to newest."""
 
     def __init__(self, templates: Iterable[Template] = (), keys: Sequence[str] = ()) -> None:
-        """`keys`: as those that sign rooms' cookies, oldest to newest."""
-        self._kinds = {template.name: _kind(template, list(keys)) for template in templates}
+        #: Of each template, what its resources share.
+        self._prototypes = {one.name: _prototype(one, list(keys)) for one in templates}
 
     def template_of(self, name: str) -> str:
-        """Of a name such as seat~17, also where no resource may have it; "" where the template is
-        unknown."""
+        """Return the template in a name such as seat~17, even if the resource is not allowed; ""
+        if the template is unknown."""
         template, is_of, _ = name.partition(SEPARATOR)
-        return template if is_of and template in self._kinds else ""
+        return template if is_of and template in self._prototypes else ""
 
-    def find(self, name: str) -> Resource | None:
-        """Of a name such as seat~17; None where the template is unknown, or no resource may have
-        the name."""
+    def find(self, name: str) -> GuardedResource | None:
+        """Return the resource of a name such as seat~17; None if the template is unknown or does
+        not allow the resource."""
         prefix, _, resource = name.partition(SEPARATOR)
-        kind = self._kinds.get(prefix)
-        if kind is None or not kind.template.settings.has(resource):
+        prototype = self._prototypes.get(prefix)
+        if prototype is None or not prototype.template.settings.has(resource):
             return None
-        template, tokens, settings, grants = kind
+        settings = prototype.settings
         message = settings.message
         if message is not None and _NAME in message:
             settings = settings.model_copy(update={"message": message.replace(_NAME, resource)})
-        return Resource(name, resource, template, tokens, settings, grants)
+        return replace(prototype, name=name, resource=resource, settings=settings)
 
 
-def _kind(template: Template, keys: list[str]) -> _Kind:
-    # A room that was called so once signed tickets of its own.
+def _prototype(template: Template, keys: list[str]) -> GuardedResource:
+    # A room of this name may once have signed tickets of its own.
     tokens = Tokens(template.name + SEPARATOR, keys, template.clock)
     tokens.cookie_name = COOKIE_PREFIX + template.name
-    # Signed anew each hour at the most: its holder must be known until the term is over.
+    # A ticket is signed anew once an hour at most, and must be valid until the term is over.
     tokens.lifetime_ms += round(template.settings.term * 1000)
     settings = RoomSettings(
         total_active_users=template.settings.capacity,
@@ -166,11 +156,11 @@ def _kind(template: Template, keys: list[str]) -> _Kind:
         queueing_status_code=template.settings.queueing_status_code,
         message=template.settings.message,
     )
-    return _Kind(template, tokens, settings, Grants("", []))
+    return GuardedResource("", "", template, tokens, settings, Grants("", []))
 
 
 def _answer(hold: Hold, ticket: Ticket, queue: int) -> Answer:
-    token = _given(hold, ticket, queue)
+    token = _new_ticket(hold, ticket, queue)
     match hold.outcome:
         case LeaseOutcome.GRANTED:
             standing = Standing(
@@ -206,11 +196,11 @@ def _waiting(hold: Hold, outcome: Outcome) -> Standing:
     )
 
 
-def _given(hold: Hold, ticket: Ticket, queue: int) -> Ticket | None:
-    """The ticket to give; None: theirs will do."""
-    is_known = ticket.joined_ms > 0 and ticket.signed_ms > hold.now_ms - RESIGN_MS
+def _new_ticket(hold: Hold, ticket: Ticket, queue: int) -> Ticket | None:
+    """Return the ticket to set as the cookie; None if the visitor's is still good."""
+    is_fresh = ticket.joined_ms > 0 and ticket.signed_ms > hold.now_ms - RESIGN_MS
     is_newer = hold.order > ticket.order
-    if is_known and not is_newer:
+    if is_fresh and not is_newer:
         return None
     joined_ms = ticket.joined_ms or hold.now_ms
     order, queue = (hold.order, queue) if is_newer else (ticket.order, ticket.epoch)

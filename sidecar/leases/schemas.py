@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from sidecar.http.models import (
-    DEPRECATED,
     Body,
     Name,
     Number,
@@ -82,7 +81,7 @@ class ResourcesPage(TemplateAddress, PageParameters):
 
 
 class QueuePage(LeaseAddress, OffsetPage):
-    """Which part of the queue."""
+    """A page of a resource's queue."""
 
 
 class HolderBody(Body):
@@ -112,7 +111,7 @@ class RenewLease(HolderBody):
 
 
 class Lease(Reply):
-    """Where a holder stands at one resource."""
+    """A holder's state at one resource."""
 
     state: Literal["granted", "waiting", "gone", "full"]
     """`gone`: neither the lease nor a place. `full`: the queue is full."""
@@ -167,12 +166,10 @@ class LeaseHolder(Reply):
 
 
 class LeasedResource(Reply):
-    """The first whose lease ends comes first."""
+    """One leased resource: its holders, and the length of its queue."""
 
     name: str
     """The resource's name."""
-    resource: Annotated[str, Field(json_schema_extra=DEPRECATED)]
-    """The same as `name`."""
     holders: list[LeaseHolder]
     """The lease that ends first comes first."""
     held: int
@@ -187,7 +184,7 @@ class LeasedResource(Reply):
 
 
 class LeasePlace(Reply):
-    """Somebody in the queue."""
+    """A place in the queue."""
 
     holder: str
     """The holder, as sent."""
@@ -202,7 +199,7 @@ class LeasePlace(Reply):
 
 
 class ResourceState(LeasedResource, PageReply):
-    """Who holds a resource, and who waits for it."""
+    """The holders of a resource, and a page of its queue."""
 
     template: str
     """The template's name."""
@@ -211,7 +208,7 @@ class ResourceState(LeasedResource, PageReply):
 
 
 class LeasedResources(PageReply):
-    """A page, by the resource's name."""
+    """A page of resources, by name."""
 
     template: str
     """The template's name."""
@@ -222,7 +219,7 @@ class LeasedResources(PageReply):
 
 
 class LeaseTemplate(LeaseSettings, Reply):
-    """As the file has it; durations in seconds."""
+    """A template as configured; durations in seconds."""
 
     name: str
     """The template's name."""

@@ -1,11 +1,10 @@
-"""Leases on named resources: who holds what, and who is next.
-
-The scripts do all that must be exact (leases/lua).
-"""
+"""Leases on named resources. The scripts of leases/lua decide who holds what, and who is next."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from aiohttp import web
 
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
@@ -15,16 +14,16 @@ from sidecar.leases.model import Hold, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings, name_in_store
 from sidecar.leases.store import LeaseStore
 
-#: Of several releases, the one that says most.
-_TELLING = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GONE)
+#: The outcomes of a release; of several releases the first of these is reported.
+_BY_WEIGHT = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
     """The leases of one template as this replica sees them.
 
-    Every method raises StoreError when the store does not answer, and ConfigError for a resource
-    that the settings do not allow.
+    Every method raises StoreError if Redis is unavailable, and ConfigError for a resource that the
+    settings do not allow. `owner`: the token that the holder sent, or "" for a browser.
     """
 
     name: str
@@ -36,16 +35,15 @@ class Template:
     async def take(
         self, resource: str, holder: str, *, owner: str = "", order: int | None = None
     ) -> Hold:
-        """The lease, or a place in the queue; who has either keeps it. `owner`: the token that the
-        holder came with, or empty for a browser. `order`: of a place that a store which was emptied
-        since has forgotten."""
+        """Take the lease, or a place in the queue; a holder who has either keeps it. `order`: the
+        order of a place from before Redis was emptied."""
         name = self._name(resource, holder, owner)
         hold = await self.store.ask(resource, name, may_join=True, order=order)
         return self._counted("take", hold)
 
     async def look(self, resource: str, holder: str, *, owner: str = "") -> Hold:
-        """Where somebody stands. Asking is the heartbeat of who waits, and takes the lease when it
-        is their turn."""
+        """Find a holder's lease or place. This is a waiting holder's heartbeat, and takes the lease
+        when it is their turn."""
         name = self._name(resource, holder, owner)
         return self._counted("look", await self.store.ask(resource, name, may_join=False))
 
@@ -56,16 +54,16 @@ class Template:
     async def release(
         self, resource: str, holder: str, fence: int | None = None, *, owners: Sequence[str] = ("",)
     ) -> Hold:
-        """Gives up the lease, or without a fencing number whatever this holder has. Of several
-        owners' holders who are called so: what was given up, if anything was."""
+        """Release the lease with this fencing number; without one, whatever the holder has. Of
+        several owners' holders with this name, every one is released."""
         names = [self._name(resource, holder, owner) for owner in owners]
         releases = (self.store.release(resource, name, fence) for name in names)
         holds = await asyncio.gather(*releases)
-        hold = min(holds, key=lambda hold: _TELLING.index(hold.outcome))
+        hold = min(holds, key=lambda hold: _BY_WEIGHT.index(hold.outcome))
         return self._counted("release", hold)
 
     def check(self, resource: str) -> None:
-        """Raises ConfigError for a resource that the settings do not allow."""
+        """Raise ConfigError for a resource that the settings do not allow."""
         if not self.settings.has(resource):
             raise ConfigError(
                 [f"resource: {self.name} has none called {resource[:40]!r} (the setting resources)"]
@@ -82,3 +80,7 @@ class Template:
 
 class Leases(Named[Template]):
     kind = "lease"
+
+
+#: The lease templates of a replica's application.
+LEASES = web.AppKey("leases", Leases)

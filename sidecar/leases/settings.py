@@ -18,37 +18,35 @@ from sidecar.kit.setting_types import Count, Seconds, from_text
 
 RESOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}\Z")
 HOLDER = re.compile(r"[A-Za-z0-9._:@+-]{1,128}\Z")
-#: Between the name of the token that a holder came with and the holder's own; neither has one.
+#: Separates the token's name from the holder's; neither contains it.
 _OWNED = " "
 
 
 def name_in_store(holder: str, owner: str) -> str:
-    """What the store calls a holder: holders of two tokens are two, whatever they are called.
-    `owner`: the token's name; empty: a browser, known by its cookie."""
+    """Return a holder's name in Redis, which differs for each owner. `owner`: the name of a token,
+    or "" for a browser."""
     return f"{owner}{_OWNED}{holder}" if owner else holder
 
 
 def holder_and_owner(name: str) -> tuple[str, str]:
-    """The reverse of `name_in_store`."""
+    """Split what name_in_store returned."""
     owner, found, holder = name.partition(_OWNED)
     return (holder, owner) if found else (name, "")
 
 
+_compiled = lru_cache(256)(re.compile)
+
+
 def _pattern(value: str) -> str:
     try:
-        re.compile(value)
+        _compiled(value)
     except re.error as error:
         raise ValueError(f"is not a regular expression: {error}") from None
     return value
 
 
-@lru_cache(256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 class LeaseSettings(BaseModel):
-    """A template, `[leases.NAME]`: each resource of it is made when somebody names it."""
+    """A template, `[leases.NAME]`. A resource exists as soon as a client names it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -82,10 +80,9 @@ class LeaseSettings(BaseModel):
     """The HTTP status of the waiting page."""
 
     def has(self, resource: str) -> bool:
-        """Whether a resource may be called so."""
-        if not RESOURCE.match(resource):
-            return False
-        return self.resources is None or bool(_compiled(self.resources).fullmatch(resource))
+        """Return whether the template has a resource of this name."""
+        is_any = self.resources is None or _compiled(self.resources).fullmatch(resource)
+        return bool(RESOURCE.match(resource) and is_any)
 
     @field_validator("max_term")
     @classmethod

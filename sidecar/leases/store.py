@@ -1,4 +1,4 @@
-"""A template's leases in the store: runs the scripts of leases/lua, reads their replies."""
+"""A template's leases in Redis: calls the scripts of leases/lua and reads their replies."""
 
 import json
 import random
@@ -16,21 +16,21 @@ from sidecar.storage.redis.driver_errors import text
 from sidecar.storage.redis.scripts import Observer, RedisScripts
 from sidecar.visitors.verdict_lifetime import RESPONSE_MS
 
-#: Calls in one script, each perhaps for another resource. More would hold Redis too long.
+#: Calls in one script, each perhaps for another resource. More would block Redis too long.
 BATCH_LIMIT = 64
-#: Resources that one script of a sweep looks at.
+#: Resources in one script of a sweep.
 SWEEP_LIMIT = 50
-#: Holders in one script of a listing, where they are as many as may be.
+#: Holders in one script of a listing, if every resource is full.
 LIST_LIMIT = 2000
-#: Resources in one script of a search, and such scripts in one call.
+#: Resources in one script of a search, and scripts in one search.
 SEARCH_LIMIT = 500
 SEARCHES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Somebody who holds a resource until then (ms of the store's clock). Without a fencing number
-    (0, and `started_ms` 0) it is their turn, and they have not come yet."""
+    """A holder of a resource; times are ms of Redis' clock. Without a fencing number (0, and
+    `started_ms` 0) it is the holder's turn, who has not come yet."""
 
     holder: str
     fence: int
@@ -38,8 +38,8 @@ class Holder:
     expires_ms: int
 
 
-class Place(NamedTuple):
-    """Somebody in the queue. `order`: µs of the store's clock when they came, or a little more."""
+class QueuePlace(NamedTuple):
+    """A place in the queue. `order`: µs of Redis' clock when the holder came, or a little more."""
 
     holder: str
     order: int
@@ -48,19 +48,19 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Who holds it, the first to end first, and how many wait."""
+    """One leased resource: its holders, ordered by expiry, and the length of its queue."""
 
     name: str
     holders: tuple[Holder, ...]
     waiting: int
-    #: How long a newcomer would wait; None: not known.
+    #: How long a newcomer would wait; None: unknown.
     wait_ms: int | None
-    #: Who waits, where that was wanted.
-    queue: tuple[Place, ...]
+    #: The part of the queue that was asked for.
+    queue: tuple[QueuePlace, ...]
 
 
 class LeaseStore:
-    """A template's leases. `now_ms` overrides the store's time (tests)."""
+    """A template's leases. `now_ms` overrides Redis' time (tests)."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -104,46 +104,47 @@ class LeaseStore:
     def is_away(self) -> bool:
         return self._scripts.is_away
 
-    def knows(self, since_ms: int) -> None:
-        """The template was there at that time. A store that was made later was emptied."""
+    def note_existence(self, since_ms: int) -> None:
+        """Note that the template existed in Redis at that time: a later birth means that Redis was
+        emptied."""
         if self._known_since_ms is None or since_ms < self._known_since_ms:
             self._known_since_ms = since_ms
 
     async def ask(
         self, resource: str, holder: str, *, may_join: bool = True, order: int | None = None
     ) -> Hold:
-        """The lease, or the place in the queue; a heartbeat of who waits. `order`: of a place that
-        they had, should the store have lost it."""
+        """Take or find the lease or the place in the queue, as a heartbeat. `order`: the order of
+        the holder's place, should Redis have lost it."""
         jitter = random.random()  # noqa: S311 - spreads polls, and decides nothing
         place = "" if order is None else order
         until_ms = self._until_ms(RESPONSE_MS)
         return await self._ask.submit((resource, holder, int(may_join), place, jitter, until_ms))
 
     async def renew(self, resource: str, holder: str, fence: int) -> Hold:
-        """GRANTED with the new expiry, NOT_RENEWED as it was, or STALE. Brings a lease back that
-        the store lost."""
+        """Renew a lease, also one that Redis lost. The outcome is GRANTED with the new expiry,
+        NOT_RENEWED with the old one, or STALE."""
         return await self._renew.submit((resource, holder, fence))
 
     async def release(self, resource: str, holder: str, fence: int | None = None) -> Hold:
-        """GRANTED where something was given up: the lease with that fencing number, or without one
-        whatever they have, a place too. STALE: they have another lease now. GONE: nothing
-        was there."""
+        """Release the lease with this fencing number, or without one the holder's lease or place.
+        The outcome is GRANTED if something was released, STALE if the holder has another lease,
+        GONE if there was nothing."""
         return await self._release.submit((resource, holder, "" if fence is None else fence))
 
     async def sweep(self, limit: int = 200) -> tuple[int, bool]:
-        """Does what is due at resources at which nobody asks. At how many it looked, and whether
-        there may be more."""
+        """End what is over at resources that no request is about. Return how many were looked at,
+        and whether there may be more."""
         _, due = await self._run("due", [], [limit])
         names = [text(name) for name in due]
         is_more = len(names) >= limit
-        # Once at least: so each replica knows the template, and an emptied store is noticed.
+        # At least once, so that each replica notices when Redis was emptied.
         for start in range(0, max(1, len(names)), SWEEP_LIMIT):
             *_, unfinished = await self._run("sweep", names[start : start + SWEEP_LIMIT], [])
             is_more = is_more or unfinished > 0
         return len(names), is_more
 
     async def list(self, *, after: str = "", limit: int = 100) -> list[Resource]:
-        """Resources that somebody holds or waits for, by name, after that name."""
+        """List the resources that are held or waited for, by name, behind a name."""
         found: list[Resource] = []
         while len(found) < limit:
             wanted = min(limit - len(found), self._list_limit)
@@ -156,16 +157,18 @@ class LeaseStore:
         return found
 
     async def show(self, resource: str, *, first: int = 0, limit: int = 0) -> Resource:
-        """One resource, with so many of its queue from that place on."""
+        """Return one resource, with a page of its queue."""
         [found] = await self._rows([resource], first, limit)
         return found
 
     async def find(
         self, wanted: str, holders: Sequence[str], *, after: str = "", limit: int = 100
     ) -> tuple[Sequence[Resource], str | None]:
-        """Resources that are called so or begin so, that one of these holders (by their names in
-        the store) holds or waits for, or of which a lease has that fencing number. And the name
-        after which to search on, for one call looks at so many and no more; None: that is all."""
+        """Find resources whose name begins with `wanted`, that one of the holders (by their names
+        in Redis) holds or waits for, or that have a lease with this fencing number.
+
+        One call looks at some resources only: return also the name to go on behind, or None at the
+        end."""
         number = min(SEARCH_LIMIT, self._list_limit)
         found: list[Resource] = []
         is_end = False
@@ -207,7 +210,7 @@ class LeaseStore:
         return rows
 
     async def count(self) -> int:
-        """How many resources somebody holds or waits for."""
+        """Count the resources that are held or waited for."""
         return int(await self._scripts.command("count", self._redis.zcard, self._resources))
 
     def _batch_runner(
@@ -222,19 +225,19 @@ class LeaseStore:
             for resource, *fields in items:
                 args += [numbers.setdefault(resource, len(numbers) + 1), *fields]
             holds = _read_holds(await self._run(verb, list(numbers), args, batch=len(items)))
-            seen = max((max(hold.fence, hold.order) for hold in holds), default=0)
-            self._last_number = max(self._last_number, seen)
+            latest = max((max(hold.fence, hold.order) for hold in holds), default=0)
+            self._last_number = max(self._last_number, latest)
             return holds
 
         return run
 
     def _deadline_ms(self) -> int | None:
-        """From when on this replica no longer waits for a batch that is sent now. The clients of
-        the batch may give up sooner."""
+        """Return when this replica stops waiting for a batch that is sent now; the batch's clients
+        may give up sooner."""
         return self._until_ms(int(self._timeout_s * 1000) + LATE_MS)
 
     def _until_ms(self, ms: int) -> int | None:
-        """So long from now, by the store's clock; None as long as that is not known."""
+        """Return the time `ms` from now by Redis' clock; None while that clock is unknown."""
         if self._known_since_ms is None:
             return None
         return ms + (self._clock.now_ms() if self._now_ms is None else self._now_ms())
@@ -253,7 +256,7 @@ class LeaseStore:
             batch=batch,
         )
         if name not in {"due", "find", "list"}:
-            self.knows(reply[1])
+            self.note_existence(reply[1])
         return reply
 
 
@@ -275,7 +278,7 @@ def _for_scripts(settings: LeaseSettings) -> str:
 
 
 def _earlier(until_ms: int | None, latest_ms: int | None) -> int | str:
-    """For the scripts; "" where neither is known."""
+    """Return the earlier time for the scripts; "" if both are unknown."""
     return min((ms for ms in (until_ms, latest_ms) if ms is not None), default="")
 
 
@@ -308,7 +311,7 @@ def _resource(row: Any) -> Resource:
         fence, _, started = text(facts).partition(" ")
         holders.append(Holder(text(holder), int(fence or 0), int(started or 0), int(ends)))
     queue = tuple(
-        Place(text(holder), int(order), int(due))
+        QueuePlace(text(holder), int(order), int(due))
         for holder, order, due in zip(places[::3], places[1::3], places[2::3], strict=True)
     )
     return Resource(text(name), tuple(holders), waiting, None if wait < 0 else wait, queue)

@@ -1,4 +1,4 @@
-"""Sweeps the leases, each replica each second: what ran out ends, and who is next is called."""
+"""The sweep of leases, by each replica each second: end what is over, call who is next."""
 
 import asyncio
 import random
@@ -8,16 +8,16 @@ import structlog
 from sidecar.kit.errors import StoreError
 from sidecar.leases.service import Leases, Template
 
-#: Rest between two batches, so that visitors' scripts get their turn.
+#: The rest between two batches, so that visitors' scripts are not delayed, seconds.
 REST_S = 0.01
-#: Between two sweeps of a template's leases.
+#: The time between two sweeps of a template's leases, seconds.
 INTERVAL_S = 1.0
 
 log = structlog.get_logger()
 
 
 async def sweep_leases_forever(leases: Leases) -> None:
-    """Also where nobody asks. Runs until cancelled."""
+    """Sweep all templates until cancelled."""
     async with asyncio.TaskGroup() as group:
         for template in leases:
             group.create_task(_sweep_forever(template))
@@ -33,7 +33,7 @@ async def _sweep_forever(template: Template) -> None:
 
 
 async def sweep_leases(template: Template) -> None:
-    """Idempotent: each replica does it."""
+    """Sweep one template. Idempotent: each replica does it."""
     name, metrics = template.name, template.metrics
     is_more = True
     while is_more:

@@ -1,6 +1,5 @@
 """Rate limits for programs: acquire, look, give back, change a key's limit."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,16 +9,15 @@ from aiohttp import web
 from sidecar.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.http.json_text import to_json
 from sidecar.http.long_poll import LONG_POLLS, is_gone, wait_of
-from sidecar.http.models import json_of, unknown_member, whole_of
+from sidecar.http.models import json_of, read
 from sidecar.http.problem_kinds import STORE_UNAVAILABLE
 from sidecar.http.problems import problem
 from sidecar.kit.clock import iso_us
 from sidecar.kit.errors import ConfigError
 from sidecar.limits import schemas
-from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.model import Ask, Decision
-from sidecar.limits.service import Limit, check, headers, retry_after_s
-from sidecar.limits.settings import MAX_COST, UNLIMITED
+from sidecar.limits.service import LIMITS, Limit, headers, retry_after_s
+from sidecar.limits.settings import UNLIMITED
 
 
 def _limit_of(request: web.Request) -> Limit:
@@ -34,9 +32,6 @@ _COUNTS = _LIMIT + "/counts"
 _READS = programs("limits", "read", role="viewer")
 _CHANGES = programs("limits", role="operator")
 _RATE = {"RateLimit-Policy": "RateLimitPolicy", "RateLimit": "RateLimit"}
-_MEMBERS = frozenset({"fields", "key", "cost", "id"})
-_FIELDS = {"fields"}
-_NO_STORE = {"Cache-Control": "no-store"}
 
 log = structlog.get_logger()
 
@@ -66,20 +61,18 @@ async def list_limits(request: web.Request) -> schemas.LimitRules:
     is_hand_made=True,
 )
 async def acquire_limit(request: web.Request) -> web.Response:
-    """May this call go?
+    """Ask whether a call may go, or a list of calls.
 
-    Or a list of calls, 1000 at most: the response is 200 whatever the decisions are. Without a
-    body: a call of a limit whose key has no fields. A single call that costs more than could ever
-    go is a 422. Where the limit is 0, `at` is null.
+    A list has 1000 calls at most, and the response is 200 whatever the decisions are. A call of a
+    limit whose key has no fields needs no body. A single call that costs more than is ever granted
+    is a 422. If the limit is 0, `at` is null.
     """
     limit = _limit_of(request)
-    hold_s = math.inf if _flag(request, "hold") else wait_of(request)
-    # Of a limit whose key has no fields there is nothing to say.
+    hold_s = wait_of(request)
     body = await json_of(request) if (await request.read()).strip() else {}
     if isinstance(body, list):
         if hold_s:
-            name = "wait" if "wait" in request.query else "hold"
-            raise ConfigError([f"{name}: for one call, not for a list"])
+            raise ConfigError(["wait: for one call, not for a list"])
         return await _acquire_all(request, limit, body)
     ask = _ask(body, limit)
     decision = await limit.acquire(ask)
@@ -94,7 +87,14 @@ async def acquire_limit(request: web.Request) -> web.Response:
 async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> web.Response:
     if not body or len(body) > schemas.MAX_CALLS:
         raise ConfigError([f"a list has 1 to {schemas.MAX_CALLS} calls (got {len(body)})"])
-    asks = _asks(body, limit)
+    asks, problems = [], []
+    for number, call in enumerate(body):
+        try:
+            asks.append(_ask(call, limit))
+        except ConfigError as error:
+            problems += [f"{number}: {text}" for text in error.problems]
+    if problems:
+        raise ConfigError(problems[:20])
     decided = list(zip(asks, await limit.acquire_all(asks), strict=True))
     if is_gone(request):
         for ask, decision in decided:
@@ -105,8 +105,9 @@ async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> w
 async def hold(
     request: web.Request, limit: Limit, ask: Ask, decision: Decision, hold_s: float
 ) -> Decision:
-    """The decision as it is sent: when the call may go, `hold_s` later at most, or when the replica
-    stops. A client that has gone away by then gives the permit back."""
+    """Hold the response until the call may go, for at most `hold_s` or until the replica stops.
+
+    Return the decision as of then. Give the permit back if the client has disconnected."""
     is_here = False
     try:
         if hold_s and decision.wait_s > 0:
@@ -122,7 +123,7 @@ async def hold(
 
 
 def _give_back(limit: Limit, ask: Ask, decision: Decision) -> None:
-    """What has the caller's own name stays: they may be back for it."""
+    """Give a permit back, unless the call has an id: the caller may ask for it again."""
     if decision.permit and not ask.id:
         limit.give_back(ask.key, decision.permit)
 
@@ -134,7 +135,7 @@ def _give_back(limit: Limit, ask: Ask, decision: Decision) -> None:
     replies={200: (schemas.LimitLook, "The rule, and the decision.")},
     reply_headers=_RATE,
     problems=(schemas.UNKNOWN_LIMIT,),
-    # Fields are called as the limit's key says.
+    # The limit's key names the parameters.
     is_hand_made=True,
 )
 async def look_at_limit(request: web.Request) -> web.Response:
@@ -144,8 +145,8 @@ async def look_at_limit(request: web.Request) -> web.Response:
     """
     limit = _limit_of(request)
     named = dict(request.query)
-    ask = Ask(named["key"] if named.keys() == {"key"} else limit.settings.key_of(named))
-    check(ask)
+    call = read(schemas.NamedCall, named if named.keys() == {"key"} else {"fields": named})
+    ask = Ask(_key_of(call, limit))
     decision = await limit.store.look(ask.key)
     return _json({**_rule(limit), **_members(limit, ask, decision)}, headers(limit, decision))
 
@@ -165,8 +166,8 @@ async def release_limit(
     have not come yet. Idempotent.
     """
     limit = _limit_of(request)
-    ask = _ask(body.model_dump(include={"fields", "key"}, exclude_none=True), limit)
-    return schemas.PermitReleased(released=await limit.release(ask.key, body.permit))
+    released = await limit.release(_key_of(body, limit), body.permit)
+    return schemas.PermitReleased(released=released)
 
 
 @ENDPOINTS.get(
@@ -192,9 +193,10 @@ async def set_value(
 ) -> schemas.KeyValue:
     """Set a key's limit.
 
-    For operators. It holds for all replicas and survives a restart. Decisions already given stay.
+    For operators. The limit is that of all replicas and survives a restart. Decisions already given
+    stay.
     """
-    limit, key = _valued(request, at)
+    limit, key = _limit_and_key(request, at)
     await limit.store.set_value(key, body.limit)
     log.info("limit_set", limit=limit.name, key=key, value=body.limit)
     return schemas.KeyValue(
@@ -213,7 +215,7 @@ async def unset_value(request: web.Request, at: schemas.ValueAddress) -> schemas
 
     For operators.
     """
-    limit, key = _valued(request, at)
+    limit, key = _limit_and_key(request, at)
     await limit.store.set_value(key, None)
     log.info("limit_set", limit=limit.name, key=key, value=None)
     value = limit.settings.values.get(key, limit.settings.limit)
@@ -229,12 +231,12 @@ async def unset_value(request: web.Request, at: schemas.ValueAddress) -> schemas
 async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas.KeyCounts:
     """List keys of which something is counted.
 
-    Redis keeps no list of them. One request looks at some 10 000 keys of Redis, of all limits and
-    rooms, and `next` says that there are more to look at. Do not poll it.
+    Redis keeps no list of keys. One request looks at some 10 000 keys of Redis, of all limits and
+    rooms, and `next` says that there are more to look at. Do not poll this endpoint.
     """
     limit = _limit_of(request)
-    found, following = await limit.store.used(page.after)
-    counts = [_count(key, decision) for key, decision in found]
+    decisions, following = await limit.store.used(page.after)
+    counts = [schemas.KeyCount(**_members(limit, Ask(key), one)) for key, one in decisions]
     counts.sort(key=lambda each: (each.remaining or 0) / (each.limit or 1))
     return schemas.KeyCounts(keys=counts[: page.limit], found=len(counts), next=following or None)
 
@@ -249,79 +251,36 @@ async def reset_count(request: web.Request, at: schemas.ValueAddress) -> schemas
     """Forget what a key has used.
 
     For operators. The next call finds the whole limit free. Calls that were paced keep their
-    moments, and permits that are in use go on: more run than the limit says until they end.
+    moments, and permits in use go on: until they end, more calls run than the limit allows.
     """
-    limit, key = _valued(request, at)
+    limit, key = _limit_and_key(request, at)
     is_reset = await limit.store.forget(key)
     log.info("limit_reset", limit=limit.name, key=key, counted=is_reset)
     return schemas.KeyReset(key=key, reset=is_reset)
 
 
-def _valued(request: web.Request, at: schemas.ValueAddress) -> tuple[Limit, str]:
-    """A limit and one of its keys, which is empty for a limit that needs no fields."""
+def _limit_and_key(request: web.Request, at: schemas.ValueAddress) -> tuple[Limit, str]:
+    """Return a limit and one of its keys. The address of a limit without fields names no key."""
     limit = _limit_of(request)
-    key = at.key or limit.settings.key_of({})
-    check(Ask(key))
-    return limit, key
-
-
-def _flag(request: web.Request, name: str) -> bool:
-    value = request.query.get(name, "false")
-    if value not in {"true", "false"}:
-        raise ConfigError([f"{name}: true or false (got {value[:40]!r})"])
-    return value == "true"
-
-
-def _asks(body: list[Any], limit: Limit) -> list[Ask]:
-    asks, problems = [], []
-    for number, call in enumerate(body):
-        try:
-            asks.append(_ask(call, limit))
-        except ConfigError as error:
-            problems += [f"{number}: {text}" for text in error.problems]
-    if problems:
-        raise ConfigError(problems[:20])
-    return asks
+    return limit, at.key or limit.settings.key_of({})
 
 
 def _ask(body: Any, limit: Limit) -> Ask:
-    """Raises ConfigError naming all that is wrong with it."""
-    if not isinstance(body, dict):
-        raise ConfigError(["a call is a JSON object"])
-    if body.keys() == _FIELDS and isinstance(fields := body["fields"], dict) and _are_texts(fields):
-        return Ask(limit.settings.key_of(fields))  # as nearly all are
-    problems, key = [unknown_member(name) for name in sorted(body.keys() - _MEMBERS)], ""
-    given = {name: value for name, value in body.items() if value is not None}
-    cost, id_ = whole_of(given.get("cost", 1)), given.get("id")
-    if cost is None:
-        problems.append(f"cost: a whole number from 1 to {MAX_COST}")
-    if id_ is not None and not (isinstance(id_, str) and id_):
-        problems.append("id: a text")
-    try:
-        key = _key(given, limit)
-    except ConfigError as error:
-        problems += error.problems
-    if problems or cost is None:
-        raise ConfigError(problems)
-    ask = Ask(key, cost, id_ or "")
-    check(ask)
-    return ask
+    """Read one call. Raises ConfigError with each problem."""
+    match body:
+        # Nearly all calls, without the cost of a model.
+        case {"fields": dict(fields), **others} if not others and all(
+            type(value) is str for value in fields.values()
+        ):
+            return Ask(limit.settings.key_of(fields))
+        case dict():
+            call = read(schemas.LimitCall, body)
+            return Ask(_key_of(call, limit), call.cost or 1, call.id or "")
+    raise ConfigError(["a call is a JSON object"])
 
 
-def _are_texts(fields: dict[str, Any]) -> bool:
-    return all(type(value) is str for value in fields.values())
-
-
-def _key(given: dict[str, Any], limit: Limit) -> str:
-    """The whole key that was given; or the one that its fields make."""
-    key, fields = given.get("key"), given.get("fields", {})
-    if key is not None:
-        if not isinstance(key, str) or "fields" in given:
-            raise ConfigError(["key: a text, in place of fields"])
-        return key
-    if not isinstance(fields, dict) or not _are_texts(fields):
-        raise ConfigError(["fields: an object of texts"])
-    return limit.settings.key_of(fields)
+def _key_of(call: schemas.NamedCall, limit: Limit) -> str:
+    return limit.settings.key_of(call.fields or {}) if call.key is None else call.key
 
 
 def _rule(limit: Limit) -> dict[str, Any]:
@@ -332,18 +291,6 @@ def _rule(limit: Limit) -> dict[str, Any]:
         "limit": None if settings.limit == UNLIMITED else settings.limit,
         "fields": list(settings.fields),
     }
-
-
-def _count(key: str, decision: Decision) -> schemas.KeyCount:
-    is_limited = decision.limit != UNLIMITED
-    reset_us = max(0, decision.reset_us - decision.now_us)
-    return schemas.KeyCount(
-        key=key,
-        limit=decision.limit if is_limited else None,
-        remaining=decision.remaining if is_limited else None,
-        wait_seconds=decision.wait_s if decision.at_us else None,
-        reset_seconds=reset_us / 1_000_000 if is_limited else None,
-    )
 
 
 def _members(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:
@@ -383,5 +330,5 @@ def _json(document: Any, rate: dict[str, str] | None = None) -> web.Response:
     return web.Response(
         body=to_json(document),
         content_type="application/json",
-        headers={**_NO_STORE, **(rate or {})},
+        headers={"Cache-Control": "no-store", **(rate or {})},
     )

@@ -1,4 +1,4 @@
-"""A call that asks a rate limit, and the decision on it."""
+"""A call of a rate limit, and the decision on it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,14 +7,14 @@ from sidecar.limits.settings import UNLIMITED
 
 
 class Outcome(StrEnum):
-    """The metrics have the same words."""
+    """The outcome of a call, as the API and the metrics write it."""
 
-    #: It may go now.
+    #: The call may go now.
     GRANTED = "granted"
-    #: It may go at its moment, which it keeps.
+    #: The call may go at its moment, which is reserved.
     PACED = "paced"
     REFUSED = "refused"
-    #: Its key has no limit: nothing is counted.
+    #: The key has no limit: nothing is counted.
     UNLIMITED = "unlimited"
     #: Redis was unavailable: `on_store_failure` decided.
     ADMITTED_ALONE = "admitted_alone"
@@ -23,30 +23,29 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One call that wants to be let through."""
+    """One call that asks for permission."""
 
     key: str = ""
     cost: int = 1
-    #: The caller's name for it, so that asking again counts once; empty: it has none.
+    #: The caller's own id: a second request with the same id counts once. Empty: none.
     id: str = ""
 
 
 @dataclass(slots=True)
 class Decision:
-    """What a rule says of one call. All times in µs of the store's clock. Nobody changes one; it is
-    not frozen because that would take three times as long to make."""
+    """The decision on one call. Times are µs of Redis' clock. Never changed; not frozen, because
+    making a frozen one takes three times as long."""
 
     outcome: Outcome
     now_us: int = 0
-    #: When it may go: now, or its moment. Refused: when it might be worth asking again.
+    #: When the call may go. Of a refused call: when to ask again; 0: never.
     at_us: int = 0
-    #: The key's limit; UNLIMITED where it has none.
     limit: int = UNLIMITED
-    #: What a call that came now could still cost at once; 0 when refused or paced.
+    #: The highest cost that a call may have now; 0 when refused or paced.
     remaining: int = 0
-    #: When all of the limit is free again, if nobody calls meanwhile.
+    #: When the whole limit is free again, if nobody calls meanwhile.
     reset_us: int = 0
-    #: Names the permit, to give it back; empty where there is nothing to give back.
+    #: The permit to give back; empty: there is nothing to give back.
     permit: str = ""
 
     @property
@@ -56,5 +55,5 @@ class Decision:
 
     @property
     def wait_s(self) -> float:
-        """Until it may go, or may ask again, seconds."""
+        """Seconds until the call may go, or may ask again."""
         return max(0, self.at_us - self.now_us) / 1_000_000

@@ -1,4 +1,4 @@
-"""nginx asks here whether a rate limit lets a request pass. 204 passes, 403 is refused.
+"""The check of a rate limit for nginx: 204 passes, 403 is refused.
 
 As /check: never another status, never a body.
 """
@@ -17,18 +17,17 @@ from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_BODY
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.kit.addresses import network_of
-from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.endpoints import hold
 from sidecar.limits.model import Ask, Decision, Outcome
 from sidecar.limits.schemas import CheckLimit, LimitPassed, LimitRefused
-from sidecar.limits.service import Limit, retry_after_s
+from sidecar.limits.service import LIMITS, Limit, retry_after_s
 from sidecar.limits.service import headers as rate_headers
 from sidecar.limits.settings import MAX_KEY_LENGTH
 
-#: The longest that a request is held, seconds: nginx waits somewhat longer for the answer.
+#: The longest that a request is held, seconds. nginx waits somewhat longer for the response.
 MAX_HOLD_S = 25.0
-#: What a key keeps as it is. A % too: what nginx gives may be encoded already.
-_KEPT = string.punctuation
+#: The punctuation that a key keeps, % included: nginx may have percent-encoded the text already.
+_PLAIN = string.punctuation
 _PASSED = {"X-Waitroom-State": "admitted"}
 _RATE = ("RateLimit-Policy", "RateLimit")
 
@@ -51,10 +50,10 @@ ENDPOINTS = Endpoints("proxy")
     is_hand_made=True,
 )
 async def check_limit(request: web.Request) -> web.Response:
-    """Does a rate limit let this request pass?
+    """Check a request against a rate limit, for nginx.
 
-    For nginx's `auth_request`. A rule that paces holds the answer until the request may go, for at
-    most 25 s; what would be later is refused. Nothing has a body.
+    For nginx's `auth_request`. A limit that paces holds the response until the request may go, for
+    at most 25 s; a request that would go later is refused. No response has a body.
     """
     headers = request.headers
     name = headers.get("X-Waitroom-Limit", "")
@@ -70,7 +69,7 @@ async def check_limit(request: web.Request) -> web.Response:
     ask = Ask(key_of(headers.get("X-Waitroom-Key", "")))
     decision = await limit.acquire(ask)
     if decision.permit:
-        decision = await _in_time(request, limit, ask, decision)
+        decision = await _hold(request, limit, ask, decision)
     rate = rate_headers(limit, decision)
     if decision.is_allowed:
         return _answer(request, 204, _passed(name, rate))
@@ -78,20 +77,20 @@ async def check_limit(request: web.Request) -> web.Response:
 
 
 def key_of(text: str) -> str:
-    """A key that the rule takes, of what nginx was given: a visitor must get no error, nor another
-    limit, by an odd one. Anything but printable ASCII is percent-encoded, and what is too long then
-    becomes its digest. An IPv6 address stands for its network of 64 bits: a household has it."""
+    """Make a valid key from nginx' text, so that odd text gives a visitor neither an error nor
+    another limit. Everything but printable ASCII is percent-encoded; a key that is too long becomes
+    its digest. An IPv6 address becomes its /64 network, which one household has."""
     if ":" in text:
         text = network_of(text)
-    key = quote(text, safe=_KEPT, errors="surrogateescape")
+    key = quote(text, safe=_PLAIN, errors="surrogateescape")
     if len(key) <= MAX_KEY_LENGTH:
         return key
     return "sha256:" + hashlib.sha256(key.encode()).hexdigest()
 
 
-async def _in_time(request: web.Request, limit: Limit, ask: Ask, decision: Decision) -> Decision:
-    """Holds the request until its moment; refuses it where that is too far off, or the replica
-    stops meanwhile. Whatever does not pass gives its permit back."""
+async def _hold(request: web.Request, limit: Limit, ask: Ask, decision: Decision) -> Decision:
+    """Hold the request until it may go. Refuse it, and give its permit back, if that is later than
+    MAX_HOLD_S or the replica stops meanwhile."""
     hold_s = MAX_HOLD_S if decision.wait_s <= MAX_HOLD_S else 0
     decision = await hold(request, limit, ask, decision, hold_s)
     if decision.wait_s > 0:
@@ -101,8 +100,8 @@ async def _in_time(request: web.Request, limit: Limit, ask: Ask, decision: Decis
 
 
 def _passed(name: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """nginx asks about a request again where it redirects it within (index, try_files), and then
-    sends what it got: it counts once."""
+    """Return the headers of a 204. nginx sends them again when it redirects the request internally
+    (index, try_files) and checks it a second time, so that the request counts once."""
     rate = {header: headers[header] for header in _RATE if header in headers}
     return {**_PASSED, "X-Waitroom-Limit": name, **rate}
 

@@ -1,13 +1,12 @@
 """Requests and responses of rate limits."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import TypeAliasType
 
 from sidecar.http.long_poll import MAX_WAIT_S
 from sidecar.http.models import (
-    DEPRECATED,
     Body,
     Headers,
     Name,
@@ -25,6 +24,7 @@ from sidecar.http.models import (
 from sidecar.http.problem_kinds import Kind, unknown
 from sidecar.limits.model import Outcome
 from sidecar.limits.settings import (
+    KEY,
     MAX_COST,
     MAX_KEY_LENGTH,
     MAX_LIMIT,
@@ -42,22 +42,23 @@ OVER_LIMIT = Kind(
     "Try again after `Retry-After`.",
 )
 
-#: Calls in one request, at most.
+#: The most calls in one request.
 MAX_CALLS = 1_000
-#: A permit's text: what it cost and an id.
+#: The longest permit: a cost and an id.
 MAX_PERMIT = 128
 NO_PERMIT = "a permit, as the call got it"
 VALUE = f"a whole number from 0 to {MAX_LIMIT}, or {UNLIMITED} for no limit"
 
-#: Those that the limit's key is made of.
+#: The fields that make the limit's key.
 LimitFields = TypeAliasType(
     "LimitFields",
     dict[
         str, Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_KEY_LENGTH})]
     ],
 )
-Key = Annotated[str, Field(json_schema_extra={"pattern": f"^[!-~]{{0,{MAX_KEY_LENGTH}}}$"})]
+Key = Annotated[str, *matching(KEY, f"at most {MAX_KEY_LENGTH} characters, ASCII without spaces")]
 Value = Annotated[Whole, Field(ge=UNLIMITED, le=MAX_LIMIT), wanted(VALUE)]
+_NOT_EMPTY: Any = {"pattern": f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"}
 _NULL: Any = {"type": "null"}
 #: A call is named by its fields, or by its key.
 _EITHER: Any = {"anyOf": [{"properties": {"fields": _NULL}}, {"properties": {"key": _NULL}}]}
@@ -84,31 +85,29 @@ class AcquireParameters(LimitAddress):
     """Keeps the request open until the call may go, this many seconds at most. What is left is in
     `wait_seconds`. A client that disconnects before gives its moment back, unless the call has an
     `id`. Not with a list of calls."""
-    hold: Annotated[bool, Field(json_schema_extra=DEPRECATED)] = False
-    """Like `wait`, up to `max_wait`."""
 
 
 class ValueAddress(LimitAddress):
-    key: Annotated[
-        str,
-        Field(
-            examples=["refund:wx"],
-            json_schema_extra={"pattern": f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"},
-        ),
-    ]
+    key: Annotated[Key, Field(examples=["refund:wx"], json_schema_extra=_NOT_EMPTY)]
     """The whole key as decisions show it, percent-encoded once more. A limit whose key has no
     fields has the address `/v1/limits/pay/values/`."""
 
 
 class NamedCall(Body):
-    fields: LimitFields | None = None
+    fields: Annotated[LimitFields, wanted("an object of texts")] | None = None
     """Each field of the limit's key by its name."""
     key: Key | None = None
     """The whole key, in place of `fields`."""
 
+    @model_validator(mode="after")
+    def _has_one_name(self) -> Self:
+        if self.key is not None and self.fields is not None:
+            raise ValueError("key: in place of fields, not beside them")
+        return self
+
 
 class LimitCall(NamedCall):
-    """Named by its fields, or by its key. null means the same as leaving it out."""
+    """A call, named by its fields or its key. null means the same as leaving a member out."""
 
     model_config = _shown(
         {"fields": {"biz": "refund", "channel": "wx"}},
@@ -116,7 +115,9 @@ class LimitCall(NamedCall):
     )
     cost: Annotated[Whole, Field(ge=1, le=MAX_COST)] | None = None
     """How much the call counts. Default: 1."""
-    id: Annotated[str, *matching(PERMIT_ID, "")] | None = None
+    id: Annotated[str, *matching(PERMIT_ID, "1 to 64 letters, digits and . _ - : @ +")] | None = (
+        None
+    )
     """Your own name for the call. A second request with the same id is the same call and counts
     once."""
 
@@ -125,7 +126,7 @@ LimitCalls = Annotated[list[LimitCall], Field(min_length=1, max_length=MAX_CALLS
 
 
 class ReleasePermit(NamedCall):
-    """Named as the call was."""
+    """A permit to give back, named as its call was."""
 
     model_config = _shown({"key": "refund:wx", "permit": "1~~7ae318c2934d.2"})
     permit: Annotated[
@@ -137,7 +138,7 @@ class ReleasePermit(NamedCall):
 
 
 class CountsPage(LimitAddress, PageParameters):
-    """Which part of the store."""
+    """A part of Redis to search."""
 
     after: Annotated[str, *matching("[0-9]{0,19}", "the `next` of the page before")] = ""
     """The `next` of the page before."""
@@ -178,7 +179,7 @@ class Decision(Reply):
 
 
 class LimitRule(LimitSettings, Reply):
-    """A limit as the file has it; durations in seconds."""
+    """A limit as configured; durations in seconds."""
 
     name: str
     """The limit's name."""
@@ -197,7 +198,7 @@ class LimitRules(Reply):
 
 
 class LimitLook(LimitRule, Decision):
-    """The rule, and the decision on a call of cost 1: granted, paced or refused. `key` and `limit`
+    """The limit, and the decision on a call of cost 1: granted, paced or refused. `key` and `limit`
     are the call's."""
 
     key: str
@@ -241,7 +242,7 @@ class KeyCount(Reply):
 
 
 class KeyCounts(PageReply):
-    """In no order over several pages: Redis keeps no list of keys."""
+    """Keys, in no order over several pages: Redis keeps no list of keys."""
 
     keys: list[KeyCount]
     """Those with the least left first."""

@@ -11,25 +11,25 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Count, Seconds
 
-#: As a limit: as many as you like.
+#: The value of a limit that limits nothing.
 UNLIMITED = -1
 MAX_LIMIT = 1_000_000
-#: What one call may cost.
+#: The highest cost of one call.
 MAX_COST = 1_000
 MAX_KEY_LENGTH = 256
-#: What a caller may name a permit by, to ask for the same one again.
+#: A caller's own id for a call, to ask for the same permit again.
 PERMIT_ID = re.compile(r"[A-Za-z0-9._:@+-]{1,64}\Z")
-
-_KEY = re.compile(rf"[!-~]{{0,{MAX_KEY_LENGTH}}}\Z")
+#: The key of a call.
+KEY = re.compile(rf"[!-~]{{0,{MAX_KEY_LENGTH}}}\Z")
 _FIELD = re.compile(r"\{([a-z][a-z0-9_]{0,31})\}")
-#: What a field's value keeps as it is; the rest is percent-encoded, so that no value can pass for
-#: two.
+#: The punctuation that a field's value keeps. Everything else is percent-encoded, so that no value
+#: reads as two.
 _PLAIN = "@+,"
 _IS_PLAIN = re.compile(rf"[A-Za-z0-9_.~{_PLAIN}-]*\Z")
-#: What quote() makes of a field's value.
+#: A field's value after percent-encoding.
 _PART = r"(?:[A-Za-z0-9_.~@+,-]|%[0-9A-F]{2})+"
-#: What a request has beside its fields.
-_WORDS = frozenset({"key", "cost", "id", "wait", "rule", "hold", "self"})
+#: The names of a request's other members and parameters.
+_WORDS = frozenset({"key", "cost", "id", "wait", "rule", "self"})
 
 _NEEDS_WINDOW = {"fixed_window", "sliding_window", "token_bucket", "leaky_bucket"}
 
@@ -55,30 +55,25 @@ def _keys(value: dict[str, int]) -> dict[str, int]:
         f"{key[:40]!r} is a key of no call: at most {MAX_KEY_LENGTH} characters, ASCII without "
         "spaces; what a field has beside is percent-encoded"
         for key in value
-        if not is_key(key)
+        if not KEY.match(key)
     ]
     if problems:
         raise ValueError("\n".join(problems))
     return value
 
 
-def is_key(text: str) -> bool:
-    """Whether a call may have this key."""
-    return _KEY.match(text) is not None
-
-
 Value = Annotated[Count, AfterValidator(_value)]
 
 
 def burst_of(value: int | None, algorithm: str | None) -> int | None:
-    """Raises ValueError where the algorithm has none."""
+    """Return a setting `burst`. Raises ValueError if the algorithm has no burst."""
     if value is not None and algorithm not in {None, "token_bucket"}:
         raise ValueError(f"is for token_bucket; {algorithm} has none")
     return value
 
 
 class LimitSettings(BaseModel):
-    """One rule, `[limits.NAME]`."""
+    """One limit, `[limits.NAME]`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -89,7 +84,7 @@ class LimitSettings(BaseModel):
     key: Annotated[str, Field(max_length=128), AfterValidator(_key)] = ""
     """What tells calls apart: each key has a limit of its own. ASCII without spaces. Fields stand
     in braces; a field has lower-case letters, digits and `_`, and is not `key`, `cost`, `id`,
-    `wait`, `rule`, `hold` or `self`. Empty: all calls share one limit."""
+    `wait`, `rule` or `self`. Empty: all calls share one limit."""
     limit: Value | None = None
     """How many calls a key may make in a window, or at a time with `concurrency`. It is for keys
     without a line in `values`. None or -1: no limit. 0: no call."""
@@ -139,17 +134,17 @@ class LimitSettings(BaseModel):
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """Which a call names, in the key's order."""
+        """The fields that a call names, in the key's order."""
         return tuple(dict.fromkeys(_FIELD.findall(self.key)))
 
     @cached_property
     def _pieces(self) -> list[str]:
-        """Of the key: what is between fields, a field's name, and so on."""
+        """The key, split into literal text and the names of fields, in turn."""
         return _FIELD.split(self.key)
 
     def warning_of(self, key: str) -> str:
-        """What is wrong with a value for this key, which a call can only have that names it whole;
-        empty: nothing. Where there is no pattern, nginx or the caller gives the keys."""
+        """Warn of a value for a key that no fields can make, only a call that sends the whole key.
+        Return "" if there is nothing to warn of, and for a limit without a key pattern."""
         if not self.key or self._pattern.fullmatch(key):
             return ""
         return (
@@ -169,12 +164,12 @@ class LimitSettings(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """What is allowed, and probably not meant."""
-        return [f"values: {said}" for key in self.values if (said := self.warning_of(key))]
+        """Warnings of settings that are allowed and probably not meant."""
+        return [f"values: {text}" for key in self.values if (text := self.warning_of(key))]
 
     def key_of(self, named: Mapping[str, str]) -> str:
-        """The key of a call: "{biz}:{channel}" of biz=refund, channel=wx is refund:wx. What could
-        be taken for a part of the key is percent-encoded.
+        """Make the key of a call from its fields: "{biz}:{channel}" with biz=refund, channel=wx is
+        refund:wx. Characters that could be taken for a part of the key are percent-encoded.
 
         Raises ConfigError naming each field that is missing, unknown, empty or too long.
         """

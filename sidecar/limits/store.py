@@ -1,4 +1,4 @@
-"""One rate limit's state in the store: runs the scripts of limits/lua, reads their replies."""
+"""One rate limit's state in Redis: calls the scripts of limits/lua and reads their replies."""
 
 import asyncio
 import re
@@ -18,32 +18,33 @@ from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
 from sidecar.storage.redis.scripts import Observer, RedisScripts
 
-#: Calls in one script call. More would hold Redis too long for the others.
+#: Calls in one script call. More would block Redis too long.
 BATCH_LIMIT = 128
-#: What they cost together at most, where each unit of cost is a member of a set: Lua passes no more
-#: than some thousands to a command.
+#: The cost of one script call, where each unit is a member of a set: Lua passes no more than some
+#: thousands of arguments to a command.
 UNITS_LIMIT = 1_000
-#: Permits whose reply was lost, that are given back when the store is there again.
+#: Permits to give back when Redis is available again, because their replies were lost.
 UNSEEN_LIMIT = 1_000
 
-#: Keys of the store that one step of a search looks at, and such steps in one call.
+#: Keys that one SCAN looks at, and SCANs in one call.
 SCAN_COUNT = 1_000
 SCANS = 10
 
-#: Looked up once: a member of an enumeration takes longer.
+#: Constants, because reading a member of an enumeration takes longer.
 _GRANTED, _PACED = Outcome.GRANTED, Outcome.PACED
 _REFUSED, _UNLIMITED = Outcome.REFUSED, Outcome.UNLIMITED
 _BUCKETS = {"token_bucket", "leaky_bucket"}
 _LISTED = {"sliding_window", "concurrency"}
-#: An id that begins with ~ was made here.
+#: A permit: its cost and id. An id that begins with ~ was made by a replica.
 _PERMIT = re.compile(r"([1-9][0-9]{0,3})~(~?[A-Za-z0-9._:@+-]{1,64})\Z")
-#: To give back: key, permit, units, and whether its id was made here.
+#: A permit to give back: key, permit, cost, and whether a replica made its id.
 _Permit = tuple[str, str, int, bool]
 
 
 class LimitStore:
-    """The scripts of one rule. `now_us` overrides the store's time (tests). Asks are taken as they
-    are: their keys, costs and ids were checked."""
+    """The calls of one limit in Redis. `now_us` overrides Redis' time (tests).
+
+    Keys, costs and ids are not checked here."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -85,13 +86,13 @@ class LimitStore:
         return self._scripts.is_away
 
     async def acquire(self, ask: Ask) -> Decision:
-        """Counts a call that may go, now or at its moment; GRANTED, PACED, REFUSED or UNLIMITED."""
+        """Decide on one call, and count it unless it is refused."""
         self._scripts.raise_if_away("acquire")
         return _decided(await self._acquire.submit(ask))
 
     async def acquire_each(self, asks: Sequence[Ask]) -> list[Decision | StoreError]:
-        """The same for many, in their order. When Redis stops answering half way, an error stands
-        for each that had no answer."""
+        """Decide on many calls, in their order. If Redis stops answering half way, each call
+        without an answer gets the error."""
         decided: list[Decision | StoreError] = []
         try:
             for part in self._parts(asks):
@@ -106,17 +107,17 @@ class LimitStore:
         return decided
 
     async def acquire_all(self, asks: Sequence[Ask]) -> list[Decision]:
-        """The same; raises StoreError if any had no answer."""
+        """Decide on many calls. Raises StoreError if any call had no answer."""
         return [_decided(one) for one in await self.acquire_each(asks)]
 
     async def look(self, key: str) -> Decision:
-        """The decision on a call of cost 1; nothing changes, and it has no permit."""
+        """Return the decision on a call of cost 1, without counting it."""
         [decision] = await self._ask([Ask(key)], looks=True)
         return decision
 
     async def release(self, key: str, permit: str) -> bool:
-        """Gives back a permit of concurrency, or a moment that is still to come: the next call gets
-        it. Whether there was anything to give back."""
+        """Give back a permit of `concurrency`, or a moment in the future, for the next call. Return
+        False if there was nothing to give back."""
         match = _PERMIT.match(permit)
         if match is None or int(match[1]) > MAX_COST:
             return False
@@ -124,12 +125,13 @@ class LimitStore:
         return await self._release.submit((key, permit, int(match[1]), match[2][0] == "~"))
 
     async def values(self) -> dict[str, int]:
-        """The limits of single keys that were set at run time."""
-        found = await self._command("values", self._redis.hgetall, self._values_key)
-        return {text(key): int(limit) for key, limit in found.items()}
+        """Return the limits of single keys that were set at run time."""
+        values = await self._command("values", self._redis.hgetall, self._values_key)
+        return {text(key): int(limit) for key, limit in values.items()}
 
     async def set_value(self, key: str, limit: int | None) -> None:
-        """From the next call on; None: as configured. A promise that was made is kept."""
+        """Set a key's limit from the next call on; None resets it to the configured value. Moments
+        already given to calls stay."""
         names = ["", ".free", ".booked"] if self._is_paced else [""]
         of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
         args = [
@@ -142,35 +144,35 @@ class LimitStore:
         await self._call("value", [self._values_key, *of_key], args, verb="set_value")
 
     async def forget(self, key: str) -> bool:
-        """Forgets what the key has used; whether there was anything. Where the rule paces, also
-        what it promised, so that no call has to wait behind it."""
+        """Delete what a key has used, and moments already given to calls, so that no call waits
+        behind them. Return False if nothing was counted."""
         names = ["", ".permits", ".free", ".booked"] if self._is_paced else [""]
         of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
         return bool(await self._command("forget", self._redis.delete, *of_key))
 
     async def used(self, cursor: str = "") -> tuple[list[tuple[str, Decision]], str]:
-        """Keys of which something is counted, in no order, each with the decision on a call that
-        came now; and the cursor to go on from, empty: that is all. One call looks at a part of the
-        store's keys, whosever they are."""
+        """Search a part of Redis for keys of this limit.
+
+        Return them in no order, each with the decision on a call that came now, and the cursor of
+        the next part; empty at the end."""
         begin = keys.limit_key(self._name, "", self._settings.algorithm)
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for _ in range(SCANS):
             scan = partial(self._scripts.scan, match=f"{begin}*", count=SCAN_COUNT)
             then, page = await self._command("used", scan, self._values_key, int(cursor or 0))
-            found |= dict.fromkeys(text(name).removeprefix(begin) for name in page)
+            names |= dict.fromkeys(text(name).removeprefix(begin) for name in page)
             cursor = str(then or "")
-            if not cursor or len(found) >= SCAN_COUNT:
+            if not cursor or len(names) >= SCAN_COUNT:
                 break
         decided: list[tuple[str, Decision]] = []
-        names = list(found)
         for start in range(0, len(names), BATCH_LIMIT):
-            part = names[start : start + BATCH_LIMIT]
+            part = list(names)[start : start + BATCH_LIMIT]
             asks = [Ask(key) for key in part]
             decided += zip(part, await self._ask(asks, looks=True), strict=True)
         return decided, cursor
 
     def _parts(self, asks: Sequence[Ask]) -> Iterator[Sequence[Ask]]:
-        """As much as one script call should do."""
+        """Split calls into parts for one script call each."""
         is_listed = self._settings.algorithm in _LISTED
         start = units = 0
         for end, ask in enumerate(asks):
@@ -184,7 +186,7 @@ class LimitStore:
     async def _ask(self, asks: Sequence[Ask], *, looks: bool = False) -> list[Decision]:
         ids = [ask.id for ask in asks]
         if self._makes_ids and not looks:
-            ids = [given or next(self._made) for given in ids]
+            ids = [id_ or next(self._made) for id_ in ids]
         has_ids = any(ids)
         by_key: dict[str, list[int]] = {}
         for n, ask in enumerate(asks):
@@ -203,7 +205,7 @@ class LimitStore:
             verb, batch = ("look", 0) if looks else ("acquire", len(asks))
             reply = await self._call("decide", named, args, verb=verb, batch=batch)
         except StoreUnavailableError:
-            raise  # it was not even sent
+            raise  # nothing was sent
         except BaseException:
             for ask, id_ in zip(asks, ids, strict=True):
                 if id_.startswith("~"):
@@ -214,7 +216,7 @@ class LimitStore:
     def _read(
         self, reply: list[int], asks: Sequence[Ask], ids: list[str], by_key: dict[str, list[int]]
     ) -> list[Decision]:
-        """The decisions in the order of the asks; the reply is in that of the keys."""
+        """Return the decisions in the order of the calls; the reply is ordered by key."""
         now, place = reply[0], 1
         decisions: list[Any] = [None] * len(asks)
         for places in by_key.values():
@@ -229,21 +231,19 @@ class LimitStore:
                     decisions[n] = Decision(_REFUSED, now, at, limit, 0, reset)
                 else:
                     outcome, id_ = _PACED if at > now else _GRANTED, ids[n]
-                    has_permit = id_ and self._names(id_, outcome)
+                    # A call that goes now has nothing to give back but its own id or, with
+                    # concurrency, its permit.
+                    is_own = not id_.startswith("~")
+                    has_permit = id_ and (is_own or outcome is _PACED or not self._is_paced)
                     permit = f"{asks[n].cost}~{id_}" if has_permit else ""
                     decisions[n] = Decision(outcome, now, at, limit, left, reset, permit)
         return decisions
-
-    def _names(self, id_: str, outcome: Outcome) -> bool:
-        """Whether an id is of a permit: a call that goes now by an id made here has nothing to give
-        back, but for concurrency."""
-        return not id_.startswith("~") or outcome is _PACED or not self._is_paced
 
     def _file_limit(self, key: str) -> int:
         return self._values.get(key, self._limit)
 
     def _keys(self, by_key: dict[str, list[int]], has_ids: bool) -> list[str]:
-        """What the calls need of each key."""
+        """Return the Redis keys that a script needs for each key of the calls."""
         state = self._settings.algorithm
         names: list[str] = [state]
         if self._is_paced:
@@ -266,7 +266,7 @@ class LimitStore:
             names += [keys.limit_key(self._name, key, state + name) for name in sets]
             args += (permit, cost if holds else 0)
         reply = await self._call("release", names, args)
-        return [given_back == 1 for given_back in reply]
+        return [released == 1 for released in reply]
 
     async def _call(self, script: str, keys: list[str], args: list[Any], **more: Any) -> Any:
         reply = await self._scripts.call(script, keys, args, **more)
@@ -283,7 +283,7 @@ class LimitStore:
             self._giving_back = asyncio.create_task(self._give_back_unseen())
 
     async def _give_back_unseen(self) -> None:
-        """What was perhaps granted, without anybody's knowledge."""
+        """Give back permits that may have been granted, but whose replies were lost."""
         while self._unseen:
             items = [self._unseen.popleft() for _ in range(min(BATCH_LIMIT, len(self._unseen)))]
             try:

@@ -1,8 +1,8 @@
 """The draw of an event's pre-queue, by commitment and revelation.
 
-Before the pre-queue begins its secret is fixed and the SHA-256 of it published. The place of a
-visitor is the HMAC-SHA256 (RFC 2104) of its id with that secret. When the event has opened the
-secret is published too, and anybody can compute every place again: `verify` does.
+Before the pre-queue begins, the SHA-256 of a secret is published. A visitor's lot is the
+HMAC-SHA256 (RFC 2104) of the visitor's id with that secret. After the opening the secret is
+published too, and anybody can compute every place again: `verify` does.
 """
 
 import hashlib
@@ -17,14 +17,14 @@ from sidecar.rooms.openings import RoomEvent, draws_of, moments
 from sidecar.visitors.model import LOT_BITS
 from sidecar.visitors.tokens import is_visitor
 
-#: After the opening, until the secret is published: nobody may know it while somebody, by a
-#: clock that is late, could still take a place. ms.
+#: How long after the opening the secret is published, ms: nobody may know it while a replica with a
+#: late clock may still give out places.
 REVEAL_AFTER_MS = 3000
 
 Hex = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-#: Text of a room that is printed: you may verify a draw because you do not trust the operator.
+#: Text of a room that is safe to print: whoever verifies a draw may not trust the operator.
 Plain = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,64}$")]
-#: A visitor's id, and its place from 1 on.
+#: A visitor's id and place, from 1 on.
 Row = tuple[Plain, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
 
 
@@ -32,31 +32,31 @@ Row = tuple[Plain, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
 
 
 def secret_of(key: str, room: str, event: RoomEvent) -> str:
-    """64 hexadecimal digits. Who moves the opening keeps the secret; a pre-queue that begins at
-    another time has another one, so that none is ever used again after it was published."""
+    """Return an event's secret, 64 hexadecimal digits. Moving the opening keeps the secret; moving
+    the beginning of the pre-queue changes it, so that no published secret is used again."""
     text = f"waitroom-draw:{room}:{event.name}:{event.begins_ms}"
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def commitment_to(secret: str) -> str:
-    """SHA-256 of the secret's hexadecimal text, in hexadecimal."""
+    """Return the SHA-256 of the secret's hexadecimal text, in hexadecimal."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def lot(secret: str, visitor: str) -> int:
-    """The visitor's lot, below 2**LOT_BITS; the smaller, the sooner. Of two that are the same,
-    which is next to impossible, the id that sorts first goes first."""
+    """Return a visitor's lot, below 2**LOT_BITS. Smaller ones go first; of equal ones, the id that
+    sorts first."""
     digest = hmac.digest(secret.encode(), visitor.encode(), "sha256")
     return int.from_bytes(digest[:8], "big") >> (64 - LOT_BITS)
 
 
 def by_lot(secret: str, visitors: Iterable[str]) -> list[str]:
-    """In the order of their lots."""
+    """Sort visitors by their lots."""
     return sorted(visitors, key=lambda visitor: (lot(secret, visitor), visitor))
 
 
 def as_lines(visitors: Iterable[str], *, first: int = 1) -> bytes:
-    """What the SHA-256 of a list is computed over: a line for each place, `place id`."""
+    """Return the bytes whose SHA-256 is published: a line `place id` for each place."""
     return "".join(f"{at} {visitor}\n" for at, visitor in enumerate(visitors, first)).encode()
 
 
@@ -68,20 +68,20 @@ def is_revealed(event: RoomEvent, now_ms: int) -> bool:
 
 
 def shown_draw(events: Sequence[RoomEvent], now_ms: int) -> RoomEvent | None:
-    """The event whose draw a visitor means who names none: the one in whose pre-queue or opening
-    we are, else the coming one, else the last; None: there is no pre-queue."""
+    """Return the event whose draw is shown by default: the current one, else the next one, else
+    the last one; None without a pre-queue."""
     current, drawn = moments(events, now_ms, is_open_between=False).event, draws_of(events)
     if current in drawn:
         return current
-    yet = [event for event in drawn if event.begins_ms > now_ms]
-    return yet[0] if yet else drawn[-1] if drawn else None
+    coming = (event for event in drawn if event.begins_ms > now_ms)
+    return next(coming, drawn[-1] if drawn else None)
 
 
 # What is published, and its check ----------------------------------------------------------------
 
 
 class Published(BaseModel):
-    """What a room says of its draw (GET /_waitroom/{room}/draw), as far as the check needs it."""
+    """The members of GET /_waitroom/{room}/draw that the check needs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -98,7 +98,7 @@ class Published(BaseModel):
 
 
 class Kept(BaseModel):
-    """A draw with its places, as a file keeps it."""
+    """A draw with its places, as saved in a file."""
 
     draw: Published
     places: list[Row]
@@ -106,7 +106,7 @@ class Kept(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. `says`: what it proves, or where it is wrong first."""
+    """One check of a draw. `says`: the proof, or the first fault."""
 
     holds: bool
     what: str
@@ -121,14 +121,16 @@ def verify(
     digest: str | None = None,
     visitor: str | None = None,
 ) -> list[Check]:
-    """Computes the draw again. `commitment` and `digest` are those that somebody noted before;
-    `visitor`: whose place to check. Without a secret only what was noted is checked."""
+    """Compute a draw again and compare. Without its secret only `commitment` is compared.
+
+    `commitment` and `digest` are values that somebody noted before; `visitor`: whose place to look
+    for."""
     noted = [] if commitment is None else [_noted("commitment", draw.commitment, commitment)]
     if draw.secret is None:
         return noted
     rows = sorted(places, key=lambda row: row[1])
     ids = [row[0] for row in rows]
-    found = hashlib.sha256("".join(f"{at} {one}\n" for one, at in rows).encode()).hexdigest()
+    sha256 = hashlib.sha256("".join(f"{at} {one}\n" for one, at in rows).encode()).hexdigest()
     checks = [
         _secret(draw.secret, draw.commitment),
         *noted,
@@ -136,10 +138,10 @@ def verify(
         _places(rows),
         _lots(draw.secret, ids),
         _count(draw.count, len(ids)),
-        _list(draw.places_sha256, found),
+        _list(draw.places_sha256, sha256),
     ]
     if digest is not None:
-        checks.append(_noted("list", found, digest))
+        checks.append(_noted("list", sha256, digest))
     if visitor is not None:
         checks.append(_visitor(draw.secret, dict(rows), visitor))
     return checks

@@ -28,9 +28,9 @@ from sidecar.rooms.openings import RoomEvent, draws_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.service import Room
 
-#: For as long as that an answer waits for the list's digest.
+#: How long a response waits for the list's digest, seconds.
 _DIGEST_S = 1.0
-#: Anybody's page may read what is public, so that not only ours can check it.
+#: Pages of other sites may read the public data, to check it themselves.
 _FOR_ALL = {"Access-Control-Allow-Origin": "*", "Vary": "Accept"}
 _BRIEFLY = {**_FOR_ALL, "Cache-Control": "public, max-age=30"}
 
@@ -39,7 +39,7 @@ DRAW_PAGE = web.AppKey("draw_page", str)
 
 
 def load_page(static: Path) -> str:
-    """The page that checks a draw. Static files of an older version have none: ours, then."""
+    """Read the page that checks a draw; this version's own, if older static files have none."""
     file = static / "draw.html"
     file = file if file.exists() else find_share("static") / "draw.html"
     return file.read_text(encoding="utf-8")
@@ -58,7 +58,8 @@ async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
     follow 3 s after the opening.
     """
     room = room_of(request)
-    if _wants_page(request):
+    accept = request.headers.get("Accept", "").lower()
+    if "text/html" in accept and "json" not in accept:
         return _page(request)
     draws, event = _find(room, at.event)
     now_ms = room.clock.now_ms()
@@ -89,7 +90,6 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
     """List all drawn places, in their order."""
     room = room_of(request)
     draws, event = _find(room, at.event)
-    offset = at.offset if at.after is None else at.after
     if not _is_public(room, event):
         published_at = iso(event.opens_at + REVEAL_AFTER_MS)
         detail = f"The places are published at {published_at}."
@@ -103,19 +103,21 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
     if _drawn_from(room) == event.begins_ms:
         if room.store.is_away:
             raise StoreUnavailableError("draw: Redis is unavailable")
-        visitors = await draws.store.drawn(begins_ms=event.begins_ms, offset=offset, limit=at.limit)
+        visitors = await draws.store.drawn(
+            begins_ms=event.begins_ms, offset=at.after, limit=at.limit
+        )
     page = DrawnPlaces(
         room=room.name,
         event=event.name,
-        offset=offset,
-        next=offset + at.limit if visitors and len(visitors) == at.limit else None,
-        places=[(visitor, place) for place, visitor in enumerate(visitors, offset + 1)],
+        offset=at.after,
+        next=at.after + at.limit if visitors and len(visitors) == at.limit else None,
+        places=[(visitor, place) for place, visitor in enumerate(visitors, at.after + 1)],
     )
     return page.response(headers=_BRIEFLY)
 
 
 def _find(room: Room, name: str | None) -> tuple[Draws, RoomEvent]:
-    """The draw that the request is about. Raises ProblemError where there is none."""
+    """Find the draw of a request. Raises ProblemError if there is none."""
     events = room.settings.events
     if name is None:
         event = shown_draw(events, room.clock.now_ms())
@@ -125,44 +127,39 @@ def _find(room: Room, name: str | None) -> tuple[Draws, RoomEvent]:
         what = "no event with a pre-queue" if name is None else f"no event {name[:40]!r}"
         raise ProblemError(NO_DRAW, detail=f"Room {room.name} has {what}.")
     if not room.draws.is_agreed(event):
-        # One that is published now might have to be taken back.
+        # A commitment published now might have to be taken back.
         raise ProblemError(COMMITMENT_UNKNOWN, retry_after=STORE_RETRY_S)
     return room.draws, event
 
 
 def _is_public(room: Room, event: RoomEvent) -> bool:
-    """By the store's clock, which is known from the first snapshot on."""
+    """Return whether the places are public, by Redis' clock (known from the first snapshot on)."""
     return room.snapshot is not None and is_revealed(event, room.clock.now_ms())
 
 
 async def _list_of(room: Room, draws: Draws, event: RoomEvent) -> dict[str, Any]:
-    """What is known of the list, as members of the document."""
+    """Return the members of the document that are about the list of places."""
     snapshot = room.snapshot
     members: dict[str, Any] = {}
     if snapshot is None:
-        return {}
+        return members
     if _drawn_from(room) <= event.begins_ms:
         members["places_url"] = f"/_waitroom/{room.name}/draw/places?event={event.name}"
     if event.begins_ms < snapshot.born_ms <= snapshot.recovery_ms:
         members["store_emptied_at"] = iso(snapshot.born_ms)
-    if snapshot.recovery_stage:  # of half a list none is published
+    if snapshot.recovery_stage:  # the list may be incomplete
         return members
     digest = await draws.store.list_digest(
         event.draw_key, begins_ms=event.begins_ms, born_ms=snapshot.born_ms, wait_s=_DIGEST_S
     )
-    if digest is None:
-        return members
-    return {**members, "count": digest.count, "places_sha256": digest.sha256}
+    if digest is not None:
+        members |= {"count": digest.count, "places_sha256": digest.sha256}
+    return members
 
 
 def _drawn_from(room: Room) -> int:
-    """When the pre-queue began of which the store has the list; 0: it has none."""
+    """Return when the pre-queue began whose list is in Redis; 0: none is."""
     return int(room.snapshot.counters.get("drawn_from", 0)) if room.snapshot else 0
-
-
-def _wants_page(request: web.Request) -> bool:
-    accept = request.headers.get("Accept", "").lower()
-    return "text/html" in accept and "json" not in accept
 
 
 def _page(request: web.Request) -> web.Response:

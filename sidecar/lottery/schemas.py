@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sidecar.http.models import DEPRECATED, Reply, Time
+from sidecar.http.models import Reply, Time
 from sidecar.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import RoomAddress
 
@@ -37,7 +37,7 @@ COMMITMENT_UNKNOWN = Kind(
     "Try again after `Retry-After`.",
 )
 
-#: Places that one page lists at most, and by default.
+#: The most places on a page, and the default.
 PLACES_LIMIT = 10_000
 _Name = Annotated[str, Field(json_schema_extra={"pattern": "^[a-z0-9][a-z0-9_-]{0,31}$"})]
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -50,10 +50,8 @@ class DrawParameters(RoomAddress):
 
 
 class PlacesPage(DrawParameters):
-    after: Annotated[int, Field(ge=0, le=10**9)] | None = None
-    """Behind which the page begins: the `next` of the page before."""
-    offset: Annotated[int, Field(ge=0, le=10**9, json_schema_extra=DEPRECATED)] = 0
-    """The same as `after`."""
+    after: Annotated[int, Field(ge=0, le=10**9)] = 0
+    """The `next` of the page before."""
     limit: Annotated[int, Field(ge=0, le=PLACES_LIMIT)] = PLACES_LIMIT
     """How many to list, at most."""
 

@@ -1,9 +1,9 @@
-"""A room's draws: who was drawn, read a page at a time, and what was published of it.
+"""A room's draws in Redis: the drawn visitors, read a page at a time, and what was published.
 
 waitroom:{room}:drawn  zset  visitor -> order, which is its lot - 2^53; of the pre-queue that
                              began at `drawn_from` of the room's stats (ms)
 waitroom:{room}:draws  hash  draw -> commitment; draw:places -> "count SHA-256". A draw is
-                             rooms/openings.py's draw_key. What is there is never written again.
+                             rooms/openings.py's draw_key. No field is written twice.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from sidecar.storage.redis.driver_errors import text
 
 #: Places that one command reads.
 PAGE = 1000
-#: How long a page is cached: however many clients ask, Redis is read seldom.
+#: How long a page is cached, so that many clients cause few reads, seconds.
 REMEMBERED_S = 10.0
-#: Pages that are remembered, some 70 KB each.
+#: The most cached pages, some 70 KB each.
 _PAGES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ListDigest:
-    """How many places a draw's list has, and its SHA-256."""
+    """The length of a draw's list, and its SHA-256."""
 
     count: int
     sha256: str
@@ -40,26 +40,25 @@ class DrawsStore(PlainCommands):
     def __init__(self, redis: Store, room: str, *, timeout_s: float) -> None:
         super().__init__(redis, room, timeout_s=timeout_s)
         self._draws_key = draws_key(room)
-        #: By the pre-queue's beginning (ms) and the page's number: when it was read, and who.
+        #: By the pre-queue's beginning (ms) and the page's number: when it was read, and visitors.
         self._pages: dict[tuple[int, int], tuple[float, list[str]]] = {}
         self._digests: dict[tuple[str, int], ListDigest] = {}
         self._computing: asyncio.Task[None] | None = None
 
     async def published(self) -> dict[str, str]:
-        """Commitments by draw (and what was published of lists)."""
+        """Return commitments by draw, and digests of lists by draw:places."""
         found = await self._ask("draws", self._redis.hgetall(self._draws_key))
         return {text(name): text(value) for name, value in found.items()}
 
     async def publish(self, draw: str, value: str) -> str:
-        """Writes down what is published of a draw, unless something is; what is, then."""
+        """Publish a value of a draw, unless there is one. Return the published value."""
         await self._ask("draws", self._redis.hsetnx(self._draws_key, draw, value))
         kept = await self._ask("draws", self._redis.hget(self._draws_key, draw))
         return value if kept is None else text(kept)
 
     async def drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
-        """Visitors from a place on (the first is 0), in order of place, of the pre-queue that
-        began then; as they were REMEMBERED_S ago at the longest. None where the store's list is
-        another pre-queue's."""
+        """Return visitors by place, from the place `offset` (the first is 0), of the pre-queue that
+        began at `begins_ms`; at most REMEMBERED_S old. Empty if the list is another pre-queue's."""
         found: list[str] = []
         while limit > len(found):
             page, within = divmod(offset + len(found), PAGE)
@@ -72,12 +71,11 @@ class DrawsStore(PlainCommands):
     async def list_digest(
         self, draw: str, *, begins_ms: int, born_ms: int, wait_s: float = 0.0
     ) -> ListDigest | None:
-        """Of the draw whose pre-queue began then. The first call that finds none begins to
-        compute it, which is waited for no longer than `wait_s`; None: not known yet, or the list
-        is another draw's by now.
+        """Return the digest of a draw's list, or None if it is not computed yet or the list is
+        another draw's by now. The first call starts to compute it; wait for that for `wait_s`.
 
-        `born_ms`: when the store was made, as the caller knows it. Another one was emptied, and
-        what is in it may be half of a list.
+        `born_ms`: when the caller believes that Redis was created. If it was emptied since, its
+        list may be incomplete.
         """
         known = (draw, born_ms)
         if known not in self._digests:
@@ -89,14 +87,15 @@ class DrawsStore(PlainCommands):
 
     async def _compute(self, draw: str, begins_ms: int, born_ms: int) -> None:
         try:
-            digest = await self._published_list(draw)
+            value = await self._ask("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
+            digest = None if value is None else _read(text(value))
             if digest is None:
                 digest = await self._count_and_digest(begins_ms)
-                # Looked at last, so that nothing was emptied while it was read.
+                # Checked last: Redis may have been emptied while the list was read.
                 if digest is None or await self._stat("born") != born_ms:
                     return
-                value = await self.publish(f"{draw}:places", f"{digest.count} {digest.sha256}")
-                digest = _read(value)
+                kept = await self.publish(f"{draw}:places", f"{digest.count} {digest.sha256}")
+                digest = _read(kept)
             elif await self._stat("born") != born_ms:
                 return
         except StoreError:
@@ -104,12 +103,8 @@ class DrawsStore(PlainCommands):
         if digest is not None:
             self._digests[draw, born_ms] = digest
 
-    async def _published_list(self, draw: str) -> ListDigest | None:
-        value = await self._ask("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
-        return None if value is None else _read(text(value))
-
     async def _count_and_digest(self, begins_ms: int) -> ListDigest | None:
-        """None: the list is of a later pre-queue, or was changed while it was read."""
+        """Compute the digest; None if the list is of a later pre-queue, or changed meanwhile."""
         drawn_from = await self._stat("drawn_from")
         if drawn_from > begins_ms:
             return None
@@ -122,7 +117,7 @@ class DrawsStore(PlainCommands):
                 break
         if await self._stat("drawn_from") != drawn_from:
             return None
-        # The list of an earlier pre-queue is there until somebody comes to this one.
+        # An earlier pre-queue's list stays until the first visitor of this one.
         if drawn_from == begins_ms and not size == count == await self._size():
             return None
         return ListDigest(count, digest.hexdigest())
@@ -133,7 +128,7 @@ class DrawsStore(PlainCommands):
         if now_s - read_s < REMEMBERED_S:
             return visitors
         visitors = await self._read_page(page * PAGE)
-        # Looked at last: the next pre-queue's list is in the same place, and nobody's to know.
+        # Checked last: the next pre-queue's list, which is secret, has the same key.
         if await self._stat("drawn_from") != begins_ms:
             return []
         self._pages.pop((begins_ms, page), None)
@@ -150,7 +145,7 @@ class DrawsStore(PlainCommands):
         return int(await self._ask("drawn", self._redis.zcard(self._key("drawn"))))
 
     async def _stat(self, name: str) -> int:
-        """0: there is none."""
+        """Return a number of the room's stats; 0 if it is missing."""
         value = await self._ask("draws", self._redis.hget(self._key("stats"), name))
         return 0 if value is None else int(float(value))
 

@@ -48,7 +48,7 @@ class FakeRoom:
 
     async def page(self, request: web.Request) -> web.Response:
         """At most 100 places, as a room lists them."""
-        offset, limit = int(request.query["offset"]), min(100, int(request.query["limit"]))
+        offset, limit = int(request.query["after"]), min(100, int(request.query["limit"]))
         self.pages += 1
         rows = self.places[:limit] if self.is_endless else self.places[offset : offset + limit]
         following = offset + limit if len(rows) == limit else None

@@ -37,8 +37,8 @@ _PATHS = [
 _OPS_PATHS = [
     b"/healthz", b"/readyz", b"/metrics", b"/admin/rooms", b"/admin/rooms/other",
     b"/admin/rooms/nope", b"/admin/rooms/%ff", b"/admin/rooms/other/waiting",
-    b"/admin/rooms/other/waiting?offset=-1", b"/admin/rooms/other/waiting?limit=99999999999999",
-    b"/admin/rooms/other/sessions?limit=%C2%B2", b"/admin/rooms/other/sessions?offset=1e9",
+    b"/admin/rooms/other/waiting?after=-1", b"/admin/rooms/other/waiting?limit=99999999999999",
+    b"/admin/rooms/other/sessions?limit=%C2%B2", b"/admin/rooms/other/sessions?after=1e9",
     b"/admin/rooms/other/visitors/x/release", b"/admin/rooms/other/visitors/%00/release",
     b"/admin/rooms/other/visitors/aaaaaaaaaaaaaaaaaaaaaa/release", b"/admin/rooms/other/reset",
     b"/admin/", b"/admin//rooms", b"/admin/rooms/other/../other", b"/check", b"/_waitroom/shop/",

@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.store.stays import History
-from sidecar.history.worker.recorder import Recorder
+from sidecar.history.worker import Recorder
 from sidecar.http.metrics import Metrics
 from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings

@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import func, select
 
+from sidecar.history import worker
 from sidecar.history.model import Period
 from sidecar.history.store.tables import entries, entries_archive, events, events_archive
-from sidecar.history.worker import archivist
-from sidecar.history.worker.archivist import close_stuck, tidy
+from sidecar.history.worker import close_stuck, tidy
 from sidecar.kit.errors import DatabaseError
 from sidecar.rooms.redis_keys import room_key
 from sidecar.settings.model import Settings
@@ -35,7 +35,7 @@ async def turn_ids(it):
 @pytest.mark.parametrize("archive", ["drop", "move"])
 async def test_what_is_old_goes(record, database, turn, monkeypatch, archive):
     """In batches; who is still here stays, and whoever ended a moment ago."""
-    monkeypatch.setattr(archivist, "BATCH", 3)
+    monkeypatch.setattr(worker, "TIDY_BATCH", 3)
     it = await record(database.url, total_active_users=1)
     await go_in(it.room.store)
     old = await queue(it.room.store, 5)
@@ -66,7 +66,7 @@ async def test_what_is_old_goes(record, database, turn, monkeypatch, archive):
 
 async def test_it_goes_on_where_it_was_stopped(record, sqlite, turn, monkeypatch):
     """A batch is moved whole or not at all."""
-    monkeypatch.setattr(archivist, "BATCH", 2)
+    monkeypatch.setattr(worker, "TIDY_BATCH", 2)
     it = await record(sqlite.url, total_active_users=0)
     for ticket in await queue(it.room.store, 5):
         await it.room.store.leave(ticket.visitor)

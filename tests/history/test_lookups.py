@@ -1,4 +1,4 @@
-"""What happened to whom, and how a room did: from real stays in each kind of database."""
+"""Look-ups of stays and reports, in each kind of database."""
 
 import csv
 import io
@@ -41,7 +41,7 @@ async def busy(record, database, turn):
 
 
 async def test_one_visitors_stay_and_place_over_time(busy):
-    """The second ahead gave up, the first was called: first in the end."""
+    """A visitor's place moves up when one ahead gives up and one is called."""
     told = await lookups.find_visitor(busy.history, busy.room.name, busy.third.visitor)
     assert (told.stay.state, told.stay.end_reason) == ("waiting", None)
     assert (told.stay.first_position, told.stay.queue_order) == (3, busy.third.order)
@@ -54,7 +54,7 @@ async def test_one_visitors_stay_and_place_over_time(busy):
 
 
 async def test_a_visitor_is_looked_up_by_number(record, database):
-    """Whatever the database takes for equal: _ is no wildcard, and a letter has its case."""
+    """A number finds its own ids only: _ is no wildcard, and letters have their case."""
     it = await record(database.url, total_active_users=0)
     one, twin = "a_b-YzA" + "1" * 15, "a_b-YzB" + "2" * 15
     others = [start + "A" + "3" * 15 for start in ("axb-Yz", "A_B-yZ", "a_b-Y_", "a_b-Z0")]
@@ -76,7 +76,7 @@ async def test_a_visitor_is_looked_up_by_number(record, database):
 
 
 async def test_a_number_is_looked_up_by_the_index(record, sqlite):
-    """On SQLite: only the ids that begin so are read."""
+    """On SQLite a look-up by number uses the index."""
     it = await record(sqlite.url, total_active_users=0)
     [ticket] = await queue(it.room.store, 1)
     await it.record()
@@ -93,7 +93,7 @@ async def test_a_number_is_looked_up_by_the_index(record, sqlite):
 
 
 async def test_the_place_over_time_has_a_bound(busy, monkeypatch):
-    """Where more stood ahead the curve is left out; all else is told."""
+    """With too many visitors ahead only the place over time is left out."""
     monkeypatch.setattr(lookups, "AHEAD_LIMIT", 1)
     told = await lookups.find_visitor(busy.history, busy.room.name, busy.third.visitor)
     assert (told.places, told.stay.first_position) == ([], 3)
@@ -103,7 +103,7 @@ async def test_the_place_over_time_has_a_bound(busy, monkeypatch):
 
 
 async def test_ids_that_differ_in_case_are_two_visitors(record, database, turn):
-    """MariaDB would take them for one."""
+    """Ids that differ in case are two visitors, on MariaDB too."""
     it = await record(database.url, total_active_users=0)
     for visitor in ("a" * 22, "A" * 22):
         await it.room.store.enter(visitor)
@@ -114,7 +114,7 @@ async def test_ids_that_differ_in_case_are_two_visitors(record, database, turn):
 
 
 async def test_a_period_is_reported(busy):
-    """Five stays, one at once; nobody called out of order; half of those who waited are there."""
+    """A report counts five stays, one at once, and no inversion."""
     told = await lookups.find_report(busy.history, busy.room.name, busy.period)
     counts = told.stays, told.admitted_at_once, told.admitted_after_wait, told.waiting
     assert counts == (5, 1, 1, 2)
@@ -126,7 +126,7 @@ async def test_a_period_is_reported(busy):
 
 
 async def test_stays_are_listed_a_page_at_a_time(busy):
-    """By when they began; a page goes on where the one before ended."""
+    """Stays are listed by when they began, page by page."""
 
     async def page(**options):
         found = busy.history.entries(busy.room.name, busy.period, **options)
@@ -140,7 +140,7 @@ async def test_stays_are_listed_a_page_at_a_time(busy):
 
 @pytest.mark.full
 async def test_a_look_up_takes_one_partition(record, servers):
-    """On MariaDB: whatever the number of rooms, the others' rows are not looked at."""
+    """On MariaDB a look-up reads the partition of its room only."""
     from tests.support.databases import Mariadb
 
     it = await record(servers(Mariadb).url, total_active_users=0)
@@ -169,7 +169,7 @@ async def test_a_look_up_takes_one_partition(record, servers):
     ],
 )
 def test_periods_are_read(start, end, period):
-    """Times with and without a zone, and how long ago."""
+    """Periods are read from times with and without a zone, and from how long ago."""
     assert read_period(start, end, now_ms=1_800_000_000_000) == period
 
 
@@ -183,13 +183,13 @@ def test_periods_are_read(start, end, period):
     ],
 )
 def test_a_wrong_period_is_named(start, end, named):
-    """And what may be written instead."""
+    """A wrong period is named, with what is allowed."""
     with pytest.raises(ConfigError, match=named):
         read_period(start, end, now_ms=1_800_000_000_000)
 
 
 def test_csv_has_a_header_and_no_formulas():
-    """What a spreadsheet would calculate is text."""
+    """CSV has a header, and formulas are quoted."""
     written = lookups.as_csv(
         [{"by": "=1+1", "n": -3, "none": None}, {"by": "x,y", "n": 1, "none": 2}]
     )
@@ -202,7 +202,7 @@ def test_csv_has_a_header_and_no_formulas():
 
 
 async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
-    """JSON and CSV, for the token's bearer; what is wrong is named; without a history too."""
+    """The endpoints answer JSON and CSV, name faults, and are a 404 without a history."""
     from sidecar.app.routes import ops_app
     from sidecar.rooms.service import Rooms
     from sidecar.settings.model import Settings

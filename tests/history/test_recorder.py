@@ -17,7 +17,7 @@ from sidecar.history.service import fold
 from sidecar.history.store import stays
 from sidecar.history.store.stays import History
 from sidecar.history.store.tables import HISTORY, entries, events, metadata
-from sidecar.history.worker.recorder import BATCH
+from sidecar.history.worker import BATCH
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
 from sidecar.rooms.redis_keys import room_key, room_keys
@@ -41,8 +41,7 @@ async def end_of(recorded, visitor):
 
 
 async def test_stays_are_told_as_they_were(record, database, turn):
-    """Let in at once, waited, left, released, moved, passed over, and reset; and of a place that
-    nobody polled for nothing is told."""
+    """Every kind of stay is recorded as it was; a place without polls is not recorded."""
     it = await record(database.url, claim_window=7, heartbeat_timeout=20)
     store = it.room.store
     began = turn()
@@ -96,7 +95,7 @@ async def test_stays_are_told_as_they_were(record, database, turn):
 
 
 async def test_a_visitor_who_comes_back_goes_on_with_the_stay(record, database, turn):
-    """After the store was emptied, and after a silence: one row, with when it began."""
+    """A visitor who returns, after Redis was emptied or after a silence, goes on with one stay."""
     it = await record(database.url, total_active_users=0, claim_window=7, heartbeat_timeout=20)
     store = it.room.store
     [ticket] = await queue(store, 1)
@@ -117,7 +116,7 @@ async def test_a_visitor_who_comes_back_goes_on_with_the_stay(record, database, 
 
 
 async def test_a_database_that_stops_loses_nothing(record, database, monkeypatch):
-    """Its errors say what is wrong; the events wait, and are written when it is back."""
+    """While the database is down events wait, and are written when it is back."""
     monkeypatch.setattr(sql, "BUSY_MS", 50)
     it = await record(database.url, total_active_users=0)
     before = await queue(it.room.store, 3)
@@ -159,7 +158,7 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_a_recorder_that_is_killed_between_write_and_acknowledge(
     record, database, redis_socket
 ):
-    """The next one reads the batch again, and the database knows that it has it."""
+    """The next recorder reads the batch again, and no event is written twice."""
     it = await record(database.url, total_active_users=0)
     await queue(it.room.store, 5)
     killed = await asyncio.to_thread(
@@ -180,7 +179,7 @@ async def test_a_recorder_that_is_killed_between_write_and_acknowledge(
 
 
 async def test_two_recorders_at_once(record, database):
-    """One was slow and lost its turn: what both write is there once."""
+    """Events that two recorders write are there once."""
     one = await record(database.url, total_active_users=0)
     two = await record(database.url, name=one.room.name, owner="two", total_active_users=0)
     await queue(one.room.store, 40)
@@ -227,7 +226,7 @@ async def test_thousands_of_events(record, database):
 
 @pytest.mark.parametrize("kind", [Mariadb, Postgresql], ids=lambda kind: kind.kind)
 async def test_a_database_that_hangs_is_not_waited_for(record, servers, monkeypatch, kind):
-    """Frozen, or its host is gone: an error after a while, and all is written afterwards."""
+    """A frozen database is an error after a while, and all is written afterwards."""
     database = servers(kind)
     it = await record(database.url, total_active_users=0)
     await queue(it.room.store, 1)
@@ -277,7 +276,7 @@ async def test_a_migration_that_was_killed_can_be_repeated(servers):
 
 
 async def test_the_stream_is_trimmed_when_it_was_written_and_not_before(record, sqlite):
-    """A batch at a time; reading alone takes nothing away."""
+    """The stream is trimmed by written batches, not by reading."""
     it = await record(sqlite.url, total_active_users=0)
     await asyncio.gather(*(it.room.store.enter(new_visitor()) for _ in range(BATCH + 7)))
     await it.stream.read(BATCH)
@@ -289,7 +288,7 @@ async def test_the_stream_is_trimmed_when_it_was_written_and_not_before(record, 
 
 
 async def test_one_replica_records_and_another_takes_over(record, sqlite):
-    """The turn is held by one, prolonged by it alone, and free when it is given up."""
+    """One replica holds and extends the lease; another gets it when it is given up."""
     one = await record(sqlite.url)
     two = await record(sqlite.url, name=one.room.name, owner="two")
     assert await one.stream.lease.hold(milliseconds=60000)
@@ -302,7 +301,7 @@ async def test_one_replica_records_and_another_takes_over(record, sqlite):
 
 
 async def test_a_store_that_forgot_the_group_gets_it_again(record, sqlite):
-    """Emptied between two batches: what comes after is written."""
+    """After Redis was emptied new events are recorded."""
     it = await record(sqlite.url, total_active_users=0)
     await queue(it.room.store, 1)
     assert await it.record() == 1
@@ -313,7 +312,7 @@ async def test_a_store_that_forgot_the_group_gets_it_again(record, sqlite):
 
 
 async def test_events_given_away_are_counted_as_lost(record, sqlite):
-    """A batch that was read and then trimmed by a stream that ran over."""
+    """Events that were read, and then trimmed by a full stream, count as lost."""
     it = await record(sqlite.url, total_active_users=0)
     await queue(it.room.store, 5)
     await it.stream.read(BATCH)
@@ -324,7 +323,7 @@ async def test_events_given_away_are_counted_as_lost(record, sqlite):
 
 
 async def test_tables_of_another_version_are_not_written(record, sqlite, monkeypatch):
-    """The error says what to run; a file's tables make themselves."""
+    """Tables of another version are refused, with the command to run."""
     it = await record(sqlite.url, total_active_users=0)
     await queue(it.room.store, 1)
     monkeypatch.setattr(stays, "HISTORY", replace(HISTORY, revision="9999"))
@@ -335,8 +334,7 @@ async def test_tables_of_another_version_are_not_written(record, sqlite, monkeyp
 
 
 async def test_a_slow_recorder_overtakes_nobody(record, sqlite):
-    """It read nothing, was held up, and lost its turn: what the other has taken since comes
-    first, for both."""
+    """A recorder that lost its lease reads first the events that the other one has taken."""
     it = await record(sqlite.url, total_active_users=0)
     other = await record(sqlite.url, name=it.room.name, owner="two", total_active_users=0)
     assert (await it.stream.read(BATCH)).events == []
@@ -350,22 +348,22 @@ async def test_a_slow_recorder_overtakes_nobody(record, sqlite):
 
 
 async def test_a_full_backlog_is_told_once(record, sqlite, capsys):
-    """And again when it was empty meanwhile."""
+    """A full backlog is logged once, and again after it was empty."""
     it = await record(sqlite.url, total_active_users=0)
     it.recorder._backlog = 2
     for _ in range(2):
         await queue(it.room.store, 3)
         await it.room.refresh()
         for _ in range(3):
-            it.recorder._show(it.room)
+            it.recorder._set_gauges(it.room)
         await it.record()
         await it.room.refresh()
-        it.recorder._show(it.room)
+        it.recorder._set_gauges(it.room)
     assert "".join(capsys.readouterr()).count("backlog_full") == 2
 
 
 async def test_a_files_tables_are_made_once(sqlite):
-    """However many rooms and replicas begin at the same moment."""
+    """Simultaneous starts create a file's tables once."""
     histories = [History(sql.open_database(sqlite.url), partitions=1) for _ in range(2)]
     try:
         await asyncio.gather(*(history.check() for history in histories for _ in range(5)))
@@ -377,9 +375,9 @@ async def test_a_files_tables_are_made_once(sqlite):
 
 
 async def test_the_recorder_runs_by_itself(record, sqlite, monkeypatch):
-    """It goes on after a store and a database that did not answer, and counts what it does."""
-    monkeypatch.setattr("sidecar.history.worker.recorder.LOOK_S", 0.01)
-    monkeypatch.setattr("sidecar.history.worker.recorder.BACKOFF", Backoff(0.01, 15))
+    """The recorder goes on after errors of Redis and the database, and counts events and errors."""
+    monkeypatch.setattr("sidecar.history.worker.LOOK_S", 0.01)
+    monkeypatch.setattr("sidecar.history.worker.BACKOFF", Backoff(0.01, 15))
     it = await record(sqlite.url, total_active_users=0)
     await queue(it.room.store, 2)
     await it.room.refresh()

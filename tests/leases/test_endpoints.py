@@ -1,4 +1,4 @@
-"""The service API's doors to leases."""
+"""The endpoints of leases for programs."""
 
 import random
 from urllib.parse import urlencode
@@ -7,15 +7,15 @@ import pytest
 
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.leases import store
-from sidecar.leases.app_keys import LEASES
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.schemas import LETTERS
+from sidecar.leases.service import LEASES
 from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
 
 NO_HOLDER = f"holder: {LETTERS}"
 NO_RESOURCE = f"resource: {LETTERS}, and it begins with a letter or digit"
 WHOLE = f"a whole number from 0 to {2**53}"
-#: What the turned clock says at first, µs: the first fencing number.
+#: The turned clock's first time, µs, which is the first fencing number.
 FIRST = 1_800_000_000_000_000
 SEAT = "/leases/{name}/17"
 
@@ -47,7 +47,7 @@ def counts(site) -> dict[tuple[str, str], float]:
 
 
 async def test_a_lease_is_granted(service):
-    """With its end and a fencing number; asking again is the same lease."""
+    """A lease has an end and a fencing number; asking again returns the same lease."""
     site = await service(lease={"term": "1m"})
     document = await take(site, "anna")
     assert document == {
@@ -64,7 +64,7 @@ async def test_a_lease_is_granted(service):
 
 
 async def test_others_queue(service):
-    """202, with the place, the wait, and when to ask again; another resource is free."""
+    """202 has the place, the wait, and when to ask again; another resource is free."""
     site = await service(lease={"term": "1m"})
     await take(site, "anna")
     document = await take(site, "ben", status=202)
@@ -83,7 +83,7 @@ async def test_others_queue(service):
 
 
 async def test_the_next_has_it_at_once(service):
-    """After a release; the fencing number grows. Whoever is not in line is gone."""
+    """After a release the next holder has the lease, with a greater fencing number."""
     site = await service(lease={"term": "1m"})
     first = await take(site, "anna")
     await take(site, "ben", status=202)
@@ -96,7 +96,7 @@ async def test_the_next_has_it_at_once(service):
 
 
 async def test_releasing(service):
-    """The lease, or a place in line; twice equals once. Only by the holder."""
+    """A holder releases its own lease or place only. Idempotent."""
     site = await service(lease={"term": "1m"})
     await take(site, "anna")
     await take(site, "ben", status=202)
@@ -113,7 +113,7 @@ async def test_releasing(service):
 
 
 async def test_renewing(service):
-    """The term begins anew, up to max_term; then it is said why not."""
+    """A renewal starts the term again, up to max_term, and then says why not."""
     site = await service(lease={"term": "1m", "renewable": True, "max_term": "90s"})
     await take(site, "anna")
     site.turn.forward(20)
@@ -130,7 +130,7 @@ async def test_renewing(service):
 
 
 async def test_what_is_not_renewed(service):
-    """A lease that is not renewable, another's fencing number, a lease that is over."""
+    """409 for a lease that is not renewable or over, and for another's fencing number."""
     site = await service(lease={"term": "1m"})
     await take(site, "anna")
     said = await site.told("PUT", SEAT, {"holder": "anna", "fence": FIRST}, status=409)
@@ -149,7 +149,7 @@ async def test_what_is_not_renewed(service):
 
 
 async def test_a_line_that_is_full(service):
-    """429, and when to ask again."""
+    """A full queue is a 429 that says when to ask again."""
     site = await service(lease={"term": "1m", "max_waiting": 1})
     await take(site, "anna")
     await take(site, "ben", status=202)
@@ -157,12 +157,12 @@ async def test_a_line_that_is_full(service):
     said = await answer.json(content_type=None)
     assert (answer.status, said["title"], said["state"]) == (429, "The line is full", "full")
     assert said["detail"] == "max_waiting = 1 are in the queue for 17."
-    assert int(answer.headers["Retry-After"]) == said["retry_after"] >= 1
+    assert int(answer.headers["Retry-After"]) == said["retry_after_seconds"] >= 1
     assert (said["waiting"], said["position"], said["order"]) == (1, None, None)
 
 
 async def test_who_holds_what(service):
-    """By the resource's name, in pages; whose turn it is has no fencing number yet."""
+    """Resources are listed by name, in pages; a turn has no fencing number yet."""
     site = await service(lease={"term": "1m", "capacity": 2})
     for seat in ("b", "a", "c"):
         await take(site, "anna", at=f"/leases/{{name}}/{seat}")
@@ -170,7 +170,7 @@ async def test_who_holds_what(service):
     await take(site, "eva", at="/leases/{name}/a", status=202)
     await site.told("DELETE", "/leases/{name}/a?holder=anna")
     page = await site.told("GET", "/leases/{name}?limit=2")
-    assert [each["resource"] for each in page["resources"]] == ["a", "b"]
+    assert [each["name"] for each in page["resources"]] == ["a", "b"]
     assert (page["template"], page["next"], page["count"]) == (site.name, "b", 3)
     holders = {each["holder"]: each for each in page["resources"][0]["holders"]}
     assert page["resources"][0]["waiting"] == 0
@@ -178,14 +178,14 @@ async def test_who_holds_what(service):
     assert holders["ben"]["fence"] > FIRST
     assert (holders["eva"]["fence"], holders["eva"]["granted_at"]) == (None, None)
     rest = await site.told("GET", "/leases/{name}?limit=2&after=b")
-    assert ([each["resource"] for each in rest["resources"]], rest["next"]) == (["c"], None)
+    assert ([each["name"] for each in rest["resources"]], rest["next"]) == (["c"], None)
     (template,) = (await site.told("GET", "/leases"))["leases"]
     assert (template["name"], template["term"], template["in_use"]) == (site.name, 60, 3)
     assert template["max_waiting"] is None
 
 
 async def test_who_waits(service):
-    """In their order, in pages; with the wait of a newcomer. To look is no heartbeat."""
+    """The queue is listed in its order, in pages, with a newcomer's wait; that is no heartbeat."""
     site = await service(lease={"term": "1m"})
     for holder in ("anna", "ben", "eva"):
         await take(site, holder, status=200 if holder == "anna" else 202)
@@ -211,8 +211,8 @@ async def test_who_waits(service):
 
 
 async def test_a_search(service):
-    """By the beginning of the resource's name, by a holder who has it or waits for it, with
-    whichever token, and by a fencing number."""
+    """Resources are found by the beginning of their names, by a holder of any token, and by a
+    fencing number."""
     site = await service(**OF_TWO)
     fences = {}
     for at, holder, token in (("17", "anna", SHOP), ("18", "ben", PRESS), ("2", "anna", PRESS)):
@@ -245,7 +245,7 @@ async def test_a_search(service):
 
 
 async def test_one_search_looks_at_so_many(service, monkeypatch):
-    """And says where to go on."""
+    """A search looks at a bounded number of resources, and `next` says where to go on."""
     monkeypatch.setattr(store, "SEARCH_LIMIT", 2)
     monkeypatch.setattr(store, "SEARCHES", 2)
     site = await service(lease={"term": "1m"})
@@ -258,7 +258,7 @@ async def test_one_search_looks_at_so_many(service, monkeypatch):
 
 
 async def test_an_unknown_template(service):
-    """Is a 404 that names it, whatever it is called."""
+    """An unknown template is a 404 that names it, whatever it is called."""
     site = await service(lease={"term": "1m"})
     said = await site.told("POST", "/leases/sead/17", {"holder": "anna"}, status=404)
     assert (said["title"], said["detail"]) == ("Unknown lease", "no lease is named 'sead'")
@@ -271,7 +271,7 @@ async def test_an_unknown_template(service):
 
 
 async def test_names_that_are_not_allowed(service):
-    """Of resources and holders: each is named, with what is allowed."""
+    """A wrong resource or holder is named, with what is allowed."""
     site = await service(lease={"term": "1m"})
     both = [f"{NO_RESOURCE} (got '-17')", f"{NO_HOLDER} (got 'a b')"]
     assert await errors(site, "POST", "/leases/{name}/-17", {"holder": "a b"}) == both
@@ -306,7 +306,7 @@ BAD_BODIES = {
 
 
 async def test_bodies_that_are_not_allowed(service):
-    """Each thing that is wrong is named; nobody gets a lease by it."""
+    """Each fault of a body is named, and nothing is granted."""
     site = await service(lease={"term": "1m"})
     for what, (body, said) in BAD_BODIES.items():
         assert await errors(site, "POST", SEAT, body) == said, what
@@ -322,7 +322,7 @@ async def test_bodies_that_are_not_allowed(service):
 
 
 async def test_queries_that_are_not_allowed(service):
-    """A holder is needed; numbers are numbers."""
+    """Each fault of a query is named."""
     site = await service(lease={"term": "1m"})
     for method in ("GET", "DELETE"):
         for query in ("", "?Holder=a"):
@@ -340,7 +340,7 @@ async def test_queries_that_are_not_allowed(service):
 
 
 async def test_while_the_store_is_away(service, tmp_path):
-    """Nobody is told anything about a lease: 503, and when to ask again."""
+    """While Redis is unavailable every endpoint answers 503, and when to ask again."""
     site = await service(lease={"term": "1m"}, store=f"unix://{tmp_path}/nobody.sock")
     for method, path, body in (
         ("POST", SEAT, {"holder": "a"}), ("GET", f"{SEAT}?holder=a", None),
@@ -359,7 +359,7 @@ VALUES = [None, True, 0, -1, FIRST, 2**53, 1.5, 1e300, 10**30, *TEXTS, [], {}, {
 
 @pytest.mark.parametrize("settings", [{}, {"renewable": True, "capacity": 2, "max_waiting": 0}])
 async def test_no_request_is_a_server_error(service, settings):
-    """Whatever is sent is answered with a document that says so."""
+    """No random request is answered with a server error."""
     site = await service(lease={"term": "1m", **settings})
     choose, seen = random.Random(7), set()
     for _ in range(150):
@@ -380,8 +380,8 @@ OF_TWO = {"lease": {"term": "1m", "renewable": True}, "tokens": {"shop": SHOP, "
 
 
 async def test_a_program_gives_up_only_its_own(service):
-    """A lease, and a place in the queue: another token's holder of the same name is another one,
-    who can neither release, renew nor be it."""
+    """A token's holder of the same name is another holder, who can neither release, renew nor see
+    the first one's lease or place."""
     site = await service(**OF_TWO)
     held = await site.told("POST", SEAT, {"holder": "a"}, token=SHOP)
     await site.told("POST", SEAT, {"holder": "b"}, token=SHOP, status=202)
@@ -400,7 +400,7 @@ async def test_a_program_gives_up_only_its_own(service):
 
 
 async def test_a_browsers_lease_is_no_programs(service):
-    """Whoever knows the visitor's id."""
+    """A program that knows a visitor's id cannot release the visitor's lease; the operator can."""
     site = await service(**OF_TWO)
     template = site.ops.app[LEASES].get(site.name)
     hold = await template.take("17", "visitor")
@@ -414,7 +414,7 @@ async def test_a_browsers_lease_is_no_programs(service):
 
 
 async def test_the_operator_releases_anybodys(service):
-    """By the holder's name, of whichever token; or of one token alone, which the list names."""
+    """The operator releases a holder of any token, or of one token alone."""
     site = await service(lease={"term": "1m", "capacity": 3}, tokens={"shop": SHOP, "press": PRESS})
     for token in (SHOP, PRESS, SERVICE_TOKEN):
         await site.told("POST", SEAT, {"holder": "a"}, token=token)

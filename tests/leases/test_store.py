@@ -1,4 +1,4 @@
-"""Leases in the store, case by case: who holds, who waits, who is refused, what is left."""
+"""Leases in Redis, case by case: holding, waiting, refusals, and the keys that are left."""
 
 import asyncio
 from itertools import pairwise
@@ -6,14 +6,13 @@ from itertools import pairwise
 import pytest
 
 from sidecar.kit.clock import LATE_MS, StoreClock
-from sidecar.kit.errors import StoreError, StoreUnavailableError
+from sidecar.kit.errors import StoreError
 from sidecar.leases.model import LeaseOutcome
 from sidecar.leases.redis_keys import lease_key, resource_key
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import Holder, LeaseStore
-from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
-from sidecar.storage.redis.scripts import Observer, RedisScripts
+from sidecar.storage.redis.scripts import Observer
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 
@@ -46,7 +45,7 @@ def make(redis, turn):
 
 
 async def ask_all(store, resource, *holders, **kwargs):
-    """In one batch, in this order."""
+    """Ask for all holders in one batch, in this order."""
     return await asyncio.gather(*(store.ask(resource, who, **kwargs) for who in holders))
 
 
@@ -55,13 +54,13 @@ async def outcomes(store, resource, *holders, **kwargs):
 
 
 async def keys_of(redis, store):
-    """The names of the template's keys, without what they have in common."""
+    """Return the names of the template's keys, without their prefix."""
     prefix = lease_key(store._name, "")
     return {key.decode().removeprefix(prefix) for key in await redis.keys(f"{prefix}*")}
 
 
 async def contents(redis, store):
-    """All keys of the template, with what they hold."""
+    """Return all keys of the template with their contents."""
     prefix = lease_key(store._name, "")
     return {name: await redis.dump(prefix + name) for name in await keys_of(redis, store)}
 
@@ -72,7 +71,7 @@ async def lose(redis, store):
 
 
 async def waits_for(store, resource, holder, turn, *, seconds):
-    """Asks when told to, and in no case otherwise; when it was granted, ms from now."""
+    """Ask only when told to. Return after how many ms the lease was granted."""
     began = turn.now_ms
     while (reply := await store.ask(resource, holder, may_join=False)).outcome is WAITING:
         assert turn.now_ms - began < seconds * 1000
@@ -85,7 +84,7 @@ async def waits_for(store, resource, holder, turn, *, seconds):
 
 
 async def test_whoever_comes_first_holds_it_for_the_term(make, turn):
-    """And is told the same however often they ask."""
+    """Asking again returns the same lease."""
     store = make()
     first = await store.ask("A", "one")
     assert (first.outcome, first.fence) == (GRANTED, turn.now_ms * 1000)
@@ -107,7 +106,7 @@ async def test_the_others_wait_in_order_of_coming(make, turn):
 
 
 async def test_another_resource_is_free_whoever_waits_for_this_one(make):
-    """Also in the same batch."""
+    """A queue for one resource does not hold up another one, in the same batch either."""
     store = make()
     replies = await asyncio.gather(
         *(store.ask("A", f"h{n}") for n in range(50)),
@@ -117,7 +116,7 @@ async def test_another_resource_is_free_whoever_waits_for_this_one(make):
 
 
 async def test_templates_are_apart(make):
-    """The same resource, the same holder."""
+    """The same resource and holder in two templates have nothing to do with each other."""
     title, seat = make(), make(template=new_room_name())
     assert await outcomes(title, "A", "one", "two") == [GRANTED, WAITING]
     assert await outcomes(seat, "A", "two", "one") == [GRANTED, WAITING]
@@ -134,7 +133,7 @@ async def test_several_hold_it_where_the_capacity_says_so(make, turn):
 
 
 async def test_two_tabs_are_one_holder(make):
-    """In one batch, and in two."""
+    """Two calls of one holder are one lease or one place, in one batch or in two."""
     store = make()
     first, again = await ask_all(store, "A", "one", "one")
     assert (first.fence, first.outcome) == (again.fence, GRANTED)
@@ -143,7 +142,7 @@ async def test_two_tabs_are_one_holder(make):
 
 
 async def test_who_may_not_join_only_looks(make, redis):
-    """And leaves no trace."""
+    """A look of somebody without a lease or place writes no key."""
     store = make()
     assert (await store.ask("A", "one", may_join=False)).outcome is GONE
     assert await keys_of(redis, store) == {"state"}
@@ -171,21 +170,21 @@ async def test_where_nobody_may_wait_the_resource_is_had_or_not(make, turn):
 
 
 async def test_the_next_has_it_when_the_term_ends_and_not_before(make, turn):
-    """To the millisecond, by asking when told to and in no case otherwise."""
+    """The next holder gets it to the millisecond, asking only when told to."""
     store = make(term=61.703)
     await ask_all(store, "A", "one", "two")
     assert await waits_for(store, "A", "two", turn, seconds=90) == 61_703
 
 
 async def test_those_behind_are_no_poll_late_either(make, turn):
-    """The head of the line was silent: whoever is next has looked when the term ended."""
+    """If the head of the queue is silent, the second has asked when the term ended."""
     store = make(term=61.703, claim_window=1)
     await ask_all(store, "A", "one", "two", "three")
     assert await waits_for(store, "A", "three", turn, seconds=90) <= 61_703 + 10
 
 
 async def test_a_holder_that_is_late_by_nothing_is_at_the_end_of_the_line(make, turn):
-    """The term was over at that very millisecond; the next in line has a later number."""
+    """A lease is over at the very millisecond of its end; the next fencing number is greater."""
     store = make()
     first, _ = await ask_all(store, "A", "one", "two")
     turn.forward(60)
@@ -195,27 +194,11 @@ async def test_a_holder_that_is_late_by_nothing_is_at_the_end_of_the_line(make, 
     assert second.fence > first.fence
 
 
-async def test_a_holder_that_comes_back_when_it_is_free_has_a_new_lease(make, turn):
-    store = make()
-    first = await store.ask("A", "one")
-    turn.forward(60)
-    again = await store.ask("A", "one")
-    assert (again.outcome, again.expires_ms) == (GRANTED, turn.now_ms + 60_000)
-    assert again.fence > first.fence
-
-
-async def test_a_lease_that_is_over_is_gone(make, turn):
-    store = make()
-    await store.ask("A", "one")
-    turn.forward(60)
-    assert (await store.ask("A", "one", may_join=False)).outcome is GONE
-
-
 # The turn to take it ----------------------------------------------------------------------------
 
 
 async def test_an_early_release_hands_it_over_at_the_next_poll(make, turn):
-    """It is kept for them until then, and their term begins when they come."""
+    """The resource is kept for the next holder, whose term begins on arrival."""
     store = make()
     first, second = await ask_all(store, "A", "one", "two")
     turn.forward(0.5)
@@ -235,7 +218,7 @@ async def test_an_early_release_hands_it_over_at_the_next_poll(make, turn):
 
 @pytest.mark.parametrize(("late_ms", "outcome"), [(-1, GRANTED), (0, GONE)])
 async def test_a_turn_ends_with_the_claim_window(make, turn, late_ms, outcome):
-    """Counted from when the next heartbeat was due; then the next in line is called."""
+    """The window begins when the next heartbeat is due; after it the next holder is called."""
     store = make(heartbeat_interval=2, claim_window=7)
     await ask_all(store, "A", "one", "two", "three")
     await store.release("A", "one")
@@ -257,7 +240,7 @@ async def test_who_missed_the_turn_is_at_the_end_of_the_line(make, turn):
 
 @pytest.mark.parametrize(("late_ms", "outcome"), [(0, WAITING), (1, GRANTED)])
 async def test_a_head_that_is_silent_is_passed_over(make, turn, late_ms, outcome):
-    """Overdue by more than the claim window when it would be called: nobody waits for it."""
+    """A head overdue by more than the claim window is passed over when it would be called."""
     store = make(heartbeat_interval=2, claim_window=7)
     await ask_all(store, "A", "one", "two", "three")
     turn.forward(4)
@@ -268,7 +251,7 @@ async def test_a_head_that_is_silent_is_passed_over(make, turn, late_ms, outcome
 
 
 async def test_a_head_that_asks_again_late_but_first_keeps_its_place(make, turn):
-    """Whoever asks in a batch is there, before anybody is called in it."""
+    """All holders of a batch count as present before any of them is called."""
     store = make(heartbeat_interval=2, claim_window=7)
     await ask_all(store, "A", "one", "two", "three")
     turn.forward(60)
@@ -276,7 +259,7 @@ async def test_a_head_that_asks_again_late_but_first_keeps_its_place(make, turn)
 
 
 async def test_a_turn_can_be_given_up(make):
-    """The next in line has it."""
+    """Releasing a turn passes it on."""
     store = make()
     await ask_all(store, "A", *"abc")
     await store.release("A", "a")
@@ -289,7 +272,7 @@ async def test_a_turn_can_be_given_up(make):
 
 
 async def test_giving_back_twice_equals_once(make, turn):
-    """A lease, a place."""
+    """Releasing a lease or a place again finds nothing."""
     store = make()
     one, _ = await ask_all(store, "A", "one", "two")
     for holder, fence in (("one", one.fence), ("two", None)):
@@ -300,16 +283,8 @@ async def test_giving_back_twice_equals_once(make, turn):
     assert [reply.outcome for reply in both] == [GONE, GONE]
 
 
-async def test_a_place_is_left(make):
-    """Those behind move up."""
-    store = make()
-    await ask_all(store, "A", *"abc")
-    assert (await store.release("A", "b")).outcome is GRANTED
-    assert (await store.ask("A", "c")).ahead == 0
-
-
 async def test_an_old_number_releases_nothing(make, turn):
-    """The holder has another lease now, or somebody else has one."""
+    """An old fencing number releases neither the holder's newer lease nor anybody else's."""
     store = make()
     old = await store.ask("A", "one")
     turn.forward(60)
@@ -317,22 +292,6 @@ async def test_an_old_number_releases_nothing(make, turn):
     assert (await store.release("A", "one", old.fence)).outcome is STALE
     assert (await store.release("A", "two", new.fence)).outcome is GONE
     assert await outcomes(store, "A", "one", "two") == [GRANTED, WAITING]
-
-
-async def test_a_lease_that_ran_out_cannot_be_released(make, turn):
-    """At that very millisecond, either."""
-    store = make()
-    one, _ = await ask_all(store, "A", "one", "two")
-    turn.forward(60)
-    assert (await store.release("A", "one", one.fence)).outcome is GONE
-
-
-async def test_what_is_not_renewable_stays_as_it_is(make, turn):
-    store = make()
-    lease = await store.ask("A", "one")
-    turn.forward(10)
-    kept = await store.renew("A", "one", lease.fence)
-    assert (kept.outcome, kept.expires_ms) == (NOT_RENEWED, lease.expires_ms)
 
 
 async def test_a_renewal_begins_the_term_anew_until_the_longest(make, turn):
@@ -353,7 +312,7 @@ async def test_a_renewal_begins_the_term_anew_until_the_longest(make, turn):
 
 
 async def test_a_renewal_never_shortens(make, turn):
-    """The clock went back, or the template was changed."""
+    """Neither a clock that went back nor a shorter term ends a renewed lease earlier."""
     store = make(renewable=True)
     lease = await store.ask("A", "one")
     turn.forward(-2)
@@ -363,7 +322,7 @@ async def test_a_renewal_never_shortens(make, turn):
 
 
 async def test_a_renewal_keeps_the_next_waiting(make, turn):
-    """Also where the sweep looks at the moment at which the lease would have ended."""
+    """A sweep at the moment of the old end does not call the next holder."""
     store = make(renewable=True)
     lease, _ = await ask_all(store, "A", "one", "two")
     for _ in range(3):
@@ -383,7 +342,7 @@ async def test_a_wrong_number_renews_nothing(make, off):
 
 
 async def test_a_lease_that_ran_out_cannot_be_renewed(make, turn):
-    """At that very millisecond, either; nor when the holder has it anew."""
+    """Not at the very millisecond of its end, nor by the number of a newer lease."""
     store = make(renewable=True)
     lease = await store.ask("A", "one")
     turn.forward(60)
@@ -393,7 +352,7 @@ async def test_a_lease_that_ran_out_cannot_be_renewed(make, turn):
 
 
 async def test_numbers_grow_over_all_resources_whatever_the_clock_does(make, turn):
-    """Many in a millisecond, and after it went back."""
+    """Fencing numbers grow within a millisecond, and after the clock went back."""
     store = make()
     fences = []
     for _ in range(3):
@@ -415,7 +374,7 @@ async def test_order_holds_when_the_clock_goes_back(make, turn):
 
 
 async def test_numbers_grow_when_another_server_becomes_the_store(redis, make, turn):
-    """Its clock is behind, and it has lost the last of them; the replica has not."""
+    """After a failover that lost the last number, the replica still knows it."""
     store = make()
     last = await store.ask("A", "one")
     await redis.hdel(lease_key(store._name, "state"), "last")
@@ -441,7 +400,7 @@ async def test_the_head_asks_every_two_seconds_and_when_the_term_ends(make, turn
 
 
 async def test_those_far_back_ask_after_a_tenth_of_their_wait(make):
-    """1 to 30 s, spread by up to a quarter."""
+    """The pause is 1 to 30 s, plus up to a quarter at random."""
     store = make(term=10)
     await ask_all(store, "A", *(f"h{n}" for n in range(60)))
     for holder, low, high in [("h7", 7000, 8750), ("h50", 24_000, 30_000)]:
@@ -453,7 +412,7 @@ async def test_those_far_back_ask_after_a_tenth_of_their_wait(make):
 
 
 async def test_the_first_few_look_when_the_term_ends(make, turn):
-    """A few milliseconds after one another; the others do not."""
+    """The first five ask a few milliseconds after one another; the others do not."""
     store = make()
     await ask_all(store, "A", *(f"h{n}" for n in range(8)))
     turn.forward(59)
@@ -464,7 +423,7 @@ async def test_the_first_few_look_when_the_term_ends(make, turn):
 
 @pytest.mark.parametrize(("timeout", "told_ms"), [(60, 7000), (10, 5000)])
 async def test_the_template_may_fix_it(make, turn, timeout, told_ms):
-    """Nobody is told to be silent for so long that they would be taken for gone."""
+    """A fixed interval is cut so that no holder is taken for gone."""
     store = make(heartbeat_interval=7, heartbeat_timeout=timeout)
     await ask_all(store, "A", *(f"h{n}" for n in range(9)))
     assert await refreshes(store, "A", "h1") == await refreshes(store, "A", "h8") == {told_ms}
@@ -473,7 +432,7 @@ async def test_the_template_may_fix_it(make, turn, timeout, told_ms):
 
 
 async def test_each_of_the_next_waits_for_a_slot_of_its_own(make, turn):
-    """The earliest end is the first one's; a lap later it is a term more."""
+    """The expected waits go by the ends of the slots; the next lap adds a term."""
     store = make(capacity=2)
     await store.ask("A", "a")
     turn.forward(10)
@@ -484,7 +443,7 @@ async def test_each_of_the_next_waits_for_a_slot_of_its_own(make, turn):
 
 
 async def test_the_wait_goes_by_how_long_leases_were_held(make, turn):
-    """Released early or run out; the term before anything is known."""
+    """The expected wait goes by the measured lengths, and by the term before any lease ended."""
     store = make()
     for seconds in (10, 20, 30):
         await store.ask("A", "one")
@@ -499,7 +458,7 @@ async def test_the_wait_goes_by_how_long_leases_were_held(make, turn):
 
 
 async def test_whose_turn_it_is_counts_as_one_who_will_hold_it(make, turn):
-    """Not as a slot that is free soon."""
+    """A turn counts as a lease to come, not as a slot that is free soon."""
     store = make()
     await ask_all(store, "A", *"abc")
     turn.forward(1)
@@ -512,7 +471,7 @@ async def test_whose_turn_it_is_counts_as_one_who_will_hold_it(make, turn):
 
 
 async def test_the_sweep_calls_where_nobody_asks(make, turn):
-    """Nor does it look at what is not due."""
+    """The sweep calls the next holder, and looks only at what is due."""
     store = make()
     await ask_all(store, "A", "one", "two")
     await store.ask("B", "one")
@@ -528,7 +487,7 @@ async def test_the_sweep_calls_where_nobody_asks(make, turn):
 
 @pytest.mark.parametrize("term", [5, 600])
 async def test_what_everybody_silently_left_keeps_no_key(redis, make, turn, term):
-    """Leases end, turns are missed, places lapse; sweeps alone see to it."""
+    """Sweeps alone end leases, turns and places, until no key but the state is left."""
     store = make(term=term, capacity=2)
     await asyncio.gather(*(store.ask(r, f"h{n}") for r in ("A", "B") for n in range(9)))
     turn.forward(1)
@@ -543,7 +502,7 @@ async def test_what_everybody_silently_left_keeps_no_key(redis, make, turn, term
 
 
 async def test_a_place_lapses_after_the_heartbeat_timeout(make, turn):
-    """However long the lease ahead of it lasts; who asks meanwhile stays."""
+    """A silent place lapses while the lease ahead goes on; a holder who asks stays."""
     store = make(term=3600, max_waiting=2, heartbeat_timeout=30, heartbeat_interval=2)
     assert await outcomes(store, "A", *"abc") == [GRANTED, WAITING, WAITING]
     turn.forward(31)
@@ -557,7 +516,7 @@ async def test_a_place_lapses_after_the_heartbeat_timeout(make, turn):
 
 
 async def test_the_last_who_goes_takes_the_keys_along(redis, make, turn):
-    """By a release, by leaving the line, by a lease that ends while somebody looks."""
+    """No key is left after a release, a place given up, or a lease that ends during a look."""
     store = make()
     await ask_all(store, "A", "one", "two")
     await store.release("A", "two")
@@ -571,7 +530,7 @@ async def test_the_last_who_goes_takes_the_keys_along(redis, make, turn):
 
 @pytest.mark.slow
 async def test_ten_thousand_resources_used_once_leave_nothing(redis, make, turn, store_url):
-    """Half of them given back, half forgotten. In memory a tenth: the same scripts, slowly."""
+    """Half are released, half run out. In memory it is a tenth: the same scripts, slowly."""
     store = make()
     many = 1000 if store_url == "memory://" else 10_000
 
@@ -594,7 +553,7 @@ async def test_ten_thousand_resources_used_once_leave_nothing(redis, make, turn,
 
 
 async def test_one_script_does_so_much_and_leaves_the_rest(redis, make, turn):
-    """400 people who fell silent are not dropped at one go, and nobody is held back for long."""
+    """One script drops a bounded number of 400 silent places; the next ones drop the rest."""
     store = make(heartbeat_timeout=3600, heartbeat_interval=2)
     await ask_all(store, "A", *(f"h{n}" for n in range(401)))
     turn.forward(59)
@@ -612,8 +571,8 @@ async def test_one_script_does_so_much_and_leaves_the_rest(redis, make, turn):
 
 @pytest.mark.parametrize(("fence", "told", "granted"), [(1, GONE, "two"), (None, GRANTED, "three")])
 async def test_a_turn_that_nobody_could_take_is_not_over(make, turn, fence, told, granted):
-    """Nobody could ask for ten minutes. To name a lease that one has not changes nothing; to give
-    the turn up passes it on."""
+    """After ten minutes without replicas a turn is still there: a wrong fencing number changes
+    nothing, and releasing the turn passes it on."""
     store = make()
     await ask_all(store, "A", "one", "two", "three")
     turn.forward(59)
@@ -637,7 +596,7 @@ async def test_a_sweep_takes_no_more_than_it_is_told(make, turn):
 
 
 async def test_nothing_is_granted_for_a_term_after_the_store_was_emptied(redis, make, turn):
-    """Somebody may hold it still; positions are told, the wait is not."""
+    """Old holders may still hold it, so everybody waits, with a position and no expected wait."""
     store = make()
     await store.ask("A", "one")
     turn.forward(1)
@@ -652,13 +611,8 @@ async def test_nothing_is_granted_for_a_term_after_the_store_was_emptied(redis, 
     assert not (await blank.ask("D", "three")).is_recovering
 
 
-async def test_a_new_template_does_not_recover(make):
-    store = make()
-    assert not (await store.ask("A", "one")).is_recovering
-
-
 async def test_a_replica_that_only_sweeps_knows_the_template(redis, make, turn):
-    """Nobody asked it for anything; still it does not take an emptied store for a new one."""
+    """A replica that only swept still notices that Redis was emptied."""
     asked, idle = make(), make()
     held = await asked.ask("A", "one")
     turn.forward(10)
@@ -671,7 +625,7 @@ async def test_a_replica_that_only_sweeps_knows_the_template(redis, make, turn):
 
 
 async def test_of_one_slot_the_newest_lease_comes_back(redis, make, turn):
-    """Whoever lost it long ago and comes first has it until the true holder does."""
+    """A former holder who renews first loses the slot to the holder of the newest lease."""
     store = make(renewable=True)
     old = await store.ask("A", "one")
     turn.forward(3600)
@@ -685,7 +639,7 @@ async def test_of_one_slot_the_newest_lease_comes_back(redis, make, turn):
 
 
 async def test_a_recovery_is_not_begun_again(redis, make, turn):
-    """By a replica that has another term in its file, and knows of before."""
+    """A replica with a longer term, which knows of before, does not start a recovery again."""
     store = make()
     await store.ask("A", "one")
     known = turn.now_ms
@@ -694,13 +648,13 @@ async def test_a_recovery_is_not_begun_again(redis, make, turn):
     assert (await store.ask("B", "two")).outcome is WAITING
     turn.forward(600)
     later = make(term=86_400)
-    later.knows(known)
+    later.note_existence(known)
     assert (await later.ask("C", "three")).outcome is GRANTED
 
 
 async def test_nobody_is_silent_while_nobody_could_ask(make, turn):
-    """The store or all replicas were away longer than the claim window: the line stands, whoever
-    asks first, and so does the turn of whoever was called."""
+    """After an outage longer than the claim window the queue and the turn stand as before, in
+    whatever order holders ask."""
     store = make(term=20)
     await ask_all(store, "A", "one", "two", "three", "four")
     for _ in range(20):
@@ -721,15 +675,15 @@ async def test_nobody_is_silent_while_nobody_could_ask(make, turn):
 
 
 async def test_a_replica_may_be_told_that_the_template_was_there(make, turn):
-    """By whoever shows a signed proof from before."""
+    """A signed cookie from before shows that Redis was emptied."""
     store = make()
-    store.knows(turn.now_ms - 1)
+    store.note_existence(turn.now_ms - 1)
     assert (await store.ask("A", "one")).is_recovering
 
 
 @pytest.mark.parametrize("renewable", [False, True])
 async def test_a_lease_comes_back_by_its_number(redis, make, turn, renewable):
-    """For the rest of its term, or for a new one; twice equals once."""
+    """A restored lease lasts its old term, or a new one if renewable. Idempotent."""
     store = make(renewable=renewable)
     lease = await store.ask("A", "one")
     turn.forward(10)
@@ -748,7 +702,7 @@ async def test_a_lease_comes_back_by_its_number(redis, make, turn, renewable):
 
 
 async def test_leases_come_back_as_far_as_the_capacity_goes(redis, make, turn):
-    """Whoever asked for a place meanwhile leaves the line for the lease."""
+    """As many leases come back as the capacity allows; their holders leave the queue."""
     store = make(capacity=2)
     leases = [await store.ask("A", holder) for holder in "ab"]
     turn.forward(1)
@@ -765,7 +719,7 @@ async def test_leases_come_back_as_far_as_the_capacity_goes(redis, make, turn):
 
 
 async def test_only_a_number_of_before_brings_a_lease_back(redis, make, turn):
-    """One that is not from before, or whose term is over, was never given or is worth nothing."""
+    """A fencing number from after, or of a term that is over, restores nothing."""
     store = make()
     await store.ask("A", "one")
     turn.forward(100)
@@ -787,7 +741,7 @@ async def test_leases_come_back_while_nothing_is_granted_only(redis, make, turn)
 
 
 async def test_a_restored_lease_can_be_released(redis, make, turn):
-    """And is renewed as any other."""
+    """A restored lease can be renewed, up to max_term, and released."""
     store = make(renewable=True, max_term=90)
     lease = await store.ask("A", "one")
     turn.forward(50)
@@ -798,7 +752,7 @@ async def test_a_restored_lease_can_be_released(redis, make, turn):
 
 
 async def test_places_come_back_in_their_order(redis, make, turn):
-    """In whatever order people ask; also by a poll, and where the line is full meanwhile."""
+    """Restored places keep their order, in whatever order holders ask, even in a full queue."""
     store = make(max_waiting=3)
     _, *line = await ask_all(store, "A", *"abcd")
     orders = dict(zip("bcd", (reply.order for reply in line), strict=True))
@@ -813,7 +767,7 @@ async def test_places_come_back_in_their_order(redis, make, turn):
 
 
 async def test_newcomers_are_behind_a_place_that_came_back(redis, make, turn):
-    """Also where the clock went back behind it."""
+    """Newcomers are behind a restored place even if the clock went back."""
     store = make()
     _, waits = await ask_all(store, "A", "one", "two")
     turn.forward(0.5)
@@ -826,7 +780,7 @@ async def test_newcomers_are_behind_a_place_that_came_back(redis, make, turn):
 
 
 async def test_an_order_that_is_not_of_before_is_not_believed(redis, make, turn):
-    """Nor one of long before, which its holder may have used up since."""
+    """An order from after, or of long before, restores no place."""
     store = make()
     await ask_all(store, "A", *"abc")
     turn.forward(1)
@@ -841,7 +795,7 @@ async def test_an_order_that_is_not_of_before_is_not_believed(redis, make, turn)
 
 
 async def test_whoever_was_told_to_ask_late_finds_the_place(redis, make, turn):
-    """A term may be shorter than the time between two polls far back in the line."""
+    """Places can be restored for longer than a short term: polls far back are rarer."""
     store = make(term=2, claim_window=10)
     _, *line = await ask_all(store, "A", *(f"h{n}" for n in range(200)))
     turn.forward(0.5)
@@ -874,7 +828,7 @@ async def test_the_listing_goes_by_name_page_by_page(make, turn):
 
 
 async def test_what_is_over_is_not_listed(make, turn):
-    """A page is full all the same, so that its length says whether there is more."""
+    """Resources whose leases are over are left out, and the page is full all the same."""
     store = make()
     await asyncio.gather(*(store.ask(f"a{n}", "one") for n in range(7)))
     turn.forward(1)
@@ -901,7 +855,7 @@ async def test_a_look_changes_nothing(redis, make, turn):
 
 
 async def test_time_is_the_stores(redis, make):
-    """A number of µs of it, so that two in a millisecond need no help."""
+    """Fencing numbers are µs of Redis' clock."""
     store = make()
     store._now_ms = store._scripts._now = None
     first = await store.ask("A", "one")
@@ -912,7 +866,8 @@ async def test_time_is_the_stores(redis, make):
 
 
 async def test_a_store_that_was_frozen_gives_nothing_to_who_has_gone(make, turn):
-    """The call lay in its socket; the caller gave up long ago. Who waits is there all the same."""
+    """A call that lay in a frozen Redis grants nothing to a client that has given up; a waiting
+    holder keeps the place."""
     store = make()
     await ask_all(store, "A", "one", "two")
     asked_ms = turn.now_ms
@@ -924,7 +879,7 @@ async def test_a_store_that_was_frozen_gives_nothing_to_who_has_gone(make, turn)
 
 
 async def test_of_a_batch_nobody_is_given_a_lease_whose_client_has_gone(make, turn):
-    """The deadline is of when a client asked, not of when its batch was sent."""
+    """A call's deadline counts from its own start, not from when its batch was sent."""
     store = make()
     await store.ask("A", "one")
     gate, run = asyncio.Event(), store._run
@@ -945,8 +900,7 @@ async def test_of_a_batch_nobody_is_given_a_lease_whose_client_has_gone(make, tu
 
 
 async def test_a_full_store(redis_socket, turn):
-    """Whatever takes room is refused and changes nothing; what is there can be seen; what makes
-    room is done, so that it does not stay full."""
+    """A full Redis refuses whatever takes room, and still answers looks and releases."""
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
     store = LeaseStore(
         redis,
@@ -984,7 +938,7 @@ async def test_a_full_store(redis_socket, turn):
 
 
 async def test_many_racers_over_several_replicas_are_as_many_as_the_capacity(make):
-    """Each of them asks twice."""
+    """200 calls of 100 holders over four replicas: exactly 7 leases."""
     replicas = [make(capacity=7) for _ in range(4)]
     replies = await asyncio.gather(*(replicas[n % 4].ask("A", f"h{n % 100}") for n in range(200)))
     granted = [reply.fence for reply in replies if reply.outcome is GRANTED]
@@ -993,7 +947,7 @@ async def test_many_racers_over_several_replicas_are_as_many_as_the_capacity(mak
 
 
 async def test_calls_go_together(make):
-    """However many resources they are about."""
+    """Calls about 100 resources share two script calls."""
     sizes = []
     store = make()
     store._scripts.observer = Observer(
@@ -1005,7 +959,7 @@ async def test_calls_go_together(make):
 
 @pytest.fixture
 async def away():
-    """The store of a template whose server is not there."""
+    """Makes the store of a template whose Redis is not there."""
     nobody = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
     errors = []
     yield (
@@ -1022,7 +976,7 @@ async def away():
 
 
 async def test_every_call_says_that_the_store_is_away(away):
-    """And it is counted."""
+    """Every method raises StoreError with its name, and counts the error."""
     store, errors = away
     for name, call in {
         "ask": lambda: store.ask("A", "one"),
@@ -1036,28 +990,3 @@ async def test_every_call_says_that_the_store_is_away(away):
         with pytest.raises(StoreError, match=f"^{name}: "):
             await call()
     assert errors == ["ask", "renew", "release", "due", "list", "count"]
-
-
-async def test_a_store_that_is_away_is_asked_once_a_second(away, redis_socket, monkeypatch):
-    """By whoever comes; the others are told at once. An answer brings it back."""
-    store, errors = away
-    now_s = 1000.0
-    monkeypatch.setattr("time.monotonic", lambda: now_s)
-    for _ in range(TRIES):
-        assert not store.is_away
-        with pytest.raises(StoreError, match=r"^ask: "):
-            await store.ask("A", "one")
-    assert store.is_away
-    for seconds, asked in [(0, 0), (0.5, 0), (1.0, 1), (1.9, 1)]:
-        now_s = 1000.0 + seconds
-        with pytest.raises(StoreError):
-            await store.ask("A", "one")
-        assert len(errors) == TRIES + asked
-    with pytest.raises(StoreUnavailableError, match=r"^count: Redis is unavailable$"):
-        await store.count()
-    there = connect(f"unix://{redis_socket}", timeout_s=1)
-    store._scripts.send = RedisScripts(there, "leases").send
-    now_s = 1002.5
-    assert (await store.ask("A", "one")).outcome is GRANTED
-    assert not store.is_away
-    await close(there)

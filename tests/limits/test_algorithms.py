@@ -1,58 +1,28 @@
-"""What every algorithm of a rate limit keeps, on both kinds of store, with time that is turned."""
+"""The rules of every algorithm of a limit, on both kinds of store, with a turned clock."""
 
 import asyncio
 import random
-from functools import partial
 
 import pytest
 
 from sidecar.limits.model import Ask, Outcome
 from sidecar.limits.settings import UNLIMITED
 from sidecar.limits.store import BATCH_LIMIT, UNITS_LIMIT
-from sidecar.storage.redis.connect import close, connect
 from tests.support.limits import (
     ALL,
     BEGIN,
     BURSTS,
     WINDOWS,
     S,
-    TurnedClock,
     check_promise,
     keys_of,
-    make_limit,
 )
-from tests.support.rooms import new_room_name
 
 GRANTED, REFUSED = Outcome.GRANTED, Outcome.REFUSED
 
 
-@pytest.fixture
-def clock():
-    return TurnedClock()
-
-
-@pytest.fixture
-def make(redis, clock):
-    """Makes the store of a new rule; settings by name."""
-    return partial(make_limit, redis, clock)
-
-
-@pytest.fixture
-async def replicas(redis, clock, store_url):
-    """Makes four stores of one rule: each with connections of its own, where there are any."""
-    memory = store_url == "memory://"
-    clients = [redis if memory else connect(store_url, timeout_s=5) for _ in range(4)]
-    name = new_room_name()
-    yield lambda *args, **settings: [
-        make_limit(client, clock, *args, name=name, **settings) for client in clients
-    ]
-    if not memory:
-        for client in clients:
-            await close(client)
-
-
 async def granted(store, number, **ask):
-    """How many of so many calls may go now."""
+    """Make `number` calls. Return how many are granted."""
     decisions = await store.acquire_all([Ask(**ask)] * number)
     return sum(decision.outcome is GRANTED for decision in decisions)
 
@@ -62,7 +32,7 @@ async def granted(store, number, **ask):
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_of_100_racers_over_4_replicas_exactly_so_many_go(replicas, algorithm):
-    """Whichever replica they ask."""
+    """Of 100 calls over four replicas exactly the limit is granted."""
     stores = replicas(algorithm, limit=17)
     racers = [stores[n % 4].acquire(Ask("refund")) for n in range(100)]
     outcomes = [decision.outcome for decision in await asyncio.gather(*racers)]
@@ -73,7 +43,7 @@ async def test_of_100_racers_over_4_replicas_exactly_so_many_go(replicas, algori
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_racers_with_the_same_id_are_one_call(replicas, algorithm):
-    """Ten calls, each made ten times over: those that go, go all ten times."""
+    """Of ten calls, each made ten times, the same are granted all ten times."""
     stores = replicas(algorithm, limit=4)
     asks = [Ask("refund", id=f"call-{n % 10}") for n in range(100)]
     racers = [stores[n % 4].acquire(ask) for n, ask in enumerate(asks)]
@@ -86,7 +56,7 @@ async def test_racers_with_the_same_id_are_one_call(replicas, algorithm):
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_each_key_has_its_own(make, algorithm):
-    """In one batch too; and the decisions come in the order of the asks."""
+    """Each key has a limit of its own, and decisions come in the order of the calls."""
     store = make(algorithm, limit=1)
     decisions = await store.acquire_all([Ask(key) for key in "abacba"])
     assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False, False]
@@ -94,7 +64,7 @@ async def test_each_key_has_its_own(make, algorithm):
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_many_are_decided_in_parts(make, algorithm):
-    """None is lost where a script call ends, and none counted twice."""
+    """Over several script calls no call is lost or counted twice."""
     store = make(algorithm, limit=UNITS_LIMIT)
     asks = [Ask(f"key{n % 7}", cost=1 + n % 3) for n in range(2 * BATCH_LIMIT + 1)]
     decisions = await store.acquire_all([*asks, Ask("big", cost=700), Ask("big", cost=400)])
@@ -109,7 +79,7 @@ async def test_many_are_decided_in_parts(make, algorithm):
 
 @pytest.mark.parametrize("algorithm", BURSTS)
 async def test_a_call_takes_what_it_costs(make, algorithm):
-    """And is told what is left. What is too little for one may do for the next."""
+    """A call takes its cost. A rest that is too small for one call may be enough for the next."""
     store = make(algorithm, limit=10)
     decisions = await store.acquire_all([Ask(cost=cost) for cost in (4, 5, 2, 1, 1)])
     assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False]
@@ -137,7 +107,7 @@ async def test_what_can_never_go_has_no_moment(make, algorithm):
 
 
 async def test_a_burst_is_what_a_token_bucket_holds(make, clock):
-    """However low the limit; and it fills no further."""
+    """A token bucket never grants more than `burst` at once, after a long rest either."""
     store = make("token_bucket", window=1, limit=2, burst=5)
     assert (await store.acquire(Ask(cost=6))).at_us == 0
     assert await granted(store, 9) == 5
@@ -149,7 +119,7 @@ async def test_a_burst_is_what_a_token_bucket_holds(make, clock):
 
 
 async def test_at_its_edge_a_fixed_window_begins_anew(make, clock):
-    """Edges are those of the clock, whenever the first call came."""
+    """Windows begin by the clock, not with the first call."""
     store = make("fixed_window", window=1, limit=2)
     clock.now += S - 1
     assert await granted(store, 3) == 2
@@ -160,7 +130,7 @@ async def test_at_its_edge_a_fixed_window_begins_anew(make, clock):
 
 
 async def test_a_sliding_window_has_room_when_an_entry_is_a_window_old(make, clock):
-    """Not a microsecond before."""
+    """A unit is free a window after its moment, and not a microsecond before."""
     store = make("sliding_window", window=1, limit=2)
     for step, expected in ((0, 1), (300_000, 1), (699_999, 0), (1, 1), (299_999, 0), (1, 1)):
         clock.now += step
@@ -170,7 +140,7 @@ async def test_a_sliding_window_has_room_when_an_entry_is_a_window_old(make, clo
 
 @pytest.mark.parametrize("algorithm", ["token_bucket", "leaky_bucket"])
 async def test_a_bucket_fills_by_fractions(make, clock, algorithm):
-    """5 a second in steps of 100 ms: none, then one."""
+    """At 5 a second every second step of 100 ms grants a call."""
     store = make(algorithm, window=1, limit=5)
     await granted(store, 9)
     for expected in [0, 1] * 10:
@@ -180,7 +150,7 @@ async def test_a_bucket_fills_by_fractions(make, clock, algorithm):
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_who_is_refused_is_told_the_first_moment_that_does(make, clock, algorithm):
-    """Not a microsecond before it, for any cost."""
+    """A refusal names the first moment at which the same call is granted, for any cost."""
     clock.now += 1_234_567
     numbers = random.Random(7)
     store = make(algorithm, limit=7)
@@ -200,7 +170,7 @@ async def test_who_is_refused_is_told_the_first_moment_that_does(make, clock, al
 
 @pytest.mark.parametrize("algorithm", WINDOWS)
 async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm):
-    """In a random run; each moment of it is looked at."""
+    """In a random run no stretch of time has more than the limit."""
     numbers, limit = random.Random(11), 7
     store = make(algorithm, window=1, limit=limit)
     went = []
@@ -215,7 +185,7 @@ async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_a_clock_that_goes_back_grants_no_more(make, clock, algorithm):
-    """It is taken to stand still: what is left may go, and nothing beside it."""
+    """A clock that goes back counts as standing still: only the rest is granted."""
     store = make(algorithm, limit=4)
     clock.now += 30 * S
     before = await granted(store, 2)
@@ -230,7 +200,7 @@ async def test_a_clock_that_goes_back_grants_no_more(make, clock, algorithm):
 
 @pytest.mark.parametrize("algorithm", WINDOWS)
 async def test_a_call_with_an_id_counts_once(make, clock, algorithm):
-    """For its idempotency_window; in one batch too. With another cost it is another call."""
+    """An id counts once for `idempotency_window`; with another cost it is another call."""
     store = make(algorithm, limit=3, idempotency_window=600)
     one, same = await store.acquire_all([Ask(id="a"), Ask(id="a")])
     assert (one, one.outcome) == (same, GRANTED)
@@ -245,7 +215,7 @@ async def test_a_call_with_an_id_counts_once(make, clock, algorithm):
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_a_refused_call_is_not_remembered(make, clock, algorithm):
-    """Asking again with the same id is a new try."""
+    """After a refusal the same id is a new call."""
     store = make(algorithm, limit=1)
     await store.acquire(Ask(id="a"))
     refused = await store.acquire(Ask(id="b"))
@@ -256,7 +226,7 @@ async def test_a_refused_call_is_not_remembered(make, clock, algorithm):
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_a_call_without_an_id_leaves_nothing_but_its_count(make, algorithm):
-    """One key for it, and no permit but where it is held."""
+    """A call without an id writes one key, and has a permit only with concurrency."""
     store = make(algorithm, limit=2)
     decision = await store.acquire(Ask("a"))
     assert bool(decision.permit) == (algorithm == "concurrency")
@@ -268,7 +238,7 @@ async def test_a_call_without_an_id_leaves_nothing_but_its_count(make, algorithm
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_a_key_without_a_limit_is_not_counted(make, algorithm):
-    """None at all, -1 in the file, or -1 at run time: nothing is written."""
+    """A key without a limit, configured or set at run time, writes nothing."""
     store = make(algorithm, limit=None, values={"file": UNLIMITED, "set": 1})
     await store.set_value("set", UNLIMITED)
     for key in ("none", "file", "set"):
@@ -280,7 +250,7 @@ async def test_a_key_without_a_limit_is_not_counted(make, algorithm):
 
 @pytest.mark.parametrize("algorithm", BURSTS)
 async def test_a_limit_set_at_run_time_holds_from_the_next_call(make, algorithm):
-    """For one key, up and down, above the file's own value; and None goes back to that."""
+    """A limit set at run time replaces the configured one; None resets it."""
     store = make(algorithm, limit=1, values={"a": 2})
     assert await granted(store, 9, key="a") == 2
     await store.set_value("a", 5)
@@ -297,7 +267,7 @@ async def test_a_limit_set_at_run_time_holds_from_the_next_call(make, algorithm)
 
 @pytest.mark.parametrize("algorithm", WINDOWS)
 async def test_a_lowered_limit_takes_nothing_back(make, clock, algorithm):
-    """A call that was let through stays so, by its id; the next ones go by the new limit."""
+    """A granted call stays granted, by its id; the next ones go by the lower limit."""
     store = make(algorithm, limit=60)
     one = await store.acquire(Ask(id="a"))
     await store.set_value("", 1)
@@ -313,7 +283,7 @@ async def test_a_lowered_limit_takes_nothing_back(make, clock, algorithm):
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_looking_changes_nothing(make, algorithm):
-    """It tells what a call would be told."""
+    """A look returns the decision on a call, and writes nothing."""
     store = make(algorithm, limit=2)
     free = [await store.look("a") for _ in range(5)]
     assert {(one.outcome, one.at_us, one.permit) for one in free} == {(GRANTED, BEGIN, "")}
@@ -328,7 +298,7 @@ async def test_looking_changes_nothing(make, algorithm):
 
 
 async def test_a_permit_is_free_when_it_is_given_back(make):
-    """All its units, once; a second time, and what is no permit, gives back nothing."""
+    """A permit gives back all its units once; wrong permits give back nothing."""
     store = make("concurrency", limit=3)
     one = await store.acquire(Ask("a", cost=3))
     assert (await store.acquire(Ask("a"))).outcome is REFUSED
@@ -341,7 +311,7 @@ async def test_a_permit_is_free_when_it_is_given_back(make):
 
 
 async def test_a_lease_ends_by_itself(make, clock):
-    """At its end exactly; then there is nothing to give back."""
+    """A lease ends at its exact end, and then cannot be given back."""
     store = make("concurrency", limit=2, lease=30)
     first = await store.acquire(Ask())
     clock.now += 10 * S
@@ -355,8 +325,8 @@ async def test_a_lease_ends_by_itself(make, clock):
 
 
 async def test_asking_again_keeps_the_permit(make, clock):
-    """In one batch too. Its lease begins anew, also where the limit was lowered since; once it is
-    over, it is a call like any other."""
+    """Asking again starts the lease again, even under a lower limit; after its end it is a new
+    call."""
     store = make("concurrency", limit=2, lease=30)
     twice = await store.acquire_all([Ask("b", id="a"), Ask("b", id="a"), Ask("b")])
     assert [one.remaining for one in twice] == [1, 1, 0]
@@ -373,7 +343,7 @@ async def test_asking_again_keeps_the_permit(make, clock):
 
 
 async def test_permits_that_are_given_back_together_are_told_one_by_one(make):
-    """Those that are there and those that are not."""
+    """Permits released together are answered one by one, held or not."""
     store = make("concurrency", limit=100)
     permits = [one.permit for one in await store.acquire_all([Ask("a")] * 50)]
     given = [permit for permit in permits for _ in range(2)]

@@ -1,20 +1,20 @@
-"""The service API's doors: who may, and rate limits."""
+"""The endpoints of limits for programs, and who may use the service API."""
 
 import asyncio
-import itertools
 import json
 import random
 import time
+from urllib.parse import unquote
 
 import pytest
 
 from sidecar.http.long_poll import LONG_POLLS
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.limits import store
-from sidecar.limits.app_keys import LIMITS
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.model import Ask
 from sidecar.limits.schemas import NO_PERMIT
+from sidecar.limits.service import LIMITS
 from sidecar.limits.settings import MAX_COST, MAX_LIMIT
 from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
 
@@ -23,15 +23,15 @@ FIELDS = {"biz": "refund", "channel": "wx"}
 #: One call a minute; the next has to wait.
 PACED = {"algorithm": "leaky_bucket", "limit": 1, "window": "1m", "on_exceed": "pace",
          "max_wait": "1h"}  # fmt: skip
-#: A leap of the turned clock from one window into the next is a whole window.
+#: A jump of the turned clock into the next window is a whole window.
 FIXED = {"algorithm": "fixed_window", "limit": 2, "window": "10s"}
 
-#: Of a call that may go, what a look says of it alike.
+#: The members in which a look and a call agree.
 SAID = ("outcome", "allowed", "wait_seconds", "at")
 
 
 async def acquire(site, body=None, *, status=200, **named):
-    """The answer's document and headers."""
+    """Acquire. Return the document and headers of the response."""
     answer = await site.ask("POST", "/limits/{name}/acquire", named if body is None else body)
     document = await answer.json(content_type=None)
     assert answer.status == status, document
@@ -39,7 +39,7 @@ async def acquire(site, body=None, *, status=200, **named):
 
 
 async def errors(site, path, body=None, *, method="POST", **more) -> list[str]:
-    """What is said of a request that is not allowed."""
+    """Send a request that is not allowed. Return its errors."""
     answer = await site.ask(method, path, body, **more)
     document = await answer.json(content_type=None)
     assert (answer.status, document["title"]) == (422, "The request is not allowed"), document
@@ -74,7 +74,7 @@ async def asked(site, path: str, *header: str) -> int:
 
 
 async def test_a_program_needs_a_token(service):
-    """The service token or the admin token, as a bearer; at each door below /v1/."""
+    """Every endpoint below /v1/ needs the service token or the admin token, as a bearer."""
     for at in ("/v1/limits", "/v1/leases", "/v1/leases/{name}/a?holder=b", "/v1/nothing",
                "/%761/limits"):  # fmt: skip
         # One for each: after ten wrong tokens the admin token would not be looked at.
@@ -90,7 +90,7 @@ async def test_a_program_needs_a_token(service):
 
 
 async def test_the_service_token_opens_nothing_else(service):
-    """Operators have one of their own."""
+    """The service token opens no endpoint of operators."""
     site = await service(limit=FIXED)
     assert await asked(site, "/admin/rooms", f"Bearer {SERVICE_TOKEN}") == 401
     site = await service(limit=FIXED, admin_token="")
@@ -100,7 +100,8 @@ async def test_the_service_token_opens_nothing_else(service):
 
 
 async def test_without_any_token_the_api_is_off(service):
-    """It says which setting switches it on. The admin token alone opens it."""
+    """Without tokens the API is off and says which setting switches it on; the admin token alone
+    opens it."""
     site = await service(limit=FIXED, admin_token="", service_token="")
     answer = await site.ask("GET", "/limits")
     said = await answer.json()
@@ -112,7 +113,7 @@ async def test_without_any_token_the_api_is_off(service):
 
 
 async def test_an_unknown_limit(service):
-    """Is a 404 that names it, whatever it is called."""
+    """An unknown limit is a 404 that names it, whatever it is called."""
     site = await service(limit=FIXED)
     said = await site.told("POST", "/limits/pai/acquire", {}, status=404)
     assert (said["title"], said["detail"]) == ("Unknown limit", "no limit is named 'pai'")
@@ -128,7 +129,7 @@ async def test_an_unknown_limit(service):
 
 
 async def test_a_call_that_may_go(service):
-    """It hears what is left, in the document and in headers."""
+    """A granted call reads what is left, in the document and in headers."""
     site = await service(limit={**FIXED, "key": KEYED})
     document, headers = await acquire(site, fields=FIELDS)
     assert document == {
@@ -146,7 +147,7 @@ async def test_a_call_that_may_go(service):
 
 
 async def test_a_call_over_the_limit(service):
-    """429, with the same members and when to ask again; nothing was counted."""
+    """A refusal is a 429 with the same members and when to ask again, and counts nothing."""
     site = await service(limit=FIXED)
     await acquire(site, cost=2)
     site.turn.forward(0.5)
@@ -154,8 +155,8 @@ async def test_a_call_over_the_limit(service):
         document, headers = await acquire(site, {}, status=429)
         assert document == {
             "type": "about:blank", "title": "Over the limit", "status": 429,
-            "detail": "Nothing was counted. Ask again after 10 s.", "retry_after": 10,
-            "code": "over_limit", "retry_after_seconds": 10,
+            "detail": "Nothing was counted. Ask again after 10 s.", "code": "over_limit",
+            "retry_after_seconds": 10,
             "allowed": False, "outcome": "refused", "permit": None, "key": "", "limit": 2,
             "remaining": 0, "wait_seconds": 9.5, "at": "2027-01-15T08:00:10.000000+00:00",
             "reset_seconds": 9.5, "expires_in_seconds": None,
@@ -179,8 +180,7 @@ async def test_a_call_over_the_limit(service):
     ],
 )
 async def test_the_policy(service, settings, policy):
-    """Headers have whole seconds: another window is not told, nor that of concurrency, which has
-    none."""
+    """RateLimit-Policy has the window only if it is of whole seconds; concurrency has none."""
     site = await service(limit={**settings, "limit": 1})
     _, headers = await acquire(site, {})
     assert headers["RateLimit-Policy"] == f'"{site.name}";{policy}'
@@ -197,8 +197,7 @@ async def test_the_policy(service, settings, policy):
     ],
 )
 async def test_who_is_refused_is_not_told_of_another_moment(service, settings):
-    """What RateLimit says, after how many seconds, is what Retry-After says: also where all of the
-    limit is free only later."""
+    """RateLimit and Retry-After name the same seconds, even if the whole limit is free later."""
     site = await service(limit={**settings, "limit": 5})
     for _ in range(7):
         site.turn.forward(0.3)
@@ -210,7 +209,7 @@ async def test_who_is_refused_is_not_told_of_another_moment(service, settings):
 
 
 async def test_an_unlimited_key(service):
-    """No number is told, and no header."""
+    """A key without a limit has no numbers and no RateLimit headers."""
     site = await service(limit={**FIXED, "key": "{biz}", "values": {"free": -1}})
     for _ in range(3):
         document, headers = await acquire(site, fields={"biz": "free"})
@@ -221,7 +220,7 @@ async def test_an_unlimited_key(service):
 
 
 async def test_a_limit_of_0(service):
-    """There is no moment to ask again at."""
+    """With a limit of 0 there is no moment to ask again."""
     site = await service(limit={**FIXED, "limit": 0})
     document, headers = await acquire(site, {}, status=429)
     assert (document["wait_seconds"], document["at"]) == (None, None)
@@ -231,7 +230,7 @@ async def test_a_limit_of_0(service):
 
 
 async def test_a_call_that_is_paced(service):
-    """It has its moment; beyond max_wait it is refused, and told when to ask."""
+    """A paced call has its moment; beyond max_wait it is refused, with when to ask again."""
     site = await service(limit={**PACED, "max_wait": "2m"})
     waits = [(await acquire(site, {}))[0] for _ in range(3)]
     assert [each["wait_seconds"] for each in waits] == [0, 60, 120]
@@ -243,45 +242,15 @@ async def test_a_call_that_is_paced(service):
 
 
 async def test_a_moment_is_told_to_the_microsecond(service):
-    """Whoever goes by `at` is not early."""
+    """Moments have a resolution of a microsecond, so a caller who goes by `at` is not early."""
     site = await service(limit={**PACED, "limit": 7, "window": "1s"})
     told, _ = await acquire(site, [{}] * 3)
     assert [each["at"][-13:-6] for each in told] == [".000000", ".142858", ".285716"]
     assert [each["wait_seconds"] for each in told] == [0, 0.142858, 0.285716]
 
 
-async def test_calls_that_were_answered_keep_their_answers(service):
-    """Where the store stops answering half way: the rule says what of the others."""
-    rule = {"algorithm": "concurrency", "limit": 200, "on_store_failure": "refuse"}
-    site = await service(limit=rule)
-    store = site.ops.server.app[LIMITS].get(site.name).store
-    send, numbers = store._scripts.send, itertools.count()
-
-    async def run(*args):
-        if next(numbers):
-            raise OSError
-        return await send(*args)
-
-    store._scripts.send = run
-    told, _ = await acquire(site, [{}] * 200)
-    assert [each["outcome"] for each in told] == ["granted"] * 128 + ["refused_alone"] * 72
-    assert outcomes(site) == {"granted": 128, "refused_alone": 72}
-
-
-async def test_asking_again_with_an_id(service):
-    """Is the same call: the same moment, counted once."""
-    site = await service(limit=PACED)
-    first = [(await acquire(site, id=name))[0] for name in ("a", "b")]
-    site.turn.forward(10)
-    again = [(await acquire(site, id=name))[0] for name in ("b", "b")]
-    assert [each["at"] for each in again] == [first[1]["at"]] * 2
-    assert [each["permit"] for each in again] == [first[1]["permit"]] * 2
-    assert again[0]["wait_seconds"] == 50
-    assert (await acquire(site, {}))[0]["wait_seconds"] == 110
-
-
 async def test_a_list_of_calls(service):
-    """Is answered in order, with 200 whatever is told of each; of any cost."""
+    """A list of calls is answered in its order, with 200 whatever the decisions and costs are."""
     site = await service(limit={**FIXED, "key": "{biz}"})
     asked = [
         {"key": "a", "cost": 2},
@@ -299,20 +268,22 @@ async def test_a_list_of_calls(service):
     assert [each["allowed"] for each in told] == [True] * 2 + [False] * 998
 
 
+ID = "id: 1 to 64 letters, digits and . _ - : @ +"
+KEY = "key: at most 256 characters, ASCII without spaces"
 BAD_CALLS = {
     "the cost is 0": ({"cost": 0}, [f"cost: a whole number from 1 to {MAX_COST} (got 0)"]),
     "below": ({"cost": -1}, [f"cost: a whole number from 1 to {MAX_COST} (got -1)"]),
     "above": ({"cost": 1001}, [f"cost: a whole number from 1 to {MAX_COST} (got 1001)"]),
-    "a fraction": ({"cost": 1.5}, [f"cost: a whole number from 1 to {MAX_COST}"]),
-    "a switch": ({"cost": True}, [f"cost: a whole number from 1 to {MAX_COST}"]),
-    "a text": ({"cost": "1"}, [f"cost: a whole number from 1 to {MAX_COST}"]),
+    "a fraction": ({"cost": 1.5}, [f"cost: a whole number from 1 to {MAX_COST} (got 1.5)"]),
+    "a switch": ({"cost": True}, [f"cost: a whole number from 1 to {MAX_COST} (got True)"]),
+    "a text": ({"cost": "1"}, [f"cost: a whole number from 1 to {MAX_COST} (got '1')"]),
     "over the limit": ({"cost": 3}, ["cost: 3 is more than is ever granted at once (limit 2)"]),
-    "no text": ({"id": 7}, ["id: a text"]),
-    "an empty one": ({"id": ""}, ["id: a text"]),
-    "no id": ({"id": "a b"}, ["id: 1 to 64 letters, digits and . _ - : @ +"]),
-    "too long": ({"id": "a" * 65}, ["id: 1 to 64 letters, digits and . _ - : @ +"]),
+    "no text": ({"id": 7}, [f"{ID} (got 7)"]),
+    "an empty one": ({"id": ""}, [f"{ID} (got '')"]),
+    "no id": ({"id": "a b"}, [f"{ID} (got 'a b')"]),
+    "too long": ({"id": "a" * 65}, [f"{ID} (got '{'a' * 40}')"]),
     "other members": ({"const": 1, "x" * 99: 2},
-                      ["const: unknown member", "x" * 40 + ": unknown member"]),
+                      ["const: unknown member; did you mean cost?", "x" * 40 + ": unknown member"]),
     "a field is missing": ({"fields": {"biz": "a"}},
                            ["channel: is needed, a part of the key {biz}:{channel}"]),
     "all are": ({"fields": {}}, ["biz: is needed, a part of the key {biz}:{channel}",
@@ -325,24 +296,24 @@ BAD_CALLS = {
     "no object": ({"fields": ["refund"]}, ["fields: an object of texts"]),
     "a long field": ({"fields": {**FIELDS, "biz": "a" * 300}},
                      ["the key is longer than 256 characters"]),
-    "both": ({"key": "a", "fields": FIELDS}, ["key: a text, in place of fields"]),
-    "no key": ({"key": 1}, ["key: a text, in place of fields"]),
-    "a key with spaces": ({"key": "a b"}, ["key: at most 256 characters, ASCII without spaces"]),
-    "half a character": ({"key": "\ud800"}, ["key: at most 256 characters, ASCII without spaces"]),
-    "a long key": ({"key": "a" * 257}, ["key: at most 256 characters, ASCII without spaces"]),
+    "both": ({"key": "a", "fields": FIELDS}, ["key: in place of fields, not beside them"]),
+    "no key": ({"key": 1}, [f"{KEY} (got 1)"]),
+    "a key with spaces": ({"key": "a b"}, [f"{KEY} (got 'a b')"]),
+    "half a character": ({"key": "\ud800"}, [f"{KEY} (got '\\ud800')"]),
+    "a long key": ({"key": "a" * 257}, [f"{KEY} (got '{'a' * 40}')"]),
     "all at once": ({"cost": "x", "id": [], "fields": 7, "y": 0},
-                    ["y: unknown member", f"cost: a whole number from 1 to {MAX_COST}",
-                     "id: a text", "fields: an object of texts"]),
+                    ["y: unknown member", "fields: an object of texts (got 7)",
+                     f"cost: a whole number from 1 to {MAX_COST} (got 'x')", ID]),
 }  # fmt: skip
 
 
 async def test_calls_that_are_not_allowed(service):
-    """Each thing that is wrong is named; nothing is counted."""
+    """Each fault of a call is named, and nothing is counted."""
     site = await service(limit={**FIXED, "key": KEYED})
     for what, (members, said) in BAD_CALLS.items():
         named = {} if {"fields", "key"} & members.keys() else {"fields": FIELDS}
         assert await errors(site, "/limits/{name}/acquire", {**named, **members}) == said, what
-    # Of a list the place in it is told as well.
+    # In a list each error begins with the number of the call.
     calls = [{"fields": FIELDS}, {"key": "a", "cost": 0}, 7]
     assert await errors(site, "/limits/{name}/acquire", calls) == [
         "1: cost: a whole number from 1 to 1000 (got 0)", "2: a call is a JSON object",
@@ -351,7 +322,7 @@ async def test_calls_that_are_not_allowed(service):
 
 
 async def test_a_call_of_a_limit_without_fields_needs_no_body(service):
-    """There is nothing to say; where there is, it is said what is missing."""
+    """A call without a body has no fields; a limit with fields names the missing ones."""
     site = await service(limit=FIXED)
     for raw, left in ((b"", 1), (b" \n", 0)):
         answer = await site.ask("POST", "/limits/{name}/acquire", data=raw)
@@ -362,7 +333,7 @@ async def test_a_call_of_a_limit_without_fields_needs_no_body(service):
 
 
 async def test_bodies_that_are_none(service):
-    """No JSON, of another charset, too many calls or none, more than 256 KB."""
+    """Bodies that are no JSON, of another charset, of no or too many calls, or too large."""
     site = await service(limit=FIXED)
     path = "/limits/{name}/acquire"
     for raw in (b"{", b"nonsense", b"\xff\xfe", b'{"cost": %s}' % (b"9" * 5000), b"[" * 9999):
@@ -373,12 +344,11 @@ async def test_bodies_that_are_none(service):
     assert await errors(site, path, [{}] * 1001) == ["a list has 1 to 1000 calls (got 1001)"]
     answer = await site.ask("POST", path, data=b" " * 262_145)
     assert answer.status == 413
-    # What a list of the longest calls needs.
+    # A list of the longest calls fits.
     call = {"key": "k" * 150, "cost": 1, "id": "i" * 64}
     answer = await site.ask("POST", path, [call] * 1000)
     assert answer.status == 200
-    # What is null is as if it was not there.
-    # And 1.0 is a whole number.
+    # null means the same as leaving a member out, and 1.0 is a whole number.
     body = {"key": None, "fields": {}, "cost": 1.0, "id": None}
     assert (await acquire(site, body))[0]["remaining"] == 1
 
@@ -387,7 +357,7 @@ async def test_bodies_that_are_none(service):
 
 
 async def test_a_look_takes_nothing(service):
-    """By fields or by the whole key; the rule is told with it."""
+    """A look by fields or by the whole key counts nothing, and has the limit's settings."""
     site = await service(limit={**FIXED, "key": KEYED, "values": {"pay:wx": 1}})
     for _ in range(3):
         told = await site.told("GET", "/limits/{name}?biz=refund&channel=wx")
@@ -404,14 +374,14 @@ async def test_a_look_takes_nothing(service):
     for query, said in (
         ("", "biz: is needed, a part of the key {biz}:{channel}"),
         ("key=a&biz=b&channel=c", "key: is no part of the key (biz, channel)"),
-        ("key=a%20b", "key: at most 256 characters, ASCII without spaces"),
+        ("key=a%20b", f"{KEY} (got 'a b')"),
     ):
         assert said in await errors(site, f"/limits/{{name}}?{query}", method="GET"), query
     assert outcomes(site) == {"granted": 1}
 
 
 async def test_a_look_at_a_limit_that_paces_says_what_a_call_is_told(service):
-    """Paced, with its moment, where it has to wait; refused only beyond max_wait."""
+    """A look and a call agree: paced with its moment, and refused only beyond max_wait."""
     site = await service(limit={**PACED, "max_wait": "1m"})
     for outcome, allowed, status in (
         ("granted", True, 200),
@@ -426,7 +396,7 @@ async def test_a_look_at_a_limit_that_paces_says_what_a_call_is_told(service):
 
 
 async def test_the_rules_are_listed(service):
-    """As the file has them, with the fields that a call names."""
+    """Limits are listed as configured, with the fields that a call names."""
     site = await service(limit={"algorithm": "token_bucket", "limit": -1, "window": "1m",
                                 "key": KEYED, "idempotency_window": "5m"})  # fmt: skip
     (rule,) = (await site.told("GET", "/limits"))["limits"]
@@ -438,7 +408,7 @@ async def test_the_rules_are_listed(service):
 
 
 async def test_a_moment_is_given_back(service):
-    """To whoever asks next; twice equals once, and what is no permit is none."""
+    """A moment given back goes to the next call. Idempotent; wrong permits release nothing."""
     site = await service(limit=PACED)
     await acquire(site, {})
     document, _ = await acquire(site, {})
@@ -454,7 +424,7 @@ async def test_a_moment_is_given_back(service):
 
 
 async def test_a_permit_is_given_back(service):
-    """Of concurrency, at any time."""
+    """A permit of concurrency can be given back at any time."""
     site = await service(limit={"algorithm": "concurrency", "limit": 1, "key": "{biz}"})
     document, _ = await acquire(site, key="a")
     assert document["expires_in_seconds"] == 60
@@ -477,7 +447,7 @@ async def test_a_permit_is_given_back(service):
 
 
 async def test_a_keys_limit_is_changed(service):
-    """From the next call on; and back to what the file says."""
+    """A key's limit changes from the next call on, and can be reset to the configured value."""
     site = await service(limit={**FIXED, "key": "{path}", "values": {"slow": 1}})
     # The key of the path a/b: its percent sign is encoded in the address.
     path = "/limits/{name}/values/a%252Fb"
@@ -497,7 +467,7 @@ async def test_a_keys_limit_is_changed(service):
 
 
 async def test_a_value_for_a_key_that_no_fields_can_make(service):
-    """Is set, for a call may name the whole key; but whoever meant fields is told."""
+    """A value for a key that no fields can make is set, with a warning."""
     site = await service(limit={**FIXED, "key": KEYED})
     told = await site.told("PUT", "/limits/{name}/values/pay", {"limit": 1})
     assert (told["key"], told["limit"]) == ("pay", 1)
@@ -507,18 +477,22 @@ async def test_a_value_for_a_key_that_no_fields_can_make(service):
     assert "warning" not in told
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE"])
-async def test_a_program_changes_no_value(service, method):
-    """Not with the service token: it is the operator's, and the limit stays."""
+@pytest.mark.parametrize(
+    ("method", "path"), [("PUT", "values/x"), ("DELETE", "values/x"), ("DELETE", "counts/x")]
+)
+async def test_a_program_neither_changes_nor_resets_a_key(service, method, path):
+    """A service token may not, and the key stays as it is: that is the operator's."""
     site = await service(limit={**FIXED, "key": "{a}"})
-    path, body = "/limits/{name}/values/x", {"limit": -1}
-    said = await site.told(method, path, body, status=403, token=SERVICE_TOKEN)
+    await acquire(site, fields={"a": "x"})
+    path = f"/limits/{{name}}/{path}"
+    said = await site.told(method, path, {"limit": -1}, status=403, token=SERVICE_TOKEN)
     assert (said["title"], "admin_token" in said["detail"]) == ("For operators", True)
     assert (await site.told("GET", "/limits/{name}/values"))["set"] == {}
+    assert (await site.told("GET", "/limits/{name}?a=x"))["remaining"] == 1
 
 
 async def test_a_limit_without_fields_is_changed(service):
-    """Its key is empty, or what the file calls it."""
+    """The key of a limit without fields is empty, or the configured text."""
     for key in ("", "all"):
         site = await service(limit={**FIXED, "limit": -1, "key": key})
         told = await site.told("PUT", "/limits/{name}/values/", {"limit": 1})
@@ -539,7 +513,7 @@ async def test_a_limit_without_fields_is_changed(service):
     ],
 )
 async def test_a_key_is_reset(service, settings):
-    """The whole limit is free again; another key stays as it is."""
+    """After a reset the whole limit of the key is free; another key stays as it is."""
     site = await service(limit={**settings, "key": "{path}"})
     for path in ("a/b", "c"):
         for _ in range(2):
@@ -552,7 +526,7 @@ async def test_a_key_is_reset(service, settings):
 
 
 async def test_a_reset_key_has_no_one_before_it(service):
-    """Of a rule that paces: also where a moment was given back, the next call may go now."""
+    """After a reset of a limit that paces the next call may go now, free moments included."""
     site = await service(limit={**PACED, "max_wait": "2m"})
     calls = [(await acquire(site, {}))[0] for _ in range(3)]
     assert calls[2]["wait_seconds"] == 120
@@ -564,15 +538,8 @@ async def test_a_reset_key_has_no_one_before_it(service):
     assert (await acquire(site, {}))[0]["wait_seconds"] == 60
 
 
-async def test_a_program_resets_nothing(service):
-    site = await service(limit={**FIXED, "key": "{a}"})
-    await acquire(site, fields={"a": "x"})
-    await site.told("DELETE", "/limits/{name}/counts/x", status=403, token=SERVICE_TOKEN)
-    assert (await site.told("GET", "/limits/{name}?a=x"))["remaining"] == 1
-
-
 async def test_keys_that_are_counted(service, monkeypatch):
-    """Those with the least left first, of this limit alone; a part of the store at a time."""
+    """Counted keys of this limit are listed, least left first, a part of Redis at a time."""
     site = await service(limit={**FIXED, "limit": 3, "key": "{a}"})
     for key, calls in (("few", 1), ("all:of:it", 3), ("some", 2)):
         for _ in range(calls):
@@ -604,7 +571,7 @@ async def test_keys_that_are_counted(service, monkeypatch):
 
 
 async def test_values_that_are_not_allowed(service):
-    """A limit that is none, a key that is none."""
+    """A wrong limit or key is refused with what is allowed."""
     site = await service(limit={**FIXED, "key": "{biz}"})
     allowed = f"limit: a whole number from 0 to {MAX_LIMIT}, or -1 for no limit"
     for value in (None, True, "5", 1.5, -2, MAX_LIMIT + 1, 10**400):
@@ -615,7 +582,7 @@ async def test_values_that_are_not_allowed(service):
     assert said == ["limits: unknown member; did you mean limit?", "limit: is needed"]
     for key in ("a%20b", "%00", "%C3%A4", "k" * 257):
         said = await errors(site, f"/limits/{{name}}/values/{key}", {"limit": 1}, method="PUT")
-        assert said == ["key: at most 256 characters, ASCII without spaces"], key
+        assert said == [f"{KEY} (got {unquote(key)[:40]!r})"], key
     for method, body in (("PUT", {"limit": 1}), ("DELETE", None)):
         said = await errors(site, "/limits/{name}/values/", body, method=method)
         assert said == ["biz: is needed, a part of the key {biz}"]
@@ -625,19 +592,18 @@ async def test_values_that_are_not_allowed(service):
 
 
 def holding(site, query="?wait=60", **body):
-    """A call whose answer is held, under way."""
+    """Start a call whose response is held."""
     path = f"/limits/{{name}}/acquire{query}"
     return asyncio.create_task(site.ask("POST", path, body))
 
 
-@pytest.mark.parametrize("query", ["?wait=60", "?hold=true"])
-async def test_an_answer_is_held_until_its_moment(service, query):
-    """Not earlier; then there is nothing left to wait. What need not wait, or is refused, is
-    answered at once. By the old name of the parameter, too."""
+async def test_an_answer_is_held_until_its_moment(service):
+    """The response comes at the moment, not earlier. A call that need not wait, or is refused, is
+    answered at once."""
     site = await service(limit={**PACED, "window": "0.3s", "max_wait": "0.3s"})
-    assert (await (await holding(site, query)).json())["wait_seconds"] == 0
+    assert (await (await holding(site)).json())["wait_seconds"] == 0
     began = time.monotonic()
-    answer = await holding(site, query)
+    answer = await holding(site)
     assert time.monotonic() - began >= 0.3
     told = await answer.json()
     assert (told["outcome"], told["wait_seconds"]) == ("paced", 0)
@@ -648,20 +614,19 @@ async def test_an_answer_is_held_until_its_moment(service, query):
 
 
 async def test_what_can_be_held(service):
-    """One call; hold is true or false, and wait a number of seconds."""
+    """`wait` is whole seconds, 0 to 60, and not for a list."""
     site = await service(limit=PACED)
-    path = "/limits/{name}/acquire?hold="
-    assert await errors(site, path + "true", [{}]) == ["hold: for one call, not for a list"]
-    assert await errors(site, path + "1", {}) == ["hold: true or false (got '1')"]
+    path = "/limits/{name}/acquire?wait="
+    assert await errors(site, path + "1", [{}]) == ["wait: for one call, not for a list"]
     for text in ("61", "-1", "1.5", "true"):
-        said = await errors(site, f"/limits/{{name}}/acquire?wait={text}", {})
+        said = await errors(site, path + text, {})
         assert said == [f"wait: whole seconds from 0 to 60 (got '{text}')"]
-    await site.told("POST", path + "false", {})
-    assert (await site.told("POST", path + "false", {}))["wait_seconds"] == 60
+    await site.told("POST", path + "0", {})
+    assert (await site.told("POST", path + "0", {}))["wait_seconds"] == 60
 
 
 async def test_an_answer_is_held_no_longer_than_was_asked_for(service):
-    """Then it has the rest, and the moment is kept."""
+    """After `wait` seconds the response says how long is left, and the moment is kept."""
     site = await service(limit=PACED)
     await acquire(site, {})
     answer = await (await holding(site, "?wait=1", id="a")).json()
@@ -671,8 +636,8 @@ async def test_an_answer_is_held_no_longer_than_was_asked_for(service):
     assert given_back(site) == 0
 
 
-async def hangs_up(site, body: dict[str, object], *, query: str = "?hold=true") -> None:
-    """A client that asks, and goes away while its answer is held."""
+async def hangs_up(site, body: dict[str, object], *, query: str = "?wait=60") -> None:
+    """Ask as a client that disconnects while its response is held."""
     server = site.ops.server
     _, writer = await asyncio.open_connection(server.host, server.port)
     text = json.dumps(body).encode()
@@ -688,7 +653,7 @@ async def hangs_up(site, body: dict[str, object], *, query: str = "?hold=true") 
 
 
 async def test_who_goes_away_gives_the_moment_back(service):
-    """The next in line has it."""
+    """The moment of a client that disconnects goes to the next call."""
     site = await service(limit=PACED)
     await acquire(site, {})
     await hangs_up(site, {})
@@ -697,7 +662,7 @@ async def test_who_goes_away_gives_the_moment_back(service):
 
 
 async def test_who_goes_away_with_an_id_keeps_the_moment(service):
-    """They may be back for it already: on a connection that broke."""
+    """A call with an id keeps its moment, because its client may reconnect."""
     site = await service(limit=PACED)
     await acquire(site, {})
     await hangs_up(site, {"id": "order-17"})
@@ -707,7 +672,7 @@ async def test_who_goes_away_with_an_id_keeps_the_moment(service):
 
 
 async def test_who_is_gone_before_the_answer_gives_the_moment_back(service, monkeypatch):
-    """One call or a list; nobody has heard of it."""
+    """A client that has disconnected before the response keeps nothing, of one call or a list."""
     site = await service(limit=PACED)
     await acquire(site, {})
     monkeypatch.setattr("sidecar.limits.endpoints.is_gone", lambda _request: True)
@@ -716,13 +681,13 @@ async def test_who_is_gone_before_the_answer_gives_the_moment_back(service, monk
     await acquire(site, [{}, {"id": "a"}])
     await until(lambda: given_back(site) == 2, "the moment")
     monkeypatch.undo()
-    # What has an id is kept: the first moment is free, the next one is not.
+    # A call with an id keeps its moment: the first is free, the next one is not.
     waits = [(await acquire(site, {}))[0]["wait_seconds"] for _ in range(2)]
     assert waits == [60, 180]
 
 
 async def test_a_call_that_is_cut_off_gives_the_moment_back(service):
-    """When the store has answered. A replica that stops waits for its handlers, not for long."""
+    """A handler that is cancelled gives the moment back as soon as Redis has answered."""
     site = await service(limit=PACED)
     await acquire(site, {})
     limit = site.ops.server.app[LIMITS].get(site.name)
@@ -739,7 +704,7 @@ async def test_a_call_that_is_cut_off_gives_the_moment_back(service):
 
 
 async def test_a_replica_that_stops_holds_nobody(service):
-    """They hear at once how long is left, and wait the rest themselves; who comes then, too."""
+    """A replica that stops answers held calls at once, with how long is left."""
     site = await service(limit=PACED)
     await acquire(site, {})
     calls = [holding(site) for _ in range(3)]
@@ -762,11 +727,11 @@ async def test_a_replica_that_stops_holds_nobody(service):
 
 @pytest.mark.parametrize(("says", "status"), [("admit", 200), ("refuse", 503)])
 async def test_while_the_store_is_away(service, tmp_path, says, status):
-    """The rule says who may go; it is counted, and no number is told."""
+    """While Redis is unavailable `on_store_failure` decides, and no numbers are sent."""
     away = f"unix://{tmp_path}/nobody.sock"
     site = await service(limit={**FIXED, "on_store_failure": says}, store=away)
     for _ in range(3):
-        answer = await site.ask("POST", "/limits/{name}/acquire?hold=true", {})
+        answer = await site.ask("POST", "/limits/{name}/acquire?wait=60", {})
         told = await answer.json(content_type=None)
         assert (answer.status, told["allowed"]) == (status, status == 200)
         assert told["limit"] is told["remaining"] is told["at"] is None
@@ -777,7 +742,7 @@ async def test_while_the_store_is_away(service, tmp_path, says, status):
     word = {"admit": "admitted_alone", "refuse": "refused_alone"}[says]
     assert listed[0]["outcome"] == word
     assert outcomes(site) == {word: 5}
-    # What only the store knows is a 503; the rules are not.
+    # Only what needs Redis is a 503.
     for method, path, body in (
         ("GET", "/limits/{name}", None), ("POST", "/limits/{name}/release", {"permit": "1~a"}),
         ("GET", "/limits/{name}/values", None), ("PUT", "/limits/{name}/values/", {"limit": 1}),
@@ -786,7 +751,7 @@ async def test_while_the_store_is_away(service, tmp_path, says, status):
         answer = await site.ask(method, path, body)
         assert (answer.status, answer.headers["Retry-After"]) == (503, str(STORE_RETRY_S)), path
     await site.told("GET", "/limits")
-    # A call that is not allowed is not allowed all the same.
+    # A wrong call is a 422 all the same.
     assert await errors(site, "/limits/{name}/acquire", {"cost": 0})
 
 
@@ -800,7 +765,7 @@ MEMBERS = ["fields", "key", "cost", "id", "permit", "limit", "\ud800"]
 
 
 def nonsense(choose: random.Random):
-    """Some JSON, more or less like a call."""
+    """Return random JSON, more or less like a call."""
     if choose.random() < 0.1:
         return choose.choice([choose.choice(VALUES), [nonsense(choose) for _ in range(3)]])
     right = {"key": "a", "permit": "1~a", "limit": 2, "cost": 1}
@@ -813,7 +778,7 @@ def nonsense(choose: random.Random):
 
 @pytest.mark.parametrize("algorithm", ["sliding_window", "token_bucket", "concurrency"])
 async def test_no_request_is_a_server_error(service, algorithm):
-    """Whatever is sent is answered with a document that says so."""
+    """No random request is answered with a server error."""
     window = {} if algorithm == "concurrency" else {"window": 1, "on_exceed": "pace"}
     site = await service(limit={"algorithm": algorithm, "limit": 3, "key": KEYED, **window})
     choose = random.Random(7)
@@ -824,5 +789,5 @@ async def test_no_request_is_a_server_error(service, algorithm):
             answer = await site.ask(method, f"/limits/{{name}}/{path}", body)
             seen.add(answer.status)
             assert answer.status in {200, 422, 429}, (body, await answer.text())
-    # I expect some to be right by chance, and most to be wrong.
+    # Some are right by chance, and most are wrong.
     assert {200, 422} <= seen

@@ -8,50 +8,37 @@ from itertools import pairwise
 import pytest
 
 from sidecar.limits.model import Ask, Outcome
-from sidecar.storage.redis.connect import close, connect
-from tests.support.limits import BEGIN, WINDOWS, S, TurnedClock, check_promise, keys_of, make_limit
-from tests.support.rooms import new_room_name
+from tests.support.limits import BEGIN, WINDOWS, S, check_promise, keys_of
 
 GRANTED, PACED, REFUSED = Outcome.GRANTED, Outcome.PACED, Outcome.REFUSED
-#: Those that spread calls evenly where the limit is 1.
+#: The algorithms that spread calls evenly with a limit of 1.
 each_algorithm = pytest.mark.parametrize("algorithm", WINDOWS)
 
 
 @pytest.fixture
-def clock():
-    return TurnedClock()
-
-
-@pytest.fixture
-def make(redis, clock):
+def make(make):
     """Makes the store of a new rule that paces, one call a second; settings by name."""
-    return partial(make_limit, redis, clock, on_exceed="pace", window=1)
+    return partial(make, on_exceed="pace", window=1)
 
 
 def seconds(decisions):
-    """The moments, seconds from the beginning."""
+    """Return the moments in seconds from the beginning."""
     return [(one.at_us - BEGIN) / S for one in decisions]
 
 
 @each_algorithm
-async def test_60_refunds_are_spaced_by_a_second_each(redis, store_url, clock, algorithm):
-    """Over four replicas; none is lost, and no two share a moment."""
-    memory = store_url == "memory://"
-    clients = [redis if memory else connect(store_url, timeout_s=5) for _ in range(4)]
-    name, paces = new_room_name(), {"limit": 1, "window": 1, "on_exceed": "pace"}
-    stores = [make_limit(one, clock, algorithm, name=name, **paces) for one in clients]
+async def test_60_refunds_are_spaced_by_a_second_each(replicas, algorithm):
+    """60 calls over four replicas have 60 moments, a second apart."""
+    stores = replicas(algorithm, limit=1, window=1, on_exceed="pace")
     refunds = await asyncio.gather(*(stores[n % 4].acquire(Ask("wx")) for n in range(60)))
     assert sorted(seconds(refunds)) == list(range(60))
     assert [one.outcome for one in refunds].count(PACED) == 59
     assert all((one.permit == "") == (one.at_us == BEGIN) for one in refunds)
-    if not memory:
-        for client in clients:
-            await close(client)
 
 
 @each_algorithm
 async def test_a_call_that_may_go_leaves_nothing_but_its_count(make, algorithm):
-    """There is no moment that it could give back."""
+    """A call that may go now has no permit, and writes one key."""
     store = make(algorithm, limit=1)
     assert (await store.acquire(Ask("a"))).permit == ""
     assert list(await keys_of(store)) == [f"{algorithm}:a"]
@@ -59,7 +46,7 @@ async def test_a_call_that_may_go_leaves_nothing_but_its_count(make, algorithm):
 
 @each_algorithm
 async def test_calls_get_their_moments_in_order(make, algorithm):
-    """A cheap call does not overtake one that costs more."""
+    """Moments are given in order: a cheap call does not overtake an expensive one."""
     store = make(algorithm, limit=3)
     decisions = await store.acquire_all([Ask(cost=cost) for cost in (2, 2, 1, 3, 1, 1)])
     moments = [one.at_us for one in decisions]
@@ -69,7 +56,7 @@ async def test_calls_get_their_moments_in_order(make, algorithm):
 
 @each_algorithm
 async def test_moments_that_are_given_back_go_to_the_next(make, algorithm):
-    """The earliest first; and when all are taken, the line goes on at its end."""
+    """Free moments are given first, earliest first; then new ones at the end."""
     store = make(algorithm, limit=1)
     booked = await store.acquire_all([Ask()] * 10)
     for n in (7, 3, 5):
@@ -79,7 +66,7 @@ async def test_moments_that_are_given_back_go_to_the_next(make, algorithm):
 
 @each_algorithm
 async def test_a_moment_is_given_back_once(make, clock, algorithm):
-    """Twice equals once; only its own key's; and what is no permit, gives back nothing."""
+    """A moment is given back once, by its own key and permit only."""
     store = make(algorithm, limit=1)
     await store.acquire(Ask("a"))
     one = await store.acquire(Ask("a"))
@@ -93,7 +80,7 @@ async def test_a_moment_is_given_back_once(make, clock, algorithm):
 
 @each_algorithm
 async def test_a_moment_that_has_come_is_not_given_back(make, clock, algorithm):
-    """Its call may have gone."""
+    """A moment that has come cannot be given back, because its call may have gone."""
     store = make(algorithm, limit=1)
     decisions = await store.acquire_all([Ask(id="now"), Ask(), Ask(id="later"), Ask()])
     assert not await store.release("", "1~now")
@@ -106,7 +93,7 @@ async def test_a_moment_that_has_come_is_not_given_back(make, clock, algorithm):
 
 @each_algorithm
 async def test_a_free_moment_that_nobody_took_is_gone(make, clock, algorithm):
-    """What was given back and went by is nobody's; up to then it is the next call's."""
+    """A free moment that has passed is given to nobody."""
     store = make(algorithm, limit=1)
     booked = await store.acquire_all([Ask()] * 4)
     for n in (1, 2):
@@ -119,7 +106,7 @@ async def test_a_free_moment_that_nobody_took_is_gone(make, clock, algorithm):
 
 @each_algorithm
 async def test_a_free_moment_is_for_a_call_of_its_cost(make, algorithm):
-    """One of another cost takes the algorithm's next; one that can never go, none at all."""
+    """A free moment is given only to a call of the same cost."""
     store = make(algorithm, limit=12)
     booked = await store.acquire_all([Ask(cost=12)] * 3)
     await store.release("", booked[1].permit)
@@ -131,8 +118,8 @@ async def test_a_free_moment_is_for_a_call_of_its_cost(make, algorithm):
 
 @each_algorithm
 async def test_nobody_waits_longer_than_max_wait(make, clock, algorithm):
-    """Who would, is refused and books nothing; asked again when it says, the call is paced. A free
-    moment that is too far away is not taken either."""
+    """A call that would wait longer is refused, and paced when it asks again as told. It does not
+    take a free moment that is too far away either."""
     store = make(algorithm, limit=1, max_wait=3)
     decisions = await store.acquire_all([Ask()] * 6)
     assert [one.outcome for one in decisions] == [GRANTED, PACED, PACED, PACED, REFUSED, REFUSED]
@@ -145,7 +132,7 @@ async def test_nobody_waits_longer_than_max_wait(make, clock, algorithm):
 
 
 async def test_a_free_moment_beyond_max_wait_stays(make, clock):
-    """For whoever comes when it is near enough."""
+    """A free moment beyond max_wait stays for a later call."""
     store = make("token_bucket", limit=1, max_wait=3)
     booked = await store.acquire_all([Ask()] * 4)
     await store.release("", booked[3].permit)
@@ -157,8 +144,7 @@ async def test_a_free_moment_beyond_max_wait_stays(make, clock):
 
 @each_algorithm
 async def test_a_call_with_an_id_keeps_its_moment(make, clock, algorithm):
-    """In one batch, before the moment and after. Given back, it is forgotten: the next time is a
-    new booking, which may be given back as well."""
+    """An id keeps its moment, before it and after. Once given back, the same id is a new call."""
     store = make(algorithm, limit=1)
     decisions = await store.acquire_all([Ask(), Ask(id="a"), Ask(id="a"), Ask()])
     assert seconds(decisions) == [0, 1, 1, 2]
@@ -174,7 +160,7 @@ async def test_a_call_with_an_id_keeps_its_moment(make, clock, algorithm):
 
 
 async def test_what_one_id_gave_back_twice_is_two_moments(make):
-    """Neither takes the other's place among the free ones, if it is the same moment."""
+    """Two equal moments that one id gave back are two free moments."""
     store = make("fixed_window", limit=2)
     await store.acquire_all([Ask()] * 2)
     booked = await store.acquire_all([Ask(id="a"), Ask(id="b"), Ask(id="c")])
@@ -188,7 +174,7 @@ async def test_what_one_id_gave_back_twice_is_two_moments(make):
 
 @each_algorithm
 async def test_a_limit_that_changes_keeps_what_was_promised(make, clock, algorithm):
-    """The moments stay, and may be given back; those that follow are spaced anew."""
+    """Moments stay when the limit changes; the following ones are spaced by the new limit."""
     store = make(algorithm, limit=1)
     booked = await store.acquire_all([Ask(id=f"{n}") for n in range(5)])
     await store.set_value("", 10)
@@ -206,8 +192,8 @@ async def test_a_limit_that_changes_keeps_what_was_promised(make, clock, algorit
 @each_algorithm
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_lowered_limit_passes_on_no_moment_of_before(make, algorithm, when):
-    """Given back before it was lowered or after, by any kind of permit: those who ask then are
-    spaced by the new limit. What they book and give back is passed on as ever."""
+    """Moments from before a lower limit are not passed on, whether given back before or after it;
+    moments from after it are."""
     store = make(algorithm, limit=10)
     booked = await store.acquire_all([Ask("a", id="mine" if n == 50 else "") for n in range(60)])
     await store.set_value("b", 1)
@@ -228,7 +214,7 @@ async def test_a_lowered_limit_passes_on_no_moment_of_before(make, algorithm, wh
 
 
 async def test_a_limit_that_goes_back_to_a_lower_one_of_the_file_is_lowered(make):
-    """As if that had been set."""
+    """A reset to a lower configured limit counts as lowering it."""
     store = make("leaky_bucket", limit=1)
     await store.set_value("", 10)
     booked = await store.acquire_all([Ask()] * 9)
@@ -238,7 +224,7 @@ async def test_a_limit_that_goes_back_to_a_lower_one_of_the_file_is_lowered(make
 
 
 async def test_another_algorithm_passes_on_no_moment_of_the_old_one(make):
-    """It begins anew."""
+    """Another algorithm starts without the moments of the old one."""
     old = make("fixed_window", limit=5)
     booked = await old.acquire_all([Ask()] * 20)
     await old.release("", booked[-1].permit)
@@ -249,8 +235,8 @@ async def test_another_algorithm_passes_on_no_moment_of_the_old_one(make):
 
 @each_algorithm
 async def test_a_moment_that_is_promised_is_no_clock_that_went_back(make, clock, algorithm):
-    """A rule that paced lately, or still does on another replica, and has a call for the next
-    moment: until then one that refuses lets nobody go. After that its own clock may go back."""
+    """A limit that refuses grants nothing before a moment that a pacing replica gave. After that
+    its own clock may go back."""
     paces = make(algorithm, limit=4)
     went = (await paces.acquire_all([Ask()] * 5))[-1].at_us
     refuses = make(algorithm, name=paces._name, limit=4, on_exceed="refuse")
@@ -269,7 +255,7 @@ async def test_a_moment_that_is_promised_is_no_clock_that_went_back(make, clock,
 
 @each_algorithm
 async def test_a_rule_that_paces_no_longer_keeps_what_was_promised(make, clock, algorithm):
-    """It refuses until the last moment has come."""
+    """A limit that paces no longer refuses until the last moment has come."""
     store = make(algorithm, limit=2)
     last = (await store.acquire_all([Ask()] * 7))[-1].at_us
     refuses = make(algorithm, name=store._name, limit=2, on_exceed="refuse")
@@ -280,7 +266,7 @@ async def test_a_rule_that_paces_no_longer_keeps_what_was_promised(make, clock, 
 
 
 async def test_those_who_are_refused_and_those_who_wait_are_counted_together(make, clock):
-    """At the very moment that one was promised too."""
+    """Calls of a pacing and of a refusing replica share the limit, in the same moment too."""
     paces = make("sliding_window", limit=4)
     clock.now = (await paces.acquire_all([Ask()] * 5))[-1].at_us
     refuses = make("sliding_window", name=paces._name, limit=4, on_exceed="refuse")
@@ -291,7 +277,7 @@ async def test_those_who_are_refused_and_those_who_wait_are_counted_together(mak
 
 @each_algorithm
 async def test_looking_tells_the_moment_and_books_nothing(make, clock, algorithm):
-    """A free one too. It is what the next call is told, also where that is refused."""
+    """A look returns the next call's moment, free ones included, and reserves nothing."""
     store = make(algorithm, limit=1, max_wait=3)
     booked = await store.acquire_all([Ask()] * 3)
     ahead = [await store.look("") for _ in range(3)]
@@ -314,7 +300,7 @@ async def test_looking_tells_the_moment_and_books_nothing(make, clock, algorithm
 
 @each_algorithm
 async def test_a_clock_that_goes_back_books_no_moment_twice(make, clock, algorithm):
-    """Those that are promised stay, and the line goes on behind them."""
+    """After a clock went back no moment is given twice."""
     store = make(algorithm, limit=1, max_wait=100)
     before = await store.acquire_all([Ask()] * 3)
     clock.now -= 10 * S
@@ -327,7 +313,7 @@ async def test_a_clock_that_goes_back_books_no_moment_twice(make, clock, algorit
 @each_algorithm
 @pytest.mark.slow
 async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm):
-    """A random run with moments that are given back: as promised to those that kept theirs."""
+    """In a random run with moments given back no stretch has more than the limit."""
     numbers, limit = random.Random(5), 4
     store = make(algorithm, limit=limit, max_wait=20)
     kept = {}

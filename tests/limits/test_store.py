@@ -1,8 +1,7 @@
-"""What rate limits leave in the store, and what they do without it."""
+"""The keys that limits leave in Redis, and limits while Redis is unavailable."""
 
 import asyncio
 import itertools
-from functools import partial
 
 import pytest
 
@@ -14,24 +13,13 @@ from sidecar.limits.store import BATCH_LIMIT, LimitStore
 from sidecar.storage.redis.breaker import TRIES, Breaker
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.scripts import RedisScripts
-from tests.support.limits import ALL, MODES, S, TurnedClock, keys_of, make_limit
+from tests.support.limits import ALL, MODES, S, keys_of, make_limit
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 
 
-@pytest.fixture
-def clock():
-    return TurnedClock()
-
-
-@pytest.fixture
-def make(redis, clock):
-    """Makes the store of a new rule; settings by name."""
-    return partial(make_limit, redis, clock)
-
-
 async def test_time_is_the_stores_own(redis):
-    """Where no test says what time it is."""
+    """Times are Redis' own."""
     rule = LimitSettings(algorithm="sliding_window", window=1, limit=1)
     store = LimitStore(redis, new_room_name(), settings=rule, timeout_s=5)
     times = []
@@ -43,7 +31,7 @@ async def test_time_is_the_stores_own(redis):
 
 @pytest.mark.parametrize(("algorithm", "on_exceed"), MODES)
 async def test_a_key_lives_as_long_as_it_means_something(make, clock, algorithm, on_exceed):
-    """And up to 10 s more, wherever its clock stands."""
+    """A key lives as long as it is needed, and up to 10 s more."""
     store = make(algorithm, limit=2, on_exceed=on_exceed, max_wait=200, idempotency_window=500)
     clock.now += 5 * S
     asks = [Ask("a", id="a"), *[Ask("a")] * 3, Ask("a", 2), Ask("a"), Ask("a", id="b")]
@@ -68,7 +56,7 @@ async def test_a_key_lives_as_long_as_it_means_something(make, clock, algorithm,
 
 
 async def test_a_lease_that_was_shortened_ends_no_other(make, clock):
-    """Those that were given before last as long as was said."""
+    """A shorter lease does not shorten permits from before."""
     long = make("concurrency", limit=9, lease=300)
     await long.acquire(Ask("a"))
     short = make("concurrency", name=long._name, limit=9, lease=1)
@@ -88,7 +76,7 @@ async def test_a_lease_that_was_shortened_ends_no_other(make, clock):
     ],
 )
 async def test_a_busy_key_keeps_no_more_than_it_needs(make, clock, kind, settings):
-    """However long it is busy."""
+    """A busy key stays small."""
     store = make(limit=5, **settings)
     for _ in range(60):
         await store.acquire_all([Ask("a")] * 9)
@@ -98,8 +86,8 @@ async def test_a_busy_key_keeps_no_more_than_it_needs(make, clock, kind, setting
 
 @pytest.mark.parametrize("algorithm", ["token_bucket", "leaky_bucket"])
 async def test_a_bucket_whose_limit_is_lowered_is_not_forgotten(make, clock, algorithm):
-    """It is kept until it is empty by the new limit, also where that is the file's; a limit that
-    is raised, and a key that nobody used, change nothing."""
+    """A bucket is kept until it is empty by the lower limit, set or configured. A higher limit, and
+    an unused key, change nothing."""
     store = make(algorithm, limit=1, window=3600)
     await store.set_value("a", 3600)
     for _ in range(3):
@@ -123,7 +111,7 @@ async def test_a_bucket_whose_limit_is_lowered_is_not_forgotten(make, clock, alg
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_a_rule_that_gets_another_algorithm_begins_anew(make, algorithm):
-    """What the old one left is in nobody's way."""
+    """A limit with another algorithm starts anew."""
     old = make("fixed_window" if algorithm != "fixed_window" else "sliding_window", limit=1)
     await old.acquire(Ask("a"))
     store = make(algorithm, name=old._name, limit=1)
@@ -133,7 +121,7 @@ async def test_a_rule_that_gets_another_algorithm_begins_anew(make, algorithm):
 
 @pytest.fixture
 async def full(redis_socket):
-    """A client of a real server, that can be made full."""
+    """Returns a client of a real Redis, and a function that makes it full."""
     client = connect(f"unix://{redis_socket}", timeout_s=5)
     yield client, lambda is_full: client.config_set("maxmemory", "1mb" if is_full else 0)
     await client.config_set("maxmemory", 0)
@@ -142,7 +130,7 @@ async def full(redis_socket):
 
 @pytest.mark.parametrize(("algorithm", "on_exceed"), MODES)
 async def test_a_full_store_counts_nothing(full, clock, algorithm, on_exceed):
-    """A call that could not be written has taken nothing from those that come later."""
+    """A call that a full Redis refused has counted nothing."""
     client, fill = full
     store = make_limit(client, clock, algorithm, limit=1, on_exceed=on_exceed)
     await fill(True)
@@ -154,7 +142,7 @@ async def test_a_full_store_counts_nothing(full, clock, algorithm, on_exceed):
 
 
 def lose(store, *, replies, error=OSError("lost")):  # noqa: B008
-    """Of the next script calls these replies, by their numbers, are lost."""
+    """Lose the replies of the next script calls that have these numbers."""
     send, numbers = store._scripts.send, itertools.count()
 
     async def send_and_lose(name, *args):
@@ -176,7 +164,8 @@ LOST = [
 @pytest.mark.parametrize(("kind", "rule"), LOST)
 @pytest.mark.parametrize("error", [OSError("lost"), asyncio.CancelledError()])
 async def test_what_nobody_was_told_of_is_given_back(make, kind, rule, error):
-    """When the store answers again, if it takes two tries. What has the caller's own id stays."""
+    """Permits with lost replies are given back when Redis answers again, in two tries if needed. A
+    call with the caller's own id stays."""
     store = make(**rule)
     key = limit_key(store._name, "a", kind)
     await store.acquire(Ask("a", id="first"))
@@ -206,8 +195,8 @@ async def test_what_nobody_was_told_of_is_given_back(make, kind, rule, error):
 
 
 async def test_calls_that_were_answered_keep_their_answers(make):
-    """Of many that take several script calls, where the store is lost half way; it is not asked
-    for the rest."""
+    """If Redis fails half way through many calls, answered ones keep their decisions, and the rest
+    is not sent."""
     for rule, first in ((LOST[0][1], BATCH_LIMIT), (LOST[1][1], BATCH_LIMIT)):
         store = make(**{**rule, "limit": 100})
         lose(store, replies={1, 2})
@@ -225,7 +214,7 @@ async def test_calls_that_were_answered_keep_their_answers(make):
 
 
 def test_a_try_that_lasts_is_the_only_one(monkeypatch):
-    """The next comes when it is over, also where the store has more than a second to answer."""
+    """While one try lasts the breaker allows no other, also with a long timeout."""
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     for timeout_s, pause_s in ((0.2, 1), (1, 1), (5, 5)):
@@ -244,8 +233,7 @@ def test_a_try_that_lasts_is_the_only_one(monkeypatch):
 
 
 async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
-    """Or as often as a try may last. The others are told at once; the first answer brings it back
-    for all."""
+    """An unavailable Redis gets one try a second; other calls fail at once until a try succeeds."""
     nobody = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
     there = connect(f"unix://{redis_socket}", timeout_s=1)
     rule = LimitSettings(algorithm="token_bucket", window=1, limit=1)

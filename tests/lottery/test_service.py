@@ -140,14 +140,6 @@ async def test_an_emptied_store_is_told_again(shop):
     assert await shop.store().published() == {KEY: published}
 
 
-async def test_what_is_published_stays(shop):
-    """The first word counts, and is what the second is told."""
-    store = shop.store()
-    assert await store.publish(KEY, "one") == "one"
-    assert await store.publish(KEY, "two") == "one"
-    assert await store.published() == {KEY: "one"}
-
-
 async def test_without_a_pre_queue_nothing_is_asked(shop):
     """Of the store, that is: most rooms draw nothing."""
     plain = an_event(prequeue_from=None)

@@ -73,7 +73,7 @@ def listed(site, template):
     )
     with urllib.request.urlopen(request, timeout=5) as reply:
         rows = json.load(reply)["resources"]
-    return {row["resource"]: (len(row["holders"]), row["waiting"]) for row in rows}
+    return {row["name"]: (len(row["holders"]), row["waiting"]) for row in rows}
 
 
 def test_a_seat_has_one_holder(site, visit):

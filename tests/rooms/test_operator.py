@@ -214,9 +214,9 @@ async def test_the_line_is_paged(site):
     """From the head on, with positions; a wrong page is named."""
     for _ in range(8):
         await site.check()
-    reply = await site.ops.get(path(site, "/waiting?offset=1&limit=2"), headers=TOKEN)
+    reply = await site.ops.get(path(site, "/waiting?after=1&limit=2"), headers=TOKEN)
     assert [row["position"] for row in (await reply.json())["waiting"]] == [2, 3]
-    reply = await site.ops.get(path(site, "/waiting?offset=-1&limit=x"), headers=TOKEN)
+    reply = await site.ops.get(path(site, "/waiting?after=-1&limit=x"), headers=TOKEN)
     assert (reply.status, len((await reply.json())["errors"])) == (422, 2)
 
 

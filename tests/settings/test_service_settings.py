@@ -36,7 +36,7 @@ FIXED = 'algorithm = "fixed_window"\nwindow = "1s"\n'
                 FIXED + f'key = "{{biz}}:{{{word}}}"',
                 f"limits.pay.key: no field can be called {word}",
             )
-            for word in ("key", "cost", "id", "wait", "rule", "hold")
+            for word in ("key", "cost", "id", "wait", "rule")
         ),
         (FIXED + 'key = "{biz"', "limits.pay.key: write fields in braces"),
         (FIXED + 'key = "a b"', "limits.pay.key: write fields in braces"),

@@ -20,7 +20,7 @@ def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
 
     def ask() -> Api:
         api = Api(url)
-        api.send("POST", f"/limits/{rule}/acquire?hold=true", {"fields": REFUND})
+        api.send("POST", f"/limits/{rule}/acquire?wait=60", {"fields": REFUND})
         return api
 
     def free_ms() -> int:

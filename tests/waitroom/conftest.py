@@ -103,7 +103,7 @@ def in_use(api):
 
     def look(template, resource):
         for found in api.call("GET", f"/leases/{template}?limit=1000")[1]["resources"]:
-            if found["resource"] == str(resource):
+            if found["name"] == str(resource):
                 return [held["holder"] for held in found["holders"]], found["waiting"]
         return [], 0
 

@@ -1,4 +1,4 @@
-"""The client against a real replica, with what goes wrong on the way in between."""
+"""The client against a real replica, with faults on the way between them."""
 
 import ast
 import asyncio
@@ -35,11 +35,11 @@ async def until(true, what):
 
 
 def now(room):
-    """The store's time, as a limit tells it that nobody uses."""
+    """Return Redis' time, as an unused limit has it."""
     return room.look("few", n="nobody").at
 
 
-# What it is made of.
+# Its imports.
 
 
 def test_it_knows_nothing_of_a_replica():
@@ -61,7 +61,7 @@ def test_it_knows_nothing_of_a_replica():
 
 
 def test_a_call_is_granted_or_refused(room, n):
-    """A permit tells what is left; beyond the limit Refused tells when to ask again."""
+    """A permit has what is left; Refused has when to ask again."""
     first = room.acquire("few", n=n)
     assert (first.rule, first.key, first.outcome) == ("few", str(n), "granted")
     assert (first.allowed, first.limit, first.remaining, first.wait_seconds) == (True, 2, 1, 0)
@@ -75,17 +75,9 @@ def test_a_call_is_granted_or_refused(room, n):
     assert caught.value.retry_after == 60
 
 
-def test_looking_takes_nothing(room, n):
-    """A look tells what a call would be told, twice the same."""
-    assert [room.look("few", n=n).remaining for _ in range(2)] == [2, 2]
-    room.acquire("few", n=n, cost=2)
-    assert room.look("few", n=n).outcome == "refused"
-
-
 def test_a_paced_call_comes_at_its_moment(room, n):
-    """With wait=True no call comes before its moment by the store's clock, and the moments are
-    evenly spaced. Without it the caller is told how long to wait, and the moment can be given
-    back."""
+    """With wait=True calls return at evenly spaced moments of Redis' clock, never early. Without it
+    the permit has how long to wait, and can be given back."""
     permits = []
     for _ in range(4):
         permits.append(room.acquire("brisk", n=n, wait=True))
@@ -102,11 +94,6 @@ def test_a_paced_call_comes_at_its_moment(room, n):
     assert room.acquire("slow", n=n).at == permit.at
 
 
-def test_the_same_id_is_the_same_call(room, n):
-    """A call with the caller's own id counts once."""
-    assert [room.acquire("few", n=n, id="order-7").remaining for _ in range(3)] == [1, 1, 1]
-
-
 async def test_who_is_cancelled_asleep_gives_the_moment_back(room, aroom, n):
     """A task that is cancelled while it waits for its moment has given it back when it ends."""
     await aroom.acquire("slow", n=n)
@@ -121,7 +108,7 @@ async def test_who_is_cancelled_asleep_gives_the_moment_back(room, aroom, n):
 
 
 async def test_who_is_cancelled_before_the_answer_gives_it_back(room, url, n):
-    """What a task was granted that is gone by then is given back, before the client is closed."""
+    """The permit of a cancelled task is given back before the client is closed."""
     room.acquire("slow", n=n)
     second = room.look("slow", n=n).at
     with Faulty(url) as relay:
@@ -140,7 +127,7 @@ async def test_who_is_cancelled_before_the_answer_gives_it_back(room, url, n):
 
 
 def test_a_decorated_function_is_limited(room, n):
-    """Each call is one of the limit, and a field may be told by the function's arguments."""
+    """Each call of a decorated function counts, and a field may be a function of its arguments."""
 
     @room.limited("few", n=lambda order, **_: f"{n}-{order}")
     def pay(order, *, amount):
@@ -157,7 +144,7 @@ def test_a_decorated_function_is_limited(room, n):
 
 
 async def test_an_async_function_is_limited_too(room, aroom, n):
-    """AsyncClient decorates async functions, Client the others; each says so of a wrong one."""
+    """AsyncClient decorates async functions, Client the others; each refuses the other kind."""
 
     @aroom.limited("few", n=n)
     async def pay(order):
@@ -173,8 +160,8 @@ async def test_an_async_function_is_limited_too(room, aroom, n):
 
 
 async def test_a_function_that_does_not_wait_is_not_called_early(room, aroom, n):
-    """Where the rule paces, a call that has to wait for its moment is refused, and the moment is
-    the next one's."""
+    """If the limit paces, a decorated call that would have to wait is refused, and its moment is
+    given back."""
     called = []
 
     @room.limited("slow", n=n)
@@ -229,8 +216,8 @@ def test_threads_share_a_client(room, n):
 
 
 async def test_who_gives_up_asking_again_gives_it_back(room, url, n):
-    """A call whose answer was lost, and that is cancelled before it is tried again, or is tried no
-    more: nobody keeps the permit. One with the caller's own id is the caller's."""
+    """A call whose response was lost gives its permit back if it is not tried again. One with the
+    caller's own id keeps it."""
     with Faulty(url, lose=1) as relay, pytest.raises(UnavailableError):
         Client(relay.address, token=TOKEN, retries=0).acquire("slow", n=n, id="mine")
     with Faulty(url, lose=1) as relay:
@@ -270,8 +257,8 @@ async def test_who_gives_up_asking_again_gives_it_back(room, url, n):
     ],
 )
 async def test_what_no_replica_said_is_an_error(monkeypatch, status, document, error):
-    """A gateway's 429, a page of a captive portal, a list that is too short: nobody is told that
-    they may go, or waits for ever."""
+    """A gateway's 429, a page of a captive portal or a list that is too short is an error, neither
+    a permission nor an endless wait."""
     reply = httpx.Response(status, content=json.dumps(document))
 
     async def areply(*_, **__):
@@ -295,7 +282,7 @@ async def test_what_no_replica_said_is_an_error(monkeypatch, status, document, e
 
 
 def test_a_permit_tells_its_own_end(room, n):
-    """Not that of another, nor of a rule that has no leases."""
+    """Only a permit of concurrency has an end."""
     assert room.acquire("export", n=n).expires_in_seconds == 2
     assert room.acquire("slow", n=n).expires_in_seconds is None
     with pytest.raises(Refused) as caught:
@@ -304,8 +291,8 @@ def test_a_permit_tells_its_own_end(room, n):
 
 
 def test_a_permit_is_kept_and_given_back(room, n):
-    """While the block runs nobody else has the permit, for longer than its lease; at its end,
-    whichever way, it is free."""
+    """The block holds the permit for longer than its lease; at its end, also by an error, it is
+    free."""
     with pytest.raises(OSError, match="broke"), room.permit("export", n=n) as permit:  # noqa: PT012
         wait_until(lambda: (now(room) - permit.at).total_seconds() > 2.2, "the end of a lease")
         with pytest.raises(Refused):
@@ -316,7 +303,7 @@ def test_a_permit_is_kept_and_given_back(room, n):
 
 
 async def test_a_task_keeps_its_permit(room, aroom, n):
-    """The same for tasks; and a cancelled one gives it back."""
+    """A task holds a permit too, and a cancelled one gives it back."""
 
     async def hold():
         async with aroom.permit("export", n=n):
@@ -335,7 +322,7 @@ async def test_a_task_keeps_its_permit(room, aroom, n):
 
 
 async def test_a_permit_can_be_waited_for(aroom, n):
-    """With wait=True everybody has the permit in the end, one at a time."""
+    """With wait=True all tasks get the permit in the end, one at a time."""
     inside = most = done = 0
 
     @aroom.permit("export", n=n, wait=True)
@@ -354,8 +341,8 @@ async def test_a_permit_can_be_waited_for(aroom, n):
 
 
 def test_a_lease_is_held_and_given_up(room, in_use, n):
-    """The block has a fencing number, which grows from one to the next, and a term; at its end the
-    lease is given up, also when it fails."""
+    """A lease has a growing fencing number and a term; it is released at the end of the block, also
+    by an error."""
     fences = []
     term = dt.timedelta(minutes=1)
     for _ in range(2):
@@ -376,7 +363,7 @@ def test_a_lease_is_held_and_given_up(room, in_use, n):
 
 
 def test_who_does_not_wait_is_told_its_place(room, in_use, n):
-    """Whoever does not want to wait, or not longer, gets Queued, and leaves the line."""
+    """Without waiting, or after it, Queued is raised and the place given up."""
     with room.lease("title", str(n), holder="a"):
         for wait in (0, 0.05):
             with (
@@ -395,7 +382,7 @@ def test_who_does_not_wait_is_told_its_place(room, in_use, n):
 
 
 def test_who_waits_has_it_next(room, in_use, n):
-    """A thread that waits has the lease when the one before gave it up, with a larger number."""
+    """A waiting thread gets the lease at the release, with a greater fencing number."""
 
     def edit():
         with room.lease("title", str(n), holder="b") as lease:
@@ -409,8 +396,7 @@ def test_who_waits_has_it_next(room, in_use, n):
 
 
 async def test_a_cancelled_task_leaves_the_line(aroom, in_use, n):
-    """A task that is cancelled while it waits has left the line when it ends; one that has the
-    lease gives it up at the end of its block."""
+    """A task that is cancelled while it waits leaves the queue before it ends."""
 
     async def edit():
         async with aroom.lease("title", str(n), wait=60):
@@ -429,7 +415,7 @@ async def test_a_cancelled_task_leaves_the_line(aroom, in_use, n):
 
 
 def test_an_interrupted_thread_leaves_the_line(room, in_use, n):
-    """Ctrl-C while a thread waits: it leaves the line first."""
+    """Ctrl-C while a thread waits leaves the queue first."""
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -451,8 +437,8 @@ def test_an_interrupted_thread_leaves_the_line(room, in_use, n):
 
 
 async def test_a_block_that_outlives_its_term_does_not_end_without_a_word(room, url, n, caplog):
-    """LeaseLost at its end, and by check() before; what the block raises itself comes through, and
-    a warning is logged."""
+    """A block that outlives the term ends with LeaseLost, and check() raises it before. The block's
+    own error comes through, with a warning in the log."""
 
     over = f"lease title/{n} is over: its term ended"
 
@@ -477,8 +463,8 @@ async def test_a_block_that_outlives_its_term_does_not_end_without_a_word(room, 
 
 
 def test_a_lease_is_renewed_or_lost(room, api, n):
-    """A renewal moves the end and keeps the number; when the lease is over it is LeaseLost,
-    also when the holder has a newer one; where the template is not renewable, RejectedError."""
+    """A renewal moves the end and keeps the fencing number. It raises LeaseLost if the lease is
+    over, and RejectedError if the template is not renewable."""
     with room.lease("desk", str(n), holder="a") as lease:
         before = lease.fence, lease.expires_at
         lease.renew()
@@ -520,8 +506,7 @@ def test_a_wrong_request_is_told_what_is_wrong(room, call, said):
 
 
 def test_a_wrong_token_and_a_wrong_listener_are_told(url, service):
-    """A token that is wrong or missing: which setting it is. No service API there: which listener
-    has it."""
+    """A wrong token names the setting; the wrong listener names the right one."""
     for token in ("", "wrong"):
         with Client(url, token=token) as room, pytest.raises(RejectedError) as caught:
             room.acquire("few", n=1)
@@ -541,7 +526,7 @@ def test_an_address_that_cannot_be_is_told_at_once(address):
 
 
 async def test_no_replica_is_told_with_its_address(n):
-    """Where nobody listens, UnavailableError names the address after so many tries."""
+    """If nobody listens, UnavailableError names the address."""
     address = f"http://127.0.0.1:{free_port()}"
     with (
         Client(address, retries=1) as room,
@@ -556,7 +541,7 @@ async def test_no_replica_is_told_with_its_address(n):
 
 
 def test_a_reply_that_does_not_come_is_told(url, n):
-    """A replica that does not answer in time is UnavailableError, which says how long that was."""
+    """If no response comes in time, UnavailableError says how long that was."""
     with Faulty(url) as relay:
         relay.lets_pass.clear()
         with (
@@ -569,8 +554,8 @@ def test_a_reply_that_does_not_come_is_told(url, n):
 
 @pytest.mark.parametrize("fault", ["lose", "away"])
 async def test_a_retried_call_counts_once(room, url, n, fault):
-    """The first reply is lost, or a 503: the call is sent again, granted, and counted once. So are
-    calls that went together. Without retries it is an error."""
+    """A call whose first response is lost, or a 503, is sent again and counted once, alone or with
+    others. Without retries it is an error."""
     with (
         Faulty(url, **{fault: 1}) as relay,
         Client(relay.address, token=TOKEN) as retrying,
@@ -591,8 +576,7 @@ async def test_a_retried_call_counts_once(room, url, n, fault):
 
 
 def test_a_lost_reply_loses_no_lease(room, url, in_use, n):
-    """A lease whose reply was lost is taken at the second try, and given up at the end though that
-    reply is lost too."""
+    """A lost response neither loses a lease nor its release."""
     with (
         Faulty(url, lose=1) as relay,
         Client(relay.address, token=TOKEN) as retrying,
@@ -606,7 +590,7 @@ def test_a_lost_reply_loses_no_lease(room, url, in_use, n):
 
 
 def test_a_unix_socket_is_an_address(url, service, n):
-    """The ops listener may be a socket in the file system."""
+    """An address may be a unix socket."""
     path = str(service.folder / f"ops-{n}.sock")
     with Faulty(url, path=path) as relay, Client(relay.address, token=TOKEN) as room:
         assert room.acquire("few", n=n).allowed
@@ -617,7 +601,7 @@ def test_a_unix_socket_is_an_address(url, service, n):
 
 
 async def test_calls_that_come_together_go_together(url, n):
-    """Of 500 tasks exactly as many are granted as the limit says, in far fewer requests."""
+    """Of 500 tasks exactly the limit is granted, in at most 20 requests."""
     with Faulty(url) as relay:
         async with AsyncClient(relay.address, token=TOKEN) as room:
             asked = (room.acquire("many", n=n) for _ in range(500))
@@ -628,7 +612,7 @@ async def test_calls_that_come_together_go_together(url, n):
 
 
 async def test_one_wrong_call_fails_alone(aroom, n):
-    """A call that cannot be has its error, and those that went with it have their answers."""
+    """A wrong call has its error, and the calls of the same request have their decisions."""
     calls = [{"n": n} for _ in range(20)]
     calls[7:10] = {"n": n, "cost": 0}, {"m": n}, {"n": n, "cost": 301}
     asked = (aroom.acquire("many", **call) for call in calls)
@@ -646,13 +630,12 @@ async def test_one_wrong_call_fails_alone(aroom, n):
 
 @pytest.fixture
 def dead():
-    """The address of a replica that is stopped."""
+    """Return the address of a stopped replica."""
     return f"http://127.0.0.1:{free_port()}"
 
 
 async def test_a_stopped_replica_is_not_the_end(url, dead, n):
-    """Where the first address does not answer the next one does, without a try more; the client
-    then stays with that one."""
+    """If the first replica does not answer, the next one is asked, and from then on first."""
     with Client([dead, url], token=TOKEN, retries=0) as client:
         assert client.acquire("few", n=n).allowed
         assert client._core.wire.replicas[client._core.first].address == url
@@ -672,8 +655,8 @@ async def test_a_stopped_replica_is_not_the_end(url, dead, n):
 
 @pytest.mark.parametrize("fault", ["lose", "away"])
 async def test_a_call_that_moves_on_counts_once(room, url, n, fault):
-    """One whose reply is lost at the first replica, or that says 503, is answered by the next:
-    counted once, and of one lease."""
+    """A call whose response is lost at the first replica, or a 503, goes to the next, and counts
+    once."""
     with (
         Faulty(url, **{fault: 1}) as relay,
         Client([relay.address, url], token=TOKEN, retries=0) as client,
@@ -688,8 +671,7 @@ async def test_a_call_that_moves_on_counts_once(room, url, n, fault):
 
 
 def test_what_is_not_safe_to_repeat_is_not_repeated(url, n):
-    """A POST of no known kind, whose reply is lost, goes to no other replica; one that never
-    arrived does."""
+    """An unknown POST goes to another replica only if it never arrived at the first."""
     body = {"fields": {"n": str(n)}}
     with Faulty(url, lose=1) as relay, Client([relay.address, url], token=TOKEN) as client:
         with pytest.raises(UnavailableError) as caught:
@@ -703,7 +685,7 @@ def test_what_is_not_safe_to_repeat_is_not_repeated(url, n):
 
 
 def test_an_error_carries_the_problem_document(room, n):
-    """Its status, title, detail and errors, as the replica answered."""
+    """An error has the status, title, detail and errors of the response."""
     with pytest.raises(RejectedError) as caught:
         room.request("POST", "/v1/limits/few/acquire", {"fields": {"n": str(n)}, "cost": 0})
     problem = caught.value.problem

@@ -135,8 +135,6 @@ class Problem(Reply):
     """Each thing that is wrong, beginning with what it is about."""
     retry_after_seconds: Annotated[int, Field(ge=0), optional] = 0
     """Retry-After says the same."""
-    retry_after: Annotated[int, Field(ge=0, deprecated=True), optional] = 0
-    """The same as `retry_after_seconds`."""
 
 
 def document() -> Json:

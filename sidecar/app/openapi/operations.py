@@ -151,7 +151,7 @@ def _fields(model: type[BaseModel], schemas: Json) -> Iterator[tuple[str, Json]]
 
 
 #: What is said of a parameter rather than of its schema.
-_BESIDE = ("description", "deprecated", "allowEmptyValue")
+_BESIDE = ("description", "allowEmptyValue")
 
 
 def _without_null(schema: Json) -> Json:

@@ -1,7 +1,7 @@
-"""A room's event stream as the recorder reads it: by a consumer group with one consumer.
+"""A room's event stream as the recorder reads it, by a consumer group with one consumer.
 
-Every replica records as the same consumer, so what another one had read and not acknowledged is
-read again. The stream is trimmed when the events were written, and not before.
+Every replica records as the same consumer, so events that another replica had read and not
+acknowledged are read again. The stream is trimmed after the events were written.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,9 @@ from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.storage.redis.leader_lease import LeaderLease
 
 _GROUP = _CONSUMER = "recorder"
-#: KEYS  events, how far the calls were read  ARGV  the group, the last event that may go, events to
-#: acknowledge. What the reader of calls has not read yet stays.
+#: Acknowledges and trims events. Those that the reader of calls has not read yet stay.
+#: KEYS  events, how far the calls were read
+#: ARGV  the group, the last event that may go, events to acknowledge
 _DONE = """
 if ARGV[3] then redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 3)) end
 local function parts(id)
@@ -36,30 +37,30 @@ return redis.call('XTRIM', KEYS[1], 'MINID', string.format('%.0f-%.0f', ms, seq 
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EventBatch:
     events: list[Event]
-    #: Events that were given away before they could be written: the stream was full.
+    #: Events that were trimmed before they were written, because the stream was full.
     lost: int
 
 
 class EventStream:
-    """Every method raises StoreError when the store does not answer."""
+    """A room's events in Redis. Every method raises StoreError if Redis is unavailable."""
 
     def __init__(self, redis: Store, room: str, *, owner: str, timeout_s: float) -> None:
         self._redis: Any = redis
         self._key = room_key(room, "events")
         self._keys = [self._key, called_key(room)]
-        #: To record. Where two do for a moment, what is written twice is found in the database.
+        #: The right to record. If two replicas do for a moment, SQL skips the second copy.
         self.lease = LeaderLease(redis, recorder_leader_key(room), owner=owner, timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._has_group = False
 
-    async def read(self, limit: int) -> Batch:
-        """Events that nobody has acknowledged, oldest first: those read before come again."""
+    async def read(self, limit: int) -> EventBatch:
+        """Return unacknowledged events, oldest first, including those that were read before."""
         rows = await self._read("0", limit)
         if not rows:
             await self._read(">", limit)
-            # With what another replica, which has lost the lease, had taken just before.
+            # Includes events that the previous recorder had just read.
             rows = await self._read("0", limit)
         if not rows:
             await self._trim_rest()
@@ -68,7 +69,7 @@ class EventStream:
         if lost:
             async with driver_errors("record", self._timeout_s):
                 await self._redis.xack(self._key, _GROUP, *lost)
-        return Batch(events, len(lost))
+        return EventBatch(events, len(lost))
 
     async def _read(self, start: str, limit: int) -> list[tuple[Any, Any]]:
         if not self._has_group:
@@ -80,7 +81,7 @@ class EventStream:
                 )
         except StoreError as error:
             if isinstance(error.__cause__, ResponseError) and "NOGROUP" in str(error):
-                self._has_group = False  # the store was emptied
+                self._has_group = False  # Redis was emptied
                 return []
             raise
         if not reply:
@@ -98,17 +99,17 @@ class EventStream:
         self._has_group = True
 
     async def done(self, events: list[Event]) -> None:
-        """Acknowledges written events. Idempotent."""
+        """Acknowledge written events. Idempotent."""
         ids = [f"{event.ms}-{event.seq}" for event in events]
         async with driver_errors("record", self._timeout_s):
             await self._redis.eval(_DONE, 2, *self._keys, _GROUP, ids[-1], *ids)
 
     async def _trim_rest(self) -> None:
-        """Events that were written, and stayed until their calls were read."""
+        """Trim events that were written, and had stayed until their calls were read."""
         async with driver_errors("record", self._timeout_s):
             try:
                 groups = await self._redis.xinfo_groups(self._key)
-            except ResponseError:  # there is no stream: the store was emptied
+            except ResponseError:  # there is no stream: Redis was emptied
                 return
             for group in groups:
                 if text(group["name"]) == _GROUP and group["pending"] == 0:

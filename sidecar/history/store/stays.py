@@ -1,6 +1,6 @@
-"""The history in SQL: what is written, and what is looked up.
+"""The history in SQL: writing, tidying and looking up stays, events and changes.
 
-Every method raises DatabaseError when the database does not answer, or refuses.
+Every method raises DatabaseError if the database is unavailable or refuses.
 """
 
 import json
@@ -26,12 +26,12 @@ from sidecar.visitors.visitor_number import id_prefix, visitor_number
 
 Fold = Callable[[Entry | None, Event], Entry | None]
 
-#: Names in one IN (…).
+#: Visitors in one IN (…).
 _AT_ONCE = 500
-#: Rows fetched at a time by a look-up that may bring many.
+#: Rows that a look-up of many fetches at a time.
 _PAGE = 2000
-#: How much earlier than a visitor those ahead joined, ms, and the share of them that is enough
-#: not to look further back: some of those who came back since count as having joined later.
+#: How far back to look for visitors ahead, ms, and the share of them that is enough to stop there:
+#: some who came back since count as having joined later.
 _BACK = ((3_600_000, 1.0), (86_400_000, 0.9), (1 << 62, 0.0))
 _FIELDS, _EVENT_FIELDS, _CHANGE_FIELDS = (
     tuple(field.name for field in fields(kind)) for kind in (Entry, Event, Change)
@@ -39,7 +39,7 @@ _FIELDS, _EVENT_FIELDS, _CHANGE_FIELDS = (
 _COLUMNS = [entries.c[name] for name in _FIELDS]
 _RESET = "reset"
 
-#: PostgreSQL's driver would send rows one by one, and takes them ten times as fast as one document.
+#: PostgreSQL's driver sends rows one by one; one document with all rows is ten times as fast.
 _FROM_ROWS = "FROM json_populate_recordset(NULL::{0}, CAST(:rows AS json))"
 _INSERT_ROWS = text("INSERT INTO waitroom_events SELECT * " + _FROM_ROWS.format("waitroom_events"))
 _UPSERT_ROWS = text(
@@ -64,11 +64,11 @@ class History:
         self._upsert = _UPSERT_ROWS if self._has_documents else self._sql.upsert(entries)
 
     async def check(self) -> None:
-        """Raises DatabaseError unless the tables are what this version reads and writes."""
+        """Raise DatabaseError unless the tables are of this version."""
         await sql.check(self._engine, HISTORY, self.migrate)
 
     async def migrate(self) -> tuple[str | None, str]:
-        """The revisions of the tables before and after."""
+        """Migrate the tables. Return their revisions before and after."""
         return await sql.migrate(self._engine, HISTORY, partitions=self._partitions)
 
     async def close(self) -> None:
@@ -77,10 +77,15 @@ class History:
     # Writing ----------------------------------------------------------------------------------
 
     async def write(self, room: str, batch: Sequence[Event], fold: Fold) -> int:
-        """Events of one room in their order, and the stays that they change (`fold`; None: nothing
-        is kept of that visitor), all or nothing. Known ones are skipped. How many were new."""
+        """Write events of one room, in their order, and the stays that `fold` makes of them, in one
+        transaction. If `fold` returns None, the visitor's stay and events are deleted. Events that
+        are there already are skipped. Return how many were new."""
         async with sql.begin(self._engine) as connection:
-            new = await _unknown(connection, room, batch)
+            ids = select(events.c.ms, events.c.seq).where(
+                events.c.room == room, events.c.ms.between(batch[0].ms, batch[-1].ms)
+            )
+            written = {(ms, seq) for ms, seq in await connection.execute(ids)}
+            new = [event for event in batch if (event.ms, event.seq) not in written]
             if not new:
                 return 0
             await self._put(connection, self._insert, [_event_row(room, e) for e in new])
@@ -94,9 +99,10 @@ class History:
     async def _fold(
         self, connection: AsyncConnection, room: str, run: list[Event], fold: Fold
     ) -> None:
-        """Events up to a reset of the queue, which ends every stay that waits."""
-        known = await _load(connection, room, list({e.visitor for e in run if e.visitor}))
-        stays: dict[str, Entry | None] = {**known}
+        """Update stays by events up to a reset of the queue, which ends every waiting stay."""
+        stays: dict[str, Entry | None] = {
+            **await _load(connection, room, list({e.visitor for e in run if e.visitor}))
+        }
         for event in run:
             if event.visitor:
                 stays[event.visitor] = fold(stays.get(event.visitor), event)
@@ -121,17 +127,13 @@ class History:
         values = {"rows": json.dumps(rows)} if self._has_documents else rows
         await connection.execute(statement, values)
 
-    # Keeping it small -------------------------------------------------------------------------
+    # Tidying ----------------------------------------------------------------------------------
 
     async def silent(self, room: str, *, before_ms: int, limit: int) -> list[str]:
-        """Visitors whose stay has no end, and of whom nothing was heard since."""
+        """Return visitors whose stay has not ended and had no event since `before_ms`."""
         found = (
             select(entries.c.visitor)
-            .where(
-                entries.c.room == room,
-                entries.c.ended_ms.is_(None),
-                entries.c.changed_ms < before_ms,
-            )
+            .where(*_silent(room, before_ms))
             .order_by(entries.c.changed_ms)
             .limit(limit)
         )
@@ -140,30 +142,25 @@ class History:
     async def settle(
         self, room: str, *, stuck: Sequence[str], here: Sequence[str], now_ms: int, before_ms: int
     ) -> int:
-        """Closes stays that nobody knows of any more, unless something was heard of them since;
-        notes of the others that they are there. How many were closed."""
-        still = (
-            entries.c.room == room,
-            entries.c.ended_ms.is_(None),
-            entries.c.changed_ms < before_ms,
-        )
+        """Close the stays of `stuck` and mark those of `here` as seen now, unless they had an event
+        since `before_ms`. Return how many were closed."""
+        silent = _silent(room, before_ms)
         async with sql.begin(self._engine) as connection:
             if here:
-                there = update(entries).where(*still, entries.c.visitor.in_(here))
-                await connection.execute(there.values(changed_ms=now_ms))
+                seen = update(entries).where(*silent, entries.c.visitor.in_(here))
+                await connection.execute(seen.values(changed_ms=now_ms))
             if not stuck:
                 return 0
             closed = await connection.execute(
                 update(entries)
-                .where(*still, entries.c.visitor.in_(stuck))
+                .where(*silent, entries.c.visitor.in_(stuck))
                 .values(ended_ms=now_ms, end_reason="stuck", changed_ms=now_ms)
             )
             return int(closed.rowcount)
 
     async def retire(self, room: str, *, before_ms: int, limit: int, keep: bool) -> int:
-        """Takes out, oldest first, stays that ended and events that happened before; `keep`:
-        moves them to the archive. At most `limit` of each; how many went. What another replica
-        moves at the same time is moved once."""
+        """Delete old stays and events, at most `limit` of each, oldest first; `keep`: move them to
+        the archive. Return how many. Rows that two replicas move at the same time move once."""
         old_entries = (
             select(entries.c.visitor)
             .where(entries.c.room == room, entries.c.ended_ms < before_ms)
@@ -180,16 +177,16 @@ class History:
             visitors = list((await connection.execute(old_entries)).scalars())
             ids = [(ms, seq) for ms, seq in await connection.execute(old_events)]
             if visitors:
-                still = entries.c.ended_ms < before_ms  # nobody came back meanwhile
+                still = entries.c.ended_ms < before_ms  # unless the visitor came back meanwhile
                 which = (entries.c.room == room, entries.c.visitor.in_(visitors), still)
-                if keep:  # one that was moved before, and whose visitor came back since
+                if keep:  # an earlier stay of the same visitor may be there
                     again = entries_archive.c.visitor.in_(visitors)
                     await connection.execute(
                         delete(entries_archive).where(entries_archive.c.room == room, again)
                     )
                 await _take_out(connection, entries, entries_archive, which, keep=keep)
             if ids:
-                # They are the oldest, so they are all up to the last of them.
+                # These are the oldest events: all up to the last of them.
                 ms, seq = ids[-1]
                 until = or_(events.c.ms < ms, and_(events.c.ms == ms, events.c.seq <= seq))
                 await _take_out(
@@ -204,18 +201,18 @@ class History:
             return (await _load(connection, room, [visitor])).get(visitor)
 
     async def numbered(self, room: str, number: str) -> list[str]:
-        """The ids of that visitor number."""
+        """Return the ids that have this visitor number."""
         prefix, visitor = id_prefix(number), entries.c.visitor
-        if self._has_documents:  # PostgreSQL: what sorts between depends on its collation
+        if self._has_documents:  # PostgreSQL: the order of text depends on its collation
             begins = visitor.startswith(prefix, autoescape=True)
-        else:  # all of an id sorts below ~, and so the index is of use
+        else:  # every character of an id sorts below ~, so the index serves
             begins = and_(visitor >= prefix, visitor < prefix + "~")
         found = select(visitor).where(entries.c.room == room, begins).order_by(visitor)
         rows = await self._sql.read(found)
         return [id_ for (id_,) in rows if visitor_number(id_) == number]
 
     async def events_of(self, room: str, visitor: str, *, limit: int) -> list[Event]:
-        """The latest events of one visitor, oldest first."""
+        """Return the latest events of one visitor, oldest first."""
         found = (
             select(*(events.c[name] for name in _EVENT_FIELDS))
             .where(events.c.room == room, events.c.visitor == visitor)
@@ -231,9 +228,9 @@ class History:
     async def ahead_of(
         self, room: str, entry: Entry, *, most: int
     ) -> list[tuple[int, int | None]] | None:
-        """Of those of a lower order who may have waited at the same time: since when, and until
-        when (None: still); None where they are more than `most`. Those who joined long before
-        it are looked for only where its first position tells of more than were found."""
+        """Return since when and until when (None: still) visitors of a lower order waited at the
+        same time; None if there are more than `most`. Visitors who joined long before are looked
+        for only if the stay's first position shows that some are missing."""
         if entry.queued_ms is None or entry.queue_order is None:
             return []
         gone_ms = func.coalesce(entries.c.called_ms, entries.c.ended_ms)
@@ -243,7 +240,7 @@ class History:
             entries.c.queue_order < entry.queue_order,
             entries.c.queued_ms.is_not(None),
             or_(gone_ms.is_(None), gone_ms >= entry.queued_ms),
-            # This follows from the condition above, and has an index, as of joined_ms.
+            # Implied by the condition above, and indexed, as is joined_ms.
             or_(entries.c.ended_ms.is_(None), entries.c.ended_ms >= entry.queued_ms),
         )
         until_ms = entry.called_ms or entry.ended_ms
@@ -265,7 +262,7 @@ class History:
     async def entries(
         self, room: str, period: Period, *, limit: int | None = None, offset: int = 0
     ) -> AsyncIterator[Entry]:
-        """Stays that began in a period, by when they began."""
+        """Return the stays that began in a period, oldest first."""
         began_ms = entries.c.joined_ms
         found = (
             select(*_COLUMNS)
@@ -283,7 +280,8 @@ class History:
     async def changes(
         self, room: str, period: Period, *, limit: int, before: tuple[int, int] | None = None
     ) -> list[Change]:
-        """What operators did, latest first; `before` the ms and seq of one of them."""
+        """Return operators' actions, latest first. `before`: ms and seq of the last one on the page
+        before."""
         ms, seq = before or (period.to_ms, 0)
         found = (
             select(*(changes.c[name] for name in _CHANGE_FIELDS))
@@ -296,26 +294,21 @@ class History:
         return [Change(*row) for row in await self._sql.read(found)]
 
 
-async def _unknown(connection: AsyncConnection, room: str, batch: Sequence[Event]) -> list[Event]:
-    first, last = batch[0], batch[-1]
-    written = await connection.execute(
-        select(events.c.ms, events.c.seq).where(
-            events.c.room == room, events.c.ms >= first.ms, events.c.ms <= last.ms
-        )
-    )
-    known = {(ms, seq) for ms, seq in written}
-    return [event for event in batch if (event.ms, event.seq) not in known]
+def _silent(room: str, before_ms: int) -> tuple[Any, ...]:
+    """Return the conditions of stays that have not ended, and had no event since `before_ms`."""
+    c = entries.c
+    return (c.room == room, c.ended_ms.is_(None), c.changed_ms < before_ms)
 
 
 async def _load(connection: AsyncConnection, room: str, visitors: list[str]) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
+    stays: dict[str, Entry] = {}
     for start in range(0, len(visitors), _AT_ONCE):
         part = visitors[start : start + _AT_ONCE]
         rows = await connection.execute(
             select(*_COLUMNS).where(entries.c.room == room, entries.c.visitor.in_(part))
         )
-        found.update((row.visitor, Entry(*row)) for row in rows)
-    return found
+        stays.update((row.visitor, Entry(*row)) for row in rows)
+    return stays
 
 
 async def _take_out(
@@ -330,7 +323,7 @@ async def _take_out(
 
 
 def _runs(batch: Sequence[Event]) -> list[list[Event]]:
-    """The events, cut after each reset."""
+    """Split the events after each reset of the queue."""
     runs: list[list[Event]] = [[]]
     for event in batch:
         runs[-1].append(event)

@@ -1,7 +1,7 @@
 """The tables of the history. Times are milliseconds since 1970, UTC.
 
-MariaDB and MySQL compare text without regard to case by default, and a visitor's id
-has both cases: ids and names there are of a binary collation.
+Ids and names have a binary collation: MariaDB and MySQL ignore case by default, and a visitor's id
+has both cases.
 """
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, PrimaryKeyConstraint, Table
@@ -19,7 +19,7 @@ def _numbers(*names: str) -> list[Column[int]]:
 
 
 def _id() -> list[Column[int]]:
-    """Of an event in its room's stream."""
+    """Make the columns of an event's id in its room's stream."""
     return [Column(n, BigInteger, nullable=False, autoincrement=False) for n in ("ms", "seq")]
 
 
@@ -62,11 +62,11 @@ def _events(name: str) -> Table:
 entries = _entries("waitroom_entries")
 events = _events("waitroom_events")
 
-#: What became too old, where it is kept.
+#: Old rows, with history_archive = "move".
 entries_archive = _entries("waitroom_entries_archive")
 events_archive = _events("waitroom_events_archive")
 
-#: What operators did: changed settings with their new values, moves, releases, resets.
+#: Operators' actions: changed settings with their new values, moves, releases, resets.
 changes = Table(
     "waitroom_changes",
     metadata,

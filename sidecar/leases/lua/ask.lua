@@ -1,13 +1,13 @@
--- Who asks for a resource gets it, or a place in the queue; who waits shows by asking that they are
--- still there, and takes it when it is their turn. Idempotent.
--- ARGV    after the names, for each who asks: number of the resource, holder, '1' where a newcomer
---         may join, order of a place that the store may have lost or '', random number in [0, 1),
---         until when somebody waits for the reply (ms, or ''): a call that lay in a batch, or in a
---         frozen store, must not give anything to a client that is gone
+-- Gives holders a resource, or a place in its queue. For a waiting holder this is the heartbeat. It
+-- takes the resource when it is the holder's turn. Idempotent.
+-- ARGV    after the names, for each holder: number of the resource, holder, '1' if a newcomer may
+--         join, order of a place that Redis may have lost or '', random number in [0, 1),
+--         until when the client waits for the reply (ms, or ''): a call that lay in a batch, or in
+--         a frozen Redis, must grant nothing to a client that is gone
 -- RETURNS {now, born, whether it recovers, a row as in parts/people for each}
 -- @include "leases/parts/place"
 
--- First everybody is noted as present, so that the call passes over none of them.
+-- Notes all holders of the batch as present first, so that none of them is passed over.
 local function note_present(r)
   if r.waiting == 0 then return end
   for i, due in ipairs(redis_call('ZMSCORE', r.due, unpack(r.names))) do
@@ -22,7 +22,7 @@ local function grant(r, p)
   return holds(GRANTED, p)
 end
 
--- The next holder takes it before the others hear when to come back.
+-- Grants the resource to the next holder before the others are told when to ask again.
 local function claim(r)
   for _, name in ipairs(r.names) do
     local p = r.people[name]
@@ -55,7 +55,7 @@ local function answer(r, p, may_join, order, jitter, deadline)
       tonumber(deadline) or math.huge)
   end
   local ahead = redis_call('ZRANK', r.queue, p.holder)
-  if not ahead then -- since earlier in this batch
+  if not ahead then -- the place is from earlier in this batch, and not written yet
     flush()
     ahead = redis_call('ZRANK', r.queue, p.holder)
   end

@@ -1,6 +1,6 @@
--- At which resources something is due, the longest overdue first. Changes nothing.
--- ARGV    5 how many at most
--- RETURNS {now, their names}
+-- Lists the resources where something is due, the longest overdue first. Changes nothing.
+-- ARGV    5 the most to list
+-- RETURNS {now, the names of the resources}
 -- @include "leases/parts/template"
 local function run(KEYS, ARGV)
   begin_template(KEYS, ARGV)

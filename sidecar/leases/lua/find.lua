@@ -1,7 +1,7 @@
--- At which resources one of some holders has the lease, its turn or a place; or a lease has that
--- fencing number. Changes nothing.
+-- Finds the resources where one of some holders has the lease, a turn or a place, or where a lease
+-- has a fencing number. Changes nothing.
 -- ARGV    after the names of the resources: the fencing number or '', then the names of the holders
--- RETURNS {now, the names of those resources}
+-- RETURNS {now, the names of the resources}
 -- @include "leases/parts/template"
 
 local function has_any(key, names)

@@ -1,9 +1,8 @@
--- Who holds the resources, how many wait, and who. Changes nothing.
--- ARGV    after the names: from which place of the queue on (0: the first), and how many of them
+-- Lists the holders of resources, and a page of their queues. Changes nothing.
+-- ARGV    after the names: the first place of the queue (0: the head), and how many to list
 -- RETURNS {now, for each: {name, how many wait, {holder, when the lease or the turn ends, fencing
---          number and beginning with a space between, '' where it is their turn, …}, how long a
---          newcomer would wait, ms (-1: not known), {who waits, order, when the next heartbeat is
---          due, …}}}
+--          number and start with a space between, or '' for a turn, …}, how long a newcomer would
+--          wait, ms (-1: unknown), {waiting holder, order, when the next heartbeat is due, …}}}
 -- @include "leases/parts/place"
 
 local function holders_of(r)

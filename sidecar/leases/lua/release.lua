@@ -1,8 +1,8 @@
--- Gives up leases, turns and places in the queue. Idempotent.
+-- Releases leases, turns and places in the queue. Idempotent.
 -- ARGV    after the names, for each: number of the resource, holder, fencing number of the lease
---         or '' for whatever they have
--- RETURNS {now, born, whether it recovers, a row as in parts/people for each: GRANTED where
---         something was given up}
+--         or '' for whatever the holder has
+-- RETURNS {now, born, whether it recovers, a row as in parts/people for each: GRANTED if
+--         something was released}
 -- @include "leases/parts/people"
 
 local function answer(r, p, fence)

@@ -1,21 +1,21 @@
--- Makes the terms of leases begin anew, and gives those back that the store lost.
+-- Starts the terms of leases again, and restores leases that Redis lost.
 -- ARGV    after the names, for each: number of the resource, holder, fencing number
 -- RETURNS {now, born, whether it recovers, a row as in parts/people for each}
 -- @include "leases/parts/people"
 
--- When a lease that began then ends if it is renewed now.
+-- Returns when a lease that started at `started` ends if it is renewed now.
 local function renewed(started)
   if not template.renewable then return started + term_ms end
   return math.min(now + term_ms, started + (template.max_term_ms or math.huge))
 end
 
--- A lease of the store that was emptied, if there is room.
+-- Restores a lease from before Redis was emptied, if there is room.
 local function restore(r, p, fence)
   local started = math.floor(fence / 1000)
   local ends = renewed(started)
   if ends <= now then return refused(STALE) end
   if r.held >= capacity and not p.ends then
-    -- Of one slot only the newest lease can be the true one: who came back before was late.
+    -- Of a single slot only the newest lease can be valid: the one restored before had ended.
     local other = capacity == 1 and redis_call('ZRANGE', r.holders, 0, 0)[1]
     local theirs = other and string.match(redis_call('HGET', r.facts, other) or '', '%d+')
     if not theirs or tonumber(theirs) >= fence then return refused(STALE) end

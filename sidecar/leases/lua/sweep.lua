@@ -1,6 +1,6 @@
--- What is due at resources at which nobody asks: leases and turns that ended, people who fell
--- silent. Resources that everybody left keep no key.
--- RETURNS {now, born, whether it recovers, at how many there is more to do}
+-- Ends leases and turns that are over, and drops silent places, at resources without requests.
+-- Resources that everybody left keep no key.
+-- RETURNS {now, born, whether it recovers, how many resources have more to do}
 -- @include "leases/parts/settle"
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)

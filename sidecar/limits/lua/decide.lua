@@ -1,13 +1,13 @@
--- A batch of calls of one rule, key by key.
--- KEYS    1 values; then for each key: state [permits [free booked]], as far as they are needed
+-- Decides on a batch of calls of one limit, key by key.
+-- KEYS    1 values; then for each key: state [permits [free booked]], those that are needed
 -- ARGV    2 the algorithm  3 the window's length, or the lease's  4 burst, or ''
 --         5 the longest wait; 0: no call waits  6 how long an id is remembered
---         7 1 to change nothing  8 how many words a call has: 1 cost, 2 id
---         9 how many keys; then all their names; then for each: its limit by the file (-1: none),
---           how many calls it has, and their words. An id that the replica made begins with ~
+--         7 1 to change nothing  8 how many arguments a call has: 1 cost, 2 id
+--         9 how many keys; then all their names; then for each: its configured limit (-1: none),
+--           how many calls it has, and their arguments. An id that the replica made begins with ~
 -- RETURNS now; then for each key its limit (-1: none), and for each of its calls: the moment (when
---         to ask again if refused; 0: never), what could go at once after it (-1: refused), when
---         all is free again
+--         to ask again if refused; 0: never), the highest cost of a call right after it (-1:
+--         refused), when the whole limit is free again
 -- @include "limits/parts/calls"
 local FIRST_NAME = 10
 

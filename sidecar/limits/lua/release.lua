@@ -1,13 +1,13 @@
--- Gives permits back: units at once, a moment only if it is in the future; the next call of the
--- same cost takes it, unless the limit was lowered since.
--- KEYS    for each permit: the set that it is in, the one for its moment, and the one that says
+-- Gives permits back: units at any time, a moment only if it is in the future. The next call of the
+-- same cost takes the moment, unless the limit was lowered since.
+-- KEYS    for each permit: the set with the permit, the set of free moments, and the set that tells
 --         whether the limit was lowered (units: three times the same)
--- ARGV    from 2 on, for each: the permit, and how many units it has (0: it has a moment)
+-- ARGV    from 2 on, for each: the permit, and its number of units (0: it has a moment)
 -- RETURNS for each whether it was given back, 1 or 0
 -- @include "limits/parts/head"
 local function offer(free, permit, score)
   redis_call('ZREMRANGEBYSCORE', free, '-inf', '(' .. int(now))
-  local member = permit -- the same may have given back another moment, that nobody took yet
+  local member = permit -- this permit may have given back another moment, which is still free
   while redis_call('ZADD', free, 'NX', score, member) == 0 do member = member .. '~' end
   keep(free, tonumber(score))
 end

@@ -1,9 +1,9 @@
--- Sets the limit of a key, or takes back what was set. What was promised stays; but where the limit
--- is lowered, no moment of before is passed on any more, and a bucket that empties more slowly now
--- is kept for longer.
--- KEYS    1 values 2 state; where the rule paces: 3 free 4 booked
--- ARGV    2 the key's name 3 its limit from now on (-1: none), or '' to go by the file
---         4 its limit by the file 5 the window's length of a bucket, or 0 6 1: the state is a set
+-- Sets the limit of a key, or resets it to the configured value. Moments already given to calls
+-- stay; but if the limit is lowered, they are not passed on when given back, and a bucket that now
+-- empties more slowly is kept for longer.
+-- KEYS    1 values 2 state; if the limit paces: 3 free 4 booked
+-- ARGV    2 the key's name 3 its new limit (-1: none), or '' for the configured one
+--         4 its configured limit 5 the window's length of a bucket, or 0 6 1: the state is a set
 -- RETURNS nothing
 -- @include "limits/parts/head"
 local function run(KEYS, ARGV)
@@ -31,7 +31,7 @@ local function run(KEYS, ARGV)
     redis_call('ZADD', booked, int(last), 'lowered')
     keep(booked, last)
   end
-  -- By a limit of 0 it never empties: it is kept for as long as if a call a window went.
+  -- With a limit of 0 it never empties: it is kept as with a limit of 1.
   if LENGTH > 0 and last > 0 then
     keep(state, last + math.ceil(used * LENGTH / math.max(1, limit)))
   end

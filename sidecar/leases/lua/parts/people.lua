@@ -1,9 +1,9 @@
 -- @include "leases/parts/settle"
--- Those whom the batch is about, each once a resource: {holder, ends, fence, started, order}, with
--- `ends` for a lease or a turn (which has no fence), `order` for a place in the queue.
+-- The holders of a batch, each once for each resource: {holder, ends, fence, started, order}. A
+-- lease has `ends` and `fence`, a turn `ends` only, a place in the queue `order`.
 
--- The items of the batch, each of so many fields from that argument on: the number of a resource
--- first, then the holder. Sets r.names, the holders that a resource is asked about.
+-- Reads the items of the batch, `fields` arguments each, from the argument `from` on: the number of
+-- a resource, the holder, and more. Sets r.names, the resource's holders in this batch.
 local function read_items(ARGV, from, fields)
   local items = {}
   for i = from, #ARGV, fields do
@@ -31,7 +31,7 @@ local function leave_queue(r, p)
   r.waiting, p.order = r.waiting - 1, nil
 end
 
--- What they hold and where they wait.
+-- Reads the leases, turns and places of the batch's holders.
 local function look_up(r)
   local ends = r.held > 0 and redis_call('ZMSCORE', r.holders, unpack(r.names)) or {}
   local orders = r.waiting > 0 and redis_call('ZMSCORE', r.queue, unpack(r.names)) or {}
@@ -43,7 +43,7 @@ local function look_up(r)
       facts = facts or redis_call('HMGET', r.facts, unpack(r.names))
       local fence, started = string.match(facts[i] or '', '(%d+) (%d+)')
       p.fence, p.started = tonumber(fence or nil), tonumber(started or nil)
-      if p.ends <= now then -- what has ended and no loop has come to yet
+      if p.ends <= now then -- over, and a bounded loop has not removed it yet
         p.ends = ends_anew(p.fence, p.ends) or p.ends
         if p.ends <= now then end_hold(r, p) end
       end
@@ -61,7 +61,7 @@ end
 
 local GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = 1, 0, -1, -2, -3, -4
 
--- The replies about one holder, as leases/store.py reads them:
+-- Make the reply about one holder, as leases/store.py reads it:
 -- {outcome, fence, started, expires, order, ahead, waiting, wait (-1 unknown), refresh}
 local function holds(outcome, p)
   return {outcome, int(p.fence), p.started, p.ends, '0', 0, 0, -1, 0}
@@ -70,7 +70,7 @@ local function refused(outcome, waiting, refresh)
   return {outcome, '0', 0, 0, '0', 0, waiting or 0, -1, refresh or 0}
 end
 
--- Answers each item of the batch, of so many fields, after `open` was called for each resource.
+-- Calls `open` for each resource, then `answer` for each item of the batch. Returns the replies.
 local function answer_all(ARGV, fields, open, answer)
   local items, replies = read_items(ARGV, named + 1, fields), {}
   for _, r in ipairs(resources) do open(r) end

@@ -1,12 +1,12 @@
 -- @include "leases/parts/people"
 -- Places in the queue: the expected wait, and when to ask again.
 
--- So many behind those who are next come when the next slot is free, too: should everybody before
--- them have left, none of them is a poll late.
+-- How many behind the head also ask at the moment when the next slot is free, so that none of them
+-- is a poll late if everybody ahead has left.
 local NEAR = 5
 
--- Of the slot that ends as the n-th (from 0): when it is free at the earliest, and when it is
--- expected to be; for one whose turn it is will come, and then hold it.
+-- Returns when the slot that ends as the n-th (from 0) is free, at the earliest and as expected: a
+-- holder whose turn it is will come, and then hold the resource.
 local function slot(r, n)
   r.slots = r.slots or {}
   if not r.slots[n] then
@@ -16,7 +16,7 @@ local function slot(r, n)
     local free = tonumber(row[2] or nil)
     local expected = free
     if not free then
-      -- Nothing but the recovery keeps it, or a bounded loop did not come so far.
+      -- Only the recovery keeps it, or a bounded loop has not freed it yet.
       free = is_recovering() and opens or now + 100
       expected = free
     elseif redis_call('HEXISTS', r.facts, row[1]) == 0 then
@@ -27,9 +27,10 @@ local function slot(r, n)
   return unpack(r.slots[n])
 end
 
--- The wait with so many ahead, and when to ask again, ms: a tenth of the wait, 1 to 30 s, or as
--- the template fixes it. Up to a quarter is added at random, so that those who came together do not
--- ask together. The next in the queue look every 2 s, and at the moment when their slot is free.
+-- Returns the expected wait behind `ahead` holders, and when to ask again, ms: after a tenth of the
+-- wait, 1 to 30 s, or after the template's interval. Up to a quarter is added at random, so that
+-- holders who came together do not ask together. The head of the queue asks every 2 s, and at the
+-- moment when its slot is free.
 local function outlook(r, ahead, jitter)
   local free, expected = slot(r, ahead % capacity)
   local laps = math.floor(ahead / capacity)
@@ -54,7 +55,8 @@ local function wait_here(r, p, ahead, jitter)
     is_recovering() and -1 or math.floor(wait), refresh}
 end
 
--- A lost place comes back as long as a holder whose heartbeat is due may be on the way.
+-- Returns whether to restore a place with this order: only as long as its holder's next heartbeat
+-- may still be due.
 local function is_believed(order)
   if not order or not is_of_before(order) then return false end
   local longest_ms = math.min(template.interval_ms or 30000, timeout_ms / 2) + claim_ms

@@ -1,8 +1,8 @@
 -- @include "leases/parts/state_and_fence"
 -- @include "visitors/pending_writes"
--- The resources that this script is about, as tables: the names of their keys, how many hold it
--- (`held`, those whose turn it is too) and wait for it (`waiting`), `ends` as it is kept (nil: not)
--- and `soonest`, the next moment that this script brought about.
+-- The resources of this script, as tables: the names of their keys, how many hold the resource
+-- (`held`, turns included) and wait for it (`waiting`), `ends` as stored (nil: not stored), and
+-- `soonest`, the next moment that this script set.
 local resources
 local function begin_resources(KEYS, ARGV)
   resources = {}
@@ -22,8 +22,8 @@ local function begin_resources(KEYS, ARGV)
   end
 end
 
--- `ends` is never later than the next moment at which something happens by itself. It may be
--- earlier, for a heartbeat moves that moment and costs no write; the next look puts it right.
+-- `ends` is never later than the next moment at which something is due. It may be earlier: a
+-- heartbeat moves that moment without writing it, and the next script corrects it.
 local function is_due(r)
   return (r.ends or 0) <= now
 end
@@ -32,7 +32,7 @@ local function expect(r, at)
   r.soonest = math.min(r.soonest, at)
 end
 
--- When the first in `due` has been silent for too long: the first ms that is beyond.
+-- Returns the first ms at which the holder with this due heartbeat has been silent for too long.
 local function silent_from(due)
   return due_at(due) + timeout_ms + 1
 end
@@ -60,13 +60,13 @@ local function finish()
   finish_state()
 end
 
--- The head of every reply: now, when the template was born, whether it recovers.
+-- Adds the start of every reply: now, when the template was born, whether it recovers.
 local function headed(replies)
   finish()
   return {now, state.born, is_recovering() and 1 or 0, replies}
 end
 
--- The most members that all loops of this script may touch still.
+-- How many members the loops of this script may still touch.
 local budget
 local function begin(KEYS, ARGV)
   begin_template(KEYS, ARGV)

@@ -1,13 +1,13 @@
 -- @include "leases/parts/resources"
 -- @include "visitors/call_heads"
--- What happened by itself at a resource since a script looked: leases and turns that ended, people
--- who fell silent, and whose turn it is.
+-- Brings a resource up to date: ends leases and turns that are over, drops silent places, and calls
+-- the head of the queue.
 
 local function bound(most)
   return math.min(BOUND, budget, most or BOUND)
 end
 
--- When a turn ends that nobody could come to take, for it begins anew.
+-- Returns the new end of a turn during which no replica was there to take it, or a false value.
 local function ends_anew(fact, ends)
   local back = state.back or 0
   return not fact and ends <= back and back + claim_ms > now and back + claim_ms
@@ -42,8 +42,8 @@ local function drop_silent(r)
   r.waiting, budget = r.waiting - #silent, budget - #silent
 end
 
--- Gives the head of the queue its turn, unless its heartbeat is overdue by more than the claim
--- window. Whether it was in time.
+-- Gives the head of the queue its turn. Returns false if its heartbeat is overdue by more than the
+-- claim window.
 local function call(r, holder, due)
   due = due_at(due)
   if due + claim_ms < now then return false end
@@ -54,7 +54,7 @@ local function call(r, holder, due)
   return true
 end
 
--- As many as there are free slots.
+-- Calls as many as there are free slots.
 local function call_next(r)
   local most = math.min(bound(), r.waiting)
   local popped = queue.call_heads(r, capacity - r.held, most, call)

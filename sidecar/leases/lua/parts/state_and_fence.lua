@@ -1,24 +1,24 @@
 -- @include "leases/parts/template"
 -- @include "visitors/numbers"
--- What the template remembers over all its resources; written by finish_state().
---   born     when the first script ran in this store, ms
+-- The state of a template over all its resources; written by finish_state().
+--   born     when the first script ran in this Redis, ms
 --   last     the last fencing number or order, µs
---   recovers until when nothing is granted, because the store was emptied, ms
---   seen     when a sweep was here last, ms; back  since when there are sweeps again after a time
---            without: nobody could ask meanwhile, so nobody was silent
---   ends, held_ms  how many leases ended (20 at most), how long one is held: what is older fades
+--   recovers until when nothing is granted, because Redis was emptied, ms
+--   seen     when the last sweep ran, ms; back  when sweeps began again after a pause: nobody could
+--            ask meanwhile, so nobody counts as silent
+--   ends, held_ms  how many leases ended (20 at most), and the moving average of their length
 local NUMBERS = {'born', 'last', 'recovers', 'seen', 'back', 'ends', 'held_ms'}
--- Not written here: a full store refuses a script's first write if that may take room, and what
--- ends leases must be able to begin with a removal.
+-- Not written at the start: a full Redis refuses a script's first write if that may take room, and
+-- ending leases must begin with a removal.
 local loaded, state
 local recovers_until
--- No replica was there, or the store was away, for longer than the next holder has to come.
+-- A longer pause between sweeps means that no replica, or Redis, was there.
 local AWAY_MS = 5000
 
 local function begin_state(ARGV)
   loaded, state = queue.load_numbers(STATE, NUMBERS)
-  -- A store is emptied if somebody knows the template from before it was made: any holder of a
-  -- lease then may hold it still, so nothing is granted until every such term is over.
+  -- Redis was emptied if a replica knows the template from before `born`. Leases from then may
+  -- still be held, so nothing is granted until all their terms are over.
   state.born = math.min(state.born or now, now) -- a clock may jump back
   if not state.recovers and (tonumber(ARGV[3]) or state.born) < state.born then
     state.recovers = state.born + term_ms
@@ -28,12 +28,12 @@ local function begin_state(ARGV)
   if state.seen and now - state.seen > math.max(AWAY_MS, claim_ms) then
     state.back, state.seen = now, now
   end
-  -- Orders and fencing numbers are of one row, so that both only grow, whatever the clock does. The
-  -- replica may know of one that was lost when another server became the store.
+  -- Orders and fencing numbers share one sequence, which only grows, whatever the clock does. The
+  -- replica may know a number that was lost in a failover.
   if ARGV[4] ~= '' then state.last = math.max(state.last or 0, tonumber(ARGV[4])) end
 end
 
--- When somebody was to be heard of.
+-- Returns when a heartbeat is due, not counting a time without sweeps.
 local function due_at(due)
   return math.max(due, state.back or 0)
 end
@@ -47,7 +47,7 @@ local function next_fence()
   return state.last
 end
 
--- An order or a fencing number of the store that was emptied; what it gave stays in order.
+-- Returns whether an order or a fencing number is from before Redis was emptied.
 local function is_of_before(number)
   return number > 0 and number < state.born * 1000
 end
@@ -60,7 +60,7 @@ end
 
 local function finish_state()
   local fields = queue.changed_numbers(NUMBERS, loaded, state)
-  -- A store that is full and refuses it hears of it again; what must not go without it was refused
-  -- before it.
+  -- A full Redis may refuse this write, and the next script repeats it. Grants, which must not go
+  -- without it, were refused before it.
   if #fields > 0 then redis.pcall('HSET', STATE, unpack(fields)) end
 end

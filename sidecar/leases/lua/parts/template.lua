@@ -1,23 +1,23 @@
 -- @include "visitors/members"
--- What every script of leases starts with.
+-- The start of every script of leases.
 -- KEYS  1 state  2 resources  3 ends; then for each resource: holders, facts, line, due
 --       (names and types: leases/redis_keys.py)
 -- ARGV  1 now in ms, or '' for the store's own time (tests override it)
 --       2 the template's settings, JSON: leases/store.py
---       3 since when the replica knows the template, ms, or ''
+--       3 since when the replica knows that the template exists, ms, or ''
 --       4 the highest fencing number or order that the replica has seen, or ''
 --       from 5 on, for each resource: its name
 local STATE, RESOURCES, ENDS
 
--- The most members that one loop of a script touches; what is left is the next script's.
+-- The most members that one loop of a script touches; the next script does the rest.
 local BOUND = 150
 
 local now, now_us
--- The template's settings, by their text, for so many of them.
+-- Parsed settings by their JSON text, DECODED_MOST at most.
 local DECODED_MOST = 500
 local decoded, decoded_number = {}, 0
 local template, capacity, term_ms, claim_ms, timeout_ms
--- Where the names of the resources end; what one script takes beyond the common comes after.
+-- The argument with the last resource's name; a script's own arguments follow.
 local named
 
 local function decode(text)

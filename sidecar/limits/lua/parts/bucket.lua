@@ -1,5 +1,5 @@
 -- @include "limits/parts/pair"
--- A bucket that holds `size` and is emptied at limit / window. What is in it is counted in
+-- A bucket that holds `size` and empties at limit / window. Its content is counted in units of
 -- 1 / window, so that all numbers are whole.
 local function fill(cost, limit, base, size, most)
   if limit == 0 or cost > size then return nil end

@@ -1,7 +1,7 @@
 -- @include "limits/parts/algorithms"
 -- @include "limits/parts/permits"
 -- @include "limits/parts/present"
--- One call of a key: when it may go, and what it says of it.
+-- The decision on one call of a key.
 local MAX_WAIT, LOOKS
 local saved_until
 

@@ -1,5 +1,5 @@
--- Permits that are given back, or end with their lease: each unit is listed by that end, as
--- permit~1, permit~2 and so on. Asking again with the same permit makes its lease begin anew.
+-- Permits that end with their lease, or are given back before: each unit is listed by that end, as
+-- permit~1, permit~2 and so on. Asking again with the same permit starts its lease again.
 -- @include "limits/parts/units"
 local concurrency = {}
 

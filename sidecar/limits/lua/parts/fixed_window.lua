@@ -1,4 +1,4 @@
--- Windows [k * window, (k + 1) * window) of the store's clock, each with its own count.
+-- Windows [k * window, (k + 1) * window) of Redis' clock, each with its own count.
 -- @include "limits/parts/pair"
 local fixed_window = algorithm_by(function(cost, limit, base)
   if cost > limit then return nil end

@@ -1,12 +1,11 @@
--- What every script of limits and of targets starts with. All times are in µs, but for what PEXPIRE
--- takes.
+-- The start of every script of limits and of targets. Times are in µs, except those of PEXPIRE.
 -- KEYS  names and types: limits/redis_keys.py
 -- ARGV  1 now, or '' for the store's own time (tests override it)
 -- @include "visitors/script"
--- How long a key stays when it has said all, ms: a clock may go back a little.
+-- How much longer than needed a key is kept, ms: a clock may go back a little.
 local STAYS_MS = 9000
 
--- Of the numbers in a batch many are the same.
+-- Texts of numbers, because many in a batch are the same.
 local texts
 local write_int = int
 local function int(number)
@@ -24,12 +23,12 @@ local function begin(ARGV)
   now = tonumber(ARGV[1]) or queue.time_us()
 end
 
--- Until `ends`, ms from now, in quarters of a second.
+-- Returns the time until `ends`, ms, rounded up to quarters of a second.
 local function life_ms(ends)
   return math.ceil(math.max(0, ends - now) / 250000) * 250 + STAYS_MS
 end
 
--- Nothing in this key is needed after `ends`, but perhaps something else that is in it already.
+-- Keeps a key at least until `ends`; never shortens its life.
 local function keep(key, ends)
   local ms = life_ms(ends)
   if tonumber(redis_call('PTTL', key)) < ms then redis_call('PEXPIRE', key, int(ms)) end

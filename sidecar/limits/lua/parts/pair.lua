@@ -1,6 +1,6 @@
 -- @include "limits/parts/subject"
--- The state of a key as two numbers in a text, which cost less than a hash: the last moment that
--- was promised, and what was in use then.
+-- The state of a key as two numbers in a text, which is smaller than a hash: the last moment that
+-- was given to a call, and how much was in use then.
 local last, used
 local PACED = ' paced'
 

@@ -1,7 +1,7 @@
 -- @include "limits/parts/subject"
--- What was promised to whom, and the moments that were given back.
-local permits, booked -- the keys, where the rule has them
-local REMEMBERED -- how long an id is
+-- The moments that calls were given, and those that were given back.
+local permits, booked -- the keys, if the limit needs them
+local REMEMBERED -- how long an id is remembered, µs
 local freed, remembered, until_booked
 
 local function open_permits()
@@ -12,7 +12,7 @@ local function is_made(id)
   return string.byte(id) == 126
 end
 
--- The moment that this call was promised before.
+-- Returns the moment that this call was given before.
 local function recall(permit, id)
   if not permits or id == '' or is_made(id) then return nil end
   local at = tonumber(redis_call('ZSCORE', permits, permit) or nil)
@@ -30,8 +30,8 @@ local function remember(permit, id, at)
   end
 end
 
--- The earliest moment that was given back by a call of the same cost: its place in the list, and
--- the moment. One that is behind so many others is not looked for.
+-- Returns the earliest moment that a call of the same cost gave back: its place in the list, and
+-- the moment. Looks at the first MOST_FREED only.
 local MOST_FREED = 128
 local function freed_for(cost)
   if not free then return nil end

@@ -1,9 +1,9 @@
 -- Any stretch of the window's length has `limit` at most: each unit is listed by its moment, under
--- a number that grows; where the rule paces, it has another first digit.
+-- a growing number, which begins with another digit if the limit paces.
 -- @include "limits/parts/units"
-local FIRST = 100000000000000 -- as long as all that follow: equal moments are sorted by their text
+local FIRST = 100000000000000 -- all have as many digits: equal moments are sorted by their text
 local sliding_window = {}
--- Between two looks at what is over: a part of the window, and of what a key stays after it.
+-- The time between two removals of old units, less than the window.
 local step
 local is_due
 

@@ -1,10 +1,10 @@
 -- @include "limits/parts/head"
--- What an algorithm counts. A script sets these before it calls load(). Each algorithm has, as a
+-- The key that an algorithm counts. A script sets these before it calls load(). Each algorithm is a
 -- table of functions:
---   load() the last moment that it promised, and whether to a call that was to wait for it
---   find(cost, limit, base, permit) the first moment >= base at which so much may go, what is in
---     use then with it, of how much, when all is free again; nil: never. Cost 0: how things stand
---   take(at, in use, cost, permit) promises what was found; save(ends) writes it
+--   load() returns the last moment that was given to a call, and whether that call was paced
+--   find(cost, limit, base, permit) returns the first moment >= base at which the call may go, how
+--     much is in use then, of how much, and when all is free again; nil: never. Cost 0: as of now
+--   take(at, in use, cost, permit) counts the call; save(ends) writes the state
 local state -- the key
-local LENGTH, BURST -- of the window or the lease, µs; nil: as the limit
-local free -- the set of moments that were given back; nil: nobody is promised a moment to come
+local LENGTH, BURST -- of the window or the lease, µs; the burst, nil: as the limit
+local free -- the set of moments that were given back; nil: the limit does not pace

@@ -2,5 +2,5 @@
 -- @include "limits/parts/bucket"
 local token_bucket = algorithm_by(function(cost, limit, base)
   local size = BURST or limit
-  return fill(cost, limit, base, size, size) -- a limit that was lowered: empty, and no less
+  return fill(cost, limit, base, size, size) -- after the limit was lowered: empty, no less
 end)

@@ -1,9 +1,9 @@
 -- @include "limits/parts/subject"
 -- The state of a key as a sorted set of units of cost, each in use for `lasts` from its score on.
-local top, top_score -- the last one's member and score
-local unwritten -- scores and members that are still to be added
-local taken, taken_from -- how many are in use, from when on
-local asked, answered -- what find_units() looked up last
+local top, top_score -- the member and score of the last unit
+local unwritten -- scores and members to add
+local taken, taken_from -- how many are in use, and from when on
+local asked, answered -- the last look-up of find_units()
 
 local function load_top()
   local found = redis_call('ZRANGE', state, '-1', '-1', 'WITHSCORES')
@@ -28,7 +28,7 @@ local function units_from(from)
   return taken
 end
 
--- The moment at which `cost` are free, beside what is promised later.
+-- Returns the moment at which `cost` units are free, beside moments already given to later calls.
 local function find_units(cost, limit, base, lasts)
   if cost > limit then return nil end
   local after = units_from(base - lasts) + cost

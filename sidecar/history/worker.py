@@ -1,8 +1,11 @@
-"""Writes every room's events to SQL, one replica a room.
+"""The workers of the history: the recorder writes events to SQL, the archivist keeps SQL small.
 
-A batch is read, written in one transaction, and acknowledged. Whatever happens in between, the
-next replica reads it again, and the database knows what it has: nothing is lost, nothing is
-double. While the database is unavailable the events wait in the store.
+One replica a room records. It reads a batch of events, writes it in one transaction and
+acknowledges it. If it stops in between, the next replica reads the batch again and skips what SQL
+already has: no event is lost or written twice. While the database is unavailable the events wait in
+Redis.
+
+One replica a room and hour tidies up, in small batches, each in a transaction of its own.
 """
 
 import asyncio
@@ -20,20 +23,28 @@ from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
 from sidecar.rooms.service import Room, Rooms
+from sidecar.settings.model import Settings
 
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: Events in one transaction. It keeps the event loop from visitors for some 5 ms; 500 would for 10.
+#: Events in one transaction. 250 keep the event loop from visitors for some 5 ms, 500 for 10.
 BATCH = 250
-#: How long a replica records before another may, when nothing is heard of it.
+#: How long a silent replica keeps the right to record.
 LEASE_MS = 15_000
-#: How often to look whether there is something to write.
+#: How often to look for events, seconds.
 LOOK_S = 1.0
-#: Rest between two batches, so that visitors get their turn.
+#: The rest between two batches, so that visitors get their turn, seconds.
 REST_S = 0.005
 #: Between two tries while the database is unavailable.
 BACKOFF = Backoff(1.0, 15.0)
+
+#: Rows that one transaction of the archivist moves or deletes.
+TIDY_BATCH = 500
+#: Seconds between two runs for a room, between a replica's tries to run, and between transactions.
+TIDY_INTERVAL_S = 3600.0
+TIDY_LOOK_S = 60.0
+TIDY_REST_S = 0.05
 
 log = structlog.get_logger()
 
@@ -46,10 +57,9 @@ async def record_forever(
     *,
     backlog: int,
 ) -> None:
-    """Runs until cancelled, and then gives its leases up. `backlog`: how many events a room's
-    stream holds."""
+    """Record all rooms until cancelled. `backlog`: the most events in a room's stream."""
     recorder = Recorder(history, metrics, backlog=backlog)
-    with contextlib.suppress(DatabaseError):  # so that look-ups find tables before the first event
+    with contextlib.suppress(DatabaseError):  # look-ups need tables before the first event
         await history.check()
     async with asyncio.TaskGroup() as group:
         for room in rooms:
@@ -57,7 +67,7 @@ async def record_forever(
 
 
 class Recorder:
-    """Records rooms; shares between them what it knows of the database."""
+    """Records all rooms. They share one state of the database."""
 
     def __init__(self, history: "History", metrics: Metrics, *, backlog: float = math.inf) -> None:
         self._history = history
@@ -71,12 +81,12 @@ class Recorder:
         failures = 0
         metrics = self._metrics
         for counter in (metrics.recorder_written, metrics.recorder_errors, metrics.recorder_stuck):
-            counter.labels(room.name)  # so that it is there, at 0
+            counter.labels(room.name)  # so that it is exported, as 0
         try:
             while True:
                 rest_s = LOOK_S
                 try:
-                    self._show(room)
+                    self._set_gauges(room)
                     has_work = room.snapshot is not None and room.snapshot.events > 0
                     if has_work and await stream.lease.hold(milliseconds=LEASE_MS):
                         rest_s = REST_S if await self.record(room, stream) == BATCH else LOOK_S
@@ -84,10 +94,10 @@ class Recorder:
                 except StoreError as error:
                     log.debug("record_failed", room=room.name, error=str(error))
                 except Exception as error:
-                    # An error that nobody foresaw is this room's alone, and is tried again too.
+                    # An unexpected error must not stop the other rooms, and is tried again too.
                     if not isinstance(error, DatabaseError):
                         log.exception("record_failed", room=room.name)
-                    self._failed(room, error)
+                    self._note_failure(room, error)
                     await self._give_up(stream)  # another replica may reach the database
                     failures += 1
                     rest_s = BACKOFF.delay_s(failures)
@@ -96,7 +106,7 @@ class Recorder:
             await self._give_up(stream)
 
     async def record(self, room: Room, stream: EventStream) -> int:
-        """One batch: how many events it had. Raises StoreError and DatabaseError."""
+        """Write one batch. Return its number of events. Raises StoreError and DatabaseError."""
         if not self._is_checked:
             await self._history.check()
             self._is_checked = True
@@ -117,8 +127,8 @@ class Recorder:
         with contextlib.suppress(StoreError):
             await stream.lease.give_up()
 
-    def _show(self, room: Room) -> None:
-        """How far behind it is, whichever replica writes."""
+    def _set_gauges(self, room: Room) -> None:
+        """Set how far behind the recorder is, whichever replica records."""
         if room.snapshot is None:
             return
         events, oldest_ms = room.snapshot.events, room.snapshot.oldest_event_ms
@@ -132,10 +142,63 @@ class Recorder:
             hint = "history_backlog is reached: the oldest events are lost until they are written"
             log.error("backlog_full", room=room.name, events=events, hint=hint)
 
-    def _failed(self, room: Room, error: Exception) -> None:
+    def _note_failure(self, room: Room, error: Exception) -> None:
         self._metrics.recorder_errors.labels(room.name).inc()
         self._is_checked = False
         if not self._is_away:
             self._is_away = True
             hint = "events wait in the store; visitors notice nothing"
             log.error("history_away", room=room.name, error=str(error), hint=hint)
+
+
+async def tidy_forever(
+    rooms: Rooms, history: "History", settings: Settings, metrics: Metrics
+) -> None:
+    """Tidy all rooms until cancelled."""
+    while True:
+        await asyncio.sleep(TIDY_LOOK_S * random.uniform(0.5, 1.5))  # noqa: S311
+        for room in rooms:
+            try:
+                if await room.store.acquire_leader_lease("tidying", seconds=TIDY_INTERVAL_S):
+                    await tidy(room, history, settings, metrics)
+            except (StoreError, DatabaseError) as error:
+                log.warning("tidy_failed", room=room.name, error=str(error))
+                with contextlib.suppress(StoreError):
+                    await room.store.release_leader_lease("tidying")
+
+
+async def tidy(room: Room, history: "History", settings: Settings, metrics: Metrics) -> None:
+    """Close stuck stays and retire old ones. Raises StoreError and DatabaseError; the batches
+    before the error stay."""
+    await history.check()
+    stuck = await close_stuck(room, history, settings.history_stuck_after)
+    metrics.of(HistoryMetrics).recorder_stuck.labels(room.name).inc(stuck)
+    if stuck:
+        log.warning("stuck", room=room.name, stays=stuck, hint="nothing was heard of their end")
+    if settings.history_retention is None:
+        return
+    before_ms = room.clock.now_ms() - int(settings.history_retention * 1000)
+    keep = settings.history_archive == "move"
+    retired = 0
+    while gone := await history.retire(room.name, before_ms=before_ms, limit=TIDY_BATCH, keep=keep):
+        retired += gone
+        await asyncio.sleep(TIDY_REST_S)
+    if retired:
+        log.info("retired", room=room.name, rows=retired, to=settings.history_archive)
+
+
+async def close_stuck(room: Room, history: "History", after_s: float) -> int:
+    """Close stays that had no event for `after_s` and that Redis does not know. Return how many."""
+    before_ms = room.clock.now_ms() - int(after_s * 1000)
+    closed = 0
+    while visitors := await history.silent(room.name, before_ms=before_ms, limit=TIDY_BATCH):
+        here = await room.store.lists.here(visitors)
+        closed += await history.settle(
+            room.name,
+            stuck=[visitor for visitor in visitors if visitor not in here],
+            here=sorted(here),
+            now_ms=room.clock.now_ms(),
+            before_ms=before_ms,
+        )
+        await asyncio.sleep(TIDY_REST_S)
+    return closed

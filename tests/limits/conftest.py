@@ -1,0 +1,32 @@
+from functools import partial
+
+import pytest
+
+from sidecar.storage.redis.connect import close, connect
+from tests.support.limits import TurnedClock, make_limit
+from tests.support.rooms import new_room_name
+
+
+@pytest.fixture
+def clock():
+    return TurnedClock()
+
+
+@pytest.fixture
+def make(redis, clock):
+    """Makes the store of a new rule; settings by name."""
+    return partial(make_limit, redis, clock)
+
+
+@pytest.fixture
+async def replicas(redis, clock, store_url):
+    """Makes four stores of one rule: each with connections of its own, where there are any."""
+    memory = store_url == "memory://"
+    clients = [redis if memory else connect(store_url, timeout_s=5) for _ in range(4)]
+    name = new_room_name()
+    yield lambda *args, **settings: [
+        make_limit(client, clock, *args, name=name, **settings) for client in clients
+    ]
+    if not memory:
+        for client in clients:
+            await close(client)
