@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 from sidecar.http.metrics import PACES_S, SHARED, MetricSet, counter, histogram
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.target_replies import QueueState
+from sidecar.jobs.store.target_queue import QueueState
 
 _BREAKER = {"closed": 0, "trial": 1, "open": 2}
 #: Gauges of a target: the name's end, its help, and its value; None: there is no sample.

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from yarl import URL
 
-from sidecar.jobs.model import Kind
+from sidecar.jobs.model import JobKind
 from sidecar.kit.addresses import is_public
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Count, Seconds, listed, problems_in
@@ -165,7 +165,7 @@ class TargetSettings(BaseModel):
     """What is called. It has no user, query or fragment, and no `.`, `..` or `//` in its path. If
     it ends with `/`, jobs name a path below it. Otherwise jobs call exactly this, and may add a
     query. None: only with `kinds = ["online"]`."""
-    kinds: Annotated[tuple[Kind, ...], BeforeValidator(listed)] = Field(
+    kinds: Annotated[tuple[JobKind, ...], BeforeValidator(listed)] = Field(
         default=("offline", "online"), validate_default=True
     )
     """`offline`: a worker makes the call. `online`: the client that submitted the job gets a
@@ -245,7 +245,9 @@ class TargetSettings(BaseModel):
 
     @field_validator("kinds")
     @classmethod
-    def _can_be_called(cls, kinds: tuple[Kind, ...], info: ValidationInfo) -> tuple[Kind, ...]:
+    def _can_be_called(
+        cls, kinds: tuple[JobKind, ...], info: ValidationInfo
+    ) -> tuple[JobKind, ...]:
         if not kinds:
             raise ValueError("write offline, online or both")
         if "offline" in kinds and info.data.get("url", "") is None:

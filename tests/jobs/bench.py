@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.http.metrics import Metrics
-from sidecar.jobs.model import Job, Outcome
+from sidecar.jobs.call_result import CallResult
+from sidecar.jobs.model import Job, NewJob
 from sidecar.jobs.permits import Permits
-from sidecar.jobs.service import Jobs, Order
+from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.attempts import AttemptRepository
 from sidecar.jobs.store.job_store import JobStore
@@ -108,7 +109,7 @@ class Egress:
         self.called: list[str] = []
         self.open = self.most = 0
 
-    async def call(self, _settings: TargetSettings, job: Job, **_: Any) -> Outcome:
+    async def call(self, _settings: TargetSettings, job: Job, **_: Any) -> CallResult:
         self.called.append(job.id)
         self.open += 1
         self.most = max(self.most, self.open)
@@ -116,7 +117,7 @@ class Egress:
             await self.over.wait()
         finally:
             self.open -= 1
-        return Outcome("answered", status=200, body=b"ok", size=2)
+        return CallResult("answered", status=200, body=b"ok", size=2)
 
 
 class Bench:
@@ -157,7 +158,7 @@ class Bench:
         return target
 
     async def submit(self, target: Target, **order: Any) -> str:
-        job, _ = await self.jobs.submit("service", Order(target, **order))
+        job, _ = await self.jobs.submit("service", NewJob(target.name, **order))
         return job.id
 
     def worker(self, target: Target, *, most: int = 5) -> TargetWorker:

@@ -5,12 +5,12 @@ import asyncio
 
 import pytest
 
-from sidecar.jobs.model import State
-from sidecar.jobs.store.target_replies import Held, Waiting
+from sidecar.jobs.model import QueueEntry, State
 from sidecar.jobs.wake_ups import publish
 from sidecar.jobs.worker import reconciler
 from sidecar.jobs.worker.pool import WorkerPool
 from tests.jobs.bench import bench, running, until
+from tests.support.jobs import job
 
 TARGETS = 20
 
@@ -93,11 +93,11 @@ async def test_the_look_at_all_targets_notes_that_a_runner_asks(here):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda target, _: target.store.add([Waiting("a", 1)]),
+        lambda target, _: target.store.add([QueueEntry("a", 1)]),
         lambda target, here: target.store.add(
-            [Waiting("a", 1, not_before_ms=here.time() + 60_000)]
+            [QueueEntry("a", 1, not_before_ms=here.time() + 60_000)]
         ),
-        lambda target, here: target.store.hold([Held("a", 1, 1, here.time() + 60_000, "u")]),
+        lambda target, _: target.store.hold([job(kind="online")], target.settings),
     ],
     ids=["it waits", "it waits for its next try", "it is called"],
 )

@@ -6,10 +6,9 @@ import asyncio
 import pytest
 
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import Ending, Job, State, new_job_id
+from sidecar.jobs.model import Ending, Job, QueueEntry, State, new_job_id
 from sidecar.jobs.store.endings import BYTES_AT_ONCE
 from sidecar.jobs.store.target_queue import LOCK_S
-from sidecar.jobs.store.target_replies import Waiting
 from sidecar.jobs.worker import reconciler, target_worker
 from sidecar.jobs.worker.pool import WorkerPool
 from sidecar.kit.errors import StoreError
@@ -93,7 +92,7 @@ async def test_what_ended_while_the_store_was_away_leaves_the_line(here):
     await target.store.remove(later)
     await here.store.jobs.cancel(cancelled, at_ms=here.time(), expires_ms=here.time())
     await here.store.jobs.cancel(later, at_ms=here.time(), expires_ms=here.time())
-    await target.store.add([Waiting(later, 9, False, here.time() + 60_000)])
+    await target.store.add([QueueEntry(later, 9, False, here.time() + 60_000)])
     assert ((line := await here.line(target)).waiting, line.later) == (2, 1)
     await here.reconciler._reconcile(target)
     assert ((line := await here.line(target)).waiting, line.later) == (1, 0)

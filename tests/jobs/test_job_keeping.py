@@ -4,11 +4,10 @@ SQLite, MariaDB and PostgreSQL."""
 import asyncio
 from dataclasses import replace
 
-from sidecar.jobs.model import ENDED, Ending, JobQuery, State
+from sidecar.jobs.model import ENDED, Ending, JobQuery, QueueEntry, State
 from sidecar.jobs.store import endings
 from sidecar.jobs.store.endings import DEFAULT_TTL_MS, PERMIT_MS
 from sidecar.jobs.store.jobs import Step
-from sidecar.jobs.store.target_replies import Waiting
 from tests.support.jobs import NOW_MS, chunk_count, job, statements_of
 
 LATER_MS = NOW_MS + 5000
@@ -50,8 +49,8 @@ async def test_who_waits_is_told_page_by_page_in_order(store):
         *(made[n].id for n in (0, 1, 2, 4, 5, 7)), online.id, again.id,
     }  # fmt: skip
     assert rows[5:7] == [
-        Waiting(online.id, 8, is_online=True),
-        Waiting(again.id, 9, not_before_ms=LATER_MS),
+        QueueEntry(online.id, 8, is_online=True),
+        QueueEntry(again.id, 9, not_before_ms=LATER_MS),
     ]
     submitted = await store.attempts.waiting("images", None, 10, before_ms=NOW_MS + 1)
     assert online.id not in {row.id for row in submitted}

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from sidecar.jobs.model import Ending, QueueEntry, State
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.target_queue import TargetStore
-from sidecar.jobs.store.target_replies import Held, Place, Release, Waiting
+from sidecar.jobs.store.target_queue import QueuePlace, TargetStore
 from sidecar.jobs.wake_ups import subscribe
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
@@ -17,6 +17,7 @@ from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.script_store import Observer
 from sidecar.storage.redis.scripts import LUA_ROOT, source
+from tests.support.jobs import job
 from tests.support.limits import WINDOWS, S, TurnedClock, check_promise
 from tests.support.lua import COMMANDS, header
 from tests.support.processes import free_port
@@ -55,7 +56,7 @@ def settings(**values) -> TargetSettings:
 
 async def add(store, *jobs, online=(), first=8):
     """In this order."""
-    waiting = [Waiting(job, first + 8 * n, job in online) for n, job in enumerate(jobs)]
+    waiting = [QueueEntry(job, first + 8 * n, job in online) for n, job in enumerate(jobs)]
     return await store.add(waiting)
 
 
@@ -67,8 +68,11 @@ async def call(store, n=100, **values):
 async def release(
     store, claim, how="answered", *, took_us=S, again_ms=None, hold_ms=None, **values
 ):
-    end = Release(claim.id, claim.fence, how, took_us, again_ms, hold_ms)
-    [is_its] = await store.release([end], settings(**values))
+    ending = Ending(
+        claim.id, claim.fence, State.PENDING, 0, note=how, took_us=took_us,
+        not_before_ms=again_ms, hold_ms=hold_ms,
+    )  # fmt: skip
+    [is_its] = await store.release([ending], settings(**values))
     return is_its
 
 
@@ -115,7 +119,9 @@ async def test_who_comes_first_is_first(make):
     orders = await asyncio.gather(*(store.reserve(job, "", settings()) for job in "abc"))
     assert orders == sorted(orders)
     assert all(order % 8 == 0 for order in orders)
-    await store.add([Waiting(job, order) for job, order in zip("cba", orders[::-1], strict=True)])
+    await store.add(
+        [QueueEntry(job, order) for job, order in zip("cba", orders[::-1], strict=True)]
+    )
     assert await call(store) == ["a", "b", "c"]
 
 
@@ -136,7 +142,9 @@ async def test_a_full_line_takes_nobody(make, clock):
     """Those in the line, those that wait for a moment and those being submitted count; not those
     that are called. A place that is not taken is free after half a minute, or given up."""
     store, values = await make(), settings(max_pending=3)
-    await store.add([Waiting("a", 8), Waiting("b", 16, not_before_ms=clock.now // 1000 + 60_000)])
+    await store.add(
+        [QueueEntry("a", 8), QueueEntry("b", 16, not_before_ms=clock.now // 1000 + 60_000)]
+    )
     assert await store.reserve("c", "", values) is not None
     assert await store.reserve("d", "", values) is None
     await store.unreserve("c")
@@ -154,8 +162,7 @@ async def test_adding_again_changes_nothing(make):
     store = await make()
     assert await add(store, "a", "b", "c") == [1, 2, 3]
     [claim, _] = (await store.claim(2, settings())).claims
-    later = Release(claim.id, claim.fence, "busy", again_ms=2**42)
-    await store.release([later], settings())
+    await release(store, claim, "busy", again_ms=2**42)
     assert await add(store, "a", "b", "c", first=1000) == [None, None, 1]
     assert await where(store, "a", "b", "c") == ["later", "running", "line"]
 
@@ -195,7 +202,7 @@ async def test_the_cap_is_exact_for_claims_at_once(redis_socket):
         claims = [claim for one in told for claim in one.claims]
         assert len(claims) == 7
         called += sorted(claim.id for claim in claims)
-        await stores[0].release([Release(c.id, c.fence, "answered") for c in claims], values)
+        await asyncio.gather(*(release(stores[0], claim, concurrency=7) for claim in claims))
     assert called == sorted(called)
     assert len({claim.fence for claim in claims}) == 7
     for client in clients:
@@ -251,7 +258,7 @@ async def test_when_it_is_worth_asking_again(make, clock):
     """At the first moment at which something changes by itself; else when there is news."""
     store = await make()
     assert (await store.claim(1, settings())).next_s is None  # nobody waits
-    await store.add([Waiting("later", 8, not_before_ms=clock.now // 1000 + 90_000)])
+    await store.add([QueueEntry("later", 8, not_before_ms=clock.now // 1000 + 90_000)])
     assert (await store.claim(0, settings())).next_s == 90
     await add(store, "a", "b", "C", online="C", first=16)
     assert (await store.claim(0, settings())).next_s == 90  # a is for a runner
@@ -364,7 +371,7 @@ async def test_a_job_that_is_tried_again_has_its_old_place(make, clock):
     [claim] = (await store.claim(1, settings())).claims
     again_ms = clock.now // 1000 + 4000
     assert await release(store, claim, "failed", again_ms=again_ms)
-    assert (await store.look("a"))[1] == [Place("later", ends_ms=again_ms)]
+    assert (await store.look("a"))[1] == [QueuePlace("later", ends_ms=again_ms)]
     clock.now += 4 * S - 1000
     assert await call(store, 0) == []
     clock.now += 1000
@@ -392,7 +399,7 @@ async def test_what_runs_cannot_be_removed(make, clock):
     but not there yet."""
     store = await make()
     later = clock.now // 1000 + 1000
-    await store.add([Waiting("later", 8, not_before_ms=later)])
+    await store.add([QueueEntry("later", 8, not_before_ms=later)])
     await add(store, "r", "C", "U", "line", online="CU", first=16)
     [_, _, used] = (await store.claim(1, settings())).claims
     assert await store.use("U", used.fence, settings()) == "ok"
@@ -555,7 +562,9 @@ async def test_a_permit_is_good_once(make, clock):
     assert await store.use("A", claim.fence, values, "request 1") == "ok"
     assert await store.use("A", claim.fence, values) == "used"
     clock.now += 59 * S
-    assert (await store.look("A"))[1] == [Place("used", None, claim.fence, (clock.now + S) // 1000)]
+    assert (await store.look("A"))[1] == [
+        QueuePlace("used", None, claim.fence, (clock.now + S) // 1000)
+    ]
     assert await store.done("A", claim.fence)
     assert not await store.done("A", claim.fence)
     assert await store.use("A", claim.fence, values) == "gone"
@@ -616,7 +625,7 @@ async def test_a_new_line_is_built_before_anything_is_called(make, clock):
     """Jobs are taken meanwhile; then it is called from a moment on, which is told."""
     store = await make(is_ready=False)
     order = await store.reserve("a", "", settings())
-    assert await store.add([Waiting("a", order)]) == [1]
+    assert await store.add([QueueEntry("a", order)]) == [1]
     told = await store.claim(1, settings())
     assert (told.claims, told.next_s, told.is_ready) == ([], None, False)
     assert not await store.is_ready()
@@ -643,12 +652,13 @@ async def test_a_line_that_was_lost_is_built_again(redis, make, clock):
         with pytest.raises(StoreError, match="the queue was lost"):
             await ask
     born = (await store.claim(1, settings())).born_us
-    ends_ms = (clock.now + LOCK) // 1000
-    await store.add([Waiting("d", 32), Waiting("a", 8), Waiting("c", 24)])
-    await store.hold([
-        Held("a", runs.fence, 8, ends_ms), Held("B", called.fence, 16, ends_ms, "c"),
-        Held("x", 2**52, 0, ends_ms),
-    ])  # fmt: skip
+    await store.add([QueueEntry("d", 32), QueueEntry("a", 8), QueueEntry("c", 24)])
+    held = [
+        job(id="a", fence=runs.fence, queue_order=8),
+        job(id="B", fence=called.fence, queue_order=16, kind="online", state=State.CALLED),
+        job(id="x", fence=2**52, queue_order=0),
+    ]
+    await store.hold(held, settings())
     assert await store.ready(0, born)
     assert await where(store, "a", "B", "c", "d") == ["running", "called", "line", "line"]
     assert await store.use("B", called.fence, settings()) == "ok"
@@ -686,7 +696,7 @@ async def test_all_that_wait_are_told(make, clock):
     store = await make()
     await add(store, *(f"j{n}" for n in range(300)))
     await call(store, 7)
-    await store.add([Waiting("later", 8, not_before_ms=clock.now // 1000 + 1000)])
+    await store.add([QueueEntry("later", 8, not_before_ms=clock.now // 1000 + 1000)])
     found = {job async for jobs in store.waiting_ids() for job in jobs}
     assert found == {f"j{n}" for n in range(7, 300)} | {"later"}
 
@@ -741,8 +751,7 @@ async def test_who_can_do_something_is_told(make, clock, told):
     [claim] = (await store.claim(1, settings(**values))).claims
     await add(store, "first", online="f", first=8)
     assert await told(store) == ["T"]
-    stops = Release(claim.id, claim.fence, "gone", again_ms=1)
-    await store.release([stops], settings(), wakes=True)
+    await store.drop([(claim.id, claim.fence)], settings(), again_ms=1, wakes=True)
     assert await told(store) == ["T"]
 
 
@@ -754,7 +763,7 @@ async def test_nobody_is_told_of_what_is_not_so(make, told):
     await told(store)
     await store.done("A", claim.fence)
     await store.done("A", claim.fence)
-    await store.release([Release("A", claim.fence, "gone")], settings(), wakes=True)
+    await store.drop([("A", claim.fence)], settings(), wakes=True)
     await store.remove("A")
     await store.abort("A")
     await store.claim(1, settings())
@@ -798,7 +807,7 @@ async def test_news_go_on_after_a_lost_connection(redis_socket):
         assert await waits == store._name
         await redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         assert await heard(words, store._name) == ""
-        await store.add([Waiting("a", 8)])
+        await store.add([QueueEntry("a", 8)])
         assert await heard(words, store._name) == store._name
     await close(listening)
     await close(redis)
@@ -849,9 +858,9 @@ async def test_a_store_that_is_away(tmp_path):
             await store.reserve("a", "", settings())
     assert store.is_away
     asks = (
-        store.claim(1, settings()), store.add([Waiting("a", 8)]), store.use("a", 1, settings()),
+        store.claim(1, settings()), store.add([QueueEntry("a", 8)]), store.use("a", 1, settings()),
         store.look([]), store.ended(), store.remove("a"), store.renew([("a", 1)]),
-        store.release([Release("a", 1, "gone")], settings()), store.done("a", 1),
+        store.drop([("a", 1)], settings()), store.done("a", 1),
     )  # fmt: skip
     for ask in asks:
         with pytest.raises(StoreUnavailableError):

@@ -1,6 +1,6 @@
 -- After a loss: jobs that runners have, or whose permits are out, are active again.
 -- KEYS     jobs/parts/head
--- ARGV     from 4 on, for each: job, fence, order, until when, µs, the word of its fact
+-- ARGV     from 4 on, for each: job, fence, order, how long it lasts, µs, the word of its fact
 -- RETURNS  now
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
@@ -9,9 +9,9 @@ local function run(KEYS, ARGV)
   for i = 4, #ARGV, 5 do jobs[#jobs + 1] = ARGV[i] end
   local actives = queue.scores_of(ACTIVE, jobs)
   for n, job in ipairs(jobs) do
-    local fence, order, ends, word = unpack(ARGV, 5 * n, 5 * n + 3)
+    local fence, order, lasts_us, word = unpack(ARGV, 5 * n, 5 * n + 3)
     if not actives[n] then
-      redis_call('ZADD', ACTIVE, ends, job)
+      redis_call('ZADD', ACTIVE, int(now + tonumber(lasts_us)), job)
       redis_call('HSET', FACTS, job, fact(tonumber(fence), word, now, false))
       redis_call('HSET', ORDERS, job, order)
       redis_call('ZREM', LINE, job)

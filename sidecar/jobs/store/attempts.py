@@ -10,9 +10,8 @@ from typing import Any
 from sqlalchemy import and_, bindparam, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sidecar.jobs.model import ENDED, RUNS, WAITS, Ending, Job, State
+from sidecar.jobs.model import ENDED, RUNS, WAITS, Ending, Job, QueueEntry, State
 from sidecar.jobs.store.tables import FIND, FIND_WHOLE, chunks, job_of, jobs, lock_jobs
-from sidecar.jobs.store.target_replies import Waiting
 from sidecar.kit.batch import Batcher
 from sidecar.storage.sql.transactions import Transactions, separately
 
@@ -44,7 +43,7 @@ class AttemptRepository:
         limit: int,
         *,
         before_ms: int | None = None,
-    ) -> list[Waiting]:
+    ) -> list[QueueEntry]:
         """Jobs of a target that are pending, in their order; `after` the order and the id of the
         last one that is known; only those that were submitted before `before_ms`."""
         found = _WAITING.where(jobs.c.target == target, jobs.c.state == State.PENDING)
@@ -54,7 +53,7 @@ class AttemptRepository:
             found = found.where(jobs.c.queue_order >= order, later)
         if before_ms is not None:
             found = found.where(jobs.c.created_ms < before_ms)
-        return [Waiting(*row) for row in await self._transactions.read(found.limit(limit))]
+        return [QueueEntry(*row) for row in await self._transactions.read(found.limit(limit))]
 
     async def running(self, target: str) -> list[Job]:
         """Jobs of a target that are called (online) or processing."""

@@ -7,15 +7,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
 
 import structlog
 
 from sidecar.jobs.model import Ending, Job, State, ms
 from sidecar.jobs.redis_keys import target_key
 from sidecar.jobs.service import Jobs
-from sidecar.jobs.store.target_queue import LOCK_S
-from sidecar.jobs.store.target_replies import Held, Release
 from sidecar.jobs.targets import Target
 from sidecar.jobs.wake_ups import IDLE_S, WakeUps
 from sidecar.kit.errors import DatabaseError, StoreError
@@ -44,7 +41,7 @@ log = structlog.get_logger()
 
 
 class Reconciler:
-    """`lease` makes a leader lease of this process for a Redis key."""
+    """The reconciler of one process. `lease` creates its leader lease for a Redis key."""
 
     def __init__(self, jobs: Jobs, wake_ups: WakeUps, lease: Callable[[str], LeaderLease]) -> None:
         self._jobs = jobs
@@ -58,14 +55,14 @@ class Reconciler:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing waits, runs, or is removed soon."""
+        """Whether nothing waits, runs, or is removed soon."""
         return all(
             target.name in self.idle and not target.settings.delete_after_read
             for target in self._jobs.targets
         )
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._refresh_forever())
@@ -76,22 +73,22 @@ class Reconciler:
                 task.cancel()
 
     async def _refresh_forever(self) -> None:
-        """A task for each target, those that are made at run time too."""
+        """Keep a task for each target, also for those that are created at run time."""
         while True:
             self._wake_ups.changed.clear()
             with contextlib.suppress(DatabaseError):
                 for name in await self._jobs.targets.refresh():
                     self._wake_ups.wake(name)
-            known = {target.name: target for target in self._jobs.targets}
+            targets = {target.name: target for target in self._jobs.targets}
             for name, (target, task) in list(self._tasks.items()):
-                if known.get(name) is not target or task.done():
+                if targets.get(name) is not target or task.done():
                     task.cancel()
                     self.idle.discard(name)
                     self._jobs.metrics.targets.forget(name)
                     del self._tasks[name]
-            for name in known.keys() - self._tasks.keys():
-                task = asyncio.create_task(self._keep_forever(known[name]))
-                self._tasks[name] = known[name], task
+            for name in targets.keys() - self._tasks.keys():
+                task = asyncio.create_task(self._keep_forever(targets[name]))
+                self._tasks[name] = targets[name], task
             await wait_for(self._wake_ups.changed, REFRESH_S)
 
     # One target -------------------------------------------------------------------------------
@@ -109,7 +106,7 @@ class Reconciler:
                 await wait_for(listener.woken, rest_s)
 
     async def _keep(self, target: Target) -> float:
-        """How long to rest."""
+        """Look after a target's queue. Return how long to rest, in seconds."""
         claimed = await target.store.claim(0, target.settings)
         if not claimed.is_ready:
             if not await self._leads(target, "rebuilding"):
@@ -132,7 +129,7 @@ class Reconciler:
         return min(LOOK_S, max(0.005, claimed.next_s))
 
     async def _end(self, target: Target, id_: str, why: str, at_ms: int) -> None:
-        """An online job whose permit was not used, or whose call did not end within its time."""
+        """End an online job whose permit was not used, or whose call took too long."""
         job = await self._rows.find(id_)
         if job is None or job.is_ended:
             return
@@ -144,9 +141,9 @@ class Reconciler:
         self._jobs.metrics.jobs.labels(target.name, state).inc()
 
     async def rebuild(self, target: Target, *, born_us: int) -> None:
-        """After Redis was emptied, or before a queue is used for the first time: the jobs that
-        wait, in their order, and those that are being called, whose workers may live. Until that is
-        done nothing is called, and then nothing for as long as the rate may be used up."""
+        """Rebuild a queue after Redis was emptied, or before its first use: the jobs that wait, in
+        their order, and those that are being called, whose workers may live. Until that is done
+        nothing is called, and then nothing for as long as the rate may be used up."""
         began = time.monotonic()
         settings = target.settings
         running = await self._attempts.running(target.name)
@@ -166,23 +163,16 @@ class Reconciler:
             log.info("queue_rebuilt", target=target.name, **counts, seconds=seconds)
 
     async def _hold(self, target: Target, jobs: Sequence[Job]) -> set[str]:
-        """Redis counts them as being called from now on. Their ids."""
-        now_ms = target.clock.now_ms()
-        held = [_held(job, target, now_ms) for job in jobs]
-        await target.store.hold(held)
+        """Make Redis count jobs as called from now on. Return their ids."""
+        await target.store.hold(jobs, target.settings)
         # Some may have ended since they were read: nothing else would release them.
-        known = await self._rows.find_many(job.id for job in jobs)
-        over = [
-            Release(job.id, job.fence, "gone")
-            for job in jobs
-            if job.id not in known or known[job.id].is_ended
-        ]
-        if over:
-            await target.store.release(over, target.settings, wakes=True)
+        rows = await self._rows.find_many(job.id for job in jobs)
+        over = [(job.id, job.fence) for job in jobs if job.id not in rows or rows[job.id].is_ended]
+        await target.store.drop(over, target.settings, wakes=True)
         return {job.id for job in jobs}
 
     async def _enqueue(self, target: Target, *, before_ms: int | None = None) -> int:
-        """Jobs that wait, in their order; those that are in the queue stay. How many there are."""
+        """Put the jobs that wait in the queue; those that are in it stay. Return their number."""
         after, count = None, 0
         while True:
             rows = await self._attempts.waiting(target.name, after, PAGE, before_ms=before_ms)
@@ -197,13 +187,13 @@ class Reconciler:
     # All targets ------------------------------------------------------------------------------
 
     async def _reconcile_forever(self) -> None:
-        """Targets of which something waits or runs, according to Redis or to SQL."""
+        """Compare the queues of targets where something waits or runs, by Redis or by SQL."""
         while True:
             await asyncio.sleep(RECONCILE_S)
             with _logged("queues_not_reconciled"):
-                known = await self._attempts.unended(self.idle)
+                active = await self._attempts.unended(self.idle)
                 for target in self._jobs.targets:
-                    if target.name in known or target.name not in self.idle:
+                    if target.name in active or target.name not in self.idle:
                         await self._reconcile(target)
 
     async def _reconcile(self, target: Target) -> None:
@@ -225,11 +215,11 @@ class Reconciler:
             await self._dequeue_ended(target)
 
     async def _dequeue_ended(self, target: Target) -> None:
-        """Jobs that ended while Redis was unavailable."""
+        """Take jobs out of the queue that ended while Redis was unavailable."""
         async for ids in target.store.waiting_ids():
-            known = await self._rows.find_many(ids)
+            rows = await self._rows.find_many(ids)
             for id_ in ids:
-                job = known.get(id_)
+                job = rows.get(id_)
                 if job is None or job.is_ended:
                     await target.store.remove(id_)
 
@@ -240,7 +230,7 @@ class Reconciler:
                 await self.clean()
 
     async def clean(self) -> tuple[int, int]:
-        """How many jobs were expired and removed, in small batches."""
+        """Expire and remove old jobs, in small batches. Return the numbers of both."""
         # By the clock of any target's Redis; all are about the same.
         clocks = (target.clock.now_ms() for target in self._jobs.targets)
         now_ms = next(clocks, int(time.time() * 1000))
@@ -267,20 +257,10 @@ class Reconciler:
 
 @contextlib.contextmanager
 def _logged(event: str, **about: str) -> Iterator[None]:
-    """A reconciler goes on, whatever happens."""
+    """Log errors: a reconciler goes on, whatever happens."""
     try:
         yield
     except (StoreError, DatabaseError) as error:
         log.debug(event, error=str(error), **about)
     except Exception:
         log.exception("reconciler_failed", **about)
-
-
-def _held(job: Job, target: Target, now_ms: int) -> Held:
-    """A job that a worker has, which may live, or the client who was given a permit."""
-    held = partial(Held, job.id, job.fence, job.queue_order)
-    if job.kind == "offline":
-        return held(now_ms + ms(LOCK_S), "r")
-    if job.state is State.CALLED:
-        return held(now_ms + ms(target.settings.claim_window), "c")
-    return held(now_ms + ms(target.settings.timeout), "u")
