@@ -25,9 +25,9 @@ from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, Targets
 from sidecar.jobs.wake_ups import WakeUps
 from sidecar.jobs.worker.callbacks import call_back_forever
-from sidecar.jobs.worker.pool import WorkerPool
 from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.jobs.worker.target_call import Egress
+from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError, DatabaseError
 from sidecar.kit.tasks import keep_at_work, stop_workers

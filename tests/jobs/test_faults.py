@@ -382,7 +382,7 @@ async def test_nobody_is_called_when_locks_end_before_the_database_answers(line,
     monkeypatch.setattr(workers, "SLOW_S", 0)
     [id_], worker = await line.insert(1), line.worker(Silence())
     await line.reconciler("one").rebuild(line.target, born_us=0)
-    assert await worker._take_some() > 0
+    assert await worker._claim_jobs() > 0
     assert len(worker) == 0
     _, [place] = await line.target.store.look([id_])
     assert place.where == "later"

@@ -8,7 +8,7 @@ import pytest
 from sidecar.jobs.model import QueueEntry, State
 from sidecar.jobs.wake_ups import publish
 from sidecar.jobs.worker import reconciler
-from sidecar.jobs.worker.pool import WorkerPool
+from sidecar.jobs.worker.target_worker import WorkerPool
 from tests.jobs.bench import bench, running, until
 from tests.support.jobs import job
 

@@ -10,7 +10,7 @@ from sidecar.jobs.model import Ending, Job, QueueEntry, State, new_job_id
 from sidecar.jobs.store.endings import BYTES_AT_ONCE
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.worker import reconciler, target_worker
-from sidecar.jobs.worker.pool import WorkerPool
+from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.errors import StoreError
 from tests.jobs.bench import bench, running, until
 
@@ -55,9 +55,9 @@ async def test_a_runner_that_gets_its_own_job_again_cuts_the_older_call_off(here
     id_ = await here.submit(target)
     worker = here.worker(target)
     lost_once(here, target)
-    await worker._take_some()
+    await worker._claim_jobs()
     await until(lambda: here.egress.called == [id_])
-    await worker._take_some()
+    await worker._claim_jobs()
     await until(lambda: here.egress.called == [id_] * 2)
     assert here.egress.most == 1
     here.egress.over.set()
@@ -72,8 +72,8 @@ async def test_a_runner_that_was_slow_to_begin_asks_whether_the_job_is_still_its
     id_ = await here.submit(target)
     first, second = here.worker(target), here.worker(target)
     lost_once(here, target, seconds=target_worker.SLOW_S)
-    await first._take_some()
-    await second._take_some()
+    await first._claim_jobs()
+    await second._claim_jobs()
     await until(lambda: bool(here.egress.called))
     assert (len(first), len(second), here.egress.called) == (0, 1, [id_])
     here.egress.over.set()
@@ -111,7 +111,7 @@ async def test_a_job_that_ended_while_its_line_was_built_again_has_no_slot(here)
         Ending(id_, fence, State.COMPLETED, now_ms, now_ms + 1000)
     )
     await here.lose_line(target)
-    await here.reconciler._hold(target, read)
+    await here.reconciler._hold_calls(target, read)
     assert (await here.line(target)).active == 0
     following = await here.submit(target)
     claimed = await target.store.claim(1, target.settings)
@@ -200,7 +200,7 @@ async def test_a_job_outlives_some_runners(here, more, state):
         await begun(here, target, id_, fence=fence)
     here.egress.over.set()
     worker = here.worker(target)
-    await worker._take_some()
+    await worker._claim_jobs()
     await until(lambda: not len(worker))
     row = await here.row(id_)
     assert (row.state, here.egress.called) == (state, [id_] * (1 - more))
@@ -242,7 +242,7 @@ async def test_an_online_job_that_ended_meanwhile_ends_no_lane_where_the_store_i
         raise StoreError("release: away")
 
     target.store.release = away
-    assert await here.worker(target)._take_some() == target_worker.REST_S
+    assert await here.worker(target)._claim_jobs() == target_worker.REST_S
 
 
 async def again(here, target):
@@ -294,7 +294,7 @@ async def test_answers_are_counted_by_their_status(here):
     await here.submit(target)
     here.egress.over.set()
     worker = here.worker(target)
-    await worker._take_some()
+    await worker._claim_jobs()
     await until(lambda: not len(worker))
     assert counted.labels(target.name, "200")._value.get() == 1
     for status, state in (

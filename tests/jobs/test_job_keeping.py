@@ -7,7 +7,7 @@ from dataclasses import replace
 from sidecar.jobs.model import ENDED, Ending, JobQuery, QueueEntry, State
 from sidecar.jobs.store import endings
 from sidecar.jobs.store.endings import DEFAULT_TTL_MS, PERMIT_MS
-from sidecar.jobs.store.jobs import Step
+from sidecar.jobs.store.jobs import EndedJobs
 from tests.support.jobs import NOW_MS, chunk_count, job, statements_of
 
 LATER_MS = NOW_MS + 5000
@@ -296,7 +296,7 @@ async def test_the_history_is_told_in_steps(store):
     await end(store, made[7], at_ms=NOW_MS + 1000)
     steps = await store.jobs.steps("images", NOW_MS + 1000, NOW_MS + 5000, 1000)
     assert [replace(step, at_ms=step.at_ms - NOW_MS) for step in steps] == [
-        Step(1000, 2, 1, 0, 30, (990 + 1969 + 1451) // 3),
-        Step(2000, 0, 0, 1, None, None),
-        Step(4000, 1, 0, 0, 7, 4992),
+        EndedJobs(1000, 2, 1, 0, 30, (990 + 1969 + 1451) // 3),
+        EndedJobs(2000, 0, 0, 1, None, None),
+        EndedJobs(4000, 1, 0, 0, 7, 4992),
     ]

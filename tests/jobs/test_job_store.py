@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import fields, replace
 
 from sidecar.jobs.model import Ending, Job, JobQuery, State, new_job_id
-from sidecar.jobs.store import search
+from sidecar.jobs.store import jobs as search
 from sidecar.kit.errors import DatabaseError
 from tests.support.jobs import NOW_MS, chunk_count, job, statements_of
 

@@ -1,4 +1,4 @@
--- Takes a job out, wherever it waits, and what is called before its permit was used; not what runs.
+-- Removes a job that waits, is being submitted, or has not used its permit; not one that runs.
 -- KEYS     jobs/parts/head
 -- ARGV     4 the job
 -- RETURNS  now, 1 if it was there

@@ -1,7 +1,7 @@
-"""Keeps Redis in step with SQL: rebuilds queues that Redis lost, calls online jobs, puts back what
-only one of the two has, ends jobs that waited too long, and removes old ones. Every replica and
-worker process has a reconciler; where it matters, a leader lease picks one of them.
-"""
+"""Keeps Redis in step with SQL: rebuilds queues that Redis lost, calls online jobs, adds and
+removes jobs that only one of the two has, ends jobs that waited too long, and removes old ones.
+Every replica and worker process has a reconciler; where it matters, a leader lease picks one of
+them."""
 
 import asyncio
 import contextlib
@@ -24,12 +24,12 @@ from sidecar.storage.redis.leader_lease import LeaderLease
 REFRESH_S = 10.0
 LOOK_S = 1.0
 GAUGES_S = 5.0
-#: Between two comparisons; what SQL has for longer and Redis has not is put there: the replica that
-#: took it has died, or Redis was unavailable.
+#: Seconds between two comparisons of Redis with SQL. A job that only SQL has for longer is put in
+#: Redis: the replica that took the job has died, or Redis was unavailable.
 RECONCILE_S = 20.0
 #: Between two removals, where something waits or runs, and where nothing does.
 CLEAN_S, IDLE_CLEAN_S = 5.0, 30.0
-#: Before a rebuild, where jobs were called just before: a worker that claimed some writes so first.
+#: The pause before a rebuild, seconds: a worker that just claimed jobs writes that first.
 SETTLE_S = 0.5
 #: Rows that are read, and jobs that are added or removed, at a time.
 PAGE = 1000
@@ -50,7 +50,7 @@ class Reconciler:
         self._wake_ups = wake_ups
         self._lease = lease
         self._tasks: dict[str, tuple[Target, asyncio.Task[None]]] = {}
-        #: Targets of which nothing waits and nothing runs, as far as is known.
+        #: Targets with no job that waits or runs, by the last look.
         self.idle: set[str] = set()
 
     @property
@@ -99,13 +99,13 @@ class Reconciler:
             rest_s = LOOK_S
             listener.woken.clear()
             with _logged("queue_not_kept", target=target.name):
-                rest_s = await self._keep(target)
+                rest_s = await self._look_after(target)
             if rest_s == LOOK_S and "online" not in target.settings.kinds:
                 await asyncio.sleep(rest_s)  # soon enough: workers make the calls
             else:
                 await wait_for(listener.woken, rest_s)
 
-    async def _keep(self, target: Target) -> float:
+    async def _look_after(self, target: Target) -> float:
         """Look after a target's queue. Return how long to rest, in seconds."""
         claimed = await target.store.claim(0, target.settings)
         if not claimed.is_ready:
@@ -149,10 +149,12 @@ class Reconciler:
         running = await self._attempts.running(target.name)
         if running or await self._attempts.waiting(target.name, None, 1):
             await asyncio.sleep(SETTLE_S)
-        held = await self._hold(target, await self._attempts.running(target.name))
+        held = await self._hold_calls(target, await self._attempts.running(target.name))
         count = await self._enqueue(target)
         last_ms = await self._attempts.last_started_ms(target.name)
-        held |= await self._hold(target, await self._attempts.running(target.name))  # begun since
+        held |= await self._hold_calls(
+            target, await self._attempts.running(target.name)
+        )  # begun since
         wait_ms = 0
         if last_ms is not None and settings.rate is not None:
             wait_ms = max(0, last_ms + ms(settings.window) - target.clock.now_ms())
@@ -162,7 +164,7 @@ class Reconciler:
             counts = {"waiting": count, "running": len(held)}
             log.info("queue_rebuilt", target=target.name, **counts, seconds=seconds)
 
-    async def _hold(self, target: Target, jobs: Sequence[Job]) -> set[str]:
+    async def _hold_calls(self, target: Target, jobs: Sequence[Job]) -> set[str]:
         """Make Redis count jobs as called from now on. Return their ids."""
         await target.store.hold(jobs, target.settings)
         # Some may have ended since they were read: nothing else would release them.
@@ -206,7 +208,7 @@ class Reconciler:
         if not state.is_ready:
             return
         lost = [job for job, place in zip(late, places, strict=True) if place.where == "gone"]
-        await self._hold(target, lost)
+        await self._hold_calls(target, lost)
         counts = await self._rows.counts(target.name, [State.PENDING])
         waiting = sum(counts.values())
         if waiting > state.waiting + state.later:

@@ -1,4 +1,4 @@
-"""Makes one call of a job, and returns its result. Which addresses it reaches: kit/egress.py."""
+"""Makes one call of a job, and returns its result. Which addresses it may reach: kit/egress.py."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ _HIDDEN = frozenset({
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,128}\Z")
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
-#: By a client's error: what became of the call, and its text; the first that fits.
+#: The result of a call by its error, and the result's text; the first that fits.
 _ERRORS: tuple[tuple[tuple[type[Exception], ...], ResultKind, str], ...] = (
     (
         (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError),
@@ -60,7 +60,7 @@ _ERRORS: tuple[tuple[tuple[type[Exception], ...], ResultKind, str], ...] = (
 
 
 class _OverError(Exception):
-    """The call is over, with this result."""
+    """The call is over, with the result of this error."""
 
     def __init__(self, result: CallResult) -> None:
         super().__init__(result.error)
@@ -68,7 +68,7 @@ class _OverError(Exception):
 
 
 class Egress:
-    """Sessions for the calls. To be made within a running loop."""
+    """The HTTP sessions for calls. Created within a running loop."""
 
     def __init__(self, *, resolver: AbstractResolver | None = None) -> None:
         names = resolver or aiohttp.ThreadedResolver()
@@ -80,8 +80,8 @@ class Egress:
         await self._private.close()
 
     async def call(self, settings: TargetSettings, job: Job, *, sink: Sink) -> CallResult:
-        """Never raises for what a target does; what `sink` raises is passed on. The time that it
-        takes is not counted as the target's. Cancelled, it closes the connection."""
+        """Make a job's call. Raises only what `sink` raises, whose time is not counted as the
+        target's. Cancelled, it closes the connection."""
         began = time.monotonic()
         try:
             url = check_request(settings, job)
@@ -131,7 +131,7 @@ async def _read_result(
 
 
 def _let_go(response: aiohttp.ClientResponse) -> None:
-    """The connection of a response that was read to its end is back in the pool already."""
+    """Close the connection, unless the response was read to its end: then it is in the pool."""
     if response.connection is not None and response.connection.transport is not None:
         # Not closed: with TLS that would wait for the target to close it too.
         response.connection.transport.abort()
@@ -139,7 +139,7 @@ def _let_go(response: aiohttp.ClientResponse) -> None:
 
 
 async def _read(response: aiohttp.ClientResponse, most: int, sink: Sink) -> tuple[bytes, int]:
-    """The body, unless the sink has it; and its length."""
+    """Return the body, empty if the sink has it, and its length."""
     has_body = response.method != "HEAD" and response.status not in {204, 304}
     size, number, kept = 0, 0, bytearray()
     is_too_large = has_body and (response.content_length or 0) > most
@@ -165,7 +165,7 @@ async def _read(response: aiohttp.ClientResponse, most: int, sink: Sink) -> tupl
 
 
 def _paused(scope: asyncio.Timeout, sink: Sink) -> Sink:
-    """While it works the call's time stands still."""
+    """Return a sink during whose work the call's time stands still."""
     loop = asyncio.get_running_loop()
 
     async def keep(number: int, data: bytes) -> None:
@@ -178,7 +178,7 @@ def _paused(scope: asyncio.Timeout, sink: Sink) -> Sink:
 
 
 def _request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
-    """The job's, over them the target's, over them ours."""
+    """Return the job's headers, over them the target's, over them the worker's."""
     named = {same_header(name) for name in settings.headers}
     headers = {name: text for name, text in job.headers.items() if same_header(name) not in named}
     headers |= settings.headers
@@ -195,7 +195,7 @@ def _request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
 
 
 def _response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
-    """Those that the result has: what fits, without control characters."""
+    """Return the headers that the result has: those that fit, without control characters."""
     hidden = _HIDDEN if response.method == "HEAD" else _HIDDEN | {"content-length"}
     for named in response.headers.getall("Connection", ()):
         hidden |= {name.strip().lower() for name in named.split(",")}
@@ -216,7 +216,7 @@ def _response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _errors_as_results(when: str = "before an answer came") -> Iterator[None]:
-    """Raises _OverError for a client's errors."""
+    """Raise _OverError for errors of the HTTP client."""
     try:
         yield
     except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:

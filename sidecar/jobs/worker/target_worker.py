@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
 import structlog
 
@@ -23,7 +24,7 @@ from sidecar.jobs.wake_ups import IDLE_S, WakeUps
 from sidecar.jobs.worker.target_call import Egress
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
-from sidecar.kit.tasks import wait_for
+from sidecar.kit.tasks import stop_workers, wait_for
 
 #: Jobs that are claimed at a time.
 CLAIMS = 50
@@ -317,3 +318,56 @@ class TargetWorker:
                 call.reason = "abort" if state == "abort" else "lost"
                 log.info("call_cut_off", job=call.claim.id, target=self.target.name, why=state)
                 call.task.cancel()
+
+
+_PoolEntry: TypeAlias = tuple[TargetWorker, asyncio.Task[None]]
+
+
+class WorkerPool:
+    """The target workers of one process, also for targets that are created at run time."""
+
+    def __init__(self, jobs: Jobs, wake_ups: WakeUps, egress: Egress, *, most: int) -> None:
+        self._jobs = jobs
+        self._wake_ups = wake_ups
+        self._egress = egress
+        self._most = most
+        self._running: dict[str, _PoolEntry] = {}
+        #: Workers of targets that were removed or created again: their calls go on.
+        self._ending: list[_PoolEntry] = []
+
+    async def run(self, stop: asyncio.Event, *, grace_s: float = 0.0, look_s: float = 1.0) -> None:
+        """Run until `stop` is set, and then until the calls are over, for `grace_s` at most."""
+        try:
+            while not stop.is_set():
+                self._update()
+                await wait_for(stop, look_s)
+            under_way = sum(len(worker) for worker, _ in self._running.values())
+            log.info("stopping", under_way=under_way, grace_seconds=grace_s)
+            for worker, _ in self._running.values():
+                worker.stop()
+            if tasks := self._tasks():
+                await asyncio.wait(tasks, timeout=grace_s)
+        finally:
+            await stop_workers(*self._tasks())
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for _, task in (*self._running.values(), *self._ending)]
+
+    def _update(self) -> None:
+        targets = {target.name: target for target in self._jobs.targets}
+        self._ending = [(worker, task) for worker, task in self._ending if not task.done()]
+        for name, (worker, task) in list(self._running.items()):
+            if worker.target is not targets.get(name):
+                worker.stop()
+                self._ending.append((worker, task))
+                del self._running[name]
+            elif task.done():
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    log.error("target_worker_failed", target=name, exc_info=error)
+                del self._running[name]
+        for name, target in targets.items():
+            if name not in self._running and "offline" in target.settings.kinds:
+                worker = TargetWorker(
+                    target, self._jobs, self._egress, self._wake_ups, most=self._most
+                )
+                self._running[name] = worker, asyncio.create_task(worker.run())
