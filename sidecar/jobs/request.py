@@ -34,7 +34,7 @@ Value: TypeAlias = str | int | FiniteFloat
 def check_request(settings: TargetSettings, request: NewJob | Job) -> URL:
     """Check a job's request against its target's settings, and return its address. Raises
     ConfigError with all problems."""
-    verb, body = request.method, request.body
+    verb, body = request.method.upper(), request.body
     problems = []
     if verb not in settings.methods:
         problems.append(f"method: {' or '.join(settings.methods)} for this target")

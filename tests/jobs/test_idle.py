@@ -9,17 +9,10 @@ from sidecar.jobs.model import QueueEntry, State
 from sidecar.jobs.wake_ups import publish
 from sidecar.jobs.worker import reconciler
 from sidecar.jobs.worker.target_worker import WorkerPool
-from tests.jobs.bench import bench, running, until
+from tests.jobs.bench import running, until
 from tests.support.jobs import job
 
 TARGETS = 20
-
-
-@pytest.fixture
-async def here(redis_socket, tmp_path, monkeypatch):
-    monkeypatch.setattr(reconciler, "SETTLE_S", 0)
-    async with bench(redis_socket, tmp_path) as made:
-        yield made
 
 
 def runner(here):

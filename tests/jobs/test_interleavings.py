@@ -12,16 +12,9 @@ from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.worker import reconciler, target_worker
 from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.errors import StoreError
-from tests.jobs.bench import bench, running, until
+from tests.jobs.bench import running, until
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-async def here(redis_socket, tmp_path, monkeypatch):
-    monkeypatch.setattr(reconciler, "SETTLE_S", 0)
-    async with bench(redis_socket, tmp_path) as made:
-        yield made
 
 
 async def begun(here, target, id_, *, fence=None):
@@ -241,7 +234,7 @@ async def test_an_online_job_that_ended_meanwhile_ends_no_lane_where_the_store_i
     async def away(*_, **__):
         raise StoreError("release: away")
 
-    target.store.release = away
+    target.store.drop = away
     assert await here.worker(target)._claim_jobs() == target_worker.REST_S
 
 

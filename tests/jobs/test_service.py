@@ -427,23 +427,6 @@ def test_many_wait_at_a_time(place):
 # Cancelled, tried again ---------------------------------------------------------------------------
 
 
-def test_a_job_that_waits_is_cancelled(place):
-    """Twice equals once; it is never called."""
-    sent = place.shop.submit(target="still", path="ok/cancelled")
-    for _ in range(2):
-        answer = place.shop.call("DELETE", f"/jobs/{sent.id}")
-        assert (answer.status, answer.json["state"]) == (200, "cancelled")
-    job = place.shop.job(sent.id)
-    assert (job["state"], job["position"], job["attempts"]) == ("cancelled", None, 0)
-
-
-def test_a_job_that_has_ended_is_not_cancelled(place):
-    sent = place.shop.submit(target="images", path="ok/1")
-    assert place.shop.job(sent.id, wait_s=20)["state"] == "completed"
-    answer = place.shop.call("DELETE", f"/jobs/{sent.id}")
-    assert (answer.status, "completed" in answer.json["detail"]) == (409, True)
-
-
 def begun(place: Place, target: str, path: str, **request: str) -> Sent:
     """A job whose call has reached its target. In state processing it may still be put back: its
     worker was too slow to call."""
@@ -472,15 +455,18 @@ def test_a_call_is_not_cut_off_elsewhere(place):
     assert place.shop.job(sent.id, wait_s=20)["state"] == "completed"
 
 
-def test_a_job_is_cancelled_twice(place):
-    """As once, also by the docs; what has ended otherwise is a 409."""
+def test_a_job_that_waits_is_cancelled(place):
+    """Twice is the same as once, also in the docs; a job that has ended otherwise is a 409."""
     sent = place.shop.submit(target="still", path="ok/1")
     for _ in range(2):
         answer = place.shop.call("DELETE", f"/jobs/{sent.id}")
         assert (answer.status, answer.json["state"]) == (200, "cancelled")
-    over = place.shop.submit(target="images", path="ok/1")
-    assert place.shop.job(over.id, wait_s=20)["state"] == "completed"
-    assert place.shop.call("DELETE", f"/jobs/{over.id}").status == 409
+    job = place.shop.job(sent.id)
+    assert (job["state"], job["position"], job["attempts"]) == ("cancelled", None, 0)
+    ended = place.shop.submit(target="images", path="ok/1")
+    assert place.shop.job(ended.id, wait_s=20)["state"] == "completed"
+    answer = place.shop.call("DELETE", f"/jobs/{ended.id}")
+    assert (answer.status, "completed" in answer.json["detail"]) == (409, True)
     page = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
     assert "200: it is cancelled, or was before." in page
 

@@ -50,5 +50,6 @@ class TargetRepository:
         row = {"name": name, "settings": settings, "changed_ms": at_ms}
         await self._transactions.change(self._upsert, row)
 
-    async def delete(self, name: str) -> None:
-        await self._transactions.change(delete(targets).where(targets.c.name == name))
+    async def delete(self, name: str) -> bool:
+        """Delete a target. Return False if there is none."""
+        return await self._transactions.change(delete(targets).where(targets.c.name == name))
