@@ -24,7 +24,7 @@ from sidecar.jobs.model import (
     new_job_id,
 )
 from sidecar.jobs.store.target_queue import Claim, QueuePlace, QueueState
-from sidecar.jobs.targets import Target, Targets
+from sidecar.jobs.targets import Target, TargetRegistry
 from sidecar.kit.errors import StoreError, UnknownNameError
 from sidecar.visitors.grants import Grant, GrantError
 
@@ -39,8 +39,7 @@ COUNTS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job and its place in the queue, which it has none if it has ended or Redis is
-    unavailable."""
+    """A job as it stands. It has a position only while it waits in the queue and Redis answers."""
 
     job: Job
     state: State
@@ -53,10 +52,11 @@ class JobView:
 
 
 class Jobs:
-    """Every method raises DatabaseError and StoreError where SQL or Redis is unavailable, and
-    UnknownNameError for a job of another `owner`; None is the operator, who has all."""
+    """The jobs of all targets. Every method raises DatabaseError or StoreError if SQL or Redis is
+    unavailable, and UnknownNameError for a job of another `owner`; operators, None, see
+    all jobs."""
 
-    def __init__(self, targets: Targets, store: "JobStore", metrics: Metrics) -> None:
+    def __init__(self, targets: TargetRegistry, store: "JobStore", metrics: Metrics) -> None:
         self.targets = targets
         self.store = store
         self.metrics = metrics.of(JobMetrics)

@@ -63,7 +63,7 @@ def _for_admins(target: Target | None, after: TargetSettings) -> str:
     return f"A change of {' and '.join(names)}" if names else ""
 
 
-class Targets(Named[Target]):
+class TargetRegistry(Named[Target]):
     """All targets. `make` creates a target from its name and settings. `announce` tells other
     processes that the settings of a target were changed."""
 

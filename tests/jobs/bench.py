@@ -19,7 +19,7 @@ from sidecar.jobs.store.attempts import AttemptRepository
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.jobs import JobRepository
 from sidecar.jobs.store.target_queue import TargetStore
-from sidecar.jobs.targets import Target, Targets
+from sidecar.jobs.targets import Target, TargetRegistry
 from sidecar.jobs.wake_ups import WakeUps
 from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.jobs.worker.target_worker import TargetWorker
@@ -126,7 +126,9 @@ class Bench:
         self.time = Time()
         #: Targets whose settings were changed, as other processes are told.
         self.changed: list[str] = []
-        self.jobs = Jobs(Targets({}, database, self._make, self._announce), database, self.metrics)
+        self.jobs = Jobs(
+            TargetRegistry({}, database, self._make, self._announce), database, self.metrics
+        )
         self.targets = self.jobs.targets
         self.wake_ups = WakeUps(redis, timeout_s=5, now_us=lambda: self.time() * 1000)
         self.reconciler = Reconciler(
