@@ -1,4 +1,4 @@
-"""Jobs in one process, without runners and replicas of their own: a line in the test session's
+"""Jobs in one process, without workers and replicas of their own: a queue in the test session's
 redis-server, jobs in SQLite, and what can be made to fail or to dawdle at a given moment."""
 
 import asyncio
@@ -42,7 +42,7 @@ async def until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
 
 class Line(TargetStore):
     """`before`: what happens before a method of this name is called; `claims` counts those of
-    keepers (0) and of runners (1) that were answered: from the first on the store's time is known.
+    reconcilers (0) and of workers (1) that were answered: from the first on Redis' time is known.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -167,7 +167,7 @@ class Bench:
         return TargetWorker(target, self.jobs, self.egress, self.wake_ups, most=most)  # type: ignore[arg-type]
 
     async def lose_line(self, target: Target) -> None:
-        """As if Redis had been emptied, and the keeper had built the line again."""
+        """As if Redis had been emptied, and the reconciler had built the queue again."""
         keys = [key async for key in self.redis.scan_iter(match=f"*{{target:{target.name}}}*")]
         assert keys
         await self.redis.delete(*keys)

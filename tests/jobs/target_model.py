@@ -1,4 +1,4 @@
-"""The line of a target in plain Python. Times and numbers in µs."""
+"""The queue of a target in plain Python. Times and numbers in µs."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -26,7 +26,7 @@ class Active:
 
 @dataclass
 class Target:
-    """All that a store knows of a target. A model is one that was just made."""
+    """All that Redis knows of a target. A model is one that was just made."""
 
     line: dict[str, int] = field(default_factory=dict)
     #: job -> (when again, order)

@@ -123,8 +123,8 @@ def test_a_wait_is_told_by_what_was_measured_and_before_that_by_what_is_expected
     assert wait_s(paced, a_line(open_ms=NOW_MS + 5000), 1) == 5
 
 
-def test_who_has_no_runner_is_told_so():
-    """None has asked for 15 s, or ever; where calls are under way, or none is a runner's, nobody is
+def test_who_has_no_worker_is_told_so():
+    """None has asked for 15 s, or ever; where calls are under way, or none is a worker's, nobody is
     missed."""
     url = "https://images.example/"
     both = TargetSettings(url=url, kinds=["offline", "online"])

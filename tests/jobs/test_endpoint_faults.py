@@ -88,7 +88,7 @@ async def test_a_result_that_cannot_be_sent_whole_is_cut_off(here, client, fault
 
 
 async def test_a_job_that_is_in_the_database_is_taken(here, client):
-    """202, also where the store fails before the job is in the line, or its place is known."""
+    """202, also where Redis fails before the job is in the queue, or its place is known."""
     target = await here.target()
 
     async def away():

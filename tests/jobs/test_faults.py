@@ -1,4 +1,4 @@
-"""What breaks while jobs are called: a runner, the target, the store, a replica. (The database:
+"""What breaks while jobs are called: a worker, the target, Redis, a replica. (The database:
 test_story.py.)
 
 JOBS_FULL=1 in the environment lets the target be down for a minute; otherwise all of it takes
@@ -31,9 +31,9 @@ from tests.support.works import Sent, Works, most_open, most_within, overtaken
 
 IS_FULL = os.environ.get("JOBS_FULL") == "1"
 DOWN_S = 60 if IS_FULL else 4
-#: Calls of a target that one runner makes at a time, and how many runners there are.
+#: Calls of a target that one worker makes at a time, and how many workers there are.
 AT_A_TIME, RUNNERS = 8, 3
-#: Of the jobs that the store forgets: how many wait, and how many calls there are in a window.
+#: Of the jobs that Redis forgets: how many wait, and how many calls there are in a window.
 WAITING, RATE, WINDOW_US = 1000, 100, 400_000
 #: Failures in a row that open the breaker, and calls at a time.
 BREAK_AFTER, AT_ONCE = 3, 4
@@ -56,7 +56,7 @@ class Phase:
         return Counter(row.state.value for row in self.rows.values())
 
 
-# The runner ---------------------------------------------------------------------------------------
+# The worker ---------------------------------------------------------------------------------------
 
 
 def kill_a_runner(works: Works) -> Phase:
@@ -106,7 +106,7 @@ def take_the_target_down(works: Works) -> Down:
     return Down(Phase(sent, rows, target.calls()), calls, seen)
 
 
-# The store ----------------------------------------------------------------------------------------
+# Redis --------------------------------------------------------------------------------------------
 
 
 def submit_many(works: Works) -> list[Sent]:
@@ -171,7 +171,7 @@ def faults():
     return Faults()
 
 
-def test_the_jobs_of_a_runner_that_was_killed_are_taken_up(faults):
+def test_the_jobs_of_a_worker_that_was_killed_are_taken_up(faults):
     """By others, once its locks have ended: none is lost, no other is called twice, and the second
     attempt is counted."""
     phase = faults.killed()
@@ -182,7 +182,7 @@ def test_the_jobs_of_a_runner_that_was_killed_are_taken_up(faults):
         assert len(notes) == phase.rows[id_].attempts == 1 + (id_ in cut)
 
 
-def test_a_job_of_a_killed_runner_is_not_called_by_two_at_a_time(faults):
+def test_a_job_of_a_killed_worker_is_not_called_by_two_at_a_time(faults):
     """Nor are more called than the target bears."""
     phase = faults.killed()
     assert {most_open(notes) for notes in phase.calls.values()} == {1}
@@ -213,16 +213,16 @@ def test_no_job_fails_because_its_target_was_down(faults):
     assert max(row.failures for row in phase.rows.values()) <= 1
 
 
-def test_jobs_outlive_the_store(faults):
+def test_jobs_outlive_redis(faults):
     """Emptied, and then killed, with hundreds of jobs waiting: all are called, once."""
     phase = faults.lost()
     assert phase.states() == {"completed": WAITING}
     assert Counter(map(len, phase.calls.values())) == {1: WAITING}
 
 
-def test_jobs_keep_their_order_when_the_store_is_lost(faults):
+def test_jobs_keep_their_order_when_redis_is_lost(faults):
     """The number of a call grows from call to call; it is that of the order of submission. (Those
-    that a runner was given, and could not call before it was lost, had their turn.)"""
+    that a worker was given, and could not call before it was lost, had their turn.)"""
     phase = faults.lost()
     fences = {id_: row.fence for id_, row in phase.rows.items() if row.attempts == 1}
     assert len(fences) >= WAITING - 2 * AT_A_TIME * RUNNERS
@@ -232,7 +232,7 @@ def test_jobs_keep_their_order_when_the_store_is_lost(faults):
     assert overtaken(before, after) == 0
 
 
-def test_the_rate_holds_when_the_store_is_lost(faults):
+def test_the_rate_holds_when_redis_is_lost(faults):
     """It has forgotten the calls of this window; none is made until that is over."""
     moments = [row.fence for row in faults.lost().rows.values()]
     # Each of those that are claimed together has a number more than the moment.

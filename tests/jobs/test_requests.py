@@ -168,7 +168,7 @@ def test_queries_that_are_not_allowed(query):
      {f"X-{n}": "a" * 4000 for n in range(5)}],
 )  # fmt: skip
 def test_headers_that_are_not_allowed(headers):
-    """Those that break a line, that are the runner's own, or that are too many."""
+    """Those that break a line, that are the worker's own, or that are too many."""
     (problem,) = problems(headers=headers)
     assert problem.startswith("headers: ")
 

