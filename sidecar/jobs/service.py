@@ -144,8 +144,10 @@ class Jobs:
         places: dict[str, tuple[Target, QueueState, QueuePlace]] = {}
         for name, ids in ids_by_target.items():
             if (target := self.targets.find(name)) is not None:
-                queue, found = await target.store.look(ids, target.settings)
-                places |= {id_: (target, queue, at) for id_, at in zip(ids, found, strict=True)}
+                queue, queue_places = await target.store.look(ids, target.settings)
+                places |= {
+                    id_: (target, queue, at) for id_, at in zip(ids, queue_places, strict=True)
+                }
         return [
             _view(job, *places[job.id]) if job.id in places else JobView(job, job.state)
             for job in jobs

@@ -116,8 +116,8 @@ class WakeUps:
         }
         names = list(has_worker)
         parts = [names[i : i + self._at_once] for i in range(0, len(names), self._at_once)]
-        for found in await asyncio.gather(*(self._look(part, has_worker) for part in parts)):
-            for name in found:
+        for active_names in await asyncio.gather(*(self._look(part, has_worker) for part in parts)):
+            for name in active_names:
                 self.wake(name)
 
     async def _look(self, names: Sequence[str], has_worker: Mapping[str, bool]) -> list[str]:

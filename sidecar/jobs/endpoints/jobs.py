@@ -120,28 +120,30 @@ async def _change(
             count, after = await search.count(query)
             return ChangedJobs(changed=count, skipped=[], next=write_after(after))
         page = await search.page(query)
-        wanted = [(job.created_ms, job.id) for job in page.jobs]
+        positions = [(job.created_ms, job.id) for job in page.jobs]
         following = page.next
     else:
         if body.dry_run:
             return ChangedJobs(changed=len(set(body.ids)), skipped=[], next=None)
-        wanted, following = [(0, id_) for id_ in dict.fromkeys(body.ids)], None
+        positions, following = [(0, id_) for id_ in dict.fromkeys(body.ids)], None
     changed, skipped, until_s = 0, list[SkippedJob](), time.monotonic() + ENOUGH_S
     last = None
-    for at in wanted:
+    for position in positions:
         if last is not None and time.monotonic() > until_s:
             if body.ids is None:
                 following = last
                 break
-            skipped.append(SkippedJob(id=at[1], reason="There was no time left: send it again."))
+            skipped.append(
+                SkippedJob(id=position[1], reason="There was no time left: send it again.")
+            )
             continue
-        last = at
+        last = position
         try:
-            await change(at[1], owner)
+            await change(position[1], owner)
         except JobError as error:
-            skipped.append(SkippedJob(id=at[1], reason=str(error)))
+            skipped.append(SkippedJob(id=position[1], reason=str(error)))
         except UnknownNameError:
-            skipped.append(SkippedJob(id=at[1], reason="The job is unknown."))
+            skipped.append(SkippedJob(id=position[1], reason="The job is unknown."))
         else:
             changed += 1
     done = "jobs_retried" if states is ENDED else "jobs_cancelled"
@@ -186,10 +188,10 @@ async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
     """
     query = page.query(_visible_owner(request), after=read_after(page.after), limit=page.limit)
     jobs = request.app[JOBS]
-    found = await jobs.store.search.page(query)
+    found_page = await jobs.store.search.page(query)
     return schemas.Jobs(
-        jobs=[_document(view) for view in await jobs.view(found.jobs)],
-        next=write_after(found.next),
+        jobs=[_document(view) for view in await jobs.view(found_page.jobs)],
+        next=write_after(found_page.next),
     )
 
 

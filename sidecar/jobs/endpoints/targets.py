@@ -45,8 +45,8 @@ async def list_targets(request: web.Request) -> Targets:
     """List all targets and their state."""
     jobs = request.app[JOBS]
     counts = await jobs.counts()
-    found = await asyncio.gather(*(_target(one, counts) for one in jobs.targets))
-    return Targets(targets=found)
+    documents = await asyncio.gather(*(_target(one, counts) for one in jobs.targets))
+    return Targets(targets=documents)
 
 
 @ENDPOINTS.get(_TARGET, _READS, replies={200: "The target."}, problems=(UNKNOWN_TARGET,))
@@ -88,8 +88,8 @@ async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTar
     jobs = request.app[JOBS]
     target = await jobs.targets.restore(at.name)
     log.info("target_restored", target=at.name, by=operator(request))
-    found = None if target is None else await _target(target, await jobs.counts())
-    return RestoredTarget(target=found)
+    document = None if target is None else await _target(target, await jobs.counts())
+    return RestoredTarget(target=document)
 
 
 @ENDPOINTS.get(

@@ -10,10 +10,10 @@
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
   begin_rate(KEYS, ARGV)
-  wanted, is_paused = tonumber(ARGV[8]), ARGV[10] == '1'
+  free_slots, is_paused = tonumber(ARGV[8]), ARGV[10] == '1'
   lock_us, permit_us, replies = tonumber(ARGV[11]), tonumber(ARGV[12]), {}
   settle()
-  if wanted > 0 and math.abs(now - (target.runner or 0)) >= 1000000 then target.runner = now end
+  if free_slots > 0 and math.abs(now - (target.runner or 0)) >= 1000000 then target.runner = now end
   -- Calls have begun: a clock that jumps back does not stop them.
   if target.ready and target.ready <= now then target.ready = 1 end
   is_trial = breaker() == 'trial'

@@ -3,7 +3,7 @@
 -- ARGV     4 to 7 jobs/parts/rate; from 8 on the jobs
 -- RETURNS  now, waiting, later, active, reserved, the smoothed duration of a call, µs (-1: none was
 --          measured), calls in the window, breaker, until when it is open and the target held, µs,
---          1 if it is ready, when a runner last asked, µs (0: none did); called, completed, failed,
+--          1 if it is ready, when a worker last asked, µs (0: none did); called, completed, failed,
 --          retried, lost, expired; then for each job: where, its place, fence, until when, µs
 -- @include "jobs/parts/breaker"
 -- @include "jobs/parts/rate"

@@ -8,10 +8,10 @@ local function run(KEYS, ARGV)
   local job = ARGV[4]
   local _, word = read_fact(redis_call('HGET', FACTS, job))
   if word == 'r' or word == 'u' then return {now, 0} end
-  local found = redis_call('ZREM', LINE, job) + redis_call('ZREM', LATER, job)
-  found = found + redis_call('ZREM', RESERVED, job)
+  local removed = redis_call('ZREM', LINE, job) + redis_call('ZREM', LATER, job)
+  removed = removed + redis_call('ZREM', RESERVED, job)
   if word then drop({job}) end
-  if found > 0 or word then forget({job}) end
+  if removed > 0 or word then forget({job}) end
   if word then wake_if_waiting() end
-  return {now, (found > 0 or word) and 1 or 0}
+  return {now, (removed > 0 or word) and 1 or 0}
 end

@@ -20,14 +20,14 @@ end
 
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
-  local taken, replies, adds = redis_call('ZCOUNT', RESERVED, '(' .. int(now), '+inf'), {now}, {}
-  taken = taken + redis_call('ZCARD', LINE) + redis_call('ZCARD', LATER)
+  local waiting, replies, adds = redis_call('ZCOUNT', RESERVED, '(' .. int(now), '+inf'), {now}, {}
+  waiting = waiting + redis_call('ZCARD', LINE) + redis_call('ZCARD', LATER)
   for i = 5, #ARGV, WIDTH do
     local job, most, class, classes = unpack(ARGV, i, i + WIDTH - 1)
-    if taken >= (tonumber(most) or math.huge) then
+    if waiting >= (tonumber(most) or math.huge) then
       replies[#replies + 1] = ''
     else
-      taken = taken + 1
+      waiting = waiting + 1
       target.last_order = arrive_after(target.last_order, now)
       replies[#replies + 1] = order_of(class, classes == '' and {} or cjson.decode(classes))
       adds[#adds + 1], adds[#adds + 2] = int(now + tonumber(ARGV[4])), job

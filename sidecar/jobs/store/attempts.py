@@ -57,8 +57,8 @@ class AttemptRepository:
 
     async def running(self, target: str) -> list[Job]:
         """Return a target's jobs that are called or processing."""
-        found = FIND.where(jobs.c.target == target, jobs.c.state.in_(RUNS))
-        rows = await self._transactions.read(found.order_by(jobs.c.queue_order))
+        query = FIND.where(jobs.c.target == target, jobs.c.state.in_(RUNS))
+        rows = await self._transactions.read(query.order_by(jobs.c.queue_order))
         return [job_of(row) for row in rows]
 
     async def unended(self, targets: Iterable[str]) -> set[str]:
@@ -66,8 +66,8 @@ class AttemptRepository:
         if not (names := list(targets)):
             return set()
         of_some = (jobs.c.target.in_(names), jobs.c.state.in_({*WAITS, *RUNS}))
-        found = select(jobs.c.target).where(*of_some).distinct()
-        return {name for (name,) in await self._transactions.read(found)}
+        query = select(jobs.c.target).where(*of_some).distinct()
+        return {name for (name,) in await self._transactions.read(query)}
 
     async def last_started_ms(self, target: str) -> int | None:
         """Return when the target's latest call began; None: never, or that is unknown."""
@@ -97,11 +97,11 @@ class AttemptRepository:
         fences = dict(claims)
         if not fences:
             return []
-        found = FIND_WHOLE.where(jobs.c.id.in_(fences)).order_by(jobs.c.id).with_for_update()
+        query = FIND_WHOLE.where(jobs.c.id.in_(fences)).order_by(jobs.c.id).with_for_update()
 
         async def work(connection: AsyncConnection) -> list[Job]:
             claimed, started = list[Job](), list[dict[str, Any]]()
-            for job in map(job_of, await connection.execute(found)):
+            for job in map(job_of, await connection.execute(query)):
                 fence, current = fences[job.id], job
                 is_lost = job.state in RUNS and job.fence < fence
                 if is_lost or (job.state is State.PENDING and job.expires_ms > at_ms):
@@ -129,10 +129,12 @@ class AttemptRepository:
 
     async def _finish(self, batch: Sequence[Ending]) -> list[bool]:
         async def work(connection: AsyncConnection) -> list[bool]:
-            found = {job.id: job for job in await lock_jobs(connection, [one.id for one in batch])}
+            jobs_by_id = {
+                job.id: job for job in await lock_jobs(connection, [one.id for one in batch])
+            }
             replies, written, bodies, stale = list[bool](), [], [], []
             for ending in batch:
-                job = found.get(ending.id)
+                job = jobs_by_id.get(ending.id)
                 if job is None or job.fence != ending.fence:
                     replies.append(False)
                     continue
@@ -159,8 +161,8 @@ class AttemptRepository:
         mine = (jobs.c.id == id_, jobs.c.fence == fence, jobs.c.state == State.PROCESSING)
 
         async def work(connection: AsyncConnection) -> bool:
-            found = await connection.execute(select(jobs.c.id).where(*mine).with_for_update())
-            if found.first() is None:
+            rows = await connection.execute(select(jobs.c.id).where(*mine).with_for_update())
+            if rows.first() is None:
                 return False
             await connection.execute(self._put_chunk, _chunk(id_, fence, number, data))
             return True

@@ -62,12 +62,12 @@ class EndingRepository:
     async def delete_old(self, now_ms: int, limit: int) -> int:
         """Remove jobs that were kept long enough, at most `limit`, except those whose callback is
         still due. Return how many."""
-        # As an expression: by the index of callback_ms nearly all jobs would be found.
+        # As an expression: by the index of callback_ms nearly all jobs would match.
         has_no_callback = func.coalesce(jobs.c.callback_ms, 0) == 0
         old = (jobs.c.state.in_(ENDED), jobs.c.expires_ms <= now_ms, has_no_callback)
         ids, size = list[str](), 0
-        found = select(jobs.c.id, jobs.c.result_size).where(*old).limit(limit)
-        for id_, result_size in await self._transactions.read(found):
+        query = select(jobs.c.id, jobs.c.result_size).where(*old).limit(limit)
+        for id_, result_size in await self._transactions.read(query):
             if ids and size + result_size > BYTES_AT_ONCE:
                 break
             size += result_size

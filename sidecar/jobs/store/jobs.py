@@ -91,19 +91,21 @@ class JobRepository:
         )
         # The ids alone, which are in the index: most are of the jobs that were just inserted.
         columns = (jobs.c.owner, jobs.c.idempotency_key, jobs.c.id)
-        taken = select(*columns).where(or_(false(), *of_owners))
+        taken_keys = select(*columns).where(or_(false(), *of_owners))
 
         async def work(connection: AsyncConnection) -> list[Job | None]:
             await connection.execute(self._add_job, rows)
-            known = {job.id: job for job in batch}
+            jobs_by_id = {job.id: job for job in batch}
             ids: dict[tuple[str, str], str] = {}
             if keys:
-                ids = {(owner, key): id_ for owner, key, id_ in await connection.execute(taken)}
-            if others := ids.values() - known.keys():
-                found = await connection.execute(FIND.where(jobs.c.id.in_(others)))
-                known |= {row.id: job_of(row) for row in found}
+                ids = {
+                    (owner, key): id_ for owner, key, id_ in await connection.execute(taken_keys)
+                }
+            if others := ids.values() - jobs_by_id.keys():
+                earlier = await connection.execute(FIND.where(jobs.c.id.in_(others)))
+                jobs_by_id |= {row.id: job_of(row) for row in earlier}
             named = (ids.get(_key(job), "") if job.idempotency_key else job.id for job in batch)
-            return [known.get(id_) for id_ in named]
+            return [jobs_by_id.get(id_) for id_ in named]
 
         for _ in range(_TRIES):
             replies = await self._transactions.write(work)
@@ -125,13 +127,13 @@ class JobRepository:
 
     async def find_many(self, ids: Iterable[str]) -> dict[str, Job]:
         """Return jobs by their ids, without their bodies."""
-        found: dict[str, Job] = {}
-        wanted = [id_ for id_ in ids if WORD.match(id_)]
-        for start in range(0, len(wanted), _NAMES):
-            part = jobs.c.id.in_(wanted[start : start + _NAMES])
+        jobs_by_id: dict[str, Job] = {}
+        valid_ids = [id_ for id_ in ids if WORD.match(id_)]
+        for start in range(0, len(valid_ids), _NAMES):
+            part = jobs.c.id.in_(valid_ids[start : start + _NAMES])
             rows = await self._transactions.read(FIND.where(part))
-            found |= {row.id: job_of(row) for row in rows}
-        return found
+            jobs_by_id |= {row.id: job_of(row) for row in rows}
+        return jobs_by_id
 
     async def chunks(self, id_: str) -> AsyncIterator[bytes]:
         """Iterate over the body of an ended job's result. It ends early if the job is removed
@@ -157,12 +159,12 @@ class JobRepository:
         self, target: str | None = None, states: Iterable[State] = State
     ) -> dict[tuple[str, str], int]:
         """Count jobs by target and state, which takes about a second for a million."""
-        found = select(jobs.c.target, jobs.c.state, func.count())
+        query = select(jobs.c.target, jobs.c.state, func.count())
         if target is not None:
-            found = found.where(jobs.c.target == target)
-        if (wanted := frozenset(states)) < frozenset(State):
-            found = found.where(jobs.c.state.in_(wanted))
-        rows = await self._transactions.read(found.group_by(jobs.c.target, jobs.c.state))
+            query = query.where(jobs.c.target == target)
+        if (wanted_states := frozenset(states)) < frozenset(State):
+            query = query.where(jobs.c.state.in_(wanted_states))
+        rows = await self._transactions.read(query.group_by(jobs.c.target, jobs.c.state))
         return {(name, state): number for name, state, number in rows}
 
     async def steps(
@@ -174,7 +176,7 @@ class JobRepository:
         since: Any = literal_column(str(int(since_ms)))
         step: Any = literal_column(str(int(step_ms)))
         begins = jobs.c.ended_ms - (jobs.c.ended_ms - since) % step
-        found = (
+        query = (
             select(
                 begins.label("at_ms"),
                 _count(State.COMPLETED),
@@ -187,7 +189,7 @@ class JobRepository:
             .where(jobs.c.target == target, jobs.c.ended_ms >= since_ms, jobs.c.ended_ms < until_ms)
             .group_by(begins)
         )
-        rows = sorted(await self._transactions.read(found), key=lambda row: row.at_ms)
+        rows = sorted(await self._transactions.read(query), key=lambda row: row.at_ms)
         return [
             EndedJobs(
                 int(at_ms),
@@ -261,26 +263,26 @@ class JobSearch:
     async def page(self, query: JobQuery) -> JobPage:
         """Return a page of jobs, without their bodies."""
         end = await self._end(query)
-        wanted = [*_base(query), *_rest(query), *_until(end)]
+        conditions = [*_base(query), *_rest(query), *_until(end)]
         # The ids alone are in the index: MariaDB would read all rows of earlier pages.
-        ids = select(jobs.c.id).where(*wanted).order_by(*_NEWEST).limit(query.limit).subquery()
+        ids = select(jobs.c.id).where(*conditions).order_by(*_NEWEST).limit(query.limit).subquery()
         rows = await self._transactions.read(
             FIND.join(ids, ids.c.id == jobs.c.id).order_by(*_NEWEST)
         )
-        found = [job_of(row) for row in rows]
-        if len(found) == query.limit:
-            return JobPage(found, (found[-1].created_ms, found[-1].id))
-        return JobPage(found, end)
+        page = [job_of(row) for row in rows]
+        if len(page) == query.limit:
+            end = (page[-1].created_ms, page[-1].id)
+        return JobPage(page, end)
 
     async def count(self, query: JobQuery) -> tuple[int, tuple[int, str] | None]:
         """Count jobs, MOST_COUNTED at most, and those of a narrow query within its WINDOW. Return
         also the last job that was looked at, if others follow."""
-        wanted = [*_base(query), *_rest(query)]
+        conditions = [*_base(query), *_rest(query)]
         end = await self._end(query)
         if not query.is_narrow:
-            end = await self._nth(wanted, MOST_COUNTED)
+            end = await self._nth(conditions, MOST_COUNTED)
         [row] = await self._transactions.read(
-            select(func.count()).select_from(jobs).where(*wanted, *_until(end))
+            select(func.count()).select_from(jobs).where(*conditions, *_until(end))
         )
         return int(row[0]), end
 
@@ -288,9 +290,9 @@ class JobSearch:
         """Return the last job that a narrow query looks at; None: it looks at all."""
         return await self._nth(_base(query), WINDOW) if query.is_narrow else None
 
-    async def _nth(self, wanted: list[ColumnElement[bool]], n: int) -> tuple[int, str] | None:
-        found = select(*_AT).where(*wanted).order_by(*_NEWEST).offset(n - 1).limit(1)
-        rows = await self._transactions.read(found)
+    async def _nth(self, conditions: list[ColumnElement[bool]], n: int) -> tuple[int, str] | None:
+        query = select(*_AT).where(*conditions).order_by(*_NEWEST).offset(n - 1).limit(1)
+        rows = await self._transactions.read(query)
         return (rows[0].created_ms, rows[0].id) if rows else None
 
 
@@ -299,31 +301,33 @@ def _base(query: JobQuery) -> list[ColumnElement[bool]]:
     columns: dict[str, Any] = {"owner": query.owner, "target": query.target}
     if len(query.id) == ID_LENGTH:
         columns["id"] = query.id
-    wanted = {name: value for name, value in columns.items() if value is not None}
+    equals = {name: value for name, value in columns.items() if value is not None}
     ms, last = query.after or (0, "-")
-    words = (*wanted.values(), *query.states, last, query.id or "-")
+    words = (*equals.values(), *query.states, last, query.id or "-")
     if not all(WORD.match(value) for value in words):
         return [false()]
-    found: list[ColumnElement[bool]] = [jobs.c[name] == value for name, value in wanted.items()]
+    conditions: list[ColumnElement[bool]] = [
+        jobs.c[name] == value for name, value in equals.items()
+    ]
     if query.from_ms is not None:
-        found.append(jobs.c.created_ms >= query.from_ms)
+        conditions.append(jobs.c.created_ms >= query.from_ms)
     if query.to_ms is not None:
-        found.append(jobs.c.created_ms < query.to_ms)
+        conditions.append(jobs.c.created_ms < query.to_ms)
     if query.after is not None:
-        found += [jobs.c.created_ms <= ms, or_(jobs.c.created_ms < ms, jobs.c.id < last)]
-    return found
+        conditions += [jobs.c.created_ms <= ms, or_(jobs.c.created_ms < ms, jobs.c.id < last)]
+    return conditions
 
 
 def _rest(query: JobQuery) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
+    conditions: list[ColumnElement[bool]] = []
     if query.states:
-        found.append(jobs.c.state.in_(sorted(query.states)))
+        conditions.append(jobs.c.state.in_(sorted(query.states)))
     if query.statuses is not None:
-        found.append(jobs.c.status.between(*query.statuses))
+        conditions.append(jobs.c.status.between(*query.statuses))
     if 0 < len(query.id) < ID_LENGTH:
         # Not LIKE, for which SQLite takes A for a.
-        found.append(func.substr(jobs.c.id, 1, len(query.id)) == query.id)
-    return found
+        conditions.append(func.substr(jobs.c.id, 1, len(query.id)) == query.id)
+    return conditions
 
 
 def _until(end: tuple[int, str] | None) -> list[ColumnElement[bool]]:

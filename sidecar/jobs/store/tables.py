@@ -139,8 +139,8 @@ def job_of(row: Row[Any]) -> Job:
 
 async def lock_jobs(connection: AsyncConnection, ids: list[str]) -> list[Job]:
     """Lock and return jobs without their bodies, in the order in which all transactions do."""
-    found = FIND.where(jobs.c.id.in_(ids)).order_by(jobs.c.id).with_for_update()
-    return [job_of(row) for row in await connection.execute(found)]
+    query = FIND.where(jobs.c.id.in_(ids)).order_by(jobs.c.id).with_for_update()
+    return [job_of(row) for row in await connection.execute(query)]
 
 
 def ended_values(state: State, at_ms: int, expires_ms: int) -> dict[str, Any]:

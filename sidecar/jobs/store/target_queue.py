@@ -186,14 +186,14 @@ class TargetStore(ScriptStore):
     async def remove(self, job: str) -> bool:
         """Remove a job that waits, is being submitted, or has not used its permit. Return False if
         there is none, or its call has begun."""
-        _, found = await self._run("remove", [job])
-        return bool(found)
+        _, is_removed = await self._run("remove", [job])
+        return bool(is_removed)
 
     async def abort(self, job: str) -> bool:
         """Have the worker of a job cut the call off, when it renews its lock. Return False if no
         worker has the job."""
-        _, found = await self._run("abort", [job])
-        return bool(found)
+        _, is_running = await self._run("abort", [job])
+        return bool(is_running)
 
     # Calls -------------------------------------------------------------------------------------
 
@@ -357,9 +357,9 @@ class TargetStore(ScriptStore):
     ) -> list[tuple[QueueState, list[QueuePlace]]]:
         """Use the last caller's settings that are there: the others' are the same, or older."""
         settings = next((one for _, one in reversed(items) if one is not None), None)
-        wanted = [job for jobs, _ in items for job in jobs]
+        all_jobs = [job for jobs, _ in items for job in jobs]
         places: list[QueuePlace] = []
-        for part in list(_parts(wanted)) or [()]:
+        for part in list(_parts(all_jobs)) or [()]:
             args = [*_rate_args(settings), *part]
             reply = await self._run("look", args, settings, batch=len(items))
             state = _read_state(reply[:18])
