@@ -11,7 +11,6 @@ from sidecar.gate.page.page_in_place import ENDPOINTS as _PAGE
 from sidecar.gate.status import ENDPOINTS as _STATUS
 from sidecar.history.endpoints import ENDPOINTS as _HISTORY
 from sidecar.http.health import ENDPOINTS as _HEALTH
-from sidecar.jobs.endpoints.bulk import ENDPOINTS as _BULK
 from sidecar.jobs.endpoints.check_permit import ENDPOINTS as _CHECK_PERMIT
 from sidecar.jobs.endpoints.jobs import ENDPOINTS as _JOBS
 from sidecar.jobs.endpoints.targets import ENDPOINTS as _TARGETS
@@ -35,5 +34,4 @@ _ROOMS = (
 )
 OPS = (*_HEALTH, *_READY, *_ROOMS, *_OPERATORS, *_HISTORY, *_LEASES, *_LIMITS, *_WEBHOOKS)
 #: Of the ops listener, where there are targets.
-#: Before those of one job, whose address is like theirs.
-JOBS = (*_BULK, *_JOBS, *_TARGETS)
+JOBS = (*_JOBS, *_TARGETS)

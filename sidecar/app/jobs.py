@@ -1,4 +1,4 @@
-"""The wiring of jobs: what a replica and a worker process (`waitroom run-jobs`) have of them."""
+"""Starts and stops jobs in a replica and in a worker process (`waitroom run-jobs`)."""
 
 import asyncio
 import contextlib
@@ -22,12 +22,12 @@ from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.target_queue import TargetStore
-from sidecar.jobs.targets import Target, Targets
+from sidecar.jobs.targets import Target, TargetRegistry
 from sidecar.jobs.wake_ups import WakeUps
 from sidecar.jobs.worker.callbacks import call_back_forever
-from sidecar.jobs.worker.pool import WorkerPool
 from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.jobs.worker.target_call import Egress
+from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError, DatabaseError
 from sidecar.kit.tasks import keep_at_work, stop_workers
@@ -47,8 +47,6 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class JobServices:
-    """Jobs in one process."""
-
     jobs: Jobs
     wake_ups: WakeUps
 
@@ -57,8 +55,8 @@ class JobServices:
 async def job_services(
     settings: Settings, redis: Store, metrics: Metrics
 ) -> AsyncIterator[JobServices]:
-    """Reconciles the queues within the block. Raises ConfigError for a database that cannot be
-    opened; one that does not answer is waited for, and until then requests get errors."""
+    """Reconcile the queues within the block. Waits in the background for a database that does not
+    answer: until then requests get errors. Raises ConfigError if it cannot be opened."""
     timeout_s = settings.store_timeout
 
     def make(name: str, target: TargetSettings) -> Target:
@@ -73,7 +71,7 @@ async def job_services(
 
     wake_ups = WakeUps(redis, timeout_s=timeout_s)
     store = JobStore(open_database(settings.jobs_database, setting="jobs"))
-    jobs = Jobs(Targets(settings.targets, store, make, wake_ups.announce), store, metrics)
+    jobs = Jobs(TargetRegistry(settings.targets, store, make, wake_ups.announce), store, metrics)
     lease = partial(LeaderLease, redis, owner=secrets.token_urlsafe(9), timeout_s=timeout_s)
     reconciler = Reconciler(jobs, wake_ups, lease)
 
@@ -108,7 +106,7 @@ async def _wait_for(store: JobStore) -> None:
 
 
 async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str = "") -> None:
-    """Makes the calls of all targets, `most` at a time of each, until SIGTERM or SIGINT; then
+    """Make the calls of all targets, `most` at a time of each, until SIGTERM or SIGINT; then
     begins no more, and gives those under way so many seconds. `listen`: where health and metrics
     are served; empty: disabled.
 

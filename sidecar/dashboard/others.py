@@ -11,10 +11,11 @@ from typing import Any
 
 from sidecar.dashboard.alerts import Increases, totals
 from sidecar.http.metrics import Metrics
+from sidecar.jobs.estimate import has_runner, wait_s
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.service import Jobs
-from sidecar.jobs.store.target_replies import QueueState
-from sidecar.jobs.targets import Target, has_runner, wait_s
+from sidecar.jobs.store.target_queue import QueueState
+from sidecar.jobs.targets import Target
 from sidecar.kit.errors import StoreError
 from sidecar.leases.service import Leases, Template
 from sidecar.limits.metrics import LimitMetrics

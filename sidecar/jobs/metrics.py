@@ -8,10 +8,10 @@ from prometheus_client.registry import Collector
 
 from sidecar.http.metrics import PACES_S, SHARED, MetricSet, counter, histogram
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.target_replies import QueueState
+from sidecar.jobs.store.target_queue import QueueState
 
 _BREAKER = {"closed": 0, "trial": 1, "open": 2}
-#: Gauges of a target: the name's end, its help, and its value; None: there is no sample.
+#: Gauges of a target: the end of the name, the help, and the value; None: there is no sample.
 _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | None]], ...] = (
     ("waiting", "Jobs in the queue.", lambda _, state: state.waiting),
     ("later", "Jobs that wait for their next attempt.", lambda _, state: state.later),
@@ -38,7 +38,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | No
 
 
 class TargetGauges(Collector):
-    """Each target as it was last read."""
+    """The gauges of all targets, as they were last read."""
 
     def __init__(self) -> None:
         self._targets: dict[str, tuple[TargetSettings, QueueState]] = {}
@@ -47,8 +47,8 @@ class TargetGauges(Collector):
         self._targets[target] = settings, state
 
     def find(self, target: str) -> QueueState | None:
-        known = self._targets.get(target)
-        return known[1] if known else None
+        entry = self._targets.get(target)
+        return entry[1] if entry else None
 
     def forget(self, target: str) -> None:
         self._targets.pop(target, None)
@@ -56,8 +56,8 @@ class TargetGauges(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         for name, text, read in _GAUGES:
             gauge = GaugeMetricFamily(f"waitroom_target_{name}", text + SHARED, labels=["target"])
-            for target, known in self._targets.items():
-                if (value := read(*known)) is not None:
+            for target, entry in self._targets.items():
+                if (value := read(*entry)) is not None:
                     gauge.add_metric([target], value)
             yield gauge
         calls = CounterMetricFamily(
@@ -107,6 +107,6 @@ class JobMetrics(MetricSet):
         self.targets = self.collected(TargetGauges())
 
     def count_response(self, target: str, status: int | None) -> None:
-        """None: the target sent none."""
+        """Count a response; None: the target sent none."""
         if status is not None:
             self.job_responses.labels(target, str(status)).inc()

@@ -1,18 +1,18 @@
-"""Permits: signed texts with which the client of an online job may call its target, once.
+"""Permits: signed texts with which the client of an online job may call its target once.
 
 A permit is `target~job~fence~expires` and `.signature`, made by itsdangerous' Signer
 (HMAC-SHA-256; the key is derived per target, so a permit of one target is none of another's).
-`fence` is the number of the call that it is for, `expires` when it ends, ms since 1970 by the
-clock of Redis. It is made of letters, digits and `- _ ~ .`, which neither an address nor a header
-changes. Redis sees to it that it is used once.
+`fence` is the number of the call, `expires` the end of the permit, ms since 1970 by the clock of
+Redis. A permit has letters, digits and `- _ ~ .` alone, which addresses and headers leave as they
+are. Redis ensures that it is used once.
 
-Keys are listed oldest to newest: the last signs, all verify.
+Keys are ordered from the oldest to the newest: the last one signs, all verify.
 """
 
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from itsdangerous import BadSignature
 
@@ -29,25 +29,22 @@ _FIELDS = (
 _CONTENT = re.compile(_FIELDS, re.ASCII)
 _PERMIT = re.compile(_FIELDS + r"\.[A-Za-z0-9_-]{43}", re.ASCII)
 
-#: Why a permit is not accepted.
-Doubt: TypeAlias = Literal["forged", "expired", "malformed"]
-
 
 class PermitError(WaitroomError):
-    """A permit that is not accepted."""
+    """A permit is not accepted."""
 
-    def __init__(self, reason: Doubt) -> None:
+    def __init__(self, reason: Literal["forged", "expired", "malformed"]) -> None:
         super().__init__(f"the permit is {reason}")
-        self.reason: Doubt = reason
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
 class Permit:
     target: str
     job: str
-    #: Of the call that it is for: a job that is called again has a greater one.
+    #: The number of the call; it grows with each call of the job.
     fence: int
-    #: ms since 1970: from then on it cannot be used.
+    #: When it can no longer be used, ms since 1970.
     expires_ms: int
 
 
@@ -65,19 +62,19 @@ class Permits:
         )
 
     def write(self, job: str, fence: int, expires_ms: int) -> str:
-        """Raises ConfigError for what no permit can name."""
+        """Return a signed permit. Raises ConfigError if a permit cannot hold the values."""
         content = f"{self._target}~{job}~{fence}~{expires_ms}"
         if not _CONTENT.fullmatch(content):
             raise ConfigError([f"{content[:150]!r} can be no permit"])
         return self._signer.sign(content).decode("ascii")
 
     def check_time(self, permit: Permit) -> None:
-        """Raises PermitError where it has expired."""
+        """Raise PermitError if the permit has expired."""
         if self._clock.now_ms() >= permit.expires_ms:
             raise PermitError("expired")
 
     def verify(self, text: str) -> Permit:
-        """A permit that we signed, also when it has expired. Raises PermitError."""
+        """Verify a signed permit, even an expired one, and return it. Raises PermitError."""
         match = _PERMIT.fullmatch(text) if len(text) <= MAX_LENGTH else None
         if match is None:
             raise PermitError("malformed")
@@ -92,6 +89,6 @@ class Permits:
 
 
 def target_of(text: str) -> str:
-    """The target that a permit names, signed or not; "" if it is malformed."""
+    """Return the target that a permit names, without verifying it; "" if it is malformed."""
     match = _PERMIT.fullmatch(text) if len(text) <= MAX_LENGTH else None
     return match[1] if match else ""

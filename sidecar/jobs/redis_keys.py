@@ -22,7 +22,8 @@ TARGET_KEYS = (
 
 
 def target_key(target: str, name: str) -> str:
-    """One of TARGET_KEYS, or rate.ALGORITHM: the calls that count against the rate."""
+    """Return the key of one of TARGET_KEYS, or of rate.ALGORITHM: the calls that count against the
+    rate."""
     return f"waitroom:{{target:{target}}}:{name}"
 
 

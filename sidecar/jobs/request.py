@@ -1,8 +1,7 @@
-"""The request that a job makes: checked when it is submitted, and again when it is called, since
-its target may have changed meanwhile."""
+"""The rules for a job's request: checked when the job is submitted, and again before each call,
+since its target may have changed meanwhile."""
 
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 from unicodedata import category
@@ -11,7 +10,7 @@ from urllib.parse import quote, unquote_to_bytes
 from pydantic import FiniteFloat
 from yarl import URL
 
-from sidecar.jobs.model import Job
+from sidecar.jobs.model import Job, NewJob
 from sidecar.jobs.settings import TargetSettings, problems_of_headers
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import clean_path
@@ -20,8 +19,8 @@ from sidecar.kit.setting_types import clean_path
 #: commonly read.
 MAX_PATH, MAX_QUERY = 2048, 4096
 MAX_HEADERS, MAX_HEADERS_BYTES = 64, 16_384
-#: What a path and a query may have as it is; the rest is percent-encoded. Of the characters that an
-#: address allows, ; and @ are left out, which some servers take for more than themselves.
+#: Characters that a path and a query may have unencoded. A path may not have ; and @, which have a
+#: meaning of their own for some servers.
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,=:/-]|%[0-9A-Fa-f]{2})*\Z")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\[\]|-]|%[0-9A-Fa-f]{2})*\Z")
 #: A dot, a slash or a backslash in disguise, and a scheme.
@@ -32,20 +31,9 @@ _LINES = {"Cc", "Zl", "Zp"}
 Value: TypeAlias = str | int | FiniteFloat
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request below a target's url: the path and the query are as they are sent, encoded."""
-
-    method: str = "GET"
-    path: str = ""
-    query: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytes = b""
-
-
-def check_request(settings: TargetSettings, request: Call | Job) -> tuple[Call, URL]:
-    """The call as the settings allow it now, and its address. Raises ConfigError naming all that is
-    wrong with it."""
+def check_request(settings: TargetSettings, request: NewJob | Job) -> URL:
+    """Check a job's request against its target's settings, and return its address. Raises
+    ConfigError with all problems."""
     verb, body = request.method.upper(), request.body
     problems = []
     if verb not in settings.methods:
@@ -59,18 +47,13 @@ def check_request(settings: TargetSettings, request: Call | Job) -> tuple[Call, 
         problems.append(f"body: at most {settings.max_body:,} bytes (got {len(body):,})")
     if problems:
         raise ConfigError(problems)
-    call = Call(verb, request.path, request.query, request.headers, body)
-    return call, url_of(settings, call)
-
-
-def url_of(settings: TargetSettings, call: Call) -> URL:
-    """The address, of which nothing is decoded or normalised on the way. Raises ConfigError where
-    it would not lie below the target's."""
-    return _url_below(settings.url or "", call.path, call.query)
+    return url_below(settings.url or "", request.path, request.query)
 
 
 @lru_cache(1024)
-def _url_below(target: str, path: str, query: str) -> URL:
+def url_below(target: str, path: str, query: str) -> URL:
+    """Return the address of a path and a query, of which nothing is decoded or normalised. Raises
+    ConfigError where the address would not lie below the target's url."""
     base = URL(target, encoded=True)
     text = f"{target}{path}" + (f"?{query}" if query else "")
     try:
@@ -109,7 +92,7 @@ def _problems_of_path(settings: TargetSettings, path: str) -> list[str]:
 
 
 def write_query(query: str | dict[str, Value | list[Value]] | None) -> str:
-    """The query as it is sent. Raises ConfigError."""
+    """Return the query as it is sent. Raises ConfigError."""
     if query is None or isinstance(query, str):
         return query or ""
     pairs = [

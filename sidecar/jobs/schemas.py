@@ -1,11 +1,14 @@
 """Requests and responses of jobs and targets."""
 
+import time
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     AliasGenerator,
     AliasPath,
+    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -19,6 +22,7 @@ from sidecar.http.models import (
     Body,
     Headers,
     Name,
+    PageParameters,
     PageReply,
     Parameters,
     Reply,
@@ -28,9 +32,11 @@ from sidecar.http.models import (
     optional,
     wanted,
 )
-from sidecar.jobs.model import ID_PATTERN, Kind, State
+from sidecar.jobs.model import ENDED, ID_PATTERN, JobKind, JobQuery, State
 from sidecar.jobs.request import Value
 from sidecar.jobs.settings import TargetSettings
+from sidecar.kit.errors import ConfigError
+from sidecar.kit.moments import Past, read_past
 
 UNKNOWN_JOB = problem_kinds.Kind(
     "unknown_job",
@@ -69,14 +75,28 @@ MAX_HOURS = 24 * 31
 KEY = r"[!-~]{1,128}"
 KEY_WANTED = "1 to 128 visible ASCII characters"
 
+#: Jobs that one request changes.
+MOST_CHANGED = 100
+NOT_ENDED = frozenset(State) - ENDED
+#: The states of jobs that are retried if the request names none.
+WENT_WRONG = frozenset({State.FAILED, State.EXPIRED})
+StateName = Literal[
+    "pending", "called", "processing", "completed", "failed", "cancelled", "expired"
+]
+After = Annotated[
+    str, *matching(r"([0-9]{1,15}\.[A-Za-z0-9_-]{1,32})?", "the `next` of the page before")
+]
+
+
+_JobId = Annotated[str, *matching(ID_PATTERN, "ids of jobs, 22 letters, digits, - and _ each")]
 Id = Annotated[str, Field(json_schema_extra={"pattern": f"^{ID_PATTERN}$"})]
 Query = Annotated[
     str | dict[str, Value | list[Value]],
     wanted("a text, or an object of texts, numbers and lists of them"),
 ]
-#: Empty in the database: null.
+#: Text that is null where the database has an empty one.
 Text = Annotated[str | None, BeforeValidator(lambda text: text or None)]
-#: Made from ms.
+#: Seconds, made from ms.
 FromMs = Annotated[Seconds, BeforeValidator(lambda ms: ms / 1000)]
 Rounded = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 3))]
 
@@ -114,7 +134,7 @@ class SubmitJob(Body):
 
     target: Name
     """The target that the job calls."""
-    kind: Kind | None = None
+    kind: JobKind | None = None
     """`offline`: a worker makes the call. `online`: your program makes it, when it is called.
     Default: the first of the target's kinds. An online job has none of the fields from `method` to
     `body_base64`."""
@@ -178,7 +198,7 @@ def _of_job(name: str) -> AliasPath:
 class Job(Reply):
     """A job as it stands. null: has not happened, or does not apply."""
 
-    # Read from a service.Seen: from its job, unless a field names another source.
+    # Read from a service.JobView: from its job, unless a field names another source.
     model_config = ConfigDict(
         from_attributes=True, alias_generator=AliasGenerator(validation_alias=_of_job)
     )
@@ -187,7 +207,7 @@ class Job(Reply):
     """The job's id."""
     target: str
     """The target that it calls."""
-    kind: Kind
+    kind: JobKind
     """`offline`: a worker makes the call. `online`: your program makes it."""
     state: Annotated[State, Field(validation_alias="state")]
     """`called`: an online job that may call the target now."""
@@ -236,6 +256,115 @@ class Jobs(PageReply):
 
     jobs: list[Job]
     """Newest first."""
+
+
+class JobFilter(BaseModel):
+    """Which jobs: those that match all parameters."""
+
+    target: str | None = None
+    """Only jobs of this target."""
+    state: StateName | None = None
+    """Only jobs in this state."""
+    status: Annotated[
+        str | None, *matching(r"[1-5]([0-9]{2}|xx)", "an HTTP status such as 503, or 5xx")
+    ] = None
+    """Only jobs whose last answer had this HTTP status: `503`, or any of them: `5xx`."""
+    id: Annotated[str | None, *matching("[A-Za-z0-9_-]{1,22}", "the beginning of an id")] = None
+    """Only the job of this id, or jobs whose ids begin with it."""
+    owner: str | None = None
+    """Only jobs that this token submitted. For operators: a program sees only its own."""
+    from_: Annotated[Past, Field(alias="from", examples=["24h", "2026-11-27T18:00Z"])] = ""
+    """Only jobs submitted from then on: a date or time (ISO 8601, UTC without a zone), or how long
+    ago."""
+    to: Annotated[Past, Field(examples=["1h", "2026-11-28T00:00Z"])] = ""
+    """Only jobs submitted before."""
+
+    def query(self, owner: str | None, **more: Any) -> JobQuery:
+        """Return the search. `owner`: whose jobs may be seen; None: all. Raises ConfigError."""
+        problems, now_ms = [], round(time.time() * 1000)
+        times: dict[str, int] = {}
+        for name, text in (("from", self.from_), ("to", self.to)):
+            try:
+                times |= {name: read_past(text, now_ms)} if text else {}
+            except ValueError as error:
+                problems.append(f"{name}: {error}")
+        if owner is not None and self.owner not in {None, owner}:
+            problems.append(f"owner: the token {owner} sees only its own jobs")
+        if problems:
+            raise ConfigError(problems)
+        low = int((self.status or "0").replace("x", "0"))
+        return JobQuery(
+            owner=owner or self.owner,
+            target=self.target,
+            states=frozenset({self.state} if self.state else ()),
+            statuses=(low, low + 99 if "x" in (self.status or "") else low) if low else None,
+            id=self.id or "",
+            from_ms=times.get("from"),
+            to_ms=times.get("to"),
+            **more,
+        )
+
+
+class JobsPage(JobFilter, PageParameters):
+    """A page may have fewer jobs than `limit`, or none, while `next` says that others follow:
+    `status` and the beginning of an id are looked for among 5,000 jobs at a time."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: After = ""
+    """The `next` of the page before."""
+
+
+class SelectedJobs(JobFilter, Body):
+    """Either `ids`, or what the jobs have in common."""
+
+    ids: Annotated[list[_JobId], Field(min_length=1, max_length=MOST_CHANGED)] | None = None
+    """These jobs, 100 at most."""
+    after: After = ""
+    """The `next` of the answer before."""
+    dry_run: bool = False
+    """Only say how many jobs it is, 10,000 at most."""
+
+    def query_of(
+        self, owner: str | None, states: frozenset[State], default: frozenset[State]
+    ) -> JobQuery:
+        """Return the search for jobs in one of `states`; `default`: the states if the filter names
+        none. Raises ConfigError if the filter is empty, or names another state."""
+        query = self.query(owner, after=read_after(self.after), limit=MOST_CHANGED)
+        filters = self.model_dump(exclude={"ids", "after", "dry_run"}, exclude_defaults=True)
+        problems = []
+        if not filters:
+            problems.append("ids: name them, or say which jobs: by state, target, status, …")
+        if not query.states <= states:
+            problems.append(f"state: one of {', '.join(sorted(states))}")
+        if problems:
+            raise ConfigError(problems)
+        return query if query.states else replace(query, states=frozenset(default))
+
+
+def read_after(text: str) -> tuple[int, str] | None:
+    ms, _, id_ = text.partition(".")
+    return (int(ms), id_) if id_ else None
+
+
+def write_after(after: tuple[int, str] | None) -> str | None:
+    return None if after is None else f"{after[0]}.{after[1]}"
+
+
+class SkippedJob(Reply):
+    id: _JobId
+    """The job."""
+    reason: str
+    """Why it was not changed."""
+
+
+class ChangedJobs(PageReply):
+    """`next`: the `after` with which the rest is changed. null: that was all."""
+
+    changed: int
+    """How many jobs were changed; with `dry_run`, how many would be."""
+    skipped: list[SkippedJob]
+    """Jobs that were not changed."""
 
 
 class CancelledJob(Reply):

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from yarl import URL
 
-from sidecar.jobs.model import Kind
+from sidecar.jobs.model import JobKind
 from sidecar.kit.addresses import is_public
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Count, Seconds, listed, problems_in
@@ -26,35 +26,33 @@ from sidecar.limits.settings import MAX_LIMIT, burst_of
 from sidecar.visitors.classes import Classes, a_table, problems_of_classes
 
 DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
-#: In place of what is secret: the values of headers, and callback_secret.
+#: Shown in place of secrets: the values of headers, and callback_secret.
 HIDDEN = "***"
-#: Requests that carry a body, and those that do not.
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-#: Headers that are the worker's own: framing, the host, and what the job is.
+#: Headers that the worker writes: framing, the host, and the job's id.
 RESERVED_HEADERS = frozenset({
     "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade",
     "keep-alive", "expect", "proxy-connection", "proxy-authorization", "proxy-authenticate",
     "idempotency-key", "accept-encoding",
 })  # fmt: skip
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
-#: Visible characters, spaces and tabs within. ASCII: what else there is, some read as Latin-1 and
-#: some as UTF-8.
+#: Visible ASCII characters, with spaces and tabs between them. Servers disagree about others.
 _VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]{0,8190}[!-~])?)?\Z")
-#: In retry_on: that no whole answer came.
+#: The word in retry_on for a call without a whole answer.
 CONNECTION = "connection"
-#: An answer's status, or a hundred of them.
+#: A status from 300 to 599, or a hundred of them.
 _STATUS = re.compile(r"[345](?:[0-9]{2}|xx)\Z")
 #: A host whose last part is a number is an IPv4 address, however it is written.
 _NUMERIC = re.compile(r"(?:.*\.)?(?:\d+|0[xX][0-9a-fA-F]*)\.?\Z")
 
 
 def same_header(name: str) -> str:
-    """A header's name for servers that take _ for -, as CGI does."""
+    """Return a header's name as servers see it that take _ for -, as CGI does."""
     return name.lower().replace("_", "-")
 
 
 def problems_of_headers(headers: dict[str, str]) -> list[str]:
-    """Names and values that HTTP does not allow, and those that belong to the worker."""
+    """Return what is wrong with names and values of headers that jobs or targets set."""
     problems = []
     for name, value in headers.items():
         if not _TOKEN.match(name):
@@ -69,8 +67,8 @@ def problems_of_headers(headers: dict[str, str]) -> list[str]:
 
 
 def _address(value: str) -> str:
-    """Scheme, host and path; no user, no query, no fragment, nothing that two servers would read
-    in two ways."""
+    """Check an address: scheme, host and path, without anything that two servers might read in two
+    ways."""
     try:
         url = URL(value)
     except (ValueError, IndexError):  # the latter of yarl, for [] before a @
@@ -88,7 +86,7 @@ def _address(value: str) -> str:
 
 
 def _is_plain(host: str, *, is_bracketed: bool) -> bool:
-    """Not one that some take for another: 2130706433, 0x7f.1, 127.1., ex%61mple."""
+    """Return False for a host that some take for another: 2130706433, 0x7f.1, ex%61mple."""
     if is_bracketed or _NUMERIC.match(host):
         try:
             ip_address(host)
@@ -98,7 +96,7 @@ def _is_plain(host: str, *, is_bracketed: bool) -> bool:
 
 
 def _is_private(host: str) -> bool:
-    """Where that is known without looking the name up."""
+    """Return True for a private address or localhost, without a DNS look-up."""
     name = host.lower().rstrip(".")
     try:
         ip_address(name)
@@ -131,13 +129,13 @@ def _is_below(url: URL, prefix: URL) -> bool:
 
 
 def _statuses(hint: str, *others: str) -> BeforeValidator:
-    """Statuses as numbers, hundreds of them and `others` as words."""
+    """Return a validator of lists of statuses: numbers, and hundreds and `others` as words."""
 
     def read(value: object) -> object:
-        found = listed(value)
-        if not isinstance(found, list | tuple):
-            return found
-        words = dict.fromkeys(str(part).lower() for part in found)
+        parts = listed(value)
+        if not isinstance(parts, list | tuple):
+            return parts
+        words = dict.fromkeys(str(part).lower() for part in parts)
         if not all(word in others or _STATUS.match(word) for word in words):
             raise ValueError(hint)
         return [int(word) if word.isdecimal() else word for word in words]
@@ -165,7 +163,7 @@ class TargetSettings(BaseModel):
     """What is called. It has no user, query or fragment, and no `.`, `..` or `//` in its path. If
     it ends with `/`, jobs name a path below it. Otherwise jobs call exactly this, and may add a
     query. None: only with `kinds = ["online"]`."""
-    kinds: Annotated[tuple[Kind, ...], BeforeValidator(listed)] = Field(
+    kinds: Annotated[tuple[JobKind, ...], BeforeValidator(listed)] = Field(
         default=("offline", "online"), validate_default=True
     )
     """`offline`: a worker makes the call. `online`: the client that submitted the job gets a
@@ -245,7 +243,9 @@ class TargetSettings(BaseModel):
 
     @field_validator("kinds")
     @classmethod
-    def _can_be_called(cls, kinds: tuple[Kind, ...], info: ValidationInfo) -> tuple[Kind, ...]:
+    def _can_be_called(
+        cls, kinds: tuple[JobKind, ...], info: ValidationInfo
+    ) -> tuple[JobKind, ...]:
         if not kinds:
             raise ValueError("write offline, online or both")
         if "offline" in kinds and info.data.get("url", "") is None:
@@ -295,7 +295,7 @@ class TargetSettings(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """What is allowed, and probably not meant."""
+        """Warnings about settings that are allowed, and probably not meant."""
         host = URL(self.url).host if self.url and "offline" in self.kinds else None
         if host is None or self.private or not _is_private(host):
             return []
@@ -307,20 +307,20 @@ class TargetSettings(BaseModel):
 
     @property
     def has_paths(self) -> bool:
-        """Whether jobs name a path of their own."""
+        """Whether jobs name paths of their own."""
         return self.url is not None and self.url.endswith("/")
 
     def retries_on(self, status: int | None) -> bool:
-        """Whether a call is made again after such an answer. None: no whole one came."""
+        """Return whether a call is retried after this status; None: no whole answer came."""
         return CONNECTION in self.retry_on if status is None else _has(self.retry_on, status)
 
     def fails_on(self, status: int) -> bool:
-        """Whether such an answer is its job's failure, if it is the last one."""
+        """Return whether a job fails if its last answer has this status."""
         return _has(self.retry_on, status) or _has(self.fail_on, status)
 
     def may_call_back(self, url: str) -> bool:
-        """Whether a callback may go there. The address is compared as it is read, so that no other
-        host can pass for the one that is allowed."""
+        """Return whether a callback may go to this address. Compares parsed addresses, so that no
+        other host can pass for an allowed one."""
         try:
             read = URL(url)
         except (ValueError, IndexError):
@@ -332,35 +332,35 @@ class TargetSettings(BaseModel):
         return any(_is_below(read, URL(prefix)) for prefix in self.callback_urls)
 
     def changed(self, overrides: dict[str, Any]) -> "TargetSettings":
-        """These settings with some replaced; a secret that is given as *** stays as it was, unless
+        """Return these settings with some replaced. A secret given as *** stays as it was, unless
         calls go to another server. Raises ConfigError."""
-        given = dict(overrides)
-        asked = given.get("headers", dict.fromkeys(self.headers, HIDDEN))
+        values = dict(overrides)
+        headers_asked = values.get("headers", dict.fromkeys(self.headers, HIDDEN))
         hidden = (
-            [name for name, value in asked.items() if value == HIDDEN]
-            if isinstance(asked, dict)
+            [name for name, value in headers_asked.items() if value == HIDDEN]
+            if isinstance(headers_asked, dict)
             else []
         )
-        if hidden and self.goes_elsewhere(given):
+        if hidden and self.goes_elsewhere(values):
             names = " and ".join(hidden)
             raise ConfigError(
                 [f"headers: the url is on another server: give {names} again, or {{}} for none"]
             )
-        if given.get("callback_secret") == HIDDEN:
-            given["callback_secret"] = self.callback_secret
-        if isinstance(headers := given.get("headers"), dict):
-            given["headers"] = {
+        if values.get("callback_secret") == HIDDEN:
+            values["callback_secret"] = self.callback_secret
+        if isinstance(headers := values.get("headers"), dict):
+            values["headers"] = {
                 name: self.headers.get(name, value) if value == HIDDEN else value
                 for name, value in headers.items()
             }
-        return read_target({**self.model_dump(exclude_unset=True), **given})
+        return read_target({**self.model_dump(exclude_unset=True), **values})
 
     def goes_elsewhere(self, overrides: dict[str, Any]) -> bool:
-        """Whether calls would go to another scheme, host or port, where no secret follows."""
+        """Return whether calls would go to another scheme, host or port: secrets do not follow."""
         return overrides.get("url") is not None and _origin(overrides["url"]) != _origin(self.url)
 
     def without_secrets(self) -> "TargetSettings":
-        """As they may be shown."""
+        """Return these settings as they may be shown."""
         headers = dict.fromkeys(self.headers, HIDDEN)
         secret = HIDDEN if self.callback_secret else ""
         return self.model_copy(update={"headers": headers, "callback_secret": secret})
@@ -378,7 +378,7 @@ def _has(statuses: tuple[int | str, ...], status: int) -> bool:
 
 
 def read_target(values: dict[str, Any]) -> TargetSettings:
-    """Raises ConfigError naming each setting that is wrong."""
+    """Return a target's settings. Raises ConfigError with all problems."""
     try:
         return TargetSettings.model_validate(values)
     except ValidationError as error:

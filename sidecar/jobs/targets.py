@@ -1,5 +1,5 @@
-"""The targets of jobs in one process: as they are configured, and over that what was changed at run
-time, which every replica and worker reads from the database each second."""
+"""The targets of one process: the configured settings, and over them the changes made at run time,
+which every replica and worker reads from the database."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -12,7 +12,6 @@ from sidecar.jobs.model import ENDED, Ending, State, ms
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.jobs.store.target_queue import TargetStore
-from sidecar.jobs.store.target_replies import QueueState
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import Named
@@ -25,13 +24,11 @@ log = structlog.get_logger()
 
 #: Where calls go and with what secrets: an admin's to change.
 ADMIN_SETTINGS = ("url", "private", "headers", "callback_urls", "callback_secret")
-#: A worker that can take more asks every 10 s at least.
-RUNNER_AWAY_S = 15.0
 
 
 @dataclass(slots=True)
 class Target:
-    """One target. `settings` are replaced when they are changed."""
+    """One target. Its `settings` are replaced when they are changed."""
 
     name: str
     settings: TargetSettings
@@ -45,7 +42,7 @@ class Target:
     def ending(
         self, id_: str, fence: int, state: State, error: str = "", status: int | None = None
     ) -> Ending:
-        """Of an attempt that ends now, without a result."""
+        """Return the ending of an attempt that ends now without a result."""
         now_ms = self.clock.now_ms()
         expires_ms = now_ms + ms(self.settings.result_ttl) if state in ENDED else None
         return Ending(id_, fence, state, now_ms, expires_ms, error, status)
@@ -55,7 +52,7 @@ class Target:
 
 
 class AdminNeededError(Exception):
-    """An operator's change of what only an admin changes; says what."""
+    """An operator may not make the change, which the text names: only an admin may."""
 
 
 def _for_admins(target: Target | None, after: TargetSettings) -> str:
@@ -66,9 +63,9 @@ def _for_admins(target: Target | None, after: TargetSettings) -> str:
     return f"A change of {' and '.join(names)}" if names else ""
 
 
-class Targets(Named[Target]):
-    """All targets. `make` makes a target of a name and its settings. `announce` tells other
-    processes that the settings of one were changed."""
+class TargetRegistry(Named[Target]):
+    """All targets. `make` creates a target from its name and settings. `announce` tells other
+    processes that the settings of a target were changed."""
 
     kind = "target"
 
@@ -91,9 +88,9 @@ class Targets(Named[Target]):
         return iter(list(self._items.values()))  # they may change meanwhile
 
     async def refresh(self) -> list[str]:
-        """Reads what was changed at run time; returns the targets that differ from before. What
-        cannot be used, such as a setting of a later version, changes nothing. Raises
-        DatabaseError."""
+        """Read the changes made at run time, and return the names of the targets that they change.
+        Settings that cannot be used, such as those of a later version, are logged and left out.
+        Raises DatabaseError."""
         texts = await self._store.targets.all()
         changed = sorted({name for name, _ in self._texts.items() ^ texts.items()})
         for name in changed:
@@ -105,7 +102,7 @@ class Targets(Named[Target]):
         return changed
 
     def _update(self, name: str, text: str | None) -> None:
-        """`text`: what was changed at run time; None: nothing. Raises ConfigError."""
+        """Apply the changes made at run time, as JSON; None: there are none. Raises ConfigError."""
         settings = self._of_file.get(name)
         if text is not None:
             changes = json.loads(text)
@@ -124,9 +121,9 @@ class Targets(Named[Target]):
     async def change(
         self, name: str, changes: dict[str, Any], *, is_admin: bool = True
     ) -> tuple[Target, dict[str, tuple[Any, Any]]]:
-        """Changes some settings of a target, or makes one. The others follow the configuration,
-        later too. Returns what each was and is, secrets as ***. Raises ConfigError,
-        AdminNeededError, DatabaseError."""
+        """Change some settings of a target, or create one; the other settings keep following the
+        configuration. Return for each changed one its values before and after, secrets as ***.
+        Raises ConfigError, AdminNeededError, DatabaseError."""
         await self.refresh()
         target = self.find(name)
         settings = target.settings.changed(changes) if target else read_target(changes)
@@ -144,8 +141,8 @@ class Targets(Named[Target]):
         }
 
     async def restore(self, name: str) -> Target | None:
-        """Resets a target to its configured settings; None: it is not configured, and is removed.
-        Raises UnknownNameError, DatabaseError."""
+        """Reset a target to its configured settings. Return None if it is not configured, and
+        removed. Raises UnknownNameError, DatabaseError."""
         self.get(name)
         await self._store.targets.delete(name)
         await self._was_changed(name)
@@ -155,31 +152,3 @@ class Targets(Named[Target]):
         await self.refresh()
         if self._announce is not None:
             await self._announce(name)
-
-
-def wait_s(settings: TargetSettings, line: QueueState, position: int) -> float:
-    """How long the job in this place has to wait, seconds: by the slots and how long a call takes
-    (measured, or expected), by the rate, and until an open breaker lets calls through."""
-    mean_s = line.mean_s or settings.expected_seconds
-    free = max(0, settings.concurrency - line.active)
-    by_slots = max(0, position - free) * mean_s / settings.concurrency
-    by_rate = 0.0
-    if settings.rate is not None:
-        left = max(0, settings.rate - line.calls_in_window)
-        by_rate = max(0, position - left) * settings.window / settings.rate
-    held_ms = max(line.open_until_ms or 0, line.held_until_ms or 0) - line.now_ms
-    return max(by_slots, by_rate) + max(0, held_ms) / 1000
-
-
-def has_runner(settings: TargetSettings, line: QueueState) -> bool:
-    """Whether a worker has asked for offline jobs not long ago, or makes a call now. True for a
-    target of online jobs alone, which need none."""
-    if "offline" not in settings.kinds or line.active > 0:
-        return True
-    return line.runner_ms is not None and line.now_ms - line.runner_ms < RUNNER_AWAY_S * 1000
-
-
-def rate_per_s(settings: TargetSettings, line: QueueState) -> float:
-    """How many calls a second the target has capacity for, as far as is known."""
-    by_slots = settings.concurrency / (line.mean_s or settings.expected_seconds)
-    return by_slots if settings.rate is None else min(by_slots, settings.rate / settings.window)

@@ -1,5 +1,5 @@
-"""Wakes workers and reconcilers: a queue has a job, a call is to be cut off, or the settings of a
-target were changed. By pub/sub; and by a look at all targets, since a message may be lost."""
+"""Wakes workers and reconcilers when a queue has a job, a call is to be cut off, or the settings of
+a target were changed: by pub/sub, and by a look at all targets, since a message may be lost."""
 
 import asyncio
 import contextlib
@@ -19,15 +19,15 @@ from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.storage.redis.scripts import RedisScripts
 
-#: Between two looks at all targets, seconds. An idle worker or reconciler waits for these; if even
-#: they find nothing, it looks by itself after `IDLE_S`.
+#: Seconds between two looks at all targets, for which idle workers and reconcilers wait.
 ROUND_S = 10.0
+#: Seconds after which an idle worker or reconciler looks at its queue by itself.
 IDLE_S = 60.0
 #: Targets in one script call. More would block Redis for too long.
 AT_ONCE = 200
-#: After so much silence the server is pinged, and has as long to answer.
+#: Seconds of silence after which the server is pinged, and then has for its answer.
 SILENCE_S = 5.0
-#: Between two tries to subscribe.
+#: Seconds between two tries to subscribe.
 AGAIN_S = 0.5
 _ABORT, _SETTINGS = "abort ", "settings "
 
@@ -35,12 +35,14 @@ log = structlog.get_logger()
 
 
 class Listener:
-    """`woken`: something may be called; `urgent`: a call is to be cut off. `is_worker`: it makes
-    calls of offline jobs."""
+    """What wakes one worker or reconciler."""
 
     def __init__(self, *, is_worker: bool = False) -> None:
+        #: Whether it makes the calls of offline jobs.
         self.is_worker = is_worker
+        #: A job may be called.
         self.woken = asyncio.Event()
+        #: A call is to be cut off.
         self.urgent = asyncio.Event()
 
 
@@ -61,13 +63,13 @@ class WakeUps:
         self.changed = asyncio.Event()
 
     def listen(self, target: str, *, is_worker: bool = False) -> Listener:
-        """For one listener, for as long as it keeps it."""
+        """Return a new listener, which is woken for as long as its owner keeps it."""
         listener = Listener(is_worker=is_worker)
         self._listeners.setdefault(target, WeakSet()).add(listener)
         return listener
 
     def wake(self, message: str) -> None:
-        """A message of `subscribe`; "" is for all targets."""
+        """Wake the listeners that a message of `subscribe` names; "" wakes all."""
         if not message or message.startswith(_SETTINGS):
             self.changed.set()
         target = message.removeprefix(_ABORT).removeprefix(_SETTINGS)
@@ -78,14 +80,15 @@ class WakeUps:
                 listener.urgent.set()
 
     async def announce(self, target: str) -> None:
-        """Its settings were changed. Processes that miss it read them after a while."""
+        """Tell all processes that a target's settings were changed; one that misses the message
+        reads them after a while."""
         message = f"{_SETTINGS}{target}"
         self.wake(message)
         with contextlib.suppress(StoreError):
             await publish(self._redis, message, timeout_s=self._timeout_s)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen_forever())
             group.create_task(self._look_forever())
@@ -104,8 +107,8 @@ class WakeUps:
                 log.debug("round_failed", error=str(error))
 
     async def look(self) -> None:
-        """Wakes the listeners of targets where a job waits, is called or is over, or whose queue
-        was lost; and notes which targets have a worker here. Raises StoreError."""
+        """Wake the listeners of targets where a job waits, is called or is over, or whose queue was
+        lost; and tell Redis which targets have a worker here. Raises StoreError."""
         has_worker = {
             name: any(listener.is_worker for listener in listeners)
             for name, listeners in self._listeners.items()
@@ -113,8 +116,8 @@ class WakeUps:
         }
         names = list(has_worker)
         parts = [names[i : i + self._at_once] for i in range(0, len(names), self._at_once)]
-        for found in await asyncio.gather(*(self._look(part, has_worker) for part in parts)):
-            for name in found:
+        for active_names in await asyncio.gather(*(self._look(part, has_worker) for part in parts)):
+            for name in active_names:
                 self.wake(name)
 
     async def _look(self, names: Sequence[str], has_worker: Mapping[str, bool]) -> list[str]:
@@ -131,18 +134,17 @@ class WakeUps:
 
 
 async def publish(redis: Store, message: str, *, timeout_s: float) -> None:
-    """To all replicas and workers. Raises StoreError when Redis does not answer."""
+    """Send a message to all replicas and workers. Raises StoreError."""
     sender: Any = redis
     async with driver_errors("publish", timeout_s):
         await sender.publish(JOBS_CHANNEL, message)
 
 
 async def subscribe(redis: Store, *, silence_s: float = SILENCE_S) -> AsyncGenerator[str, None]:
-    """A target's name where a job waits, "abort NAME" where a call is to be cut off, "settings
-    NAME" where settings were changed; "" whenever a message may have been missed: at first, and
-    when a lost connection is back. Never ends, and raises nothing; close it with
-    `contextlib.aclosing`.
-    """
+    """Iterate over messages: a target's name where a job waits, "abort NAME" where a call is to be
+    cut off, "settings NAME" where settings were changed, and "" whenever a message may have been
+    missed: at first, and when a lost connection is back. Never ends, and raises nothing; close it
+    with `contextlib.aclosing`."""
     while True:
         try:
             async with _subscribed(redis, silence_s) as channel:
@@ -153,7 +155,7 @@ async def subscribe(redis: Store, *, silence_s: float = SILENCE_S) -> AsyncGener
 
 
 async def _messages(channel: Any, silence_s: float) -> AsyncIterator[str]:
-    """Ends when the server is silent."""
+    """Iterate over messages until the server is silent."""
     is_pinged = False
     while True:
         message = await channel.get_message(timeout=silence_s)
@@ -189,7 +191,7 @@ async def _subscribed(redis: Store, timeout_s: float) -> AsyncIterator[Any]:
 
 
 async def _one_server(redis: Store) -> Redis:
-    """Any of a cluster: what is published at one of them is sent by all."""
+    """Return the client of any server: a cluster sends messages of one server to all."""
     if isinstance(redis, Redis):
         return redis
     await redis.initialize()

@@ -61,7 +61,7 @@ retries = 0
 
 @pytest.fixture(scope="module")
 def works():
-    """A redis-server, a replica, a runner and a target."""
+    """A redis-server, a replica, a worker and a target."""
     with ExitStack() as stack:
         folder = make_folder(stack)
 

@@ -1,4 +1,4 @@
-"""Jobs in one process, without runners and replicas of their own: a line in the test session's
+"""Jobs in one process, without workers and replicas of their own: a queue in the test session's
 redis-server, jobs in SQLite, and what can be made to fail or to dawdle at a given moment."""
 
 import asyncio
@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.http.metrics import Metrics
-from sidecar.jobs.model import Job, Outcome
+from sidecar.jobs.call_result import CallResult
+from sidecar.jobs.model import Job, NewJob
 from sidecar.jobs.permits import Permits
-from sidecar.jobs.service import Jobs, Order
+from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.attempts import AttemptRepository
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.jobs import JobRepository
 from sidecar.jobs.store.target_queue import TargetStore
-from sidecar.jobs.targets import Target, Targets
+from sidecar.jobs.targets import Target, TargetRegistry
 from sidecar.jobs.wake_ups import WakeUps
 from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.jobs.worker.target_worker import TargetWorker
@@ -41,7 +42,7 @@ async def until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
 
 class Line(TargetStore):
     """`before`: what happens before a method of this name is called; `claims` counts those of
-    keepers (0) and of runners (1) that were answered: from the first on the store's time is known.
+    reconcilers (0) and of workers (1) that were answered: from the first on Redis' time is known.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -108,7 +109,7 @@ class Egress:
         self.called: list[str] = []
         self.open = self.most = 0
 
-    async def call(self, _settings: TargetSettings, job: Job, **_: Any) -> Outcome:
+    async def call(self, _settings: TargetSettings, job: Job, **_: Any) -> CallResult:
         self.called.append(job.id)
         self.open += 1
         self.most = max(self.most, self.open)
@@ -116,7 +117,7 @@ class Egress:
             await self.over.wait()
         finally:
             self.open -= 1
-        return Outcome("answered", status=200, body=b"ok", size=2)
+        return CallResult("answered", status=200, body=b"ok", size=2)
 
 
 class Bench:
@@ -125,7 +126,9 @@ class Bench:
         self.time = Time()
         #: Targets whose settings were changed, as other processes are told.
         self.changed: list[str] = []
-        self.jobs = Jobs(Targets({}, database, self._make, self._announce), database, self.metrics)
+        self.jobs = Jobs(
+            TargetRegistry({}, database, self._make, self._announce), database, self.metrics
+        )
         self.targets = self.jobs.targets
         self.wake_ups = WakeUps(redis, timeout_s=5, now_us=lambda: self.time() * 1000)
         self.reconciler = Reconciler(
@@ -157,14 +160,14 @@ class Bench:
         return target
 
     async def submit(self, target: Target, **order: Any) -> str:
-        job, _ = await self.jobs.submit("service", Order(target, **order))
+        job, _ = await self.jobs.submit("service", NewJob(target.name, **order))
         return job.id
 
     def worker(self, target: Target, *, most: int = 5) -> TargetWorker:
         return TargetWorker(target, self.jobs, self.egress, self.wake_ups, most=most)  # type: ignore[arg-type]
 
     async def lose_line(self, target: Target) -> None:
-        """As if Redis had been emptied, and the keeper had built the line again."""
+        """As if Redis had been emptied, and the reconciler had built the queue again."""
         keys = [key async for key in self.redis.scan_iter(match=f"*{{target:{target.name}}}*")]
         assert keys
         await self.redis.delete(*keys)

@@ -1,10 +1,10 @@
-"""The line of a target in plain Python. Times and numbers in µs."""
+"""The queue of a target in plain Python. Times and numbers in µs."""
 
 from dataclasses import dataclass, field
 from math import inf
 
-from sidecar.jobs.store.target_queue import LOCK_S, RESERVED_S
-from sidecar.jobs.store.target_replies import Claim, Claimed, Place
+from sidecar.jobs.model import State
+from sidecar.jobs.store.target_queue import LOCK_S, RESERVED_S, Claim, Claimed, QueuePlace
 from tests.support.limit_model import BACK, Key
 from tests.support.limits import S
 
@@ -26,7 +26,7 @@ class Active:
 
 @dataclass
 class Target:
-    """All that a store knows of a target. A model is one that was just made."""
+    """All that Redis knows of a target. A model is one that was just made."""
 
     line: dict[str, int] = field(default_factory=dict)
     #: job -> (when again, order)
@@ -198,11 +198,11 @@ class Target:
         if one is None or one.fence != end.fence:
             return False
         del self.active[end.id]
-        if end.how in {"answered", "rejected"}:
-            self.count("completed" if end.how == "answered" else "failed")
+        if end.note in {"answered", "rejected"}:
+            self.count("completed" if end.note == "answered" else "failed")
             self.measure(end.took_us)
             self.failures = self.opened = self.open_until = 0
-        elif end.how == "failed":
+        elif end.note == "failed":
             self.count("failed")
             self.failures += 1
             if (self.breaker == "closed" and self.failures >= settings.break_after) or (
@@ -210,11 +210,11 @@ class Target:
             ):
                 self.opened += 1
                 self.open_until = self.now + min(LONGEST, FIRST * 2 ** (self.opened - 1))
-        if end.again_ms is None:
+        if end.not_before_ms is None:
             self.forget(end.id)
         else:
-            again = end.again_ms * 1000
-            if end.how == "failed" and one.is_trial:  # the next trial is another's
+            again = end.not_before_ms * 1000
+            if end.note == "failed" and one.is_trial:  # the next trial is another's
                 again = max(again, self.open_until + AFTER_TRIAL)
             self.later[end.id] = again, one.order
             self.count("retried")
@@ -265,27 +265,32 @@ class Target:
             self.failures = self.opened = self.open_until = 0
         return True
 
-    def place(self, job) -> Place:
+    def place(self, job) -> QueuePlace:
         if job in self.line:
-            return Place("line", self.position(job))
+            return QueuePlace("line", self.position(job))
         if job in self.later:
-            return Place("later", ends_ms=self.later[job][0] // 1000)
+            return QueuePlace("later", ends_ms=self.later[job][0] // 1000)
         if one := self.active.get(job):
-            return Place(WHERE[one.word], None, one.fence, one.ends // 1000)
-        return Place("gone")
+            return QueuePlace(WHERE[one.word], None, one.fence, one.ends // 1000)
+        return QueuePlace("gone")
 
-    def hold(self, jobs) -> None:
+    def hold(self, jobs, settings) -> None:
         for job in jobs:
             if job.id not in self.active:
                 self.line.pop(job.id, None)
                 self.later.pop(job.id, None)
+                word, lasts = "u", settings.timeout
+                if job.kind == "offline":
+                    word, lasts = "r", LOCK_S
+                elif job.state is State.CALLED:
+                    word, lasts = "c", settings.claim_window
                 self.active[job.id] = Active(
-                    job.ends_ms * 1000, job.fence, job.word, self.now, False, job.order
+                    self.now + round(lasts * S), job.fence, word, self.now, False, job.queue_order
                 )
-                if job.word != "r":
+                if word != "r":
                     self.online.add(job.id)
             self.last_fence = max(self.last_fence, job.fence)
-            self.last_order = max(self.last_order, job.order // 8 * 8)
+            self.last_order = max(self.last_order, job.queue_order // 8 * 8)
 
     def make_ready(self, wait, born) -> bool:
         if born not in {0, self.born}:

@@ -10,7 +10,7 @@ JOBS = 100
 
 
 async def test_many_submissions_share_scripts_and_statements(here, sent):
-    """A place and a row for each, and into the line: 100 at once take six script calls, of which
+    """A place and a row for each, and into the queue: 100 at once take six script calls, of which
     some are loaded first, and one statement."""
     target = await here.target()
     statements = statements_of(here.store)

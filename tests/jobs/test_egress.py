@@ -18,9 +18,10 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.test_utils import TestServer
 
 from sidecar import __version__
+from sidecar.jobs.call_result import CallResult
 from sidecar.jobs.model import CHUNK, Job
 from sidecar.jobs.settings import TargetSettings, read_target
-from sidecar.jobs.worker.target_call import Egress, Outcome
+from sidecar.jobs.worker.target_call import Egress
 from sidecar.kit import egress as connections
 from sidecar.kit.errors import DatabaseError
 from tests.support.processes import free_port
@@ -87,7 +88,7 @@ def settings_of(url: str, **said) -> TargetSettings:
     return read_target({"url": url, "methods": ALL, "private": True, "timeout": 20, **said})
 
 
-async def call(egress: Egress, target: Target, job: Job | str = "ok", **said) -> Outcome:
+async def call(egress: Egress, target: Target, job: Job | str = "ok", **said) -> CallResult:
     job = job_of(job) if isinstance(job, str) else job
     outcome = await egress.call(settings_of(target.url, **said), job, sink=Kept())
     # No error holds where the target is.
@@ -112,7 +113,7 @@ HERE = ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "64:ff9b::7f00:
         "169.254.169.254", "10.0.0.1", "100.64.0.1", "fd00::1", "fe80::1%eth0"]  # fmt: skip
 
 
-async def refused(egress: Egress, target: Target, url: str, **said) -> Outcome:
+async def refused(egress: Egress, target: Target, url: str, **said) -> CallResult:
     job = job_of()
     settings = settings_of("http://target.example/", private=False, **said)
     # Not by the settings' own checks, which would have refused some of these.

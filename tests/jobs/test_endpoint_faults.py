@@ -15,7 +15,7 @@ from sidecar.http.problems import problems
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import long_poll as job_polls
 from sidecar.jobs.model import CHUNK, Ending, State
-from sidecar.jobs.service import Seen
+from sidecar.jobs.service import JobView
 from sidecar.kit.errors import DatabaseError, StoreError
 from tests.jobs.bench import until
 
@@ -88,7 +88,7 @@ async def test_a_result_that_cannot_be_sent_whole_is_cut_off(here, client, fault
 
 
 async def test_a_job_that_is_in_the_database_is_taken(here, client):
-    """202, also where the store fails before the job is in the line, or its place is known."""
+    """202, also where Redis fails before the job is in the queue, or its place is known."""
     target = await here.target()
 
     async def away():
@@ -129,7 +129,7 @@ async def test_a_client_that_waits_goes_on_waiting_after_a_look_that_failed(here
     monkeypatch.setattr(job_polls, "LOOK_S", 0.01)
     target = await here.target()
     ids = [await here.submit(target) for _ in range(2)]
-    first, second = [Seen(await here.row(id_), State.PENDING) for id_ in ids]
+    first, second = [JobView(await here.row(id_), State.PENDING) for id_ in ids]
     looks, goes_on, find_many = asyncio.Event(), asyncio.Event(), here.store.jobs.find_many
 
     async def fail(_):

@@ -1,4 +1,4 @@
-"""What breaks while jobs are called: a runner, the target, the store, a replica. (The database:
+"""What breaks while jobs are called: a worker, the target, Redis, a replica. (The database:
 test_story.py.)
 
 JOBS_FULL=1 in the environment lets the target be down for a minute; otherwise all of it takes
@@ -16,23 +16,14 @@ from typing import Any
 
 import pytest
 
-from sidecar.http.metrics import Metrics
 from sidecar.jobs.model import Job, State
-from sidecar.jobs.permits import Permits
-from sidecar.jobs.service import Jobs
-from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.target_queue import TargetStore
-from sidecar.jobs.targets import Target, Targets
-from sidecar.jobs.wake_ups import WakeUps
+from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.worker import reconciler as reconcilers
 from sidecar.jobs.worker import target_worker as workers
 from sidecar.jobs.worker.reconciler import Reconciler
-from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
-from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.leader_lease import LeaderLease
-from sidecar.visitors.grants import Grants
-from tests.support.databases import Sqlite
+from tests.jobs.bench import running, until
 from tests.support.jobs import job as make_job
 from tests.support.processes import wait_until
 from tests.support.rooms import new_room_name
@@ -40,9 +31,9 @@ from tests.support.works import Sent, Works, most_open, most_within, overtaken
 
 IS_FULL = os.environ.get("JOBS_FULL") == "1"
 DOWN_S = 60 if IS_FULL else 4
-#: Calls of a target that one runner makes at a time, and how many runners there are.
+#: Calls of a target that one worker makes at a time, and how many workers there are.
 AT_A_TIME, RUNNERS = 8, 3
-#: Of the jobs that the store forgets: how many wait, and how many calls there are in a window.
+#: Of the jobs that Redis forgets: how many wait, and how many calls there are in a window.
 WAITING, RATE, WINDOW_US = 1000, 100, 400_000
 #: Failures in a row that open the breaker, and calls at a time.
 BREAK_AFTER, AT_ONCE = 3, 4
@@ -65,7 +56,7 @@ class Phase:
         return Counter(row.state.value for row in self.rows.values())
 
 
-# The runner ---------------------------------------------------------------------------------------
+# The worker ---------------------------------------------------------------------------------------
 
 
 def kill_a_runner(works: Works) -> Phase:
@@ -115,7 +106,7 @@ def take_the_target_down(works: Works) -> Down:
     return Down(Phase(sent, rows, target.calls()), calls, seen)
 
 
-# The store ----------------------------------------------------------------------------------------
+# Redis --------------------------------------------------------------------------------------------
 
 
 def submit_many(works: Works) -> list[Sent]:
@@ -180,7 +171,7 @@ def faults():
     return Faults()
 
 
-def test_the_jobs_of_a_runner_that_was_killed_are_taken_up(faults):
+def test_the_jobs_of_a_worker_that_was_killed_are_taken_up(faults):
     """By others, once its locks have ended: none is lost, no other is called twice, and the second
     attempt is counted."""
     phase = faults.killed()
@@ -191,7 +182,7 @@ def test_the_jobs_of_a_runner_that_was_killed_are_taken_up(faults):
         assert len(notes) == phase.rows[id_].attempts == 1 + (id_ in cut)
 
 
-def test_a_job_of_a_killed_runner_is_not_called_by_two_at_a_time(faults):
+def test_a_job_of_a_killed_worker_is_not_called_by_two_at_a_time(faults):
     """Nor are more called than the target bears."""
     phase = faults.killed()
     assert {most_open(notes) for notes in phase.calls.values()} == {1}
@@ -222,16 +213,16 @@ def test_no_job_fails_because_its_target_was_down(faults):
     assert max(row.failures for row in phase.rows.values()) <= 1
 
 
-def test_jobs_outlive_the_store(faults):
+def test_jobs_outlive_redis(faults):
     """Emptied, and then killed, with hundreds of jobs waiting: all are called, once."""
     phase = faults.lost()
     assert phase.states() == {"completed": WAITING}
     assert Counter(map(len, phase.calls.values())) == {1: WAITING}
 
 
-def test_jobs_keep_their_order_when_the_store_is_lost(faults):
+def test_jobs_keep_their_order_when_redis_is_lost(faults):
     """The number of a call grows from call to call; it is that of the order of submission. (Those
-    that a runner was given, and could not call before it was lost, had their turn.)"""
+    that a worker was given, and could not call before it was lost, had their turn.)"""
     phase = faults.lost()
     fences = {id_: row.fence for id_, row in phase.rows.items() if row.attempts == 1}
     assert len(fences) >= WAITING - 2 * AT_A_TIME * RUNNERS
@@ -241,159 +232,129 @@ def test_jobs_keep_their_order_when_the_store_is_lost(faults):
     assert overtaken(before, after) == 0
 
 
-def test_the_rate_holds_when_the_store_is_lost(faults):
+def test_the_rate_holds_when_redis_is_lost(faults):
     """It has forgotten the calls of this window; none is made until that is over."""
     moments = [row.fence for row in faults.lost().rows.values()]
     # Each of those that are claimed together has a number more than the moment.
     assert most_within(moments, WINDOW_US - AT_A_TIME) <= RATE
 
 
-# Keepers, by themselves ---------------------------------------------------------------------------
+# A reconciler or a worker, within this process ----------------------------------------------------
 
 
-class Line:
-    """A target's line and the jobs in its database, as one process has them."""
-
-    def __init__(self, redis: Any, store: Any) -> None:
-        self.name, self.database, self._redis = new_room_name(), store, redis
-        settings = TargetSettings(url="http://127.0.0.1:1/", private=True, concurrency=5)
-        self.jobs = Jobs(Targets({self.name: settings}, store, self._target), store, Metrics())
-        self.target = self.jobs.targets.get(self.name)
-
-    def _target(self, name: str, settings: TargetSettings) -> Target:
-        clock = StoreClock()
-        store = TargetStore(self._redis, name, clock=clock, timeout_s=10)
-        keys = ["k" * 32]
-        return Target(name, settings, store, Grants(name, keys), Permits(name, keys, clock), clock)
-
-    def reconciler(self, replica: str) -> Reconciler:
-        lease = partial(LeaderLease, self._redis, owner=replica, timeout_s=10)
-        return Reconciler(self.jobs, WakeUps(self._redis), lease)
-
-    def worker(self, egress: Any) -> workers.TargetWorker:
-        return workers.TargetWorker(self.target, self.jobs, egress, WakeUps(self._redis), most=10)
-
-    async def insert(self, count: int) -> list[str]:
-        """Into the database alone, as by somebody who died before they could do more. In their
-        order."""
-        now = now_ms()
-        rows = [
-            make_job(target=self.name, created_ms=now, expires_ms=now + 600_000,
-                     queue_order=now * 1000 + 8 * n)
-            for n in range(count)
-        ]  # fmt: skip
-        await asyncio.gather(*map(self.database.jobs.insert, rows))
-        return [row.id for row in rows]
-
-    async def called(self) -> list[str]:
-        """All jobs, in the order in which they are called."""
-        many = self.target.settings.changed({"concurrency": 100_000})
-        found = []
-        while claims := (await self.target.store.claim(1000, many)).claims:
-            found += [claim.id for claim in claims]
-        return found
+async def insert(here, target, count) -> list[str]:
+    """Jobs in SQL alone, in their order, as of a replica that died before it put them in Redis."""
+    now_ms = here.time()
+    rows = [
+        make_job(target=target.name, created_ms=now_ms, expires_ms=now_ms + 600_000,
+                 queue_order=now_ms * 1000 + 8 * n)
+        for n in range(count)
+    ]  # fmt: skip
+    await asyncio.gather(*map(here.store.jobs.insert, rows))
+    return [row.id for row in rows]
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
+async def called(target) -> list[str]:
+    """All jobs, in the order in which they are called."""
+    many, ids = target.settings.changed({"concurrency": 100_000}), []
+    while claims := (await target.store.claim(1000, many)).claims:
+        ids += [claim.id for claim in claims]
+    return ids
 
 
 @pytest.fixture
-async def line(redis_socket, open_store, tmp_path):
-    redis = connect(f"unix://{redis_socket}", timeout_s=10)
-    yield Line(redis, await open_store(Sqlite(tmp_path).url))
-    await close(redis)
+async def target(here):
+    """Its queue is new."""
+    return await here.make(new_room_name(), concurrency=5)
 
 
-async def test_two_keepers_that_build_a_line_again_build_one(line):
+async def test_two_reconcilers_rebuild_one_queue(here, target):
     """Neither knows of the other: no job is there twice, none is lost, and all are in order."""
-    ids = await line.insert(2500)
-    one, two = line.reconciler("one"), line.reconciler("two")
-    born_us = (await line.target.store.claim(0, line.target.settings)).born_us
+    ids = await insert(here, target, 2500)
+    other = Reconciler(
+        here.jobs, here.wake_ups, partial(LeaderLease, here.redis, owner="two", timeout_s=5)
+    )
+    born_us = (await target.store.claim(0, target.settings)).born_us
     assert born_us > 0
-    await asyncio.gather(one.rebuild(line.target, born_us=born_us),
-                         two.rebuild(line.target, born_us=born_us))  # fmt: skip
-    assert await line.called() == ids
+    await asyncio.gather(
+        *(one.rebuild(target, born_us=born_us) for one in (here.reconciler, other))
+    )
+    assert await called(target) == ids
 
 
-async def test_a_line_that_is_built_again_has_those_who_run(line):
-    """Their locks last, and those who run before take no second place."""
-    ids = await line.insert(10)
+async def test_a_rebuilt_queue_has_the_jobs_that_run(here, target):
+    """Their locks last, and these jobs are not in the queue a second time."""
+    ids = await insert(here, target, 10)
     running = [(id_, 7) for id_ in ids[:3]]
-    await line.database.attempts.start(running, at_ms=now_ms())
-    await line.reconciler("one").rebuild(line.target, born_us=0)
-    _, places = await line.target.store.look(ids)
+    await here.store.attempts.start(running, at_ms=here.time())
+    await here.reconciler.rebuild(target, born_us=0)
+    _, places = await target.store.look(ids)
     assert [place.where for place in places] == ["running"] * 3 + ["line"] * 7
-    assert await line.target.store.renew(running) == ["held"] * 3
-    assert await line.called() == ids[3:]
+    assert await target.store.renew(running) == ["held"] * 3
+    assert await called(target) == ids[3:]
 
 
-async def test_a_line_that_is_built_again_waits_for_its_rate(line):
-    """The store has forgotten how many were called; until they count no more, nobody is."""
-    line.target.settings = line.target.settings.changed({"rate": 1, "window": "1m"})
-    ids = await line.insert(2)
-    await line.database.attempts.start([(ids[0], 7)], at_ms=now_ms())
-    await line.reconciler("one").rebuild(line.target, born_us=0)
-    claimed = await line.target.store.claim(10, line.target.settings)
+async def test_a_rebuilt_queue_waits_for_its_rate(here):
+    """Redis has forgotten how many were called; nothing is called until these no longer count."""
+    target = await here.make(new_room_name(), rate=1, window="1m")
+    ids = await insert(here, target, 2)
+    await here.store.attempts.start([(ids[0], 7)], at_ms=here.time())
+    await here.reconciler.rebuild(target, born_us=0)
+    claimed = await target.store.claim(10, target.settings)
     assert claimed.is_ready
     assert claimed.claims == []
     assert claimed.next_s is not None
 
 
-async def test_a_job_that_only_the_database_has_comes_into_the_line(line, monkeypatch):
-    """Whoever submitted it died before it was there. It has its place by its order."""
+async def test_a_job_that_only_sql_has_comes_into_the_queue(here, target, monkeypatch):
+    """The replica that took it died before. It has its place by its order."""
     monkeypatch.setattr(reconcilers, "RECONCILE_S", -1.0)
-    reconciler = line.reconciler("one")
-    await reconciler.rebuild(line.target, born_us=0)
-    ids = await line.insert(5)
-    await reconciler._reconcile(line.target)
-    assert await line.called() == ids
+    await here.reconciler.rebuild(target, born_us=0)
+    ids = await insert(here, target, 5)
+    await here.reconciler._reconcile(target)
+    assert await called(target) == ids
 
 
-async def test_a_job_that_is_being_submitted_is_left_alone(line):
-    """Who submits it puts it in the line in a moment."""
-    reconciler = line.reconciler("one")
-    await reconciler.rebuild(line.target, born_us=0)
-    await line.insert(1)
-    await reconciler._reconcile(line.target)
-    assert await line.called() == []
+async def test_a_job_that_is_being_submitted_is_left_alone(here, target):
+    """Its replica puts it in the queue in a moment."""
+    await here.reconciler.rebuild(target, born_us=0)
+    await insert(here, target, 1)
+    await here.reconciler._reconcile(target)
+    assert await called(target) == []
 
 
-async def test_a_job_that_runs_and_that_no_line_knows_is_called_again(line, monkeypatch):
-    """Its runner has died, and the store has forgotten it."""
+async def test_a_job_that_runs_and_is_in_no_queue_is_called_again(here, target, monkeypatch):
+    """Its worker has died, and Redis has forgotten it."""
     monkeypatch.setattr(reconcilers, "RECONCILE_S", -1.0)
-    monkeypatch.setattr(reconcilers, "LOCK_S", 0.01)
-    reconciler = line.reconciler("one")
-    await reconciler.rebuild(line.target, born_us=0)
-    [id_] = await line.insert(1)
-    await line.database.attempts.start([(id_, 7)], at_ms=now_ms())
-    await reconciler._reconcile(line.target)
-    await asyncio.sleep(0.02)
-    [claim] = (await line.target.store.claim(10, line.target.settings)).claims
+    await here.reconciler.rebuild(target, born_us=0)
+    [id_] = await insert(here, target, 1)
+    await here.store.attempts.start([(id_, 7)], at_ms=here.time())
+    await here.reconciler._reconcile(target)
+    here.time.forward(LOCK_S)
+    [claim] = (await target.store.claim(10, target.settings)).claims
     assert claim.id == id_
-    [job] = await line.database.attempts.start([(id_, claim.fence)], at_ms=now_ms())
+    [job] = await here.store.attempts.start([(id_, claim.fence)], at_ms=here.time())
     assert (job.state, job.attempts) == (State.PROCESSING, 2)
 
 
-async def test_nobody_is_called_when_locks_end_before_the_database_answers(line, monkeypatch):
-    """Others may call them by then; they go back to where they were."""
+async def test_nothing_is_called_when_locks_end_before_sql_answers(here, target, monkeypatch):
+    """Other workers may call the jobs by then; these go back to where they were."""
     monkeypatch.setattr(workers, "LOCK_S", 0)
     monkeypatch.setattr(workers, "MARGIN_S", 0)
     monkeypatch.setattr(workers, "SLOW_S", 0)
-    [id_], worker = await line.insert(1), line.worker(Silence())
-    await line.reconciler("one").rebuild(line.target, born_us=0)
-    assert await worker._take_some() > 0
+    [id_], worker = await insert(here, target, 1), here.worker(target)
+    await here.reconciler.rebuild(target, born_us=0)
+    assert await worker._claim_jobs() > 0
     assert len(worker) == 0
-    _, [place] = await line.target.store.look([id_])
+    _, [place] = await target.store.look([id_])
     assert place.where == "later"
 
 
-async def test_whoever_cannot_ask_about_their_locks_waits_for_the_store(line, monkeypatch):
-    """When beginning took long: jobs that are given up would be passed by others until their locks
-    have ended."""
+async def test_a_worker_that_cannot_ask_about_its_locks_waits_for_redis(here, target, monkeypatch):
+    """When beginning took long: jobs that are given up would be overtaken until their locks end."""
     monkeypatch.setattr(workers, "SLOW_S", -1)
     monkeypatch.setattr(workers, "RETRY_S", 0.01)
-    renew, asked = line.target.store.renew, []
+    renew, asked = target.store.renew, []
 
     async def away_at_first(claims: Any) -> Any:
         asked.append(claims)
@@ -401,47 +362,26 @@ async def test_whoever_cannot_ask_about_their_locks_waits_for_the_store(line, mo
             raise StoreError("it is away")
         return await renew(claims)
 
-    monkeypatch.setattr(line.target.store, "renew", away_at_first)
-    silence = Silence()
-    await line.insert(1)
-    await line.reconciler("one").rebuild(line.target, born_us=0)
-    working = asyncio.create_task(line.worker(silence).run())
-    await silence.begun.wait()
-    assert len(asked) == 3
-    working.cancel()
-    await asyncio.wait([working])
+    monkeypatch.setattr(target.store, "renew", away_at_first)
+    await insert(here, target, 1)
+    await here.reconciler.rebuild(target, born_us=0)
+    async with running(here.worker(target).run()):
+        await until(lambda: bool(here.egress.called))
+        assert len(asked) == 3
 
 
-async def test_a_call_whose_lock_cannot_be_renewed_is_cut_off(line, monkeypatch):
-    """Before another can have it: the store is away, and may be there for others."""
+async def test_a_call_whose_lock_cannot_be_renewed_is_cut_off(here, target, monkeypatch):
+    """Before another worker can have it: Redis is away here, and may be there for others."""
     monkeypatch.setattr(workers, "LOCK_S", 0.2)
     monkeypatch.setattr(workers, "MARGIN_S", 0)
     monkeypatch.setattr(workers, "RENEW_S", 0.02)
-    await line.insert(1)
-    silence = Silence()
-    await line.reconciler("one").rebuild(line.target, born_us=0)
-    working = asyncio.create_task(line.worker(silence).run())
-    await silence.begun.wait()
+    await insert(here, target, 1)
+    await here.reconciler.rebuild(target, born_us=0)
 
     async def renew(*_: object) -> None:
         raise StoreError("it is away")
 
-    monkeypatch.setattr(line.target.store, "renew", renew)
-    async with asyncio.timeout(10):
-        await silence.cut_off.wait()
-    working.cancel()
-    await asyncio.wait([working])
-
-
-class Silence:
-    """For the way out: nobody ever answers."""
-
-    def __init__(self) -> None:
-        self.begun, self.cut_off = asyncio.Event(), asyncio.Event()
-
-    async def call(self, *_: object, **__: object) -> None:
-        self.begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.cut_off.set()
+    async with running(here.worker(target).run()):
+        await until(lambda: bool(here.egress.called))
+        monkeypatch.setattr(target.store, "renew", renew)
+        await until(lambda: here.egress.open == 0, seconds=10)

@@ -1,32 +1,25 @@
-"""Runners and keepers that have nothing to do: what they send to Redis, and how they hear of what
-there is to do although the news of it was lost."""
+"""Workers and reconcilers that have nothing to do: what they send to Redis, and how they hear of
+what there is to do although the news of it was lost."""
 
 import asyncio
 
 import pytest
 
-from sidecar.jobs.model import State
-from sidecar.jobs.store.target_replies import Held, Waiting
+from sidecar.jobs.model import QueueEntry, State
 from sidecar.jobs.wake_ups import publish
 from sidecar.jobs.worker import reconciler
-from sidecar.jobs.worker.pool import WorkerPool
-from tests.jobs.bench import bench, running, until
+from sidecar.jobs.worker.target_worker import WorkerPool
+from tests.jobs.bench import running, until
+from tests.support.jobs import job
 
 TARGETS = 20
-
-
-@pytest.fixture
-async def here(redis_socket, tmp_path, monkeypatch):
-    monkeypatch.setattr(reconciler, "SETTLE_S", 0)
-    async with bench(redis_socket, tmp_path) as made:
-        yield made
 
 
 def runner(here):
     return WorkerPool(here.jobs, here.wake_ups, here.egress, most=5)
 
 
-async def test_an_idle_runner_leaves_redis_alone(here, sent):
+async def test_an_idle_worker_leaves_redis_alone(here, sent):
     """With twenty targets it sent some sixty commands a second; now one every ten seconds, of all
     targets."""
     targets = [await here.target() for _ in range(TARGETS)]
@@ -50,7 +43,7 @@ async def test_an_idle_runner_leaves_redis_alone(here, sent):
 
 
 async def test_a_job_without_news_is_found_by_the_look_at_all_targets(here):
-    """Nobody listens to the news here. A runner that has nothing to do looks no sooner."""
+    """Nobody listens to the news here. A worker that has nothing to do looks no sooner."""
     target, other = await here.target(), await here.target()
     worker = here.worker(target)
     kept = here.wake_ups.listen(other.name)
@@ -68,7 +61,7 @@ async def test_a_job_without_news_is_found_by_the_look_at_all_targets(here):
     assert (await here.row(id_)).state == State.COMPLETED
 
 
-async def test_a_line_that_was_lost_while_nothing_happened_is_found(here):
+async def test_a_queue_that_was_lost_while_nothing_happened_is_found(here):
     """Redis was emptied, and nobody was told."""
     target = await here.target()
     listener = here.wake_ups.listen(target.name)
@@ -80,8 +73,8 @@ async def test_a_line_that_was_lost_while_nothing_happened_is_found(here):
     assert listener.woken.is_set()
 
 
-async def test_the_look_at_all_targets_notes_that_a_runner_asks(here):
-    """Where it makes the calls; a replica, which only keeps the line, does not."""
+async def test_the_look_at_all_targets_notes_that_a_worker_asks(here):
+    """Where it makes the calls; a replica, which only keeps the queue, does not."""
     asked, kept = await here.target(), await here.target()
     worker, listener = here.worker(asked), here.wake_ups.listen(kept.name)
     await here.wake_ups.look()
@@ -93,11 +86,11 @@ async def test_the_look_at_all_targets_notes_that_a_runner_asks(here):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda target, _: target.store.add([Waiting("a", 1)]),
+        lambda target, _: target.store.add([QueueEntry("a", 1)]),
         lambda target, here: target.store.add(
-            [Waiting("a", 1, not_before_ms=here.time() + 60_000)]
+            [QueueEntry("a", 1, not_before_ms=here.time() + 60_000)]
         ),
-        lambda target, here: target.store.hold([Held("a", 1, 1, here.time() + 60_000, "u")]),
+        lambda target, _: target.store.hold([job(kind="online")], target.settings),
     ],
     ids=["it waits", "it waits for its next try", "it is called"],
 )
@@ -110,7 +103,7 @@ async def test_whatever_there_is_to_do_is_seen(here, change):
     assert listener.woken.is_set()
 
 
-async def test_a_keeper_that_finds_something_looks_again_soon(here, monkeypatch):
+async def test_a_reconciler_that_finds_something_looks_again_soon(here, monkeypatch):
     """Each second, until there is nothing any more."""
     monkeypatch.setattr(reconciler, "LOOK_S", 0.01)
     target = await here.target()
@@ -127,7 +120,7 @@ async def test_a_keeper_that_finds_something_looks_again_soon(here, monkeypatch)
         await until(lambda: target.name in here.reconciler.idle)
 
 
-async def test_an_idle_target_whose_jobs_no_line_knows_is_reconciled(here, monkeypatch):
+async def test_an_idle_target_whose_jobs_no_queue_knows_is_reconciled(here, monkeypatch):
     """Only it: of the others the database is asked all at once."""
     monkeypatch.setattr(reconciler, "RECONCILE_S", 0.01)
     others, target = [await here.target() for _ in range(3)], await here.target()

@@ -1,32 +1,24 @@
-"""What happens between two steps of a job: the line is lost, a runner goes, a target is made again.
-Each at its exact moment, within one process."""
+"""What happens between two steps of a job: the queue is lost, a worker goes, a target is made
+again. Each at its exact moment, within one process."""
 
 import asyncio
 
 import pytest
 
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import Ending, Job, State, new_job_id
+from sidecar.jobs.model import Ending, Job, QueueEntry, State, new_job_id
 from sidecar.jobs.store.endings import BYTES_AT_ONCE
 from sidecar.jobs.store.target_queue import LOCK_S
-from sidecar.jobs.store.target_replies import Waiting
 from sidecar.jobs.worker import reconciler, target_worker
-from sidecar.jobs.worker.pool import WorkerPool
+from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.errors import StoreError
-from tests.jobs.bench import bench, running, until
+from tests.jobs.bench import running, until
 
 MIB = 1 << 20
 
 
-@pytest.fixture
-async def here(redis_socket, tmp_path, monkeypatch):
-    monkeypatch.setattr(reconciler, "SETTLE_S", 0)
-    async with bench(redis_socket, tmp_path) as made:
-        yield made
-
-
 async def begun(here, target, id_, *, fence=None):
-    """A runner has the job, and is not heard of again. Its fence."""
+    """A worker has the job, and is not heard of again. Its fence."""
     if fence is None:
         claimed = await target.store.claim(1, target.settings)
         [fence] = [claim.fence for claim in claimed.claims if claim.id == id_]
@@ -34,11 +26,12 @@ async def begun(here, target, id_, *, fence=None):
     return job.fence
 
 
-# The line is lost between a claim and its call ----------------------------------------------------
+# The queue is lost between a claim and its call ---------------------------------------------------
 
 
 def lost_once(here, target, *, seconds=0.0):
-    """The line is lost, and built again, just before the next job is begun; which takes so long."""
+    """The queue is lost, and built again, just before the next job is begun; which takes so
+    long."""
 
     async def lose():
         here.store.attempts.before_start = None
@@ -48,17 +41,17 @@ def lost_once(here, target, *, seconds=0.0):
     here.store.attempts.before_start = lose
 
 
-async def test_a_runner_that_gets_its_own_job_again_cuts_the_older_call_off(here, monkeypatch):
-    """A job is in the new line though its runner calls by the old one: never two calls of one job
+async def test_a_worker_that_gets_its_own_job_again_cuts_the_older_call_off(here, monkeypatch):
+    """A job is in the new queue though its worker calls by the old one: never two calls of one job
     at a time."""
     monkeypatch.setattr(target_worker, "SLOW_S", 60)  # it looks like a quick one
     target = await here.target()
     id_ = await here.submit(target)
     worker = here.worker(target)
     lost_once(here, target)
-    await worker._take_some()
+    await worker._claim_jobs()
     await until(lambda: here.egress.called == [id_])
-    await worker._take_some()
+    await worker._claim_jobs()
     await until(lambda: here.egress.called == [id_] * 2)
     assert here.egress.most == 1
     here.egress.over.set()
@@ -67,14 +60,14 @@ async def test_a_runner_that_gets_its_own_job_again_cuts_the_older_call_off(here
     assert (await here.line(target)).active == 0
 
 
-async def test_a_runner_that_was_slow_to_begin_asks_whether_the_job_is_still_its_own(here):
-    """Meanwhile the line was lost and the job is another runner's: only that one calls."""
+async def test_a_worker_that_was_slow_to_begin_asks_whether_the_job_is_still_its_own(here):
+    """Meanwhile the queue was lost and the job is another worker's: only that one calls."""
     target = await here.target()
     id_ = await here.submit(target)
     first, second = here.worker(target), here.worker(target)
     lost_once(here, target, seconds=target_worker.SLOW_S)
-    await first._take_some()
-    await second._take_some()
+    await first._claim_jobs()
+    await second._claim_jobs()
     await until(lambda: bool(here.egress.called))
     assert (len(first), len(second), here.egress.called) == (0, 1, [id_])
     here.egress.over.set()
@@ -82,10 +75,10 @@ async def test_a_runner_that_was_slow_to_begin_asks_whether_the_job_is_still_its
     assert (await here.row(id_)).state == State.COMPLETED
 
 
-# The keeper ---------------------------------------------------------------------------------------
+# The reconciler -----------------------------------------------------------------------------------
 
 
-async def test_what_ended_while_the_store_was_away_leaves_the_line(here):
+async def test_what_ended_while_redis_was_away_leaves_the_queue(here):
     """Cancelled or removed in the database alone; also what waits for its next try. The others
     stay."""
     target = await here.target(retry_delay="1h")
@@ -93,7 +86,7 @@ async def test_what_ended_while_the_store_was_away_leaves_the_line(here):
     await target.store.remove(later)
     await here.store.jobs.cancel(cancelled, at_ms=here.time(), expires_ms=here.time())
     await here.store.jobs.cancel(later, at_ms=here.time(), expires_ms=here.time())
-    await target.store.add([Waiting(later, 9, False, here.time() + 60_000)])
+    await target.store.add([QueueEntry(later, 9, False, here.time() + 60_000)])
     assert ((line := await here.line(target)).waiting, line.later) == (2, 1)
     await here.reconciler._reconcile(target)
     assert ((line := await here.line(target)).waiting, line.later) == (1, 0)
@@ -101,8 +94,9 @@ async def test_what_ended_while_the_store_was_away_leaves_the_line(here):
     assert place.position == 1
 
 
-async def test_a_job_that_ended_while_its_line_was_built_again_has_no_slot(here):
-    """The keeper read it as running just before: its slot is free for the next one all the same."""
+async def test_a_job_that_ended_while_its_queue_was_built_again_has_no_slot(here):
+    """The reconciler read it as running just before: its slot is free for the next one all the
+    same."""
     target = await here.target(concurrency=1)
     id_ = await here.submit(target)
     fence = await begun(here, target, id_)
@@ -112,14 +106,14 @@ async def test_a_job_that_ended_while_its_line_was_built_again_has_no_slot(here)
         Ending(id_, fence, State.COMPLETED, now_ms, now_ms + 1000)
     )
     await here.lose_line(target)
-    await here.reconciler._hold(target, read)
+    await here.reconciler._hold_calls(target, read)
     assert (await here.line(target)).active == 0
     following = await here.submit(target)
     claimed = await target.store.claim(1, target.settings)
     assert [claim.id for claim in claimed.claims] == [following]
 
 
-async def test_a_clean_goes_on_when_the_store_is_away(here):
+async def test_a_clean_goes_on_when_redis_is_away(here):
     """What waited too long expires all the same."""
     target = await here.target(pending_ttl="1s")
     id_ = await here.submit(target)
@@ -167,11 +161,11 @@ async def test_old_results_are_removed_some_megabytes_at_a_time(here):
     assert [await here.store.endings.delete_old(now_ms, 500) for _ in range(3)] == [1, 1, 0]
 
 
-# Runners that are gone ----------------------------------------------------------------------------
+# Workers that are gone ----------------------------------------------------------------------------
 
 
-async def test_a_job_whose_runner_is_gone_is_cancelled_at_once(here):
-    """It is in the line again, and nobody is there to cut its call off."""
+async def test_a_job_whose_worker_is_gone_is_cancelled_at_once(here):
+    """It is in the queue again, and nobody is there to cut its call off."""
     target = await here.target(abort=True)
     id_ = await here.submit(target)
     await begun(here, target, id_)
@@ -182,7 +176,7 @@ async def test_a_job_whose_runner_is_gone_is_cancelled_at_once(here):
     assert ((line := await here.line(target)).waiting, line.active) == (0, 0)
 
 
-async def test_a_job_that_a_runner_has_is_cut_off_by_it(here):
+async def test_a_job_that_a_worker_has_is_cut_off_by_it(here):
     """It is not cancelled behind its back."""
     target = await here.target(abort=True)
     id_ = await here.submit(target)
@@ -193,7 +187,7 @@ async def test_a_job_that_a_runner_has_is_cut_off_by_it(here):
 
 
 @pytest.mark.parametrize(("more", "state"), [(0, State.COMPLETED), (1, State.FAILED)])
-async def test_a_job_outlives_some_runners(here, more, state):
+async def test_a_job_outlives_some_workers(here, more, state):
     """As many as it has retries, and five more; then it fails, and is not called again."""
     target = await here.target(retries=1)
     id_ = await here.submit(target)
@@ -201,7 +195,7 @@ async def test_a_job_outlives_some_runners(here, more, state):
         await begun(here, target, id_, fence=fence)
     here.egress.over.set()
     worker = here.worker(target)
-    await worker._take_some()
+    await worker._claim_jobs()
     await until(lambda: not len(worker))
     row = await here.row(id_)
     assert (row.state, here.egress.called) == (state, [id_] * (1 - more))
@@ -209,10 +203,10 @@ async def test_a_job_outlives_some_runners(here, more, state):
     assert ((line := await here.line(target)).waiting, line.active) == (0, 0)
 
 
-# Lanes and keepers go on --------------------------------------------------------------------------
+# Target workers and reconcilers go on -------------------------------------------------------------
 
 
-async def test_an_error_in_a_turn_does_not_end_the_lane(here, monkeypatch):
+async def test_an_error_in_a_turn_does_not_end_the_target_worker(here, monkeypatch):
     """Whatever it is: calls under way go on, and new ones are begun."""
     monkeypatch.setattr(target_worker, "REST_S", 0.01)
     target = await here.target()
@@ -233,7 +227,7 @@ async def test_an_error_in_a_turn_does_not_end_the_lane(here, monkeypatch):
         assert (failed.is_set(), task.done(), here.egress.open) == (True, False, 2)
 
 
-async def test_an_online_job_that_ended_meanwhile_ends_no_lane_where_the_store_is_away(here):
+async def test_an_online_job_that_ended_meanwhile_ends_no_target_worker_where_redis_is_away(here):
     """Its call cannot be given back: that is for later, and offline jobs are called."""
     target = await here.target(kinds=["offline", "online"])
     online = await here.submit(target, kind="online")
@@ -242,8 +236,8 @@ async def test_an_online_job_that_ended_meanwhile_ends_no_lane_where_the_store_i
     async def away(*_, **__):
         raise StoreError("release: away")
 
-    target.store.release = away
-    assert await here.worker(target)._take_some() == target_worker.REST_S
+    target.store.drop = away
+    assert await here.worker(target)._claim_jobs() == target_worker.REST_S
 
 
 async def again(here, target):
@@ -289,13 +283,13 @@ async def test_a_target_that_is_made_again_is_called_at_once(here):
 
 
 async def test_answers_are_counted_by_their_status(here):
-    """A runner's, and what nginx said of an online call, which one in retry_on or fail_on fails."""
+    """A worker's, and what nginx said of an online call, which one in retry_on or fail_on fails."""
     target = await here.target(fail_on=[404])
     counted = here.metrics.of(JobMetrics).job_responses
     await here.submit(target)
     here.egress.over.set()
     worker = here.worker(target)
-    await worker._take_some()
+    await worker._claim_jobs()
     await until(lambda: not len(worker))
     assert counted.labels(target.name, "200")._value.get() == 1
     for status, state in (
@@ -319,7 +313,7 @@ async def test_answers_are_counted_by_their_status(here):
 
 @pytest.mark.parametrize("settings", [{}, {"rate": 5, "window": 1}], ids=["no rate", "a rate"])
 async def test_a_clock_that_jumps_back_stops_no_calls(here, settings):
-    """The store's, by an hour."""
+    """Redis', by an hour."""
     target = await here.target(**settings)
     await target.store.claim(1, target.settings)
     id_ = await here.submit(target)

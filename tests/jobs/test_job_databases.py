@@ -26,7 +26,7 @@ def sqlite(tmp_path):
     return Sqlite(tmp_path)
 
 
-# Tables ------------------------------------------------------------------------------------------
+# Tables -------------------------------------------------------------------------------------------
 
 
 async def test_the_migration_makes_the_tables_that_are_written_to(store):
@@ -94,10 +94,10 @@ async def test_a_migration_that_was_killed_can_be_repeated(servers, open_store):
             await connection.execute(text("INSERT INTO waitroom_jobs_version VALUES ('0001')"))
 
 
-# At the same time --------------------------------------------------------------------------------
+# At the same time ---------------------------------------------------------------------------------
 
 
-async def test_runners_on_one_database_do_each_job_once(database, store, open_store):
+async def test_workers_on_one_database_do_each_job_once(database, store, open_store):
     """Three of them, that submit, begin and end all at once: none is refused, nothing is lost,
     and a job that two have claimed is ended by one."""
     stores = [store, *[await open_store(database.url) for _ in range(2)]]
@@ -139,7 +139,7 @@ async def test_runners_on_one_database_do_each_job_once(database, store, open_st
 async def test_a_transaction_that_is_given_up_for_another_is_begun_again(
     servers, open_store, kind, monkeypatch
 ):
-    """Of two that wait for each other the database ends one; who called the store never learns
+    """Of two that wait for each other the database ends one; whoever called the store never learns
     of it."""
     store = await open_store(servers(kind).url)
     tries = []
@@ -183,7 +183,7 @@ async def _is_locked(store, one):
         return (await connection.execute(free)).first() is None
 
 
-# Away --------------------------------------------------------------------------------------------
+# Away ---------------------------------------------------------------------------------------------
 
 
 async def test_a_file_that_somebody_keeps_locked_is_an_error_for_all_who_wait(

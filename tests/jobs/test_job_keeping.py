@@ -1,14 +1,13 @@
-"""Jobs in SQL, as their keepers see them: the line, what is over, callbacks, targets, history; on
-SQLite, MariaDB and PostgreSQL."""
+"""Jobs in SQL, as their reconcilers see them: the queue, what is over, callbacks, targets, history;
+on SQLite, MariaDB and PostgreSQL."""
 
 import asyncio
 from dataclasses import replace
 
-from sidecar.jobs.model import ENDED, Ending, JobQuery, State
+from sidecar.jobs.model import ENDED, Ending, JobQuery, QueueEntry, State
 from sidecar.jobs.store import endings
 from sidecar.jobs.store.endings import DEFAULT_TTL_MS, PERMIT_MS
-from sidecar.jobs.store.jobs import Step
-from sidecar.jobs.store.target_replies import Waiting
+from sidecar.jobs.store.jobs import EndedJobs
 from tests.support.jobs import NOW_MS, chunk_count, job, statements_of
 
 LATER_MS = NOW_MS + 5000
@@ -26,7 +25,7 @@ async def end(store, made, state=State.COMPLETED, *, fence=7, started_ms=NOW_MS,
     assert await store.attempts.finish(Ending(made.id, fence, state, at_ms, at_ms + 1000, **values))
 
 
-# The line ----------------------------------------------------------------------------------------
+# The queue ----------------------------------------------------------------------------------------
 
 
 async def test_who_waits_is_told_page_by_page_in_order(store):
@@ -50,8 +49,8 @@ async def test_who_waits_is_told_page_by_page_in_order(store):
         *(made[n].id for n in (0, 1, 2, 4, 5, 7)), online.id, again.id,
     }  # fmt: skip
     assert rows[5:7] == [
-        Waiting(online.id, 8, is_online=True),
-        Waiting(again.id, 9, not_before_ms=LATER_MS),
+        QueueEntry(online.id, 8, is_online=True),
+        QueueEntry(again.id, 9, not_before_ms=LATER_MS),
     ]
     submitted = await store.attempts.waiting("images", None, 10, before_ms=NOW_MS + 1)
     assert online.id not in {row.id for row in submitted}
@@ -102,7 +101,7 @@ async def test_jobs_are_counted_by_target_and_state(store):
     assert await store.attempts.unended([]) == set()
 
 
-# What is over ------------------------------------------------------------------------------------
+# What is over -------------------------------------------------------------------------------------
 
 
 async def test_what_waited_too_long_expires_and_is_kept_as_its_target_says(store):
@@ -157,7 +156,7 @@ async def test_what_was_kept_long_enough_is_removed_with_its_answer(store):
     assert await chunk_count(store) == 0
 
 
-async def test_two_keepers_do_the_work_once(database, store, open_store):
+async def test_two_reconcilers_do_the_work_once(database, store, open_store):
     """What is overdue is ended once, what is old is removed once, a callback is made once; and
     callers who are at it at the same moment are not refused."""
     other = await open_store(database.url)
@@ -200,7 +199,7 @@ async def test_two_keepers_do_the_work_once(database, store, open_store):
     assert sum(await asyncio.gather(remove(store), remove(other))) == len(made)
 
 
-async def test_a_keeper_that_finds_nothing_to_do_locks_nothing(store):
+async def test_a_reconciler_that_finds_nothing_to_do_locks_nothing(store):
     """It asks one question each time."""
     await store.jobs.insert(job())
     seen = statements_of(store)
@@ -211,7 +210,7 @@ async def test_a_keeper_that_finds_nothing_to_do_locks_nothing(store):
     assert not any("FOR UPDATE" in statement for statement in seen)
 
 
-# Callbacks ---------------------------------------------------------------------------------------
+# Callbacks ----------------------------------------------------------------------------------------
 
 
 async def test_callbacks_are_due_longest_first_and_come_again_until_they_are_made(store):
@@ -269,7 +268,7 @@ async def test_a_job_that_is_tried_again_tells_of_its_new_end_alone(store):
     assert (held.state, held.callback_tries) == (State.COMPLETED, 0)
 
 
-# Targets and history -----------------------------------------------------------------------------
+# Targets and history ------------------------------------------------------------------------------
 
 
 async def test_targets_that_are_changed_at_run_time_are_kept(store):
@@ -297,7 +296,7 @@ async def test_the_history_is_told_in_steps(store):
     await end(store, made[7], at_ms=NOW_MS + 1000)
     steps = await store.jobs.steps("images", NOW_MS + 1000, NOW_MS + 5000, 1000)
     assert [replace(step, at_ms=step.at_ms - NOW_MS) for step in steps] == [
-        Step(1000, 2, 1, 0, 30, (990 + 1969 + 1451) // 3),
-        Step(2000, 0, 0, 1, None, None),
-        Step(4000, 1, 0, 0, 7, 4992),
+        EndedJobs(1000, 2, 1, 0, 30, (990 + 1969 + 1451) // 3),
+        EndedJobs(2000, 0, 0, 1, None, None),
+        EndedJobs(4000, 1, 0, 0, 7, 4992),
     ]

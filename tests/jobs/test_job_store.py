@@ -1,10 +1,10 @@
-"""Jobs in SQL, as callers and runners write them, on SQLite, MariaDB and PostgreSQL."""
+"""Jobs in SQL, as callers and workers write them, on SQLite, MariaDB and PostgreSQL."""
 
 import asyncio
 from dataclasses import fields, replace
 
 from sidecar.jobs.model import Ending, Job, JobQuery, State, new_job_id
-from sidecar.jobs.store import search
+from sidecar.jobs.store import jobs as search
 from sidecar.kit.errors import DatabaseError
 from tests.support.jobs import NOW_MS, chunk_count, job, statements_of
 
@@ -32,7 +32,7 @@ async def body_of(store, id_):
     return b"".join([part async for part in store.jobs.chunks(id_)])
 
 
-# Submitting --------------------------------------------------------------------------------------
+# Submitting ---------------------------------------------------------------------------------------
 
 
 async def test_a_job_comes_back_as_it_was_submitted(store):
@@ -96,7 +96,7 @@ async def test_a_job_that_cannot_be_written_does_not_take_others_along(store):
     }
 
 
-# Looking up --------------------------------------------------------------------------------------
+# Looking up ---------------------------------------------------------------------------------------
 
 
 async def test_pages_are_newest_first_and_leave_none_out(store):
@@ -180,7 +180,7 @@ async def test_what_can_be_no_id_is_found_nowhere(store):
         assert (await store.search.page(JobQuery(after=(NOW_MS, odd)))).jobs == []
 
 
-# Running -----------------------------------------------------------------------------------------
+# Running ------------------------------------------------------------------------------------------
 
 
 async def test_a_job_is_begun_by_who_claimed_it_last(store):
@@ -298,7 +298,7 @@ async def test_an_online_job_that_nobody_used_expires(store):
     assert states == [State.EXPIRED, State.PROCESSING, State.PENDING]
 
 
-# The caller --------------------------------------------------------------------------------------
+# The caller ---------------------------------------------------------------------------------------
 
 
 async def test_what_waits_can_be_cancelled_and_what_runs_cannot(store):
@@ -323,7 +323,7 @@ async def test_what_waits_can_be_cancelled_and_what_runs_cannot(store):
 
 
 async def test_a_job_that_ended_can_be_tried_again_from_the_start(store):
-    """Without its failures and its answer, at another place in the line; however it ended."""
+    """Without its failures and its answer, at another place in the queue; however it ended."""
     made = await begun(store, callback_url="https://shop.example/")
     ending = completed(made, body=b"no", size=2, headers={"a": "b"}, error="e", is_counted=True)
     await store.attempts.finish(replace(ending, state=State.FAILED))
@@ -342,7 +342,7 @@ async def test_a_job_that_ended_can_be_tried_again_from_the_start(store):
 
 
 async def test_a_job_that_is_about_to_be_removed_is_not_tried_again(store):
-    """Else it could be gone before it is put into the line."""
+    """Else it could be gone before it is put into the queue."""
     made = await store.jobs.insert(job())
     await store.jobs.cancel(made.id, at_ms=NOW_MS, expires_ms=LATER_MS)
     again = {"order": 1, "expires_ms": LATER_MS + HOUR_MS}

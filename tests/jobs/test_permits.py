@@ -20,7 +20,7 @@ JOB = "abcdefghijklmnopqrstu_"
 
 
 class Clock:
-    """The store's clock, as the test has it."""
+    """Redis' clock, as the test has it."""
 
     def __init__(self, now_ms: int = NOW_MS) -> None:
         self.ms = now_ms

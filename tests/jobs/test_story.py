@@ -1,4 +1,4 @@
-"""Jobs of three classes over three runners, to a target that is slow, answers 429, 500 and 503,
+"""Jobs of three classes over three workers, to a target that is slow, answers 429, 500 and 503,
 closes connections and sends too much: with each kind of database. In the end the database is
 stopped for a while.
 
@@ -286,13 +286,13 @@ def test_each_call_is_made_once_unless_it_failed(story):
 
 
 def test_calls_are_never_more_at_a_time_than_the_target_bears(story):
-    """By its own count, over three runners."""
+    """By its own count, over three workers."""
     assert max(note["open"] for note in story.notes) <= CONCURRENCY
     assert most_open(story.notes) <= CONCURRENCY
 
 
 def test_calls_are_never_more_in_a_second_than_the_rate(story):
-    """Wherever the second begins: by the moments that the store gave, retries too."""
+    """Wherever the second begins: by the moments that Redis gave, retries too."""
     moments = sorted(claim.at_us for claim in story.claims)
     assert len(moments) == sum(job.attempts for job in story.rows.values()) >= story.size
     later = zip(moments, moments[story.rate :], strict=False)

@@ -1,20 +1,21 @@
-"""A target's line driven at random, held against the model and against what is promised.
+"""A target's queue driven at random, held against the model and against what is promised.
 
-After every step the store's keys must be as the model has them, each reply must say what the model
-says, and the promises must hold for what is in the store.
+After every step Redis' keys must be as the model has them, each reply must say what the model
+says, and the promises must hold for what is in Redis.
 """
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from sidecar.jobs.model import Ending, QueueEntry, State
 from sidecar.jobs.redis_keys import target_key, target_keys
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import TargetStore
-from sidecar.jobs.store.target_replies import Held, Release, Waiting
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from tests.jobs.target_model import Active, Target
+from tests.support.jobs import job as a_job
 from tests.support.limits import BEGIN, WINDOWS, S, check_promise
 from tests.support.machines import SELDOM, Bench, StoreMachine, latest, run_stories
 
@@ -110,7 +111,7 @@ class TargetMachine(StoreMachine):
         self.is_online.update(zip(jobs, online, strict=False))
         if adds != "none":
             taken = taken[::-1] if adds == "backwards" else taken
-            self.add([Waiting(job, order, self.is_online[job]) for job, order in taken])
+            self.add([QueueEntry(job, order, self.is_online[job]) for job, order in taken])
 
     @precondition(lambda self: self.orders)
     @rule(which=INDICES, again=AGAIN)
@@ -119,7 +120,7 @@ class TargetMachine(StoreMachine):
         jobs = list(self.orders)
         chosen = set(latest(jobs, which))
         before = None if again is None else self.now // 1000 + again
-        self.add([Waiting(j, self.orders[j], self.is_online[j], before) for j in sorted(chosen)])
+        self.add([QueueEntry(j, self.orders[j], self.is_online[j], before) for j in sorted(chosen)])
 
     def add(self, jobs):
         told = self.run(self.store.add(jobs))
@@ -175,7 +176,7 @@ class TargetMachine(StoreMachine):
         assert all(claim.order < order for claim in claims for order in rest), "in their order"
 
     def returned(self, before):
-        """Who came back to the line by now: their lock ended, or they have waited long enough."""
+        """Who came back to the queue by now: their lock ended, or they have waited long enough."""
         lost = {job for job, one in before.active.items() if one.ends <= self.now}
         return lost | {job for job, (when, _) in before.later.items() if when <= self.now}
 
@@ -201,7 +202,8 @@ class TargetMachine(StoreMachine):
         """Late ones change nothing."""
         again = None if again is None else self.now // 1000 + again
         hold = None if hold is None else self.now // 1000 + hold
-        ends = [Release(*claim, how, took, again, hold) for claim in self.chosen(which)]
+        more = {"note": how, "took_us": took, "not_before_ms": again, "hold_ms": hold}
+        ends = [Ending(*claim, State.PENDING, 0, **more) for claim in self.chosen(which)]
         is_late = not any(
             job in self.seen.active and self.seen.active[job].fence == fence
             for job, fence in self.chosen(which)
@@ -288,7 +290,7 @@ class TargetMachine(StoreMachine):
         assert line.counters == {**dict.fromkeys(line.counters, 0), **model.counters}
         self.settle()
 
-    # The clock and the store -----------------------------------------------------------------
+    # The clock and Redis -----------------------------------------------------------------
 
     @rule(us=STEPS)
     def let_time_pass(self, us):
@@ -324,7 +326,7 @@ class TargetMachine(StoreMachine):
 
     @rule(really=SELDOM, order=st.randoms(use_true_random=False), adds_first=st.booleans())
     def lose_the_store(self, really, order, adds_first):
-        """Redis is emptied, and the line is built again from what is known of the jobs, in any
+        """Redis is emptied, and the queue is built again from what is known of the jobs, in any
         order; some of those who have a lock renew it before."""
         if not really:
             return
@@ -338,21 +340,26 @@ class TargetMachine(StoreMachine):
         if self.calls:
             self.renewed([0, 1, 2])
             self.used([0, 1])
-        waiting = [Waiting(j, o, self.is_online[j]) for j, o in before.line.items()]
+        waiting = [QueueEntry(j, o, self.is_online[j]) for j, o in before.line.items()]
         waiting += [
-            Waiting(job, one_order, self.is_online[job], when // 1000)
+            QueueEntry(job, one_order, self.is_online[job], when // 1000)
             for job, (when, one_order) in before.later.items()
         ]
+        states = {"r": State.PROCESSING, "c": State.CALLED, "u": State.PROCESSING}
         held = [
-            Held(job, one.fence, one.order, self.now // 1000 + 10_000, one.word)
+            a_job(
+                id=job, fence=one.fence, queue_order=one.order, state=states[one.word],
+                kind="offline" if one.word == "r" else "online",
+            )
             for job, one in before.active.items()
-        ]
+        ]  # fmt: skip
         order.shuffle(waiting)
         for jobs in [waiting, held] if adds_first else [held, waiting]:
-            call, said = (self.store.hold, self.model.at(self.now).hold)
             if jobs is waiting:
-                call, said = self.store.add, self.model.add
-            assert self.run(call(jobs)) == said(jobs)
+                assert self.run(self.store.add(jobs)) == self.model.add(jobs)
+            else:
+                self.run(self.store.hold(jobs, self.settings))
+                self.model.at(self.now).hold(jobs, self.settings)
         self.settle()
         kept = {**before.line, **{job: at for job, (_, at) in before.later.items()}}
         assert [job for job in self.model.heads() if job in before.line] == [
@@ -379,7 +386,7 @@ class TargetMachine(StoreMachine):
         return latest(jobs, which)[0]
 
     def asked(self, call):
-        """None: the line was lost."""
+        """None: the queue was lost."""
         try:
             return self.run(call)
         except StoreError:
@@ -387,7 +394,7 @@ class TargetMachine(StoreMachine):
             return None
 
     def settle(self):
-        """The store is as the model has it, and no job is lost or in two places."""
+        """Redis is as the model has it, and no job is lost or in two places."""
         self.seen = self.run(look(self.bench.redis, self.name))
         seen, model = self.seen, self.model
         for part in ("line", "later", "active", "online", "ended", "aborts"):
@@ -410,7 +417,7 @@ class TargetMachine(StoreMachine):
 
 
 async def look(redis, name) -> Target:
-    """What is in the store."""
+    """What is in Redis."""
     async with redis.pipeline(transaction=False) as asks:
         for part in ("state", "orders", "facts"):
             asks.hgetall(target_key(name, part))
@@ -457,6 +464,6 @@ async def look(redis, name) -> Target:
 
 
 @pytest.mark.timeout(900)  # where it fails, hypothesis takes minutes to find a short story
-def test_a_line_is_as_the_model_has_it(store_url):
+def test_a_queue_is_as_the_model_has_it(store_url):
     """Whatever is done to a target's line: the promises of jobs/lua hold."""
     run_stories(TargetMachine, store_url, examples=30, steps=40)

@@ -1,4 +1,4 @@
-"""A target's line in the store, case by case: who is called, when, and who is told."""
+"""A target's queue in Redis, case by case: who is called, when, and who is told."""
 
 import asyncio
 import contextlib
@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from sidecar.jobs.model import Ending, QueueEntry, State
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.target_queue import TargetStore
-from sidecar.jobs.store.target_replies import Held, Place, Release, Waiting
+from sidecar.jobs.store.target_queue import QueuePlace, TargetStore
 from sidecar.jobs.wake_ups import subscribe
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
@@ -17,6 +17,7 @@ from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, source
 from sidecar.storage.redis.scripts import Observer
+from tests.support.jobs import job
 from tests.support.limits import WINDOWS, S, TurnedClock, check_promise
 from tests.support.lua import COMMANDS, header
 from tests.support.processes import free_port
@@ -35,7 +36,7 @@ def clock():
 
 @pytest.fixture
 async def make(redis, clock):
-    """Makes the store of a target, of the same name each time; ready to be called, or new."""
+    """Makes the queue of one target, ready to be called, or new."""
     name = new_room_name()
 
     async def make_target(*, is_ready=True, **options) -> TargetStore:
@@ -55,7 +56,7 @@ def settings(**values) -> TargetSettings:
 
 async def add(store, *jobs, online=(), first=8):
     """In this order."""
-    waiting = [Waiting(job, first + 8 * n, job in online) for n, job in enumerate(jobs)]
+    waiting = [QueueEntry(job, first + 8 * n, job in online) for n, job in enumerate(jobs)]
     return await store.add(waiting)
 
 
@@ -67,8 +68,11 @@ async def call(store, n=100, **values):
 async def release(
     store, claim, how="answered", *, took_us=S, again_ms=None, hold_ms=None, **values
 ):
-    end = Release(claim.id, claim.fence, how, took_us, again_ms, hold_ms)
-    [is_its] = await store.release([end], settings(**values))
+    ending = Ending(
+        claim.id, claim.fence, State.PENDING, 0, note=how, took_us=took_us,
+        not_before_ms=again_ms, hold_ms=hold_ms,
+    )  # fmt: skip
+    [is_its] = await store.release([ending], settings(**values))
     return is_its
 
 
@@ -80,7 +84,7 @@ async def lose(redis, store):
     await redis.delete(*(target_key(store._name, name) for name in TARGET_KEYS))
 
 
-# The scripts ------------------------------------------------------------------------------------
+# The scripts --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
@@ -106,16 +110,18 @@ def test_the_keys_are_those_that_the_scripts_expect():
     assert tuple(re.findall(r"\d ([a-z]+)", listed)) == TARGET_KEYS
 
 
-# Orders -----------------------------------------------------------------------------------------
+# Orders -------------------------------------------------------------------------------------------
 
 
 async def test_who_comes_first_is_first(make):
-    """Also at one moment, and whoever was told first may be put in the line last."""
+    """Also at one moment, and whoever was told first may be put in the queue last."""
     store = await make()
     orders = await asyncio.gather(*(store.reserve(job, "", settings()) for job in "abc"))
     assert orders == sorted(orders)
     assert all(order % 8 == 0 for order in orders)
-    await store.add([Waiting(job, order) for job, order in zip("cba", orders[::-1], strict=True)])
+    await store.add(
+        [QueueEntry(job, order) for job, order in zip("cba", orders[::-1], strict=True)]
+    )
     assert await call(store) == ["a", "b", "c"]
 
 
@@ -132,11 +138,13 @@ async def test_a_class_has_a_head_start_or_goes_before_all(make, clock):
     assert orders[""] - orders["early"] == 8 * S - 1  # the class's number keeps orders apart
 
 
-async def test_a_full_line_takes_nobody(make, clock):
-    """Those in the line, those that wait for a moment and those being submitted count; not those
+async def test_a_full_queue_takes_nobody(make, clock):
+    """Those in the queue, those that wait for a moment and those being submitted count; not those
     that are called. A place that is not taken is free after half a minute, or given up."""
     store, values = await make(), settings(max_pending=3)
-    await store.add([Waiting("a", 8), Waiting("b", 16, not_before_ms=clock.now // 1000 + 60_000)])
+    await store.add(
+        [QueueEntry("a", 8), QueueEntry("b", 16, not_before_ms=clock.now // 1000 + 60_000)]
+    )
     assert await store.reserve("c", "", values) is not None
     assert await store.reserve("d", "", values) is None
     await store.unreserve("c")
@@ -150,12 +158,11 @@ async def test_a_full_line_takes_nobody(make, clock):
 
 
 async def test_adding_again_changes_nothing(make):
-    """Wherever the job is; its place in the line is told."""
+    """Wherever the job is; its place in the queue is told."""
     store = await make()
     assert await add(store, "a", "b", "c") == [1, 2, 3]
     [claim, _] = (await store.claim(2, settings())).claims
-    later = Release(claim.id, claim.fence, "busy", again_ms=2**42)
-    await store.release([later], settings())
+    await release(store, claim, "busy", again_ms=2**42)
     assert await add(store, "a", "b", "c", first=1000) == [None, None, 1]
     assert await where(store, "a", "b", "c") == ["later", "running", "line"]
 
@@ -169,7 +176,7 @@ async def test_a_batch_of_submits_is_one_call_of_a_script(make):
     assert sizes == [("reserve", 128), ("reserve", 72), ("add", 50)]
 
 
-# Calls ------------------------------------------------------------------------------------------
+# Calls --------------------------------------------------------------------------------------------
 
 
 async def test_an_offline_job_at_the_head_lets_nobody_past(make):
@@ -183,7 +190,7 @@ async def test_an_offline_job_at_the_head_lets_nobody_past(make):
 
 
 async def test_the_cap_is_exact_for_claims_at_once(redis_socket):
-    """By several runners, each with a connection of its own."""
+    """By several workers, each with a connection of its own."""
     clients = [connect(f"unix://{redis_socket}", timeout_s=5) for _ in range(4)]
     name, values = new_room_name(), settings(concurrency=7)
     stores = [TargetStore(client, name, clock=StoreClock(), timeout_s=5) for client in clients]
@@ -195,7 +202,7 @@ async def test_the_cap_is_exact_for_claims_at_once(redis_socket):
         claims = [claim for one in told for claim in one.claims]
         assert len(claims) == 7
         called += sorted(claim.id for claim in claims)
-        await stores[0].release([Release(c.id, c.fence, "answered") for c in claims], values)
+        await asyncio.gather(*(release(stores[0], claim, concurrency=7) for claim in claims))
     assert called == sorted(called)
     assert len({claim.fence for claim in claims}) == 7
     for client in clients:
@@ -251,7 +258,7 @@ async def test_when_it_is_worth_asking_again(make, clock):
     """At the first moment at which something changes by itself; else when there is news."""
     store = await make()
     assert (await store.claim(1, settings())).next_s is None  # nobody waits
-    await store.add([Waiting("later", 8, not_before_ms=clock.now // 1000 + 90_000)])
+    await store.add([QueueEntry("later", 8, not_before_ms=clock.now // 1000 + 90_000)])
     assert (await store.claim(0, settings())).next_s == 90
     await add(store, "a", "b", "C", online="C", first=16)
     assert (await store.claim(0, settings())).next_s == 90  # a is for a runner
@@ -319,11 +326,11 @@ async def test_what_is_lowered_or_paused_stops_new_calls_only(make):
     assert await call(store, concurrency=1) == ["c"]
 
 
-# Locks ------------------------------------------------------------------------------------------
+# Locks --------------------------------------------------------------------------------------------
 
 
 async def test_a_lock_that_ends_puts_the_job_back_to_its_place(make, clock):
-    """It is called again before who came later; the first runner is late with all that it says."""
+    """It is called again before who came later; the first worker is late with all that it says."""
     store = await make()
     await add(store, *"ab")
     [first] = (await store.claim(1, settings())).claims
@@ -342,36 +349,20 @@ async def test_a_lock_that_ends_puts_the_job_back_to_its_place(make, clock):
     assert line.counters["completed"] == line.counters["failed"] == 0
 
 
-async def test_whoever_waits_for_a_slot_is_told_when_the_lock_that_has_it_ends(make, clock):
-    """A runner that was killed holds its slots until then, and not for longer: the next claim comes
-    at that moment."""
-    store = await make()
-    await add(store, *"abc")
-    claims = (await store.claim(2, settings(concurrency=2))).claims
-    clock.now += 2 * S
-    await store.renew([(claim.id, claim.fence) for claim in claims])
-    clock.now += S
-    waits = await store.claim(2, settings(concurrency=2))
-    assert (waits.claims, waits.next_s) == ([], (LOCK - S) / S)
-    clock.now += LOCK - S
-    taken_up = (await store.claim(2, settings(concurrency=2))).claims
-    assert [claim.id for claim in taken_up] == ["a", "b"]
-
-
 async def test_a_job_that_is_tried_again_has_its_old_place(make, clock):
     store = await make()
     await add(store, *"ab")
     [claim] = (await store.claim(1, settings())).claims
     again_ms = clock.now // 1000 + 4000
     assert await release(store, claim, "failed", again_ms=again_ms)
-    assert (await store.look("a"))[1] == [Place("later", ends_ms=again_ms)]
+    assert (await store.look("a"))[1] == [QueuePlace("later", ends_ms=again_ms)]
     clock.now += 4 * S - 1000
     assert await call(store, 0) == []
     clock.now += 1000
     assert await call(store) == ["a", "b"]
 
 
-async def test_a_runner_hears_that_it_is_to_cut_a_call_off(make, clock):
+async def test_a_worker_hears_that_it_is_to_cut_a_call_off(make, clock):
     """As often as it asks; so does the next, if it has died meanwhile."""
     store = await make()
     await add(store, "a", "b", "C", online="C")
@@ -388,11 +379,11 @@ async def test_a_runner_hears_that_it_is_to_cut_a_call_off(make, clock):
 
 
 async def test_what_runs_cannot_be_removed(make, clock):
-    """All else can, once: from the line, from a moment to come, while it is submitted, and called
+    """All else can, once: from the queue, from a moment to come, while it is submitted, and called
     but not there yet."""
     store = await make()
     later = clock.now // 1000 + 1000
-    await store.add([Waiting("later", 8, not_before_ms=later)])
+    await store.add([QueueEntry("later", 8, not_before_ms=later)])
     await add(store, "r", "C", "U", "line", online="CU", first=16)
     [_, _, used] = (await store.claim(1, settings())).claims
     assert await store.use("U", used.fence, settings()) == "ok"
@@ -433,25 +424,6 @@ async def test_a_target_that_fails_is_left_alone_for_longer_each_time(make, cloc
         clock.now += 1
         assert (await store.look([]))[0].breaker == "trial"
         await fail(store)
-
-
-async def test_the_next_trial_is_made_with_another_job(make, clock):
-    """One job that fails each time holds up nobody: those behind it find out whether the target is
-    there."""
-    store = await make()
-    await add(store, *"ab")
-    [bad] = (await store.claim(1, settings(break_after=1))).claims
-    await release(store, bad, "failed", again_ms=1, break_after=1)
-    clock.now += 5 * S
-    [bad] = (await store.claim(2, settings())).claims
-    assert (bad.id, bad.is_trial) == ("a", True)
-    await release(store, bad, "failed", again_ms=1, break_after=1)
-    clock.now += 10 * S
-    [good] = (await store.claim(2, settings())).claims
-    assert (good.id, good.is_trial) == ("b", True)
-    await release(store, good, "answered")
-    clock.now += S
-    assert await call(store) == ["a"]
 
 
 async def test_a_trial_is_the_only_call(make, clock):
@@ -555,7 +527,9 @@ async def test_a_permit_is_good_once(make, clock):
     assert await store.use("A", claim.fence, values, "request 1") == "ok"
     assert await store.use("A", claim.fence, values) == "used"
     clock.now += 59 * S
-    assert (await store.look("A"))[1] == [Place("used", None, claim.fence, (clock.now + S) // 1000)]
+    assert (await store.look("A"))[1] == [
+        QueuePlace("used", None, claim.fence, (clock.now + S) // 1000)
+    ]
     assert await store.done("A", claim.fence)
     assert not await store.done("A", claim.fence)
     assert await store.use("A", claim.fence, values) == "gone"
@@ -563,7 +537,7 @@ async def test_a_permit_is_good_once(make, clock):
 
 
 async def test_permits_end_by_themselves(make, clock):
-    """Not used in their window, or with their term; each is told until somebody has seen to it."""
+    """Not used in their window, or with their term; each is told until somebody has handled it."""
     store, values = await make(), settings(claim_window=5, timeout=60)
     await add(store, "A", "B", online="AB")
     began = clock.now
@@ -609,14 +583,14 @@ async def test_an_online_trial_ends_too(make, clock):
     assert (await store.look([]))[0].breaker == "closed"
 
 
-# A store that was emptied -----------------------------------------------------------------------
+# A store that was emptied -------------------------------------------------------------------------
 
 
-async def test_a_new_line_is_built_before_anything_is_called(make, clock):
+async def test_a_new_queue_is_built_before_anything_is_called(make, clock):
     """Jobs are taken meanwhile; then it is called from a moment on, which is told."""
     store = await make(is_ready=False)
     order = await store.reserve("a", "", settings())
-    assert await store.add([Waiting("a", order)]) == [1]
+    assert await store.add([QueueEntry("a", order)]) == [1]
     told = await store.claim(1, settings())
     assert (told.claims, told.next_s, told.is_ready) == ([], None, False)
     assert not await store.is_ready()
@@ -629,8 +603,8 @@ async def test_a_new_line_is_built_before_anything_is_called(make, clock):
     assert await call(store) == ["a"]
 
 
-async def test_a_line_that_was_lost_is_built_again(redis, make, clock):
-    """Runners keep their locks, permits are not refused but not known, jobs have their order, and
+async def test_a_queue_that_was_lost_is_built_again(redis, make, clock):
+    """Workers keep their locks, permits are not refused but not known, jobs have their order, and
     numbers grow on."""
     store = await make()
     await add(store, "a", "B", "c", "d", online="B")
@@ -643,12 +617,13 @@ async def test_a_line_that_was_lost_is_built_again(redis, make, clock):
         with pytest.raises(StoreError, match="the queue was lost"):
             await ask
     born = (await store.claim(1, settings())).born_us
-    ends_ms = (clock.now + LOCK) // 1000
-    await store.add([Waiting("d", 32), Waiting("a", 8), Waiting("c", 24)])
-    await store.hold([
-        Held("a", runs.fence, 8, ends_ms), Held("B", called.fence, 16, ends_ms, "c"),
-        Held("x", 2**52, 0, ends_ms),
-    ])  # fmt: skip
+    await store.add([QueueEntry("d", 32), QueueEntry("a", 8), QueueEntry("c", 24)])
+    held = [
+        job(id="a", fence=runs.fence, queue_order=8),
+        job(id="B", fence=called.fence, queue_order=16, kind="online", state=State.CALLED),
+        job(id="x", fence=2**52, queue_order=0),
+    ]
+    await store.hold(held, settings())
     assert await store.ready(0, born)
     assert await where(store, "a", "B", "c", "d") == ["running", "called", "line", "line"]
     assert await store.use("B", called.fence, settings()) == "ok"
@@ -659,7 +634,7 @@ async def test_a_line_that_was_lost_is_built_again(redis, make, clock):
     assert await release(store, runs)
 
 
-async def test_a_line_that_is_lost_while_it_is_built_is_not_ready(redis, make, clock):
+async def test_a_queue_that_is_lost_while_it_is_built_is_not_ready(redis, make, clock):
     """What was held is lost with it."""
     store = await make(is_ready=False)
     born = (await store.claim(0, settings())).born_us
@@ -672,26 +647,17 @@ async def test_a_line_that_is_lost_while_it_is_built_is_not_ready(redis, make, c
     assert await store.ready(0, again)
 
 
-async def test_a_clock_that_jumps_back_stops_nobody(make, clock):
-    """A line that was called from is ready, also at a time before it was."""
-    store = await make()
-    await store.claim(1, settings())
-    clock.now -= 3600 * S
-    await add(store, "a")
-    assert await call(store) == ["a"]
-
-
 async def test_all_that_wait_are_told(make, clock):
-    """In the line and elsewhere, however many; not who is called."""
+    """In the queue and elsewhere, however many; not who is called."""
     store = await make()
     await add(store, *(f"j{n}" for n in range(300)))
     await call(store, 7)
-    await store.add([Waiting("later", 8, not_before_ms=clock.now // 1000 + 1000)])
+    await store.add([QueueEntry("later", 8, not_before_ms=clock.now // 1000 + 1000)])
     found = {job async for jobs in store.waiting_ids() for job in jobs}
     assert found == {f"j{n}" for n in range(7, 300)} | {"later"}
 
 
-# News -------------------------------------------------------------------------------------------
+# News ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -715,8 +681,8 @@ async def told(redis):
 
 
 async def test_who_can_do_something_is_told(make, clock, told):
-    """When somebody is first in the line; when an online call ends, a breaker closes, or a runner
-    stops while others wait; when a call is to be cut off, and when the line is ready."""
+    """When somebody is first in the queue; when an online call ends, a breaker closes, or a worker
+    stops while others wait; when a call is to be cut off, and when the queue is ready."""
     store, values = await make(), {"concurrency": 1, "break_after": 1}
     assert await told(store) == ["T"]
     await add(store, "B", online="B")
@@ -741,8 +707,7 @@ async def test_who_can_do_something_is_told(make, clock, told):
     [claim] = (await store.claim(1, settings(**values))).claims
     await add(store, "first", online="f", first=8)
     assert await told(store) == ["T"]
-    stops = Release(claim.id, claim.fence, "gone", again_ms=1)
-    await store.release([stops], settings(), wakes=True)
+    await store.drop([(claim.id, claim.fence)], settings(), again_ms=1, wakes=True)
     assert await told(store) == ["T"]
 
 
@@ -754,7 +719,7 @@ async def test_nobody_is_told_of_what_is_not_so(make, told):
     await told(store)
     await store.done("A", claim.fence)
     await store.done("A", claim.fence)
-    await store.release([Release("A", claim.fence, "gone")], settings(), wakes=True)
+    await store.drop([("A", claim.fence)], settings(), wakes=True)
     await store.remove("A")
     await store.abort("A")
     await store.claim(1, settings())
@@ -798,13 +763,13 @@ async def test_news_go_on_after_a_lost_connection(redis_socket):
         assert await waits == store._name
         await redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         assert await heard(words, store._name) == ""
-        await store.add([Waiting("a", 8)])
+        await store.add([QueueEntry("a", 8)])
         assert await heard(words, store._name) == store._name
     await close(listening)
     await close(redis)
 
 
-# Where the store fails --------------------------------------------------------------------------
+# Where Redis fails --------------------------------------------------------------------------------
 
 
 async def test_a_full_store(redis_socket):
@@ -838,7 +803,7 @@ async def test_a_full_store(redis_socket):
         await close(redis)
 
 
-async def test_a_store_that_is_away(tmp_path):
+async def test_redis_is_away(tmp_path):
     """Each call says so, and after some nobody waits for it."""
     redis = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
     errors = []
@@ -849,9 +814,9 @@ async def test_a_store_that_is_away(tmp_path):
             await store.reserve("a", "", settings())
     assert store.is_away
     asks = (
-        store.claim(1, settings()), store.add([Waiting("a", 8)]), store.use("a", 1, settings()),
+        store.claim(1, settings()), store.add([QueueEntry("a", 8)]), store.use("a", 1, settings()),
         store.look([]), store.ended(), store.remove("a"), store.renew([("a", 1)]),
-        store.release([Release("a", 1, "gone")], settings()), store.done("a", 1),
+        store.drop([("a", 1)], settings()), store.done("a", 1),
     )  # fmt: skip
     for ask in asks:
         with pytest.raises(StoreUnavailableError):

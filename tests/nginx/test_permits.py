@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sidecar.jobs.endpoints import nginx_done_log as done_log
-from sidecar.jobs.endpoints.nginx_done_log import Ended, listening, parse
+from sidecar.jobs.endpoints.nginx_done_log import listening, parse
 from sidecar.jobs.model import new_job_id
 from sidecar.jobs.permits import Permits
 from sidecar.kit.clock import StoreClock
@@ -503,11 +503,11 @@ HEAD = b"<190>Nov 22 04:33:00 waitroom: "
 @pytest.mark.parametrize(
     ("line", "ended"),
     [
-        (HEAD + b"a~b~1~2.c-_ 200", Ended("a~b~1~2.c-_", 200)),
-        (HEAD + b"x 499\n", Ended("x", 499)),
-        (HEAD + b"x 000", Ended("x", None)),
-        (b"<190>Nov  2 04:33:00 web1 waitroom: x 502", Ended("x", 502)),
-        (HEAD + b"a" * 512 + b" 200", Ended("a" * 512, 200)),
+        (HEAD + b"a~b~1~2.c-_ 200", ("a~b~1~2.c-_", 200)),
+        (HEAD + b"x 499\n", ("x", 499)),
+        (HEAD + b"x 000", ("x", None)),
+        (b"<190>Nov  2 04:33:00 web1 waitroom: x 502", ("x", 502)),
+        (HEAD + b"a" * 512 + b" 200", ("a" * 512, 200)),
     ],
 )
 def test_what_nginx_writes_is_read(line, ended):

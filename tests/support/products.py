@@ -1,8 +1,8 @@
 """A rate limit, a lease and a job's target on one store, and what is done with them."""
 
+from sidecar.jobs.model import QueueEntry
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import TargetStore
-from sidecar.jobs.store.target_replies import Waiting
 from sidecar.kit.clock import StoreClock
 from sidecar.leases.model import LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
@@ -37,7 +37,7 @@ async def use_products(limit: LimitStore, lease: LeaseStore, target: TargetStore
     for rate in ({}, {"rate": 1000, "window": 1}):
         settings = TargetSettings(url="http://target.example/", concurrency=100, **rate)
         job = new_visitor()
-        assert await target.add([Waiting(job, await target.reserve(job, "", settings))]) == [1]
+        assert await target.add([QueueEntry(job, await target.reserve(job, "", settings))]) == [1]
         [claim] = (await target.claim(1, settings)).claims
         assert claim.id == job
         assert await target.renew([(job, claim.fence)]) == ["held"]

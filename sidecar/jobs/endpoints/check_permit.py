@@ -1,7 +1,6 @@
-"""nginx asks here whether a call has the permit of an online job. 204 passes, 403 is refused.
-
-As /check: never another status, never a body. A permit that cannot be checked does not pass.
-"""
+"""Checks for nginx whether a call has the permit of an online job: 204 passes, 403 is refused. As
+at /check there is never another status and never a body. A permit that cannot be checked is
+refused."""
 
 from collections.abc import AsyncIterator
 
@@ -21,7 +20,7 @@ from sidecar.jobs.targets import Target
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.tasks import Background
 
-#: Of a permit that is ours: why it does not pass.
+#: The reason of a refusal, by what Redis says about the permit.
 _REASONS = {"used": "used", "gone": "over"}
 #: How long writing to the database may go on when the replica stops, seconds.
 _DRAIN_S = 2.0
@@ -32,14 +31,14 @@ _WRITES = web.AppKey("writes of used permits", Background)
 
 
 async def writes(app: web.Application) -> AsyncIterator[None]:
-    """For an application's `cleanup_ctx`."""
+    """Keep the writes of an application, as a context of its `cleanup_ctx`."""
     app[_WRITES] = Background()
     yield
     await app[_WRITES].finish(_DRAIN_S)
 
 
 async def _write_used(jobs: Jobs, target: Target, permit: Permit) -> None:
-    """Nobody waits for this: where it fails, Redis still knows."""
+    """Write in the background that a permit was used; Redis has it in any case."""
     try:
         await jobs.used(target, permit.job, permit.fence)
     except (DatabaseError, StoreError) as error:

@@ -1,8 +1,13 @@
-"""Jobs for programs: submit, look up, wait, cancel, retry, report that a call is over."""
+"""Jobs for programs: submit, look up, wait, cancel, retry, report that a call is over; and many
+jobs at once: retried or cancelled, by their ids or by what they have in common."""
 
 import base64
 import json
 import re
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 import structlog
 from aiohttp import web
@@ -12,31 +17,40 @@ from sidecar.http.auth.session import operator
 from sidecar.http.endpoint import Endpoints, programs
 from sidecar.http.long_poll import is_gone
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, QUEUE_FULL
+from sidecar.http.problems import ProblemError
 from sidecar.jobs import model, schemas
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, OVER
-from sidecar.jobs.model import State
-from sidecar.jobs.request import Call, check_request, write_query
+from sidecar.jobs.model import ENDED, JobError, NewJob, State
+from sidecar.jobs.request import check_request, write_query
 from sidecar.jobs.schemas import (
     GRANT_NEEDED,
     IDEMPOTENCY_KEY_USED,
     KEY,
     KEY_WANTED,
     MAX_INLINE,
+    NOT_ENDED,
     UNKNOWN_JOB,
     UNKNOWN_TARGET,
+    WENT_WRONG,
     WRONG_STATE,
     CancelledJob,
+    ChangedJobs,
     FindJob,
     Job,
     JobAddress,
     JobResult,
+    JobsPage,
+    SelectedJobs,
+    SkippedJob,
     SubmitHeaders,
     SubmitJob,
+    read_after,
+    write_after,
 )
-from sidecar.jobs.search_schemas import JobsPage, read_after, write_after
-from sidecar.jobs.service import Jobs, Order, Seen
-from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
+from sidecar.jobs.service import Jobs, JobView
+from sidecar.jobs.targets import Target
+from sidecar.kit.errors import ConfigError, DatabaseError, StoreError, UnknownNameError
 
 log = structlog.get_logger()
 
@@ -45,7 +59,99 @@ _READS = programs("jobs", "read", role="viewer")
 _CHANGES = programs("jobs", role="operator")
 _JOB = "/v1/jobs/{id}"
 #: Members of a job whose call a worker makes.
-_OF_CALLS = {"method", "path", "query", "headers", "body", "body_base64"}
+_CALL_MEMBERS = {"method", "path", "query", "headers", "body", "body_base64"}
+#: A bulk request leaves the rest to the next one after this time, seconds.
+ENOUGH_S = 4.0
+#: `Retry-After` of a full queue, seconds.
+FULL_RETRY_S = 60
+_PROBLEMS = {
+    model.GrantNeededError: GRANT_NEEDED,
+    model.IdempotencyKeyUsedError: IDEMPOTENCY_KEY_USED,
+    model.WrongStateError: WRONG_STATE,
+}
+
+
+@contextmanager
+def _job_errors_as_problems() -> Iterator[None]:
+    try:
+        yield
+    except model.QueueFullError as error:
+        raise ProblemError(QUEUE_FULL, detail=str(error), retry_after=FULL_RETRY_S) from None
+    except JobError as error:
+        raise ProblemError(_PROBLEMS[type(error)], detail=str(error)) from None
+
+
+# Many jobs: before those of one job, whose address is like theirs --------------------------------
+
+
+@ENDPOINTS.post("/v1/jobs/bulk/retry", _CHANGES, replies={200: "How many, and which not."})
+async def retry_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
+    """Retry many jobs that have ended.
+
+    Without `ids` and `state`: those that failed or expired. 100 at most, newest first: send `next`
+    as `after` for the rest. Jobs that did not end, or were changed by somebody else meanwhile, are
+    skipped: it can be repeated. With `dry_run` it only says how many.
+    """
+    return await _change(request, body, request.app[JOBS].retry, ENDED)
+
+
+@ENDPOINTS.post("/v1/jobs/bulk/cancel", _CHANGES, replies={200: "How many, and which not."})
+async def cancel_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
+    """Cancel many jobs that have not ended.
+
+    100 at most, newest first: send `next` as `after` for the rest. Jobs that have ended, or whose
+    call has begun and cannot be cut off, are skipped: it can be repeated. With `dry_run` it only
+    says how many.
+    """
+    return await _change(request, body, request.app[JOBS].cancel, NOT_ENDED)
+
+
+async def _change(
+    request: web.Request,
+    body: SelectedJobs,
+    change: Callable[[str, str | None], Awaitable[object]],
+    states: frozenset[State],
+) -> ChangedJobs:
+    """Change each job by itself, and skip those that ended or began meanwhile."""
+    owner, search = _visible_owner(request), request.app[JOBS].store.search
+    if body.ids is None:
+        query = body.query_of(owner, states, WENT_WRONG if states is ENDED else states)
+        if body.dry_run:
+            count, after = await search.count(query)
+            return ChangedJobs(changed=count, skipped=[], next=write_after(after))
+        page = await search.page(query)
+        positions = [(job.created_ms, job.id) for job in page.jobs]
+        following = page.next
+    else:
+        if body.dry_run:
+            return ChangedJobs(changed=len(set(body.ids)), skipped=[], next=None)
+        positions, following = [(0, id_) for id_ in dict.fromkeys(body.ids)], None
+    changed, skipped, until_s = 0, list[SkippedJob](), time.monotonic() + ENOUGH_S
+    last = None
+    for position in positions:
+        if last is not None and time.monotonic() > until_s:
+            if body.ids is None:
+                following = last
+                break
+            skipped.append(
+                SkippedJob(id=position[1], reason="There was no time left: send it again.")
+            )
+            continue
+        last = position
+        try:
+            await change(position[1], owner)
+        except JobError as error:
+            skipped.append(SkippedJob(id=position[1], reason=str(error)))
+        except UnknownNameError:
+            skipped.append(SkippedJob(id=position[1], reason="The job is unknown."))
+        else:
+            changed += 1
+    done = "jobs_retried" if states is ENDED else "jobs_cancelled"
+    log.info(done, changed=changed, skipped=len(skipped), by=owner or operator(request))
+    return ChangedJobs(changed=changed, skipped=skipped, next=write_after(following))
+
+
+# One job ------------------------------------------------------------------------------------------
 
 
 @ENDPOINTS.post(
@@ -64,8 +170,9 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     The response header `Location` names the job.
     """
     jobs = request.app[JOBS]
-    order = _order(body, request.headers.get("Idempotency-Key"), jobs)
-    job, is_new = await jobs.submit(owner_of(request).name, order)
+    new = _new_job(body, request.headers.get("Idempotency-Key"), jobs.targets.get(body.target))
+    with _job_errors_as_problems():
+        job, is_new = await jobs.submit(owner_of(request).name, new)
     headers = {"Location": f"/v1/jobs/{job.id}"}
     return (await _accepted(jobs, job)).response(202 if is_new else 200, headers)
 
@@ -79,12 +186,12 @@ async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
     A page may have fewer jobs than `limit`, or none, while `next` says that others follow: `status`
     and the beginning of an id are looked for among 5,000 jobs at a time.
     """
-    query = page.query(seen_by(request), after=read_after(page.after), limit=page.limit)
+    query = page.query(_visible_owner(request), after=read_after(page.after), limit=page.limit)
     jobs = request.app[JOBS]
-    found = await jobs.store.search.page(query)
+    found_page = await jobs.store.search.page(query)
     return schemas.Jobs(
-        jobs=[_document(seen) for seen in await jobs.see(found.jobs)],
-        next=write_after(found.next),
+        jobs=[_document(view) for view in await jobs.view(found_page.jobs)],
+        next=write_after(found_page.next),
     )
 
 
@@ -92,15 +199,15 @@ async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
 async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
     """Get a job and its result."""
     jobs = request.app[JOBS]
-    [seen] = await jobs.see([await jobs.find(at.id, seen_by(request))])
-    if at.wait and seen.state not in OVER:
-        seen = await request.app[JOB_POLLS].wait(request, seen, at.wait)
+    [view] = await jobs.view([await jobs.find(at.id, _visible_owner(request))])
+    if at.wait and view.state not in OVER:
+        view = await request.app[JOB_POLLS].wait(request, view, at.wait)
     body = None
-    if seen.job.has_answer and seen.job.result_size <= MAX_INLINE:
+    if view.job.has_answer and view.job.result_size <= MAX_INLINE:
         body = b"".join([part async for part in jobs.store.jobs.chunks(at.id)])
-    response = _document(seen, body).response()
+    response = _document(view, body).response()
     if body is not None and not is_gone(request):
-        await _mark_read(request, seen.job)
+        await _mark_read(request, view.job)
     return response
 
 
@@ -116,7 +223,7 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
     404 also if no answer is stored.
     """
     jobs = request.app[JOBS]
-    job = await jobs.find(at.id, seen_by(request))
+    job = await jobs.find(at.id, _visible_owner(request))
     if not job.has_answer:
         raise web.HTTPNotFound(reason="There is no result")
     headers = {
@@ -163,7 +270,8 @@ async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
     Idempotent. 409 if it has ended otherwise, or if its call has begun and the target has no
     `abort`.
     """
-    state = await request.app[JOBS].cancel(at.id, seen_by(request))
+    with _job_errors_as_problems():
+        state = await request.app[JOBS].cancel(at.id, _visible_owner(request))
     _note(request, "job_cancelled", at.id)
     if state is State.CANCELLED:
         return CancelledJob(id=at.id, state="cancelled").response()
@@ -179,7 +287,8 @@ async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
 async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
     """Retry a job that has ended."""
     jobs = request.app[JOBS]
-    job = await jobs.retry(at.id, seen_by(request))
+    with _job_errors_as_problems():
+        job = await jobs.retry(at.id, _visible_owner(request))
     _note(request, "job_retried", at.id)
     return (await _accepted(jobs, job)).response(202)
 
@@ -195,48 +304,44 @@ async def end_job(request: web.Request, at: JobAddress) -> Job:
 
     Idempotent.
     """
-    job = await request.app[JOBS].done(at.id, seen_by(request))
-    return _document(Seen(job, job.state))
+    with _job_errors_as_problems():
+        job = await request.app[JOBS].done(at.id, _visible_owner(request))
+    return _document(JobView(job, job.state))
 
 
 def _note(request: web.Request, event: str, id_: str) -> None:
-    """Logs what operators do to others' jobs."""
+    """Log what operators do to others' jobs."""
     if owner_of(request).is_operator:
         log.info(event, job=id_, by=operator(request))
 
 
 async def _mark_read(request: web.Request, job: model.Job) -> None:
-    """An operator's reading of a result does not count."""
+    """Note that the owner read the result; an operator's reading does not count."""
     if owner_of(request).name == job.owner:
         await request.app[JOBS].was_read(job)
 
 
-def seen_by(request: web.Request) -> str | None:
-    """Whose jobs may be seen; None: all."""
+def _visible_owner(request: web.Request) -> str | None:
+    """Return whose jobs the request may see; None: all."""
     owner = owner_of(request)
     return None if owner.is_operator else owner.name
 
 
 async def _accepted(jobs: Jobs, job: model.Job) -> Job:
-    """Also where Redis cannot say its place."""
+    """Return the document of an accepted job, without its place while Redis is unavailable."""
     try:
-        [seen] = await jobs.see([job])
+        [view] = await jobs.view([job])
     except StoreError:
-        seen = Seen(job, job.state)
-    return _document(seen)
+        view = JobView(job, job.state)
+    return _document(view)
 
 
-def _document(seen: Seen, body: bytes | None = None) -> Job:
-    """`body`: the answer's, where it is sent with it."""
-    document = Job.model_validate(seen)
-    document.result = _result(seen.job, body)
-    return document
-
-
-def _result(job: model.Job, body: bytes | None) -> JobResult | None:
+def _document(view: JobView, body: bytes | None = None) -> Job:
+    """Return a job's document. `body`: the answer's, where it is sent with the job."""
+    document, job = Job.model_validate(view), view.job
     if not job.has_answer or job.kind == "online":
-        return None
-    result = JobResult(
+        return document
+    document.result = result = JobResult(
         status=job.status,
         headers=job.result_headers,
         size=job.result_size,
@@ -247,46 +352,48 @@ def _result(job: model.Job, body: bytes | None) -> JobResult | None:
             result.body = body.decode()
         except UnicodeDecodeError:
             result.body_base64 = base64.b64encode(body).decode()
-    return result
+    return document
 
 
-def _order(body: SubmitJob, key: str | None, jobs: Jobs) -> Order:
-    """Raises ConfigError naming all that is wrong with it, UnknownNameError."""
+def _new_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJob:
+    """Check a job as it was submitted. Raises ConfigError with all problems."""
     problems: list[str] = []
-    if body.idempotency_key is None and key is not None and not re.fullmatch(KEY, key):
-        problems.append(f"idempotency_key: {KEY_WANTED}")
-    target = jobs.targets.get(body.target)
+    key = body.idempotency_key
+    if key is None and header_key is not None:
+        key = header_key
+        if not re.fullmatch(KEY, key):
+            problems.append(f"idempotency_key: {KEY_WANTED}")
     kind = body.kind or target.settings.kinds[0]
     if kind not in target.settings.kinds:
         problems.append(f"kind: {' or '.join(target.settings.kinds)} for {target.name}")
     url = body.callback_url
     if url is not None and not (len(url) <= 2048 and target.settings.may_call_back(url)):
         problems.append(f"callback_url: not one that {target.name} allows (callback_urls)")
-    call = Call()
-    try:
-        if kind == "offline":
-            call, _ = check_request(target.settings, _call(body, problems))
-        elif given := body.model_dump(include=_OF_CALLS, exclude_none=True):
-            names = ", ".join(sorted(given))
-            problems.append(f"{names}: not of an online job, whose call its caller makes")
-    except ConfigError as error:
-        problems += error.problems
-    if problems:
-        raise ConfigError(problems)
-    return Order(
-        target,
+    new = NewJob(
+        target.name,
         kind,
-        call,
         class_name=body.class_name or "",
         grant=body.grant or "",
-        idempotency_key=key if body.idempotency_key is None else body.idempotency_key,
+        idempotency_key=key,
         callback_url=url,
     )
+    if kind == "offline":
+        new = _with_request(new, body, problems)
+        try:
+            check_request(target.settings, new)
+        except ConfigError as error:
+            problems += error.problems
+    elif members := body.model_dump(include=_CALL_MEMBERS, exclude_none=True):
+        names = ", ".join(sorted(members))
+        problems.append(f"{names}: not of an online job, whose call its caller makes")
+    if problems:
+        raise ConfigError(problems)
+    return new
 
 
-def _call(body: SubmitJob, problems: list[str]) -> Call:
-    """The request as it was submitted, and what is wrong with it."""
-    data, headers = b"", dict(body.headers or {})
+def _with_request(new: NewJob, body: SubmitJob, problems: list[str]) -> NewJob:
+    """Add the request as it was submitted; append what is wrong with it to `problems`."""
+    data, headers, query = b"", dict(body.headers or {}), ""
     if body.body is not None and body.body_base64 is not None:
         problems.append("body: either this or body_base64")
     elif body.body_base64 is not None:
@@ -304,9 +411,10 @@ def _call(body: SubmitJob, problems: list[str]) -> Call:
         if not any(name.lower() == "content-type" for name in headers):
             headers["Content-Type"] = "application/json"
     method = body.method if body.method is not None else "POST" if data else "GET"
-    query = ""
     try:
         query = write_query(body.query)
     except ConfigError as error:
         problems += error.problems
-    return Call(method, body.path or "", query, headers, data)
+    return replace(
+        new, method=method.upper(), path=body.path or "", query=query, headers=headers, body=data
+    )

@@ -6,11 +6,11 @@ from aiohttp import web
 
 from sidecar.http.long_poll import LongPolls, is_set
 from sidecar.jobs.model import ENDED, State
-from sidecar.jobs.service import Jobs, Seen
+from sidecar.jobs.service import Jobs, JobView
 
 #: How often to look, seconds.
 LOOK_S = 0.25
-#: A job in one of these is waited for no longer.
+#: States in which a job is no longer waited for.
 OVER = ENDED | {State.CALLED}
 
 
@@ -18,28 +18,29 @@ class JobPolls(LongPolls):
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(self._look)
         self._service = jobs
-        self._jobs: dict[asyncio.Event, Seen] = {}
+        self._jobs: dict[asyncio.Event, JobView] = {}
         self._failures: dict[asyncio.Event, Exception] = {}
 
-    async def wait(self, request: web.Request, seen: Seen, wait_s: float) -> Seen:
-        """The job when it has ended, or was called, or how it stands after so long."""
+    async def wait(self, request: web.Request, view: JobView, wait_s: float) -> JobView:
+        """Wait until a job has ended or is called, and return it as it stands then or after
+        `wait_s`."""
         with self.opened(request) as over:
-            self._jobs[over] = seen
+            self._jobs[over] = view
             try:
                 await is_set(over, wait_s)
             finally:
-                seen, failure = self._jobs.pop(over), self._failures.pop(over, None)
+                view, failure = self._jobs.pop(over), self._failures.pop(over, None)
         if failure is not None:
             raise failure
-        return seen
+        return view
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            waiting = {over: seen.job.id for over, seen in self._jobs.items() if not over.is_set()}
+            waiting = {over: view.job.id for over, view in self._jobs.items() if not over.is_set()}
             try:
                 rows = await self._service.store.jobs.find_many(set(waiting.values()))
-                now = {seen.job.id: seen for seen in await self._service.see(list(rows.values()))}
+                now = {view.job.id: view for view in await self._service.view([*rows.values()])}
             except Exception as error:  # noqa: BLE001 - each of them gets it
                 for over in waiting.keys() & self._jobs.keys():
                     self._failures[over] = error
@@ -48,8 +49,8 @@ class JobPolls(LongPolls):
             for over, id_ in waiting.items():
                 if over not in self._jobs:
                     continue
-                seen = self._jobs[over] = now.get(id_, self._jobs[over])
-                if id_ not in now or seen.state in OVER:
+                view = self._jobs[over] = now.get(id_, self._jobs[over])
+                if id_ not in now or view.state in OVER:
                     over.set()
 
 

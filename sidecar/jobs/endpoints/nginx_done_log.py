@@ -1,10 +1,10 @@
-"""nginx reports here that calls with a permit are over: each in a datagram of its own, as its
+"""Receives nginx' reports that calls with a permit are over: each in a datagram of its own, as its
 access log writes them to syslog (docs/nginx.md).
 
     <190>Nov 22 04:33:00 waitroom: PERMIT STATUS
 
-Anyone who can reach the socket may send anything. Only a permit that we signed ends a call, and
-only its own. A datagram that is lost costs nothing but time: the call ends by its term.
+Anyone who can reach the socket may send anything: only a signed permit ends a call, its own. If a
+datagram is lost, the call ends when its term is over.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import socket
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
@@ -24,43 +24,37 @@ from sidecar.jobs.targets import Target
 from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
 from sidecar.kit.tasks import Background
 
-#: Ends that wait to be written; beyond it they are lost.
+#: Reports that wait to be written; further ones are lost.
 MOST = 10_000
-#: Of those, how many are written at a time: many, for the database takes them together.
+#: Reports that are written at a time: many, for the database takes them together.
 AT_ONCE = 128
-#: For how long an end is tried while Redis or SQL is unavailable, and how often, seconds.
+#: For how long a report is tried while Redis or SQL is unavailable, and how often, seconds.
 TRIED_S = 60.0
 AGAIN_S = 1.0
 #: Datagrams that are read before other work goes on.
 _READ_AT_ONCE = 256
-#: No line is longer; a longer one is cut off, and does not match.
+#: The longest line; a longer one is cut off, and does not match.
 _MAX_BYTES = 2048
-#: What the kernel keeps for us, bytes, where it lets us.
+#: The receive buffer that the kernel is asked for, bytes.
 _BUFFER = 1 << 20
 #: How long writing may go on when the replica stops, seconds.
 _DRAIN_S = 2.0
 
-#: The first part is syslog's: priority, time, perhaps the host.
+#: Begins with what syslog adds: priority, time, perhaps the host.
 _LINE = re.compile(rb"<[0-9]{1,3}>[!-~][ -~]{0,300} waitroom: ([\w.~-]{1,512}) ([0-9]{3})\n?")
 
 log = structlog.get_logger()
 
 
-class Ended(NamedTuple):
-    """A line: the permit as it was sent, and the response's status; None: there was none."""
-
-    permit: str
-    status: int | None
-
-
-def parse(data: bytes) -> Ended | None:
-    """None for what nginx does not write."""
+def parse(data: bytes) -> tuple[str, int | None] | None:
+    """Return a line's permit and its response's status, None without a response; or None for a line
+    that nginx does not write."""
     match = _LINE.fullmatch(data)
-    return None if match is None else Ended(match[1].decode("ascii"), int(match[2]) or None)
+    return None if match is None else (match[1].decode("ascii"), int(match[2]) or None)
 
 
 class DoneLog:
-    """Ends the calls that a socket's datagrams name."""
+    """Ends the calls that the datagrams of a socket name."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -72,30 +66,31 @@ class DoneLog:
         # All that there are: a kernel may keep ten at most for us (net.unix.max_dgram_qlen).
         with contextlib.suppress(BlockingIOError, InterruptedError):
             for _ in range(_READ_AT_ONCE):
-                self._take(listener.recv(_MAX_BYTES))
+                self._handle(listener.recv(_MAX_BYTES))
 
-    def _take(self, data: bytes) -> None:
-        ended = parse(data)
-        if ended is None:
+    def _handle(self, data: bytes) -> None:
+        line = parse(data)
+        if line is None:
             log.debug("unreadable_end", bytes=len(data))
             return
-        target = self._jobs.targets.find(target_of(ended.permit))
+        text, status = line
+        target = self._jobs.targets.find(target_of(text))
         if target is None:
             return
         try:
-            permit = target.permits.verify(ended.permit)
+            permit = target.permits.verify(text)
         except PermitError as error:
             log.debug("unbelieved_end", target=target.name, reason=error.reason)
             return
         if len(self.ends) < MOST:
-            self.ends.start(self._end(target, permit, ended.status))
+            self.ends.start(self._end(target, permit, status))
         elif not self._has_lost:
             self._has_lost = True
             log.warning("ends_lost", waiting=MOST, hint="calls end by their target's timeout")
 
     async def _end(self, target: Target, permit: Permit, status: int | None) -> None:
-        """Tries again while Redis or SQL is unavailable: the slot would be taken until the term is
-        over."""
+        """End a call. Tries again while Redis or SQL is unavailable, since the call's slot would be
+        taken until its term is over."""
         loop = asyncio.get_running_loop()
         async with self._slots:
             until = loop.time() + TRIED_S
@@ -119,10 +114,8 @@ class DoneLog:
 
 @contextlib.asynccontextmanager
 async def listening(address: str, jobs: Jobs) -> AsyncIterator[None]:
-    """Within the block calls end when nginx reports it to `unix:/path` or `host:port` (UDP).
-
-    Raises ConfigError when the address cannot be listened on.
-    """
+    """Listen for reports at `unix:/path` or `host:port` (UDP) within the block. Raises ConfigError
+    if the address cannot be listened on."""
     try:
         listener = _listener(address)
     except OSError as error:

@@ -12,6 +12,7 @@ from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, ROLE_TOO_LOW
 from sidecar.http.problems import ProblemError
 from sidecar.jobs import targets
 from sidecar.jobs.app_keys import JOBS
+from sidecar.jobs.estimate import has_runner, rate_per_s, wait_s
 from sidecar.jobs.schemas import (
     UNKNOWN_TARGET,
     HistoryParameters,
@@ -23,7 +24,7 @@ from sidecar.jobs.schemas import (
     TargetHistory,
     Targets,
 )
-from sidecar.jobs.targets import AdminNeededError, has_runner, rate_per_s, wait_s
+from sidecar.jobs.targets import AdminNeededError
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import is_plain_name
@@ -44,8 +45,8 @@ async def list_targets(request: web.Request) -> Targets:
     """List all targets and their state."""
     jobs = request.app[JOBS]
     counts = await jobs.counts()
-    found = await asyncio.gather(*(_target(one, counts) for one in jobs.targets))
-    return Targets(targets=found)
+    documents = await asyncio.gather(*(_target(one, counts) for one in jobs.targets))
+    return Targets(targets=documents)
 
 
 @ENDPOINTS.get(_TARGET, _READS, replies={200: "The target."}, problems=(UNKNOWN_TARGET,))
@@ -87,8 +88,8 @@ async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTar
     jobs = request.app[JOBS]
     target = await jobs.targets.restore(at.name)
     log.info("target_restored", target=at.name, by=operator(request))
-    found = None if target is None else await _target(target, await jobs.counts())
-    return RestoredTarget(target=found)
+    document = None if target is None else await _target(target, await jobs.counts())
+    return RestoredTarget(target=document)
 
 
 @ENDPOINTS.get(
@@ -108,8 +109,8 @@ async def _target(target: targets.Target, counts: Mapping[tuple[str, str], int])
     settings = target.settings
     state, _ = await target.store.look([], settings)
 
-    def until(at_ms: int | None) -> str | None:
-        return iso(at_ms) if at_ms is not None and at_ms > state.now_ms else None
+    def time_of(at_ms: int | None) -> str | None:
+        return None if at_ms is None else iso(at_ms)
 
     return Target(
         name=target.name,
@@ -123,10 +124,10 @@ async def _target(target: targets.Target, counts: Mapping[tuple[str, str], int])
         calls_per_second=round(rate_per_s(settings, state), 3),
         wait_seconds=round(wait_s(settings, state, state.waiting + 1), 3),
         breaker=state.breaker,
-        open_until=until(state.open_until_ms),
-        held_until=until(state.held_until_ms),
+        open_until=time_of(state.open_until_ms),
+        held_until=time_of(state.held_until_ms),
         is_ready=state.is_ready,
-        runner_seen_at=None if state.runner_ms is None else iso(state.runner_ms),
+        runner_seen_at=time_of(state.runner_ms),
         has_runner=has_runner(settings, state),
         counters=state.counters,
         jobs={kept: count for (name, kept), count in counts.items() if name == target.name},

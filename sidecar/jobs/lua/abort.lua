@@ -1,7 +1,7 @@
--- Has the runner of a job cut it off: it learns of it when it renews its lock.
+-- Has the worker of a job cut the call off, when it renews its lock.
 -- KEYS     jobs/parts/head
 -- ARGV     4 the job
--- RETURNS  now, 1 if a runner has it
+-- RETURNS  now, 1 if a worker has it
 -- @include "jobs/parts/head"
 local function run(KEYS, ARGV)
   begin_target(KEYS, ARGV)

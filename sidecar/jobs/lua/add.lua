@@ -1,8 +1,8 @@
--- Puts jobs in the queue, or lets them wait until a moment; one that is queued, waits or is active
--- stays as it is.
+-- Puts jobs in the queue, or has them wait until a moment. Jobs that wait already, or are active,
+-- stay as they are.
 -- KEYS     jobs/parts/head
 -- ARGV     from 4 on, for each: job, order, 1 if it is online, not before, µs, or ''
--- RETURNS  now; then for each its place in the queue, the first one's 1; 0: it is not in it
+-- RETURNS  now; then for each its place in the queue, from 1; 0: it is not in the queue
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
@@ -23,7 +23,7 @@ local function run(KEYS, ARGV)
         waiting[#waiting + 1], waiting[#waiting + 2] = order, job
       end
       if is_online == '1' then online[#online + 1] = job end
-      -- Of a queue that is built again: those who come later come after them.
+      -- After a rebuild: jobs that are submitted later come after these.
       target.last_order = math.max(target.last_order or 0, tonumber(order) - order % STEP)
     end
   end

@@ -1,8 +1,8 @@
--- Calls of online jobs are over, as their clients report.
+-- Ends calls of online jobs, as their clients report.
 -- KEYS     jobs/parts/head
 -- ARGV     from 4 on, for each: job, fence, 1 if it failed
--- RETURNS  now; then for each 1, 0: an unknown call, -2: that is not known, as the target is
---          not built again after a loss
+-- RETURNS  now; then for each 1; 0: no such call; -2: unknown, since the queue was lost and is not
+--          rebuilt
 -- @include "jobs/parts/breaker"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
@@ -16,7 +16,7 @@ local function run(KEYS, ARGV)
       dropped[#dropped + 1] = job
       count(ARGV[i + 2] == '1' and 'failed' or 'completed')
       measure(math.max(0, now - began))
-      -- How calls went that others make is not known; but a trial must end some time.
+      -- How the client's call went is unknown; but a trial must end some time.
       if is_trial then close_breaker() end
     end
     replies[#replies + 1] = is_its and 1 or (target.ready and 0 or -2)

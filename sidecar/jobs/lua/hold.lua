@@ -1,6 +1,6 @@
--- After a loss: jobs that runners have, or whose permits are out, are active again.
+-- Makes jobs active again after a loss: workers have them, or clients their permits.
 -- KEYS     jobs/parts/head
--- ARGV     from 4 on, for each: job, fence, order, until when, µs, the word of its fact
+-- ARGV     from 4 on, for each: job, fence, order, how long it lasts, µs, the state of its fact
 -- RETURNS  now
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
@@ -9,14 +9,14 @@ local function run(KEYS, ARGV)
   for i = 4, #ARGV, 5 do jobs[#jobs + 1] = ARGV[i] end
   local actives = queue.scores_of(ACTIVE, jobs)
   for n, job in ipairs(jobs) do
-    local fence, order, ends, word = unpack(ARGV, 5 * n, 5 * n + 3)
+    local fence, order, lasts_us, call_state = unpack(ARGV, 5 * n, 5 * n + 3)
     if not actives[n] then
-      redis_call('ZADD', ACTIVE, ends, job)
-      redis_call('HSET', FACTS, job, fact(tonumber(fence), word, now, false))
+      redis_call('ZADD', ACTIVE, int(now + tonumber(lasts_us)), job)
+      redis_call('HSET', FACTS, job, fact(tonumber(fence), call_state, now, false))
       redis_call('HSET', ORDERS, job, order)
       redis_call('ZREM', LINE, job)
       redis_call('ZREM', LATER, job)
-      if word ~= 'r' then redis_call('SADD', ONLINE, job) end
+      if call_state ~= 'r' then redis_call('SADD', ONLINE, job) end
     end
     target.last_fence = math.max(target.last_fence or 0, tonumber(fence))
     target.last_order = math.max(target.last_order or 0, tonumber(order) - order % STEP)

@@ -1,7 +1,7 @@
--- The target is built again: calls are made from some moment on. One that is ready stays so.
+-- Allows calls from some moment on, since the queue is rebuilt. A ready target stays as it is.
 -- KEYS     jobs/parts/head
--- ARGV     4 until then, µs  5 when it was found lost, or ''
--- RETURNS  now, 1; or 0 where it was lost again since
+-- ARGV     4 how long until then, µs  5 when the queue was found lost, µs, or ''
+-- RETURNS  now, 1; or 0 if it was lost again since
 -- @include "jobs/parts/head"
 local function run(KEYS, ARGV)
   begin_target(KEYS, ARGV)

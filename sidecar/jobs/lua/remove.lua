@@ -1,4 +1,4 @@
--- Takes a job out, wherever it waits, and what is called before its permit was used; not what runs.
+-- Removes a job that waits, is being submitted, or has not used its permit; not one that runs.
 -- KEYS     jobs/parts/head
 -- ARGV     4 the job
 -- RETURNS  now, 1 if it was there
@@ -8,10 +8,10 @@ local function run(KEYS, ARGV)
   local job = ARGV[4]
   local _, word = read_fact(redis_call('HGET', FACTS, job))
   if word == 'r' or word == 'u' then return {now, 0} end
-  local found = redis_call('ZREM', LINE, job) + redis_call('ZREM', LATER, job)
-  found = found + redis_call('ZREM', RESERVED, job)
+  local removed = redis_call('ZREM', LINE, job) + redis_call('ZREM', LATER, job)
+  removed = removed + redis_call('ZREM', RESERVED, job)
   if word then drop({job}) end
-  if found > 0 or word then forget({job}) end
+  if removed > 0 or word then forget({job}) end
   if word then wake_if_waiting() end
-  return {now, (found > 0 or word) and 1 or 0}
+  return {now, (removed > 0 or word) and 1 or 0}
 end

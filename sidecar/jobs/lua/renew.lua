@@ -1,8 +1,8 @@
--- Locks of runners last longer.
+-- Prolongs locks of workers.
 -- KEYS     jobs/parts/head
--- ARGV     4 until when from now, µs; then for each: job, fence
--- RETURNS  now; then for each 1 held, 2 held, and to be cut off, 0 lost. While the target is not
---          built again after a loss nothing is called, so nobody else can have one
+-- ARGV     4 for how long, µs; then for each: job, fence
+-- RETURNS  now; then for each 1: held; 2: held, and the call is to be cut off; 0: lost. Until a
+--          lost queue is rebuilt nothing is called, so that a missing lock is held
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)

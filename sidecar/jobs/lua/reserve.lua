@@ -1,24 +1,36 @@
 -- Gives jobs that are being submitted their orders, and keeps each a place for a while.
 -- KEYS     jobs/parts/head
--- ARGV     4 how long, µs; then for each: job, how many may wait or '', and of its class: head
---          start, µs, priority, number (0: it has none)
+-- ARGV     4 how long, µs; then for each: job, how many may wait or '', its class or '', the
+--          target's classes as JSON (head_start in seconds, and priority, by name) or ''
 -- RETURNS  now; then for each its order, or '' where the queue is full
 -- @include "jobs/parts/state"
+local WIDTH = 4
+
+-- The order of a job that arrives last. A class that the target does not have changes nothing.
+local function order_of(class, classes)
+  local rules = classes[class]
+  if not rules then return target.last_order end
+  local number = 1
+  for name in pairs(classes) do
+    if name < class then number = number + 1 end
+  end
+  local head_start_us = math.floor(rules.head_start * 1000 + 0.5) * 1000
+  return order_by(target.last_order, head_start_us, rules.priority, number)
+end
+
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
-  local taken, replies, adds = redis_call('ZCOUNT', RESERVED, '(' .. int(now), '+inf'), {now}, {}
-  taken = taken + redis_call('ZCARD', LINE) + redis_call('ZCARD', LATER)
-  for i = 5, #ARGV, 5 do
-    local most = tonumber(ARGV[i + 1]) or math.huge
-    if taken >= most then
+  local waiting, replies, adds = redis_call('ZCOUNT', RESERVED, '(' .. int(now), '+inf'), {now}, {}
+  waiting = waiting + redis_call('ZCARD', LINE) + redis_call('ZCARD', LATER)
+  for i = 5, #ARGV, WIDTH do
+    local job, most, class, classes = unpack(ARGV, i, i + WIDTH - 1)
+    if waiting >= (tonumber(most) or math.huge) then
       replies[#replies + 1] = ''
     else
-      taken = taken + 1
+      waiting = waiting + 1
       target.last_order = arrive_after(target.last_order, now)
-      local start, priority, number = unpack(ARGV, i + 2, i + 4)
-      replies[#replies + 1] =
-        order_by(target.last_order, tonumber(start), tonumber(priority), tonumber(number))
-      adds[#adds + 1], adds[#adds + 2] = int(now + tonumber(ARGV[4])), ARGV[i]
+      replies[#replies + 1] = order_of(class, classes == '' and {} or cjson.decode(classes))
+      adds[#adds + 1], adds[#adds + 2] = int(now + tonumber(ARGV[4])), job
     end
   end
   queue.write_all('ZADD', RESERVED, adds)

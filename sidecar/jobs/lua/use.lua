@@ -1,17 +1,17 @@
--- Uses permits, each once: from then on it counts as a call until its term ends.
+-- Uses permits, each once. The call counts until it ends or its term is over.
 -- KEYS     jobs/parts/head
--- ARGV     from 4 on, for each: job, fence, how long the term is, µs, the request's name or ''
--- RETURNS  now; then for each 1: it may call (the same request may ask again), 0: it did
---          already, -1: it is not called, or not any more, -2: that is not known, as the target is
---          not built again after a loss
+-- ARGV     from 4 on, for each: job, fence, how long the term is, µs, the request's id or ''
+-- RETURNS  now; then for each 1: it may call (the same request gets this again); 0: it was used
+--          before; -1: the job is not called, or no longer; -2: unknown, since the queue was lost
+--          and is not rebuilt
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
   local replies, unknown = {now}, target.ready and -1 or -2
   for i = 4, #ARGV, 4 do
-    local job, given, term_us, request = unpack(ARGV, i, i + 3)
+    local job, permit_fence, term_us, request = unpack(ARGV, i, i + 3)
     local fence, word, _, is_trial, by = read_fact(redis_call('HGET', FACTS, job))
-    local is_its = fence and fence == tonumber(given)
+    local is_its = fence and fence == tonumber(permit_fence)
       and tonumber(redis_call('ZSCORE', ACTIVE, job) or 0) > now
     if is_its and word == 'c' then
       begin_with_removal()

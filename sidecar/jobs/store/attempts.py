@@ -1,6 +1,6 @@
-"""Jobs in SQL, for workers and reconcilers: what waits and runs, from which a queue is built again,
-and the attempts. Only the latest `fence` of a job writes: an attempt with an older one was slow,
-and another worker has the job by now."""
+"""Jobs in SQL, for workers and reconcilers: which of them wait and run, from which queues are
+rebuilt, and their attempts. Only a job's latest `fence` writes: an attempt with an older one was
+too slow, and another worker has the job by now."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,9 +10,8 @@ from typing import Any
 from sqlalchemy import and_, bindparam, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sidecar.jobs.model import ENDED, RUNS, WAITS, Ending, Job, State
+from sidecar.jobs.model import ENDED, RUNS, WAITS, Ending, Job, QueueEntry, State
 from sidecar.jobs.store.tables import FIND, FIND_WHOLE, chunks, job_of, jobs, lock_jobs
-from sidecar.jobs.store.target_replies import Waiting
 from sidecar.kit.batch import Batcher
 from sidecar.storage.sql.transactions import Transactions, separately
 
@@ -44,34 +43,34 @@ class AttemptRepository:
         limit: int,
         *,
         before_ms: int | None = None,
-    ) -> list[Waiting]:
-        """Jobs of a target that are pending, in their order; `after` the order and the id of the
-        last one that is known; only those that were submitted before `before_ms`."""
-        found = _WAITING.where(jobs.c.target == target, jobs.c.state == State.PENDING)
+    ) -> list[QueueEntry]:
+        """Return a target's pending jobs, in their order, submitted before `before_ms`. `after`:
+        order and id of the previous page's last one."""
+        query = _WAITING.where(jobs.c.target == target, jobs.c.state == State.PENDING)
         if after is not None:
             order, id_ = after
             later = (jobs.c.queue_order > order) | (jobs.c.id > id_)
-            found = found.where(jobs.c.queue_order >= order, later)
+            query = query.where(jobs.c.queue_order >= order, later)
         if before_ms is not None:
-            found = found.where(jobs.c.created_ms < before_ms)
-        return [Waiting(*row) for row in await self._transactions.read(found.limit(limit))]
+            query = query.where(jobs.c.created_ms < before_ms)
+        return [QueueEntry(*row) for row in await self._transactions.read(query.limit(limit))]
 
     async def running(self, target: str) -> list[Job]:
-        """Jobs of a target that are called (online) or processing."""
-        found = FIND.where(jobs.c.target == target, jobs.c.state.in_(RUNS))
-        rows = await self._transactions.read(found.order_by(jobs.c.queue_order))
+        """Return a target's jobs that are called or processing."""
+        query = FIND.where(jobs.c.target == target, jobs.c.state.in_(RUNS))
+        rows = await self._transactions.read(query.order_by(jobs.c.queue_order))
         return [job_of(row) for row in rows]
 
     async def unended(self, targets: Iterable[str]) -> set[str]:
-        """Those of these targets that have jobs which wait or run."""
+        """Return which of these targets have jobs that wait or run."""
         if not (names := list(targets)):
             return set()
         of_some = (jobs.c.target.in_(names), jobs.c.state.in_({*WAITS, *RUNS}))
-        found = select(jobs.c.target).where(*of_some).distinct()
-        return {name for (name,) in await self._transactions.read(found)}
+        query = select(jobs.c.target).where(*of_some).distinct()
+        return {name for (name,) in await self._transactions.read(query)}
 
     async def last_started_ms(self, target: str) -> int | None:
-        """When the target's latest call began; None: never, or that is unknown."""
+        """Return when the target's latest call began; None: never, or that is unknown."""
         of_target = jobs.c.target == target
         going = select(func.max(jobs.c.started_ms)).where(of_target, jobs.c.ended_ms.is_(None))
         ended = (
@@ -92,17 +91,17 @@ class AttemptRepository:
     # Attempts ---------------------------------------------------------------------------------
 
     async def start(self, claims: Sequence[tuple[str, int]], *, at_ms: int) -> list[Job]:
-        """Starts jobs that were claimed, each with its fence: those that are pending and not
-        overdue, and those that another worker had, which counts as a failure. The jobs that are
-        this claim's now, with their bodies. Idempotent."""
+        """Start jobs (id, fence) that were claimed: those that are pending and not overdue, and
+        those that another worker had, which counts as a failure. Return the started jobs, with
+        their bodies. Idempotent."""
         fences = dict(claims)
         if not fences:
             return []
-        found = FIND_WHOLE.where(jobs.c.id.in_(fences)).order_by(jobs.c.id).with_for_update()
+        query = FIND_WHOLE.where(jobs.c.id.in_(fences)).order_by(jobs.c.id).with_for_update()
 
         async def work(connection: AsyncConnection) -> list[Job]:
-            ours, started = list[Job](), list[dict[str, Any]]()
-            for job in map(job_of, await connection.execute(found)):
+            claimed, started = list[Job](), list[dict[str, Any]]()
+            for job in map(job_of, await connection.execute(query)):
                 fence, current = fences[job.id], job
                 is_lost = job.state in RUNS and job.fence < fence
                 if is_lost or (job.state is State.PENDING and job.expires_ms > at_ms):
@@ -117,24 +116,25 @@ class AttemptRepository:
                     current = replace(job, **changes)
                     started.append({"which": job.id, **changes})
                 if current.state is State.PROCESSING and current.fence == fence:
-                    ours.append(current)
+                    claimed.append(current)
             if started:
                 await connection.execute(_UPDATE, started)
-            return ours
+            return claimed
 
         return await self._transactions.write(work)
 
     async def finish(self, ending: Ending) -> bool:
-        """Writes how an attempt ended, while the job is still its own. Whether it is written.
-        Idempotent."""
+        """Write an ending. Return False if another attempt has the job by now. Idempotent."""
         return await self._endings.submit(ending)
 
     async def _finish(self, batch: Sequence[Ending]) -> list[bool]:
         async def work(connection: AsyncConnection) -> list[bool]:
-            found = {job.id: job for job in await lock_jobs(connection, [one.id for one in batch])}
+            jobs_by_id = {
+                job.id: job for job in await lock_jobs(connection, [one.id for one in batch])
+            }
             replies, written, bodies, stale = list[bool](), [], [], []
             for ending in batch:
-                job = found.get(ending.id)
+                job = jobs_by_id.get(ending.id)
                 if job is None or job.fence != ending.fence:
                     replies.append(False)
                     continue
@@ -142,7 +142,7 @@ class AttemptRepository:
                 if job.state not in RUNS:
                     continue
                 job.state = ending.state
-                written.append({"which": job.id, **_ended(ending, job)})
+                written.append({"which": job.id, **_values_of(ending, job)})
                 if ending.body:
                     bodies.append(_chunk(job.id, job.fence, 0, ending.body))
                 if job.attempts > 1 and job.is_ended:
@@ -156,13 +156,13 @@ class AttemptRepository:
         return await self._transactions.write(work)
 
     async def add_chunk(self, id_: str, fence: int, number: int, data: bytes) -> bool:
-        """A part of a response's body, counted from 0. False: another worker has the job by now,
-        and nothing was written."""
+        """Write a part of a response's body, counted from 0. Return False if another worker has the
+        job by now."""
         mine = (jobs.c.id == id_, jobs.c.fence == fence, jobs.c.state == State.PROCESSING)
 
         async def work(connection: AsyncConnection) -> bool:
-            found = await connection.execute(select(jobs.c.id).where(*mine).with_for_update())
-            if found.first() is None:
+            rows = await connection.execute(select(jobs.c.id).where(*mine).with_for_update())
+            if rows.first() is None:
                 return False
             await connection.execute(self._put_chunk, _chunk(id_, fence, number, data))
             return True
@@ -170,7 +170,8 @@ class AttemptRepository:
         return await self._transactions.write(work)
 
     async def set_called(self, id_: str, fence: int, *, at_ms: int) -> bool:
-        """An online job has its permit. False: it is overdue, or something else by now."""
+        """Write that an online job has its permit. Return False if it is overdue, or not
+        pending."""
         free = and_(jobs.c.state == State.PENDING, jobs.c.expires_ms > at_ms)
         again = and_(jobs.c.state == State.CALLED, jobs.c.fence <= fence)
         called = update(jobs).where(jobs.c.id == id_, or_(free, again))
@@ -179,7 +180,7 @@ class AttemptRepository:
         )
 
     async def set_used(self, id_: str, fence: int, *, at_ms: int) -> bool:
-        """The permit was used: the call has begun. Idempotent."""
+        """Write that a permit was used: the call has begun. Idempotent."""
         called = and_(jobs.c.state == State.CALLED, jobs.c.fence <= fence)
         used = update(jobs).where(jobs.c.id == id_, or_(jobs.c.state == State.PENDING, called))
         values = {"state": State.PROCESSING, "started_ms": at_ms, "fence": fence}
@@ -194,8 +195,8 @@ def _chunk(id_: str, fence: int, number: int, data: bytes) -> dict[str, Any]:
     return {"job": id_, "fence": fence, "number": number, "data": data}
 
 
-def _ended(ending: Ending, job: Job) -> dict[str, Any]:
-    """What is written to the job."""
+def _values_of(ending: Ending, job: Job) -> dict[str, Any]:
+    """Return the values that an ending writes to its job."""
     is_over = ending.state in ENDED
     return {
         "state": ending.state,

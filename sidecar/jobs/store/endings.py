@@ -1,6 +1,5 @@
-"""What is left to do for jobs in SQL: those that waited too long end, callbacks are made, and
-what was kept long enough is removed. What a method finds is locked and checked again, so that of
-two processes one does the work."""
+"""Jobs in SQL that expire, are removed, or have a callback that is due. Each method locks the rows
+and checks them again, so that of two processes one does the work."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from sidecar.storage.sql.transactions import Transactions
 
 #: The longest claim_window, ms.
 PERMIT_MS = 3_600_000
-#: Of results that are removed in one transaction.
+#: Bytes of results that are removed in one transaction.
 BYTES_AT_ONCE = 16 << 20
 #: How long a job is kept after its end if its target is unknown by then, ms.
 DEFAULT_TTL_MS = 3 * 86_400_000
@@ -35,8 +34,8 @@ class EndingRepository:
         result_ttl_ms: Mapping[str, int],
         default_ms: int = DEFAULT_TTL_MS,
     ) -> list[tuple[str, str]]:
-        """Ends jobs that waited too long; they are kept for as long as their target's results. At
-        most `limit`; the ids and targets of those that this call ended."""
+        """End jobs that waited too long, at most `limit`; they are kept for as long as their
+        target's results. Return their ids and targets."""
         # A called job has a permit, which may be used until that ends.
         before_ms = {State.PENDING: now_ms, State.CALLED: now_ms - PERMIT_MS}
         overdue = (
@@ -61,14 +60,14 @@ class EndingRepository:
         return await self._transactions.write(work) if ids else []
 
     async def delete_old(self, now_ms: int, limit: int) -> int:
-        """Removes jobs that ended and were kept long enough, except those whose callback is still
-        due. At most `limit`; how many this call removed."""
-        # As an expression: by the index of callback_ms nearly all jobs would be found.
+        """Remove jobs that were kept long enough, at most `limit`, except those whose callback is
+        still due. Return how many."""
+        # As an expression: by the index of callback_ms nearly all jobs would match.
         has_no_callback = func.coalesce(jobs.c.callback_ms, 0) == 0
         old = (jobs.c.state.in_(ENDED), jobs.c.expires_ms <= now_ms, has_no_callback)
         ids, size = list[str](), 0
-        found = select(jobs.c.id, jobs.c.result_size).where(*old).limit(limit)
-        for id_, result_size in await self._transactions.read(found):
+        query = select(jobs.c.id, jobs.c.result_size).where(*old).limit(limit)
+        for id_, result_size in await self._transactions.read(query):
             if ids and size + result_size > BYTES_AT_ONCE:
                 break
             size += result_size
@@ -98,8 +97,8 @@ class EndingRepository:
         each: int = CANDIDATES,
         under_way: Mapping[str, int] = _NONE,
     ) -> list[Job]:
-        """Jobs whose callbacks are due, the longest overdue first; at most `each` to one receiver,
-        those `under_way` to it included. No other worker gets them for `hold_ms`."""
+        """Claim jobs whose callbacks are due for `hold_ms`, the longest overdue first: at most
+        `each` to one receiver, the ones `under_way` included."""
         # Those of a slow receiver would hide all others.
         full = [name for name, number in under_way.items() if number >= each]
         url = func.lower(jobs.c.callback_url)
@@ -130,8 +129,8 @@ class EndingRepository:
     async def note_callback(
         self, id_: str, *, ended_ms: int | None, next_ms: int | None, tries: int
     ) -> None:
-        """`tries` so far, of this end of the job; `next_ms` None: that was the last one. A job that
-        was retried since has no callback yet, or one of another end."""
+        """Write how often a callback was tried, and when it is tried next; None: not again. Changes
+        nothing if the job was retried since: its callback is of another end, `ended_ms`."""
         still = (jobs.c.id == id_, jobs.c.callback_ms.is_not(None), jobs.c.ended_ms == ended_ms)
         await self._transactions.change(
             update(jobs).where(*still).values(callback_ms=next_ms, callback_tries=tries)

@@ -1,13 +1,12 @@
-"""The jobs' database, by subject. Every method raises DatabaseError when the database does not
-answer, or refuses."""
+"""The jobs' database, by subject. Every method raises DatabaseError if the database is unavailable
+or refuses."""
 
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sidecar.jobs.store.attempts import AttemptRepository
 from sidecar.jobs.store.endings import EndingRepository
-from sidecar.jobs.store.jobs import JobRepository
-from sidecar.jobs.store.search import JobSearch
+from sidecar.jobs.store.jobs import JobRepository, JobSearch
 from sidecar.jobs.store.tables import JOBS, targets
 from sidecar.storage.sql import database as sql
 from sidecar.storage.sql.transactions import Transactions
@@ -24,11 +23,11 @@ class JobStore:
         self.targets = TargetRepository(self.transactions)
 
     async def check(self) -> None:
-        """Raises DatabaseError unless the tables are what this version reads and writes."""
+        """Raise DatabaseError unless the tables are those of this version."""
         await sql.check(self.engine, JOBS, self.migrate)
 
     async def migrate(self) -> tuple[str | None, str]:
-        """The revisions of the tables before and after."""
+        """Migrate the tables, and return their revisions before and after."""
         return await sql.migrate(self.engine, JOBS)
 
     async def close(self) -> None:
@@ -36,14 +35,14 @@ class JobStore:
 
 
 class TargetRepository:
-    """Targets that were changed or made at run time."""
+    """Targets that were changed or created at run time."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._upsert = transactions.upsert(targets)
 
     async def all(self) -> dict[str, str]:
-        """Their settings by name, as they were put."""
+        """Return their settings by name, as they were put."""
         rows = await self._transactions.read(select(targets.c.name, targets.c.settings))
         return {row.name: row.settings for row in rows}
 
@@ -52,5 +51,5 @@ class TargetRepository:
         await self._transactions.change(self._upsert, row)
 
     async def delete(self, name: str) -> bool:
-        """Whether there was one."""
+        """Delete a target. Return False if there is none."""
         return await self._transactions.change(delete(targets).where(targets.c.name == name))

@@ -1,4 +1,4 @@
-"""Jobs in SQL, for their clients: submitted, looked up, counted, cancelled, retried."""
+"""Jobs in SQL, for their clients: submitted, looked up, searched, counted, cancelled, retried."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     and_,
     case,
     delete,
@@ -22,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sidecar.jobs.model import ENDED, WAITS, Job, State
+from sidecar.jobs.model import ENDED, ID_LENGTH, WAITS, Job, JobPage, JobQuery, State
 from sidecar.jobs.store.tables import FIND, WORD, chunks, ended_values, job_of, jobs, row_of
 from sidecar.kit.batch import Batcher
 from sidecar.kit.errors import DatabaseError
@@ -35,28 +36,35 @@ BATCH_LIMIT = 200
 _NAMES = 500
 #: Parts of a body that are read at a time.
 _PARTS = 4
-#: How often a repeated job is looked for that is removed at the same moment.
+#: Tries to insert a job while the earlier one of its key is being removed.
 _TRIES = 3
-#: Of a job that is retried.
+#: What a job that is retried begins with.
 _FRESH: dict[str, Any] = {
     **dict.fromkeys(("status", "ended_ms", "called_ms", "not_before_ms", "read_ms", "callback_ms")),
     **dict.fromkeys(("failures", "result_size", "callback_tries"), 0),
     "result_headers": {},
     "error": "",
 }
+#: Jobs that are looked through for one page of a narrow query.
+WINDOW = 5000
+#: Jobs are counted up to here.
+MOST_COUNTED = 10_000
+
+_NEWEST = (jobs.c.created_ms.desc(), jobs.c.id.desc())
+_AT = (jobs.c.created_ms, jobs.c.id)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """The jobs that ended from `at_ms` on, until the next step. Means are ms, of those that were
-    started (None: none was): from the submission until the last attempt began, and from there to
-    the end."""
+class EndedJobs:
+    """The jobs that ended from `at_ms` on, until the next step. Means are in ms, of the jobs that
+    were started; None: none was."""
 
     at_ms: int
     completed: int
     failed: int
     #: Cancelled and expired.
     other: int
+    #: From the submission until the last attempt began, and from there to the end.
     mean_wait_ms: int | None
     mean_ms: int | None
 
@@ -68,7 +76,8 @@ class JobRepository:
         self._inserts = Batcher(partial(separately, self._insert), limit=BATCH_LIMIT)
 
     async def insert(self, job: Job) -> Job:
-        """The job; or the one that the same owner submitted before under the same key."""
+        """Write a new job and return it, or return the one that its owner submitted before under
+        the same key."""
         return await self._inserts.submit(job)
 
     async def _insert(self, batch: Sequence[Job]) -> list[Job]:
@@ -82,19 +91,21 @@ class JobRepository:
         )
         # The ids alone, which are in the index: most are of the jobs that were just inserted.
         columns = (jobs.c.owner, jobs.c.idempotency_key, jobs.c.id)
-        taken = select(*columns).where(or_(false(), *of_owners))
+        taken_keys = select(*columns).where(or_(false(), *of_owners))
 
         async def work(connection: AsyncConnection) -> list[Job | None]:
             await connection.execute(self._add_job, rows)
-            known = {job.id: job for job in batch}
+            jobs_by_id = {job.id: job for job in batch}
             ids: dict[tuple[str, str], str] = {}
             if keys:
-                ids = {(owner, key): id_ for owner, key, id_ in await connection.execute(taken)}
-            if others := ids.values() - known.keys():
-                found = await connection.execute(FIND.where(jobs.c.id.in_(others)))
-                known |= {row.id: job_of(row) for row in found}
+                ids = {
+                    (owner, key): id_ for owner, key, id_ in await connection.execute(taken_keys)
+                }
+            if others := ids.values() - jobs_by_id.keys():
+                earlier = await connection.execute(FIND.where(jobs.c.id.in_(others)))
+                jobs_by_id |= {row.id: job_of(row) for row in earlier}
             named = (ids.get(_key(job), "") if job.idempotency_key else job.id for job in batch)
-            return [known.get(id_) for id_ in named]
+            return [jobs_by_id.get(id_) for id_ in named]
 
         for _ in range(_TRIES):
             replies = await self._transactions.write(work)
@@ -105,28 +116,28 @@ class JobRepository:
     # Looking up -------------------------------------------------------------------------------
 
     async def find(self, id_: str) -> Job | None:
-        """Without its body."""
+        """Return a job without its body."""
         return (await self.find_many([id_])).get(id_)
 
     async def find_by_key(self, owner: str, key: str) -> Job | None:
-        """The job that this owner submitted under this idempotency key; without its body."""
+        """Return the job that an owner submitted under a key, without its body."""
         mine = (jobs.c.owner == owner, jobs.c.idempotency_key == key)
         rows = await self._transactions.read(FIND.where(*mine))
         return job_of(rows[0]) if rows else None
 
     async def find_many(self, ids: Iterable[str]) -> dict[str, Job]:
-        """By id; without their bodies."""
-        found: dict[str, Job] = {}
-        wanted = [id_ for id_ in ids if WORD.match(id_)]
-        for start in range(0, len(wanted), _NAMES):
-            part = jobs.c.id.in_(wanted[start : start + _NAMES])
+        """Return jobs by their ids, without their bodies."""
+        jobs_by_id: dict[str, Job] = {}
+        valid_ids = [id_ for id_ in ids if WORD.match(id_)]
+        for start in range(0, len(valid_ids), _NAMES):
+            part = jobs.c.id.in_(valid_ids[start : start + _NAMES])
             rows = await self._transactions.read(FIND.where(part))
-            found |= {row.id: job_of(row) for row in rows}
-        return found
+            jobs_by_id |= {row.id: job_of(row) for row in rows}
+        return jobs_by_id
 
     async def chunks(self, id_: str) -> AsyncIterator[bytes]:
-        """The result's body of a job that has ended, in parts. It ends early when the job is
-        removed meanwhile."""
+        """Iterate over the body of an ended job's result. It ends early if the job is removed
+        meanwhile."""
         last = -1
         while True:
             rows = await self._transactions.read(
@@ -147,23 +158,25 @@ class JobRepository:
     async def counts(
         self, target: str | None = None, states: Iterable[State] = State
     ) -> dict[tuple[str, str], int]:
-        """How many jobs there are, by target and state. Each is counted: of all targets and states
-        that takes about a second for a million."""
-        found = select(jobs.c.target, jobs.c.state, func.count())
+        """Count jobs by target and state, which takes about a second for a million."""
+        query = select(jobs.c.target, jobs.c.state, func.count())
         if target is not None:
-            found = found.where(jobs.c.target == target)
-        if (wanted := frozenset(states)) < frozenset(State):
-            found = found.where(jobs.c.state.in_(wanted))
-        rows = await self._transactions.read(found.group_by(jobs.c.target, jobs.c.state))
+            query = query.where(jobs.c.target == target)
+        if (wanted_states := frozenset(states)) < frozenset(State):
+            query = query.where(jobs.c.state.in_(wanted_states))
+        rows = await self._transactions.read(query.group_by(jobs.c.target, jobs.c.state))
         return {(name, state): number for name, state, number in rows}
 
-    async def steps(self, target: str, since_ms: int, until_ms: int, step_ms: int) -> list[Step]:
-        """The jobs of a target that ended in a period; a step in which none ended is left out."""
+    async def steps(
+        self, target: str, since_ms: int, until_ms: int, step_ms: int
+    ) -> list[EndedJobs]:
+        """Count a target's jobs that ended in a period, by steps; steps without any are left
+        out."""
         # Written out: a parameter would be another one in GROUP BY, for all that PostgreSQL knows.
         since: Any = literal_column(str(int(since_ms)))
         step: Any = literal_column(str(int(step_ms)))
         begins = jobs.c.ended_ms - (jobs.c.ended_ms - since) % step
-        found = (
+        query = (
             select(
                 begins.label("at_ms"),
                 _count(State.COMPLETED),
@@ -176,9 +189,9 @@ class JobRepository:
             .where(jobs.c.target == target, jobs.c.ended_ms >= since_ms, jobs.c.ended_ms < until_ms)
             .group_by(begins)
         )
-        rows = sorted(await self._transactions.read(found), key=lambda row: row.at_ms)
+        rows = sorted(await self._transactions.read(query), key=lambda row: row.at_ms)
         return [
-            Step(
+            EndedJobs(
                 int(at_ms),
                 int(completed),
                 int(failed),
@@ -192,14 +205,14 @@ class JobRepository:
     # Changing ---------------------------------------------------------------------------------
 
     async def cancel(self, id_: str, *, at_ms: int, expires_ms: int) -> bool:
-        """False: it neither waited nor was called any more."""
+        """Cancel a job. Return False if it neither waits nor is called."""
         waits = update(jobs).where(jobs.c.id == id_, jobs.c.state.in_(WAITS))
         values = ended_values(State.CANCELLED, at_ms, expires_ms)
         return await self._transactions.change(waits.values(values))
 
     async def retry(self, id_: str, *, order: int, at_ms: int, expires_ms: int) -> bool:
-        """A job that has ended is pending again, with all of its tries and without its result.
-        False: it is something else by now, or about to be removed."""
+        """Set an ended job back to pending, with all of its tries and without its result. Return
+        False if the job has not ended or is being deleted."""
         ended = (jobs.c.id == id_, jobs.c.state.in_(ENDED), jobs.c.expires_ms > at_ms)
         values = {**_FRESH, "state": State.PENDING, "queue_order": order, "expires_ms": expires_ms}
         again = update(jobs).where(*ended).values(values)
@@ -213,7 +226,7 @@ class JobRepository:
         return await self._transactions.write(work)
 
     async def mark_read(self, id_: str, *, at_ms: int, expires_ms: int) -> None:
-        """Notes when a result was read first, and removes it sooner, at `expires_ms`."""
+        """Note when a result was read first, and have it removed at `expires_ms`."""
         sooner = case(
             (jobs.c.expires_ms < expires_ms, jobs.c.expires_ms),
             else_=literal(expires_ms, BigInteger),
@@ -233,5 +246,92 @@ def _count(*states: State) -> Any:
 
 
 def _mean(total: Any, count: int) -> int | None:
-    """Not below 0, where the clocks of two processes would have it so."""
+    """Return the mean, at least 0: the clocks of two processes may differ."""
     return max(0, round(total / count)) if count else None
+
+
+class JobSearch:
+    """Jobs a page at a time, newest first, and counted.
+
+    Owner, target and time are in indexes. The last response's status and the beginning of an id are
+    not, and are looked for among WINDOW jobs at a time: no search reads all of a large table.
+    """
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def page(self, query: JobQuery) -> JobPage:
+        """Return a page of jobs, without their bodies."""
+        end = await self._end(query)
+        conditions = [*_base(query), *_rest(query), *_until(end)]
+        # The ids alone are in the index: MariaDB would read all rows of earlier pages.
+        ids = select(jobs.c.id).where(*conditions).order_by(*_NEWEST).limit(query.limit).subquery()
+        rows = await self._transactions.read(
+            FIND.join(ids, ids.c.id == jobs.c.id).order_by(*_NEWEST)
+        )
+        page = [job_of(row) for row in rows]
+        if len(page) == query.limit:
+            end = (page[-1].created_ms, page[-1].id)
+        return JobPage(page, end)
+
+    async def count(self, query: JobQuery) -> tuple[int, tuple[int, str] | None]:
+        """Count jobs, MOST_COUNTED at most, and those of a narrow query within its WINDOW. Return
+        also the last job that was looked at, if others follow."""
+        conditions = [*_base(query), *_rest(query)]
+        end = await self._end(query)
+        if not query.is_narrow:
+            end = await self._nth(conditions, MOST_COUNTED)
+        [row] = await self._transactions.read(
+            select(func.count()).select_from(jobs).where(*conditions, *_until(end))
+        )
+        return int(row[0]), end
+
+    async def _end(self, query: JobQuery) -> tuple[int, str] | None:
+        """Return the last job that a narrow query looks at; None: it looks at all."""
+        return await self._nth(_base(query), WINDOW) if query.is_narrow else None
+
+    async def _nth(self, conditions: list[ColumnElement[bool]], n: int) -> tuple[int, str] | None:
+        query = select(*_AT).where(*conditions).order_by(*_NEWEST).offset(n - 1).limit(1)
+        rows = await self._transactions.read(query)
+        return (rows[0].created_ms, rows[0].id) if rows else None
+
+
+def _base(query: JobQuery) -> list[ColumnElement[bool]]:
+    """Return the conditions that indexes cover."""
+    columns: dict[str, Any] = {"owner": query.owner, "target": query.target}
+    if len(query.id) == ID_LENGTH:
+        columns["id"] = query.id
+    equals = {name: value for name, value in columns.items() if value is not None}
+    ms, last = query.after or (0, "-")
+    words = (*equals.values(), *query.states, last, query.id or "-")
+    if not all(WORD.match(value) for value in words):
+        return [false()]
+    conditions: list[ColumnElement[bool]] = [
+        jobs.c[name] == value for name, value in equals.items()
+    ]
+    if query.from_ms is not None:
+        conditions.append(jobs.c.created_ms >= query.from_ms)
+    if query.to_ms is not None:
+        conditions.append(jobs.c.created_ms < query.to_ms)
+    if query.after is not None:
+        conditions += [jobs.c.created_ms <= ms, or_(jobs.c.created_ms < ms, jobs.c.id < last)]
+    return conditions
+
+
+def _rest(query: JobQuery) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if query.states:
+        conditions.append(jobs.c.state.in_(sorted(query.states)))
+    if query.statuses is not None:
+        conditions.append(jobs.c.status.between(*query.statuses))
+    if 0 < len(query.id) < ID_LENGTH:
+        # Not LIKE, for which SQLite takes A for a.
+        conditions.append(func.substr(jobs.c.id, 1, len(query.id)) == query.id)
+    return conditions
+
+
+def _until(end: tuple[int, str] | None) -> list[ColumnElement[bool]]:
+    if end is None:
+        return []
+    ms, last = end
+    return [jobs.c.created_ms >= ms, or_(jobs.c.created_ms > ms, jobs.c.id >= last)]

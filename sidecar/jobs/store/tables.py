@@ -1,8 +1,6 @@
-"""The tables of the jobs, and how a job becomes a row. Times are milliseconds since 1970, UTC.
-
-They are of a family of their own (storage/sql/database.py), in the database of the history or in
-another.
-"""
+"""The SQL tables of jobs and targets, and jobs as rows. Times are ms since 1970, UTC. The tables
+have migrations of their own (storage/sql/database.py), in the database of the history or in
+another."""
 
 import json
 import re
@@ -55,7 +53,7 @@ state_type = Enum(State, native_enum=False, length=16, values_callable=lambda st
 #: Bytes of a request's body, or of a part of a response's.
 octets = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
 
-#: One row a job. The body of the request comes last, so that reading the rest can skip it.
+#: One row for each job. The body of the request comes last, so that reading the rest can skip it.
 jobs = Table(
     "waitroom_jobs",
     metadata,
@@ -102,7 +100,7 @@ jobs = Table(
     Index("ix_waitroom_jobs_callback", "callback_ms"),
 )
 
-#: The bodies of responses. Only those of the job's fence belong to it.
+#: The bodies of responses, in parts. Only the parts with the job's fence are its result.
 chunks = Table(
     "waitroom_job_chunks",
     metadata,
@@ -113,7 +111,7 @@ chunks = Table(
     PrimaryKeyConstraint("job", "fence", "number"),
 )
 
-#: Targets that were changed or made at run time: their whole settings, as JSON.
+#: The settings of targets that were changed or created at run time, as JSON.
 targets = Table(
     "waitroom_targets",
     metadata,
@@ -122,10 +120,10 @@ targets = Table(
     Column("changed_ms", BigInteger, nullable=False),
 )
 
-#: What may be an id or a name. Databases would refuse to look for some of the rest.
+#: What may be an id or a name. Databases refuse to look for some other texts.
 WORD = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
 _NAMES = tuple(field.name for field in fields(Job))
-#: Finds jobs but for their bodies; and all of them.
+#: Finds jobs without their bodies, and with them.
 FIND = select(*(jobs.c[name] for name in _NAMES if name != "body"))
 FIND_WHOLE = select(*(jobs.c[name] for name in _NAMES))
 
@@ -135,18 +133,18 @@ def row_of(job: Job) -> dict[str, Any]:
 
 
 def job_of(row: Row[Any]) -> Job:
-    """Of what FIND or FIND_WHOLE finds."""
+    """Make a job from a row of FIND or FIND_WHOLE."""
     return Job(**row._asdict())
 
 
 async def lock_jobs(connection: AsyncConnection, ids: list[str]) -> list[Job]:
-    """These jobs without their bodies, in the order in which all transactions lock several."""
-    found = FIND.where(jobs.c.id.in_(ids)).order_by(jobs.c.id).with_for_update()
-    return [job_of(row) for row in await connection.execute(found)]
+    """Lock and return jobs without their bodies, in the order in which all transactions do."""
+    query = FIND.where(jobs.c.id.in_(ids)).order_by(jobs.c.id).with_for_update()
+    return [job_of(row) for row in await connection.execute(query)]
 
 
 def ended_values(state: State, at_ms: int, expires_ms: int) -> dict[str, Any]:
-    """What is written to a job that ends without a result; its callback, if any, is due."""
+    """Return the values of a job that ends without a result; its callback, if any, is due."""
     callback_ms = case((jobs.c.callback_url.is_(None), None), else_=literal(at_ms, BigInteger))
     times = {"ended_ms": at_ms, "expires_ms": expires_ms, "not_before_ms": None}
     return {"state": state, "callback_ms": callback_ms, **times}

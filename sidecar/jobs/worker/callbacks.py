@@ -1,5 +1,5 @@
-"""Callbacks of jobs that have ended: a signed POST to the callback_url, retried until it is taken.
-Those that are due are in the database, so that none is lost when a worker stops."""
+"""Callbacks of ended jobs: a signed POST to the callback_url, retried until the receiver takes it.
+Due callbacks are in the database, so that none is lost when a worker stops."""
 
 import asyncio
 import contextlib
@@ -26,9 +26,9 @@ HOLD_S = 60
 TIMEOUT_S = 10.0
 #: Callbacks at a time: to one receiver, so that a slow one does not hold up the others, and to all.
 EACH, MOST = 10, 100
-#: Once some have ended it waits so long, so that it looks for several at a time, seconds.
+#: The pause after the end of a callback, so that the next look finds several, seconds.
 PAUSE_S = 0.02
-#: Takes some two and a half hours.
+#: All tries take about two and a half hours.
 SCHEDULE = Schedule(10, Backoff(2.0, 3600.0, factor=3))
 
 log = structlog.get_logger()
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 async def call_back_forever(
     jobs: Jobs, session: aiohttp.ClientSession, metrics: Metrics, *, look_s: float = LOOK_S
 ) -> None:
-    """Until cancelled. `session`: follows no redirect and keeps no cookie."""
+    """Make callbacks until cancelled. `session`: follows no redirect and keeps no cookie."""
     under_way, counted = InFlight(), metrics.of(JobMetrics)
     try:
         while True:
@@ -98,7 +98,7 @@ def _message(url: str, job: Job, secret: str) -> Message:
 
 
 def document(job: Job) -> dict[str, object]:
-    """The body of a callback. The result's body is fetched with the job."""
+    """Return the body of a callback. The result's body is fetched with the job."""
     return {
         "id": job.id,
         "target": job.target,

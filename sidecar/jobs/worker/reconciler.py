@@ -1,21 +1,18 @@
-"""Keeps Redis in step with SQL: rebuilds queues that Redis lost, calls online jobs, puts back what
-only one of the two has, ends jobs that waited too long, and removes old ones. Every replica and
-worker process has a reconciler; where it matters, a leader lease picks one of them.
-"""
+"""Keeps Redis in step with SQL: rebuilds queues that Redis lost, calls online jobs, adds and
+removes jobs that only one of the two has, ends jobs that waited too long, and removes old ones.
+Every replica and worker process has a reconciler; where it matters, a leader lease picks one of
+them."""
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
 
 import structlog
 
 from sidecar.jobs.model import Ending, Job, State, ms
 from sidecar.jobs.redis_keys import target_key
 from sidecar.jobs.service import Jobs
-from sidecar.jobs.store.target_queue import LOCK_S
-from sidecar.jobs.store.target_replies import Held, Release
 from sidecar.jobs.targets import Target
 from sidecar.jobs.wake_ups import IDLE_S, WakeUps
 from sidecar.kit.errors import DatabaseError, StoreError
@@ -27,12 +24,12 @@ from sidecar.storage.redis.leader_lease import LeaderLease
 REFRESH_S = 10.0
 LOOK_S = 1.0
 GAUGES_S = 5.0
-#: Between two comparisons; what SQL has for longer and Redis has not is put there: the replica that
-#: took it has died, or Redis was unavailable.
+#: Seconds between two comparisons of Redis with SQL. A job that only SQL has for longer is put in
+#: Redis: the replica that took the job has died, or Redis was unavailable.
 RECONCILE_S = 20.0
 #: Between two removals, where something waits or runs, and where nothing does.
 CLEAN_S, IDLE_CLEAN_S = 5.0, 30.0
-#: Before a rebuild, where jobs were called just before: a worker that claimed some writes so first.
+#: The pause before a rebuild, seconds: a worker that just claimed jobs writes that first.
 SETTLE_S = 0.5
 #: Rows that are read, and jobs that are added or removed, at a time.
 PAGE = 1000
@@ -44,7 +41,7 @@ log = structlog.get_logger()
 
 
 class Reconciler:
-    """`lease` makes a leader lease of this process for a Redis key."""
+    """The reconciler of one process. `lease` creates its leader lease for a Redis key."""
 
     def __init__(self, jobs: Jobs, wake_ups: WakeUps, lease: Callable[[str], LeaderLease]) -> None:
         self._jobs = jobs
@@ -53,19 +50,19 @@ class Reconciler:
         self._wake_ups = wake_ups
         self._lease = lease
         self._tasks: dict[str, tuple[Target, asyncio.Task[None]]] = {}
-        #: Targets of which nothing waits and nothing runs, as far as is known.
+        #: Targets with no job that waits or runs, by the last look.
         self.idle: set[str] = set()
 
     @property
     def is_idle(self) -> bool:
-        """Nothing waits, runs, or is removed soon."""
+        """Whether nothing waits, runs, or is removed soon."""
         return all(
             target.name in self.idle and not target.settings.delete_after_read
             for target in self._jobs.targets
         )
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._refresh_forever())
@@ -76,22 +73,22 @@ class Reconciler:
                 task.cancel()
 
     async def _refresh_forever(self) -> None:
-        """A task for each target, those that are made at run time too."""
+        """Keep a task for each target, also for those that are created at run time."""
         while True:
             self._wake_ups.changed.clear()
             with contextlib.suppress(DatabaseError):
                 for name in await self._jobs.targets.refresh():
                     self._wake_ups.wake(name)
-            known = {target.name: target for target in self._jobs.targets}
+            targets = {target.name: target for target in self._jobs.targets}
             for name, (target, task) in list(self._tasks.items()):
-                if known.get(name) is not target or task.done():
+                if targets.get(name) is not target or task.done():
                     task.cancel()
                     self.idle.discard(name)
                     self._jobs.metrics.targets.forget(name)
                     del self._tasks[name]
-            for name in known.keys() - self._tasks.keys():
-                task = asyncio.create_task(self._keep_forever(known[name]))
-                self._tasks[name] = known[name], task
+            for name in targets.keys() - self._tasks.keys():
+                task = asyncio.create_task(self._keep_forever(targets[name]))
+                self._tasks[name] = targets[name], task
             await wait_for(self._wake_ups.changed, REFRESH_S)
 
     # One target -------------------------------------------------------------------------------
@@ -102,14 +99,14 @@ class Reconciler:
             rest_s = LOOK_S
             listener.woken.clear()
             with _logged("queue_not_kept", target=target.name):
-                rest_s = await self._keep(target)
+                rest_s = await self._look_after(target)
             if rest_s == LOOK_S and "online" not in target.settings.kinds:
                 await asyncio.sleep(rest_s)  # soon enough: workers make the calls
             else:
                 await wait_for(listener.woken, rest_s)
 
-    async def _keep(self, target: Target) -> float:
-        """How long to rest."""
+    async def _look_after(self, target: Target) -> float:
+        """Look after a target's queue. Return how long to rest, in seconds."""
         claimed = await target.store.claim(0, target.settings)
         if not claimed.is_ready:
             if not await self._leads(target, "rebuilding"):
@@ -132,7 +129,7 @@ class Reconciler:
         return min(LOOK_S, max(0.005, claimed.next_s))
 
     async def _end(self, target: Target, id_: str, why: str, at_ms: int) -> None:
-        """An online job whose permit was not used, or whose call did not end within its time."""
+        """End an online job whose permit was not used, or whose call took too long."""
         job = await self._rows.find(id_)
         if job is None or job.is_ended:
             return
@@ -144,18 +141,20 @@ class Reconciler:
         self._jobs.metrics.jobs.labels(target.name, state).inc()
 
     async def rebuild(self, target: Target, *, born_us: int) -> None:
-        """After Redis was emptied, or before a queue is used for the first time: the jobs that
-        wait, in their order, and those that are being called, whose workers may live. Until that is
-        done nothing is called, and then nothing for as long as the rate may be used up."""
+        """Rebuild a queue after Redis was emptied, or before its first use: the jobs that wait, in
+        their order, and those that are being called, whose workers may live. Until that is done
+        nothing is called, and then nothing for as long as the rate may be used up."""
         began = time.monotonic()
         settings = target.settings
         running = await self._attempts.running(target.name)
         if running or await self._attempts.waiting(target.name, None, 1):
             await asyncio.sleep(SETTLE_S)
-        held = await self._hold(target, await self._attempts.running(target.name))
+        held = await self._hold_calls(target, await self._attempts.running(target.name))
         count = await self._enqueue(target)
         last_ms = await self._attempts.last_started_ms(target.name)
-        held |= await self._hold(target, await self._attempts.running(target.name))  # begun since
+        held |= await self._hold_calls(
+            target, await self._attempts.running(target.name)
+        )  # begun since
         wait_ms = 0
         if last_ms is not None and settings.rate is not None:
             wait_ms = max(0, last_ms + ms(settings.window) - target.clock.now_ms())
@@ -165,24 +164,17 @@ class Reconciler:
             counts = {"waiting": count, "running": len(held)}
             log.info("queue_rebuilt", target=target.name, **counts, seconds=seconds)
 
-    async def _hold(self, target: Target, jobs: Sequence[Job]) -> set[str]:
-        """Redis counts them as being called from now on. Their ids."""
-        now_ms = target.clock.now_ms()
-        held = [_held(job, target, now_ms) for job in jobs]
-        await target.store.hold(held)
+    async def _hold_calls(self, target: Target, jobs: Sequence[Job]) -> set[str]:
+        """Make Redis count jobs as called from now on. Return their ids."""
+        await target.store.hold(jobs, target.settings)
         # Some may have ended since they were read: nothing else would release them.
-        known = await self._rows.find_many(job.id for job in jobs)
-        over = [
-            Release(job.id, job.fence, "gone")
-            for job in jobs
-            if job.id not in known or known[job.id].is_ended
-        ]
-        if over:
-            await target.store.release(over, target.settings, wakes=True)
+        rows = await self._rows.find_many(job.id for job in jobs)
+        over = [(job.id, job.fence) for job in jobs if job.id not in rows or rows[job.id].is_ended]
+        await target.store.drop(over, target.settings, wakes=True)
         return {job.id for job in jobs}
 
     async def _enqueue(self, target: Target, *, before_ms: int | None = None) -> int:
-        """Jobs that wait, in their order; those that are in the queue stay. How many there are."""
+        """Put the jobs that wait in the queue; those that are in it stay. Return their number."""
         after, count = None, 0
         while True:
             rows = await self._attempts.waiting(target.name, after, PAGE, before_ms=before_ms)
@@ -197,13 +189,13 @@ class Reconciler:
     # All targets ------------------------------------------------------------------------------
 
     async def _reconcile_forever(self) -> None:
-        """Targets of which something waits or runs, according to Redis or to SQL."""
+        """Compare the queues of targets where something waits or runs, by Redis or by SQL."""
         while True:
             await asyncio.sleep(RECONCILE_S)
             with _logged("queues_not_reconciled"):
-                known = await self._attempts.unended(self.idle)
+                active = await self._attempts.unended(self.idle)
                 for target in self._jobs.targets:
-                    if target.name in known or target.name not in self.idle:
+                    if target.name in active or target.name not in self.idle:
                         await self._reconcile(target)
 
     async def _reconcile(self, target: Target) -> None:
@@ -216,7 +208,7 @@ class Reconciler:
         if not state.is_ready:
             return
         lost = [job for job, place in zip(late, places, strict=True) if place.where == "gone"]
-        await self._hold(target, lost)
+        await self._hold_calls(target, lost)
         counts = await self._rows.counts(target.name, [State.PENDING])
         waiting = sum(counts.values())
         if waiting > state.waiting + state.later:
@@ -225,11 +217,11 @@ class Reconciler:
             await self._dequeue_ended(target)
 
     async def _dequeue_ended(self, target: Target) -> None:
-        """Jobs that ended while Redis was unavailable."""
+        """Take jobs out of the queue that ended while Redis was unavailable."""
         async for ids in target.store.waiting_ids():
-            known = await self._rows.find_many(ids)
+            rows = await self._rows.find_many(ids)
             for id_ in ids:
-                job = known.get(id_)
+                job = rows.get(id_)
                 if job is None or job.is_ended:
                     await target.store.remove(id_)
 
@@ -240,7 +232,7 @@ class Reconciler:
                 await self.clean()
 
     async def clean(self) -> tuple[int, int]:
-        """How many jobs were expired and removed, in small batches."""
+        """Expire and remove old jobs, in small batches. Return the numbers of both."""
         # By the clock of any target's Redis; all are about the same.
         clocks = (target.clock.now_ms() for target in self._jobs.targets)
         now_ms = next(clocks, int(time.time() * 1000))
@@ -267,20 +259,10 @@ class Reconciler:
 
 @contextlib.contextmanager
 def _logged(event: str, **about: str) -> Iterator[None]:
-    """A reconciler goes on, whatever happens."""
+    """Log errors: a reconciler goes on, whatever happens."""
     try:
         yield
     except (StoreError, DatabaseError) as error:
         log.debug(event, error=str(error), **about)
     except Exception:
         log.exception("reconciler_failed", **about)
-
-
-def _held(job: Job, target: Target, now_ms: int) -> Held:
-    """A job that a worker has, which may live, or the client who was given a permit."""
-    held = partial(Held, job.id, job.fence, job.queue_order)
-    if job.kind == "offline":
-        return held(now_ms + ms(LOCK_S), "r")
-    if job.state is State.CALLED:
-        return held(now_ms + ms(target.settings.claim_window), "c")
-    return held(now_ms + ms(target.settings.timeout), "u")

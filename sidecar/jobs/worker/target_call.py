@@ -1,4 +1,4 @@
-"""Makes one call of a job, and returns its outcome. Which addresses it reaches: kit/egress.py."""
+"""Makes one call of a job, and returns its result. Which addresses it may reach: kit/egress.py."""
 
 import asyncio
 import contextlib
@@ -13,8 +13,9 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.http import HttpProcessingError
 
 from sidecar import __version__
-from sidecar.jobs.model import CHUNK, Job, Outcome, OutcomeKind
-from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, Call, check_request
+from sidecar.jobs.call_result import CallResult, ResultKind
+from sidecar.jobs.model import CHUNK, Job
+from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, check_request
 from sidecar.jobs.settings import TargetSettings, same_header
 from sidecar.kit.egress import PrivateAddressError, open_session
 from sidecar.kit.errors import ConfigError
@@ -33,8 +34,8 @@ _HIDDEN = frozenset({
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,128}\Z")
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
-#: By a client's error: what became of the call, and its text; the first that fits.
-_ERRORS: tuple[tuple[tuple[type[Exception], ...], OutcomeKind, str], ...] = (
+#: The result of a call by its error, and the result's text; the first that fits.
+_ERRORS: tuple[tuple[tuple[type[Exception], ...], ResultKind, str], ...] = (
     (
         (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError),
         "refused",
@@ -59,15 +60,15 @@ _ERRORS: tuple[tuple[tuple[type[Exception], ...], OutcomeKind, str], ...] = (
 
 
 class _OverError(Exception):
-    """The call is over, with this outcome."""
+    """The call is over, with the result of this error."""
 
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.error)
-        self.outcome = outcome
+    def __init__(self, result: CallResult) -> None:
+        super().__init__(result.error)
+        self.result = result
 
 
 class Egress:
-    """Sessions for the calls. To be made within a running loop."""
+    """The HTTP sessions for calls. Created within a running loop."""
 
     def __init__(self, *, resolver: AbstractResolver | None = None) -> None:
         names = resolver or aiohttp.ThreadedResolver()
@@ -78,57 +79,59 @@ class Egress:
         await self._public.close()
         await self._private.close()
 
-    async def call(self, settings: TargetSettings, job: Job, *, sink: Sink) -> Outcome:
-        """Never raises for what a target does; what `sink` raises is passed on. The time that it
-        takes is not counted as the target's. Cancelled, it closes the connection."""
+    async def call(self, settings: TargetSettings, job: Job, *, sink: Sink) -> CallResult:
+        """Make a job's call. Raises only what `sink` raises, whose time is not counted as the
+        target's. Cancelled, it closes the connection."""
         began = time.monotonic()
         try:
-            call, url = check_request(settings, job)
+            url = check_request(settings, job)
         except ConfigError as error:
             problems = "; ".join(error.problems)
             text = f"the target does not allow this request any more: {problems}"
-            return Outcome("refused", text)
+            return CallResult("refused", text)
         session = self._private if settings.private else self._public
         scope = asyncio.timeout(settings.timeout)
         try:
             async with scope:
-                with _errors_as_outcomes():
+                with _errors_as_results():
                     response = await session.request(
-                        call.method,
+                        job.method,
                         url,
-                        headers=_request_headers(settings, call, job),
-                        data=call.body or None,
+                        headers=_request_headers(settings, job),
+                        data=job.body or None,
                         allow_redirects=False,
                     )
                 try:
-                    outcome = await _judge(response, settings, _paused(scope, sink))
+                    result = await _read_result(response, settings, _paused(scope, sink))
                 finally:
                     _let_go(response)
         except _OverError as over:
-            outcome = over.outcome
+            result = over.result
         except TimeoutError:
             if not scope.expired():
                 raise
-            outcome = Outcome("failed", f"no whole answer within {settings.timeout:g} s")
-        return replace(outcome, took_us=round((time.monotonic() - began) * 1_000_000))
+            result = CallResult("failed", f"no whole answer within {settings.timeout:g} s")
+        return replace(result, took_us=round((time.monotonic() - began) * 1_000_000))
 
 
-async def _judge(response: aiohttp.ClientResponse, settings: TargetSettings, sink: Sink) -> Outcome:
+async def _read_result(
+    response: aiohttp.ClientResponse, settings: TargetSettings, sink: Sink
+) -> CallResult:
     status, headers = response.status, _response_headers(response)
     text = f"the target says {status}"
     if settings.retries_on(status):
         after_s = seconds_in(response.headers.get("Retry-After", ""), time.time())
         after_s = min(after_s, LONGEST_RETRY_AFTER_S)
-        kind: OutcomeKind = "busy" if status == 429 else "failed"
-        return Outcome(kind, text, status, headers, retry_after_s=after_s or None)
+        kind: ResultKind = "busy" if status == 429 else "failed"
+        return CallResult(kind, text, status, headers, retry_after_s=after_s or None)
     if status < 200:
-        return Outcome("failed", f"{text}, which is no answer")
+        return CallResult("failed", f"{text}, which is no answer")
     body, size = await _read(response, settings.max_result, sink)
-    return Outcome("answered", "", status, headers, body, size)
+    return CallResult("answered", "", status, headers, body, size)
 
 
 def _let_go(response: aiohttp.ClientResponse) -> None:
-    """The connection of a response that was read to its end is back in the pool already."""
+    """Close the connection, unless the response was read to its end: then it is in the pool."""
     if response.connection is not None and response.connection.transport is not None:
         # Not closed: with TLS that would wait for the target to close it too.
         response.connection.transport.abort()
@@ -136,12 +139,12 @@ def _let_go(response: aiohttp.ClientResponse) -> None:
 
 
 async def _read(response: aiohttp.ClientResponse, most: int, sink: Sink) -> tuple[bytes, int]:
-    """The body, unless the sink has it; and its length."""
+    """Return the body, empty if the sink has it, and its length."""
     has_body = response.method != "HEAD" and response.status not in {204, 304}
     size, number, kept = 0, 0, bytearray()
     is_too_large = has_body and (response.content_length or 0) > most
     while not is_too_large:
-        with _errors_as_outcomes(f"after {size:,} bytes of the answer"):
+        with _errors_as_results(f"after {size:,} bytes of the answer"):
             part = await response.content.readany()
         if not part:
             break
@@ -154,7 +157,7 @@ async def _read(response: aiohttp.ClientResponse, most: int, sink: Sink) -> tupl
             number += 1
     if is_too_large:
         text = f"the answer is larger than {most:,} bytes (max_result)"
-        raise _OverError(Outcome("refused", text, response.status))
+        raise _OverError(CallResult("refused", text, response.status))
     if number:
         await sink(number, bytes(kept))
         return b"", size
@@ -162,7 +165,7 @@ async def _read(response: aiohttp.ClientResponse, most: int, sink: Sink) -> tupl
 
 
 def _paused(scope: asyncio.Timeout, sink: Sink) -> Sink:
-    """While it works the call's time stands still."""
+    """Return a sink during whose work the call's time stands still."""
     loop = asyncio.get_running_loop()
 
     async def keep(number: int, data: bytes) -> None:
@@ -174,14 +177,14 @@ def _paused(scope: asyncio.Timeout, sink: Sink) -> Sink:
     return keep
 
 
-def _request_headers(settings: TargetSettings, call: Call, job: Job) -> dict[str, str]:
-    """The job's, over them the target's, over them ours."""
+def _request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
+    """Return the job's headers, over them the target's, over them the worker's."""
     named = {same_header(name) for name in settings.headers}
-    headers = {name: text for name, text in call.headers.items() if same_header(name) not in named}
+    headers = {name: text for name, text in job.headers.items() if same_header(name) not in named}
     headers |= settings.headers
     if not any(same_header(name) == "user-agent" for name in headers):
         headers["User-Agent"] = f"waitroom/{__version__}"
-    if call.method == "HEAD":
+    if job.method == "HEAD":
         # A body that comes all the same would be read as the next response.
         headers["Connection"] = "close"
     return headers | {
@@ -192,7 +195,7 @@ def _request_headers(settings: TargetSettings, call: Call, job: Job) -> dict[str
 
 
 def _response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
-    """Those that the result has: what fits, without control characters."""
+    """Return the headers that the result has: those that fit, without control characters."""
     hidden = _HIDDEN if response.method == "HEAD" else _HIDDEN | {"content-length"}
     for named in response.headers.getall("Connection", ()):
         hidden |= {name.strip().lower() for name in named.split(",")}
@@ -212,23 +215,23 @@ def _response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _errors_as_outcomes(when: str = "before an answer came") -> Iterator[None]:
-    """Raises _OverError for a client's errors."""
+def _errors_as_results(when: str = "before an answer came") -> Iterator[None]:
+    """Raise _OverError for errors of the HTTP client."""
     try:
         yield
     except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
-        raise _OverError(_outcome_of(error, when)) from None
+        raise _OverError(_result_of(error, when)) from None
 
 
-def _outcome_of(error: Exception, when: str) -> Outcome:
+def _result_of(error: Exception, when: str) -> CallResult:
     cause = getattr(error, "os_error", None)
     if isinstance(cause, PrivateAddressError):
         text = "the target's address is a private one, and its settings do not allow that"
-        return Outcome("refused", text)
+        return CallResult("refused", text)
     number = getattr(cause, "errno", None)
     reason = os.strerror(number) if number else "it cannot be connected to"
     return next(
-        Outcome(kind, text.format(when=when, reason=reason))
+        CallResult(kind, text.format(when=when, reason=reason))
         for types, kind, text in _ERRORS
         if isinstance(error, types)
     )

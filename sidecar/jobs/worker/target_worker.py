@@ -1,4 +1,4 @@
-"""Makes the calls of one target's offline jobs: claims jobs, calls, writes the outcome.
+"""Makes the calls of one target's offline jobs: claims jobs, calls, writes the results.
 
 A job takes these steps, and each may be the last: claimed (Redis), started (SQL), called, written
 (SQL) and released (Redis). A worker that dies between two of them leaves a lock that ends, and
@@ -8,23 +8,23 @@ another one takes the job up.
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
 import structlog
 
-from sidecar.jobs.model import Ending, Job, Outcome, State
-from sidecar.jobs.retry import judge
+from sidecar.jobs.call_result import CallResult, ending_of
+from sidecar.jobs.model import Ending, Job, State
 from sidecar.jobs.service import Jobs
-from sidecar.jobs.store.target_queue import LOCK_S
-from sidecar.jobs.store.target_replies import Claim, Release
+from sidecar.jobs.store.target_queue import LOCK_S, Claim
 from sidecar.jobs.targets import Target
 from sidecar.jobs.wake_ups import IDLE_S, WakeUps
 from sidecar.jobs.worker.target_call import Egress
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
-from sidecar.kit.tasks import wait_for
+from sidecar.kit.tasks import stop_workers, wait_for
 
 #: Jobs that are claimed at a time.
 CLAIMS = 50
@@ -49,10 +49,11 @@ log = structlog.get_logger()
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
-    """A call under way. `until`: when its lock is given up, on the monotonic clock."""
+class _RunningCall:
+    """A call under way."""
 
     claim: Claim
+    #: When its lock is given up, by the monotonic clock.
     until: float
     #: Why it is cut off: abort, lost (its lock); empty: the worker stops.
     reason: str = ""
@@ -71,27 +72,27 @@ class TargetWorker:
         self._egress = egress
         self._most = most
         self._listener = wake_ups.listen(target.name, is_worker=True)
-        self._running: dict[str, _Call] = {}
+        self._running: dict[str, _RunningCall] = {}
         self._has_calls = asyncio.Event()
         self._is_stopping = False
 
     def __len__(self) -> int:
-        """How many calls are under way."""
+        """Count the calls under way."""
         return len(self._running)
 
     def stop(self) -> None:
-        """Begins no more calls."""
+        """Begin no more calls."""
         self._is_stopping = True
         self._listener.woken.set()
 
     async def run(self) -> None:
-        """Until stopped, and then until its calls are over; cancelled, it cuts them off."""
+        """Make calls until stopped, and then until these are over. Cancelled, it cuts them off."""
         renewing = asyncio.create_task(self._renew_forever())
         try:
             while not self._is_stopping:
                 self._listener.woken.clear()
                 try:
-                    rest_s = await self._take_some()
+                    rest_s = await self._claim_jobs()
                 except Exception:
                     log.exception("target_worker_failed", target=self.target.name)
                     rest_s = REST_S
@@ -105,10 +106,11 @@ class TargetWorker:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # Taking jobs ------------------------------------------------------------------------------
+    # Claiming jobs ----------------------------------------------------------------------------
 
-    async def _take_some(self) -> float:
-        """Begins what may begin now. How long to wait for the next look, without a wake-up."""
+    async def _claim_jobs(self) -> float:
+        """Claim jobs and begin their calls. Return how long to wait before the next claim, without
+        a wake-up, in seconds."""
         free = min(CLAIMS, self._most - len(self._running))
         if free <= 0:
             return LOOK_S
@@ -143,8 +145,8 @@ class TargetWorker:
     async def _keep_locked(
         self, claims: Sequence[Claim], started: Sequence[Job], *, until: float
     ) -> list[Claim]:
-        """Those that are still this worker's: Redis may have been emptied, or others may have them.
-        The rest goes back."""
+        """Return the claims that are still this worker's, and put the other jobs back: Redis may
+        have been emptied, or other workers may have them."""
         locked = await self._locked(claims, until=until)
         if time.monotonic() >= until:
             log.warning("jobs_begun_too_late", target=self.target.name)
@@ -157,22 +159,22 @@ class TargetWorker:
         return locked
 
     async def _locked(self, claims: Sequence[Claim], *, until: float) -> list[Claim]:
-        """While Redis is unavailable it waits: jobs that are given up would be overtaken until
-        their locks end."""
+        """Return the claims whose locks this worker has. Waits while Redis is unavailable: jobs
+        that are given up would be overtaken until their locks end."""
         while time.monotonic() < until and not self._is_stopping:
             try:
                 states = await self.target.store.renew([(one.id, one.fence) for one in claims])
             except StoreError:
                 await asyncio.sleep(RETRY_S)
             else:
-                return [one for one, is_in in zip(claims, states, strict=True) if is_in != "lost"]
+                return [one for one, state in zip(claims, states, strict=True) if state != "lost"]
         return []
 
     def _begin(self, claims: Sequence[Claim], started: Sequence[Job], *, until: float) -> None:
         by_id = {job.id: job for job in started}
         for claim in claims:
             job = by_id.get(claim.id)
-            call = _Call(claim, until)
+            call = _RunningCall(claim, until)
             older = self._running.get(claim.id)
             if older is not None and not older.is_over:  # the queue was rebuilt, and has it again
                 older.reason = "lost"
@@ -188,14 +190,14 @@ class TargetWorker:
             self._has_calls.set()
             call.task.add_done_callback(partial(self._end, call))
 
-    def _end(self, call: _Call, _: asyncio.Task[None]) -> None:
+    def _end(self, call: _RunningCall, _: asyncio.Task[None]) -> None:
         if self._running.get(call.claim.id) is call:
             del self._running[call.claim.id]
         self._listener.woken.set()
 
     # One job ----------------------------------------------------------------------------------
 
-    async def _work(self, job: Job, call: _Call) -> None:
+    async def _work(self, job: Job, call: _RunningCall) -> None:
         target, metrics = self.target, self._jobs.metrics
 
         async def keep(number: int, data: bytes) -> None:
@@ -205,7 +207,7 @@ class TargetWorker:
                 raise asyncio.CancelledError
 
         try:
-            outcome = await self._egress.call(target.settings, job, sink=keep)
+            result = await self._egress.call(target.settings, job, sink=keep)
         except asyncio.CancelledError:
             if call.reason == "abort":
                 await asyncio.shield(self._abort(call.claim))
@@ -219,23 +221,21 @@ class TargetWorker:
             return
         except Exception as error:
             log.exception("attempt_broken", job=job.id, target=target.name)
-            outcome = Outcome("refused", f"an error of the worker: {type(error).__name__}")
-        metrics.job_seconds.labels(target.name, outcome.kind).observe(outcome.took_us / 1_000_000)
-        metrics.count_response(target.name, outcome.status)
-        verdict = judge(outcome, job, target.settings, call.claim, now_ms=target.clock.now_ms())
-        # From here on nothing cuts the call off, whatever its outcome.
+            result = CallResult("refused", f"an error of the worker: {type(error).__name__}")
+        metrics.job_seconds.labels(target.name, result.kind).observe(result.took_us / 1_000_000)
+        metrics.count_response(target.name, result.status)
+        ending = ending_of(result, job, target.settings, call.claim, now_ms=target.clock.now_ms())
+        # From here on nothing cuts the call off, whatever its result.
         call.is_over = True
-        await self._write(verdict.ending, is_counted=True)
-        if text := verdict.ending.error:
+        await self._write(ending, is_counted=True)
+        if ending.error:
             about = {"job": job.id, "target": target.name, "attempt": job.attempts}
-            log.info("attempt_failed", **about, state=verdict.ending.state, error=text)
-        await self._release([verdict.release])
-
-    async def _drop(self, claim: Claim) -> None:
-        await self._release([Release(claim.id, claim.fence, "gone")])
+            log.info("attempt_failed", **about, state=ending.state, error=ending.error)
+        with contextlib.suppress(StoreError):  # the lock ends by itself
+            await target.store.release([ending], target.settings, wakes=self._is_stopping)
 
     async def _give_up(self, job: Job, claim: Claim) -> None:
-        """Its workers died before the call was over, again and again: the job may be the cause."""
+        """End a job as failed whose workers died, again and again: it may be the cause."""
         error = f"{job.failures} workers that took it up were gone before the call was over"
         await self._write(self.target.ending(claim.id, claim.fence, State.FAILED, error))
         await self._drop(claim)
@@ -245,13 +245,13 @@ class TargetWorker:
         await self._drop(claim)
 
     async def _leave(self, claim: Claim) -> None:
-        """This worker stops: another one makes the call again."""
+        """Leave a call to another worker, since this one stops."""
         await self._write_back(claim, "its worker stopped")
         await self._put_back([claim])
 
     async def _write(self, ending: Ending, *, is_counted: bool = False) -> None:
-        """As often as it takes: what was called must not be called again for want of a database.
-        Meanwhile the lock is renewed."""
+        """Write an ending, however often it takes: a call must not be made again for want of a
+        database. Meanwhile its lock is renewed."""
         failures = 0
         while True:
             try:
@@ -267,23 +267,23 @@ class TargetWorker:
                 return
 
     async def _write_back(self, claim: Claim, error: str) -> None:
-        """One try: if it fails, the lock ends, and the attempt counts as a failure."""
+        """Set a job back to pending. If the only try fails, the lock ends, and the attempt counts
+        as a failure."""
         with contextlib.suppress(DatabaseError):
             await self._jobs.store.attempts.finish(
                 self.target.ending(claim.id, claim.fence, State.PENDING, error)
             )
 
-    async def _put_back(self, claims: Sequence[Claim]) -> None:
-        again_ms = self.target.clock.now_ms() + round(REST_S * 1000)
-        await self._release(
-            [Release(claim.id, claim.fence, "gone", again_ms=again_ms) for claim in claims]
-        )
+    async def _put_back(self, claims: Iterable[Claim]) -> None:
+        await self._drop(*claims, again_ms=self.target.clock.now_ms() + round(REST_S * 1000))
 
-    async def _release(self, ends: Sequence[Release]) -> None:
-        """If it fails, the locks end by themselves."""
+    async def _drop(self, *claims: Claim, again_ms: int | None = None) -> None:
+        """Release the locks of calls that were not made; if that fails, they end by themselves."""
+        calls = [(claim.id, claim.fence) for claim in claims]
         with contextlib.suppress(StoreError):
-            if ends:
-                await self.target.store.release(ends, self.target.settings, wakes=self._is_stopping)
+            await self.target.store.drop(
+                calls, self.target.settings, again_ms=again_ms, wakes=self._is_stopping
+            )
 
     # Locks ------------------------------------------------------------------------------------
 
@@ -297,9 +297,9 @@ class TargetWorker:
             else:
                 self._has_calls.clear()
 
-    async def _renew(self, calls: Sequence[_Call]) -> None:
-        """Cuts off those that were aborted, and those whose lock is lost or could not be renewed
-        for too long."""
+    async def _renew(self, calls: Sequence[_RunningCall]) -> None:
+        """Renew the locks of calls. Cut off those that are to be aborted, and those whose lock is
+        lost or could not be renewed for too long."""
         states: Sequence[str]
         began = time.monotonic()
         try:
@@ -318,3 +318,56 @@ class TargetWorker:
                 call.reason = "abort" if state == "abort" else "lost"
                 log.info("call_cut_off", job=call.claim.id, target=self.target.name, why=state)
                 call.task.cancel()
+
+
+_PoolEntry: TypeAlias = tuple[TargetWorker, asyncio.Task[None]]
+
+
+class WorkerPool:
+    """The target workers of one process, also for targets that are created at run time."""
+
+    def __init__(self, jobs: Jobs, wake_ups: WakeUps, egress: Egress, *, most: int) -> None:
+        self._jobs = jobs
+        self._wake_ups = wake_ups
+        self._egress = egress
+        self._most = most
+        self._running: dict[str, _PoolEntry] = {}
+        #: Workers of targets that were removed or created again: their calls go on.
+        self._ending: list[_PoolEntry] = []
+
+    async def run(self, stop: asyncio.Event, *, grace_s: float = 0.0, look_s: float = 1.0) -> None:
+        """Run until `stop` is set, and then until the calls are over, for `grace_s` at most."""
+        try:
+            while not stop.is_set():
+                self._update()
+                await wait_for(stop, look_s)
+            under_way = sum(len(worker) for worker, _ in self._running.values())
+            log.info("stopping", under_way=under_way, grace_seconds=grace_s)
+            for worker, _ in self._running.values():
+                worker.stop()
+            if tasks := self._tasks():
+                await asyncio.wait(tasks, timeout=grace_s)
+        finally:
+            await stop_workers(*self._tasks())
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for _, task in (*self._running.values(), *self._ending)]
+
+    def _update(self) -> None:
+        targets = {target.name: target for target in self._jobs.targets}
+        self._ending = [(worker, task) for worker, task in self._ending if not task.done()]
+        for name, (worker, task) in list(self._running.items()):
+            if worker.target is not targets.get(name):
+                worker.stop()
+                self._ending.append((worker, task))
+                del self._running[name]
+            elif task.done():
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    log.error("target_worker_failed", target=name, exc_info=error)
+                del self._running[name]
+        for name, target in targets.items():
+            if name not in self._running and "offline" in target.settings.kinds:
+                worker = TargetWorker(
+                    target, self._jobs, self._egress, self._wake_ups, most=self._most
+                )
+                self._running[name] = worker, asyncio.create_task(worker.run())

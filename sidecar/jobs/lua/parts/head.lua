@@ -1,13 +1,13 @@
 -- @include "limits/parts/head"
 -- @include "visitors/members"
--- What every script of a target starts with, beside limits/parts/head.
+-- The beginning of every script of a target, after limits/parts/head.
 -- KEYS     1 state  2 line  3 later  4 orders  5 active  6 facts  7 online  8 ended  9 reserved
 --          10 aborts (names and types: jobs/redis_keys.py)
 -- ARGV     2 the channel of the wake-ups  3 the target's name; the script's own from 4 on
--- RETURNS  now, and what the script says
+-- RETURNS  now; then the script's own
 local STATE, LINE, LATER, ORDERS, ACTIVE, FACTS, ONLINE, ENDED, RESERVED, ABORTS
 local channel, target_name
--- The most members that one loop of a script touches; what is left is the next script's.
+-- The most members that one loop of a script touches; the next call does the rest.
 local BOUND = 200
 
 local function begin_target(KEYS, ARGV)
@@ -17,8 +17,8 @@ local function begin_target(KEYS, ARGV)
   channel, target_name = ARGV[2], ARGV[3]
 end
 
--- A full store refuses a script's first write if that may take room, and none that follows. What
--- goes on or ends in a full store too begins with this.
+-- A full store refuses a script whose first write may take room; later writes pass. Scripts that
+-- renew or end something begin with this removal, so that they work in a full store.
 local function begin_with_removal()
   redis_call('ZREM', RESERVED, '')
 end
@@ -31,9 +31,9 @@ local function wake_if_waiting()
   if redis_call('ZCARD', LINE) > 0 then publish(target_name) end
 end
 
--- What is known of an active job: the number of its lock or permit, r (a runner has it), c (called,
--- the permit is unused) or u (used), since when, whether it is a trial, and which request used the
--- permit. A missing one: nothing.
+-- The fact of an active job: the fence of its lock or permit, a state (r: a worker has it, c: its
+-- permit is unused, u: used), since when, µs, whether it is a trial, and which request used the
+-- permit. All nil if there is none.
 local function read_fact(text)
   local fence, word, began, trial, by = string.match(text or '', '^(%d+)~(%l)~(%d+)~(%d)~?(.*)$')
   return tonumber(fence or nil), word, tonumber(began or nil), trial == '1', by
@@ -44,7 +44,7 @@ local function fact(fence, word, began, is_trial, by)
     .. (by and '~' .. by or '')
 end
 
--- Active jobs that are no more; those that go back to the queue, or wait, keep what they are.
+-- Makes jobs inactive. Those that leave for good are to be forgotten, too.
 local function drop(jobs)
   queue.write_all('ZREM', ACTIVE, jobs)
   queue.write_all('HDEL', FACTS, jobs)

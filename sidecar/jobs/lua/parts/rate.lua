@@ -15,7 +15,7 @@ local function open_rate()
   if algorithm then begin_after(algorithm.load()) end
 end
 
--- Counts a call; or says when one may be made.
+-- Counts a call, or returns when one can be made, µs.
 local function count_call()
   if not algorithm then return nil end
   local at, after, _, ends = algorithm.find(1, RATE, base)
@@ -24,7 +24,7 @@ local function count_call()
   base, rate_ends = math.max(base, at), ends
 end
 
--- What went is kept for longer than these settings need it: others may come that do.
+-- Calls are remembered for longer than these settings need: the settings may change.
 local KEPT_US = 3600000000
 local function close_rate()
   if rate_ends then algorithm.save(math.max(rate_ends, now + KEPT_US)) end

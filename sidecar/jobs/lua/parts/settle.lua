@@ -1,7 +1,6 @@
 -- @include "jobs/parts/state"
--- What happened by itself since a script looked: locks, permits and terms that ended, and jobs that
--- have waited long enough.
-local is_more -- than one script does
+-- Handles what time has brought: locks, permits and terms that ended, and jobs whose retry is due.
+local is_more -- than one call handles
 
 local function return_to_queue(jobs)
   if #jobs == 0 then return end

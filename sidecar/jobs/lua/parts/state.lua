@@ -1,19 +1,19 @@
 -- @include "jobs/parts/head"
 -- @include "visitors/arrival"
 -- @include "visitors/numbers"
--- What is remembered of the target itself, as numbers; written by finish_state().
+-- The numbers of the target, which finish_state() writes.
 local NUMBERS = {
   'ready', -- from when on calls are made, µs; missing: the store is new, or was emptied
   'last_order', 'last_fence',
   'failures', -- in a row
   'opened', -- how often in a row the breaker opened; 0: it is closed
   'open_until', 'held_until', -- µs
-  'mean_us', -- how long a successful call takes: the last ones count most
-  'runner', -- when one last asked for offline jobs, µs, to the second
+  'mean_us', -- how long a successful call takes, smoothed
+  'runner', -- when a worker last asked for offline jobs, µs, to the second
   'called', 'completed', 'failed', 'retried', 'lost', 'expired', -- counted since the store is new
 }
 local loaded, target
--- A clock may jump back, and nothing is put off for longer than this.
+-- The longest that anything is put off, although a clock may jump back.
 local MOST_US = {open_until = 60000000, held_until = 3600000000, ready = 86400000000}
 
 local function begin_state(KEYS, ARGV)
@@ -32,7 +32,7 @@ local function finish_state()
   queue.write_all('HSET', STATE, queue.changed_numbers(NUMBERS, loaded, target))
 end
 
--- Numbers of locks and permits, which only grow.
+-- Returns the number of a new lock or permit; these only grow.
 local function next_fence()
   target.last_fence = queue.next_number(target.last_fence, now)
   return target.last_fence
