@@ -12,17 +12,16 @@ import re
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote
 
 import structlog
 from aiohttp import web
 
-from sidecar.gate.check import is_from_elsewhere
 from sidecar.gate.cookies import set_cookie
-from sidecar.gate.onward import safe_next
 from sidecar.gate.page.branding import branded
 from sidecar.gate.page.languages import Languages
+from sidecar.gate.return_address import next_of_link
 from sidecar.gate.schemas import ClaimParameters, Onward, RetryLater, Site
+from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_BODY, NO_JSON
@@ -152,10 +151,11 @@ async def take_claim(request: web.Request) -> web.Response:
     room = room_of(request)
     found = await _look(request, room)
     # What another site posts here would put its own visitor's place in the stead of theirs.
-    if found.view not in _OPEN or found.ticket is None or is_from_elsewhere(request.headers):
+    is_cross_site = VisitorRequest(request.headers, request.method).is_cross_site
+    if found.view not in _OPEN or found.ticket is None or is_cross_site:
         return _page(request, room, found)
     request.app[METRICS].requests.count(room.name, "claim", "taken")
-    headers = {**_HEADERS, "Location": _next(request)}
+    headers = {**_HEADERS, "Location": next_of_link(request)}
     headers["Set-Cookie"] = set_cookie(request.headers, room, found.ticket)
     return web.Response(status=303, headers=headers)
 
@@ -203,7 +203,7 @@ def _page(request: web.Request, room: Room, found: _Found) -> web.Response:
     text = claim_page.render(
         language=language,
         view=found.view,
-        following=_next(request),
+        following=next_of_link(request),
         site=room.settings.site_name,
         left_s=found.left_s,
     )
@@ -217,11 +217,3 @@ def _page(request: web.Request, room: Room, found: _Found) -> web.Response:
         charset="utf-8",
         headers=headers,
     )
-
-
-def _next(request: web.Request) -> str:
-    """`next` is the last parameter and goes to the end, encoded or not."""
-    _, found, value = request.rel_url.raw_query_string.partition("next=")
-    if value[:3].lower() == "%2f":
-        return quote(safe_next(unquote(value)), safe="/?#[]@!$&'()*+,;=:~%")
-    return safe_next(value) if found else "/"

@@ -7,7 +7,6 @@ request, which has the ticket still.
 
 import asyncio
 import contextlib
-import math
 import random
 from collections.abc import Iterator
 
@@ -15,12 +14,14 @@ import structlog
 from aiohttp import web
 
 from sidecar.gate.app_keys import gate_of
-from sidecar.gate.check import count_answer
+from sidecar.gate.ask import ask
 from sidecar.gate.contract import Gate, label
-from sidecar.gate.cookies import read_bearer, read_token, set_cookie
+from sidecar.gate.cookies import set_cookie
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.page import status_document
 from sidecar.gate.schemas import CookieGiven
+from sidecar.gate.status import poll_refusal
+from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.json_text import event_text
@@ -30,7 +31,7 @@ from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import STORE_RETRY_S, problem
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
-from sidecar.visitors.model import State, Ticket, Token
+from sidecar.visitors.model import State, Ticket
 
 #: A comment is sent after so long a silence, so that nobody between takes it for a dead line.
 KEEP_ALIVE_S = 15.0
@@ -118,22 +119,23 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
         return problem(503, "Too many event streams", detail="Poll status.", retry_after=RETRY_S)
     gauge = metrics.of(GateMetrics).event_streams.labels(label(room))
     with gauge.track_inprogress(), streams.opened(request) as over:
-        token = read_token(request.headers, room)
-        answer = await _beat(request, room, token)
-        refusal = _refusal(answer)
+        visitor_request = VisitorRequest.from_page(request, room)
+        answer = await ask(request, room, visitor_request, "events")
+        refusal = poll_refusal(answer)
         if refusal is not None:
             return refusal
         response = web.StreamResponse(headers=_HEADERS)
         if answer.token is not None:
             response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
-            token = answer.token
+            visitor_request.token = answer.token
+        token = visitor_request.token
         visitor = token.visitor if isinstance(token, Ticket) else ""  # "": one answer is all
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError), streams.one_of(visitor, over):
             try:
                 retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - spreads, and decides nothing
                 await response.write(f"retry: {retry_ms}\n\n".encode())
-                await _tell(request, response, room, token, answer, over)
+                await _send_events(request, response, room, visitor_request, answer, over)
             except Exception as error:
                 if isinstance(error, ConnectionResetError):
                     raise
@@ -141,49 +143,31 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def _beat(request: web.Request, room: Gate, token: Token | None) -> Answer:
-    class_name = request.headers.get("X-Waitroom-Class", "")  # nginx's word, as at /check
-    bearer = read_bearer(request.headers, room, class_name=class_name)
-    answer = await room.check(token, may_join=False, from_page=True, bearer=bearer)
-    count_answer(request.app[METRICS], room, "events", answer)
-    return answer
-
-
-def _refusal(answer: Answer) -> web.Response | None:
-    """As the status endpoint refuses."""
-    if answer.store_unavailable and answer.joined_ms is None:
-        return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
-    limited_ms = answer.standing.limited_ms if answer.standing else 0
-    if limited_ms and answer.state is State.WAITING:
-        return problem(429, "Too many polls", retry_after=math.ceil(limited_ms / 1000))
-    return None
-
-
-async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
+async def _send_events(  # noqa: PLR0913, PLR0917 - what one stream is
     request: web.Request,
     response: web.StreamResponse,
     room: Gate,
-    token: Token | None,
+    visitor_request: VisitorRequest,
     answer: Answer,
     over: asyncio.Event,
 ) -> None:
-    """From the first answer until there is nothing more to tell."""
+    """Send events from the first answer until there is nothing more to tell."""
     while True:
         document = status_document.document(room, answer)
         await response.write(event_text("status", document))
         if answer.state is State.ADMITTED:
             # The waiting page's address, which hands the pass over and leads on.
             path = f"/_waitroom/{room.name}/"
-            said = {"room": room.name, "visitor": answer.visitor, "path": path}
-            await response.write(event_text("called", said))
+            called = {"room": room.name, "visitor": answer.visitor, "path": path}
+            await response.write(event_text("called", called))
             return
-        if answer.state not in _GOES_ON or not isinstance(token, Ticket):
+        if answer.state not in _GOES_ON or not isinstance(visitor_request.token, Ticket):
             return
         if not await _rest(response, document["refresh_after_seconds"], over):
             return
         if is_gone(request):  # nobody there, so no heartbeat
             return
-        answer = await _beat(request, room, token)
+        answer = await ask(request, room, visitor_request, "events")
         if isinstance(answer.token, Ticket):
             # Signed anew, which the browser gets as a cookie when it opens the next stream.
             await response.write(event_text("status", status_document.document(room, answer)))
@@ -191,7 +175,7 @@ async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
 
 
 async def _rest(response: web.StreamResponse, seconds: float, over: asyncio.Event) -> bool:
-    """Until the next heartbeat is due; whether there is to be one."""
+    """Wait until the next heartbeat is due. Return False if the stream ends before."""
     while seconds > 0:
         if await is_set(over, min(seconds, KEEP_ALIVE_S)):
             return False

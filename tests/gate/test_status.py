@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from sidecar.gate.onward import safe_next
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.page.render import Page
 from sidecar.gate.page.status_document import until_begins_s
+from sidecar.gate.return_address import safe_next
 from sidecar.kit.clock import iso
 from sidecar.kit.share import find_share
 from sidecar.rooms.metrics import RoomMetrics

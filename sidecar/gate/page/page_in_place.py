@@ -5,8 +5,8 @@ import json
 from aiohttp import web
 
 from sidecar.gate.app_keys import GATES
-from sidecar.gate.onward import is_unsent, safe_next
 from sidecar.gate.page.template import find_template, respond
+from sidecar.gate.return_address import is_unsent, safe_next
 from sidecar.gate.schemas import PageRequest, PageShown
 from sidecar.http.auth_request import original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints

@@ -14,9 +14,9 @@ from aiohttp import web
 
 from sidecar.gate.app_keys import PAGE
 from sidecar.gate.contract import Gate
-from sidecar.gate.onward import UNSENT
 from sidecar.gate.page import cloudflare, status_document
 from sidecar.gate.page.render import Page, opening_in_digits
+from sidecar.gate.return_address import UNSENT
 from sidecar.http.app_keys import TEMPLATES
 from sidecar.kit.templates import Template
 from sidecar.rooms.settings import RoomSettings
