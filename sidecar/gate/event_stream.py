@@ -33,40 +33,40 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import State, Ticket
 
-#: A comment is sent after so long a silence, so that nobody between takes it for a dead line.
+#: A comment is sent after this silence, so that no proxy takes the connection for a dead one.
 KEEP_ALIVE_S = 15.0
-#: When to try again where there are as many streams as there may be, seconds.
+#: When to try again after "Too many event streams", seconds.
 RETRY_S = 10
-#: A visitor's tabs and devices. With a stream more the oldest ends: nobody can take them all.
+#: A visitor's tabs and devices. One more stream ends the oldest: nobody can take them all.
 MAX_PER_VISITOR = 4
 _KEEP_ALIVE = b":\n\n"
-#: A browser whose stream broke opens another after so many ms: not all at once.
+#: A browser whose stream broke opens another after a random time between these, ms.
 _RETRY_MS = (2_000, 5_000)
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",  # another nginx in front passes each event on at once
 }
-#: A place is kept, and there is more to tell.
+#: The states in which a stream goes on.
 _GOES_ON = {State.WAITING, State.CLOSED}
 
 log = structlog.get_logger()
 
 
 class Streams(LongPolls):
-    """`limit` at most."""
+    """The open streams of a replica, `limit` at most."""
 
     look_s = 1.0
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.limit = limit
-        #: By visitor, the oldest first.
+        #: Visitor -> the events that end their streams, the oldest first.
         self._of: dict[str, list[asyncio.Event]] = {}
 
     @contextlib.contextmanager
     def one_of(self, visitor: str, over: asyncio.Event) -> Iterator[None]:
-        """Within the block the stream is the visitor's newest."""
+        """Count the block as the visitor's newest stream; end the oldest if there are too many."""
         theirs = self._of.setdefault(visitor, [])
         theirs.append(over)
         if len(theirs) > MAX_PER_VISITOR:

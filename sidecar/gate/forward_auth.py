@@ -1,7 +1,7 @@
-"""/check for proxies that hand a refusal on as it is: here it is the waiting page itself.
+"""/check for proxies that hand a refusal on as it is: here the refusal is the waiting page.
 
-The room is named in the address, so that no header can name another. What is admitted is a
-200 (Envoy takes no other), and what is refused never a 2xx.
+The address names the room, so that no header can name another. Admitted is 200 (Envoy takes no
+other), and refused never a 2xx.
 """
 
 import html
@@ -12,9 +12,9 @@ from sidecar.gate.app_keys import GATES
 from sidecar.gate.ask import UNKNOWN_ROOM, ask, count_unknown
 from sidecar.gate.check import verdict_headers
 from sidecar.gate.contract import Gate
+from sidecar.gate.page.responses import NO_STORE, render_page
 from sidecar.gate.return_address import is_unsent, safe_next, sent_from
 from sidecar.gate.schemas import Numbers, Original, Passed, Refused
-from sidecar.gate.status import NO_STORE, render_page
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.auth_request import close_if_body, original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints
@@ -25,7 +25,7 @@ from sidecar.rooms.schemas.common import RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import State
 
-#: As HTML. The page says it three times, and a proxy may have to hold all of it in a buffer.
+#: Of an escaped address. The page has it three times, and must fit into a proxy's buffer.
 _MAX_NEXT = 2_048
 _DEFAULT_STATUS = 503
 #: In English, and with no file that the page would need.

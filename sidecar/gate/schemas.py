@@ -1,5 +1,5 @@
-"""Requests and responses of the gate's endpoints. Handlers write them by hand, for speed: here they
-are described."""
+"""Models of the gate's requests and responses, for OpenAPI. Handlers write them by hand, for
+speed."""
 
 from typing import Annotated, Literal
 

@@ -2,21 +2,18 @@
 
 import math
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
 
-from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS, gate_of
+from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, REPEATS, STAMPS, gate_of
 from sidecar.gate.ask import ask
 from sidecar.gate.check import KEEP_BRIEFLY_S
 from sidecar.gate.contract import Gate, is_resource, label
 from sidecar.gate.cookies import set_cookie
 from sidecar.gate.page import status_document
-from sidecar.gate.page import template as page_template
-from sidecar.gate.page.branding import branded
-from sidecar.gate.page.render import opening_in_digits
-from sidecar.gate.return_address import UNSENT, is_unsent, next_in_form, next_in_query
+from sidecar.gate.page.responses import NO_STORE, render_page
+from sidecar.gate.return_address import next_in_form, next_in_query
 from sidecar.gate.schemas import (
     FROM_ELSEWHERE,
     CookieGiven,
@@ -34,20 +31,17 @@ from sidecar.http.models import NO_BODY
 from sidecar.http.problem_kinds import GENERAL, STORE_UNAVAILABLE, TOO_LARGE, UNREADABLE
 from sidecar.http.problems import STORE_RETRY_S, problem
 from sidecar.http.quick_response import QuickResponse
-from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.rooms.address_limit import AddressLimit
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import State, Ticket
-from sidecar.visitors.visitor_number import visitor_number
 
 #: How many places an address may give up a second, and at once: more than a company's or a mobile
 #: network's visitors do by hand. Each is remembered for as long as its ticket would be valid, which
 #: makes some 60 MB a day of the store's memory.
 LEAVES_PER_S, LEAVES_AT_ONCE = 5, 200
 
-NO_STORE = {"Cache-Control": "no-store"}
 _JSON = {**NO_STORE, "Content-Type": "application/json; charset=utf-8"}
 _KEPT_JSON = {**_JSON, "X-Accel-Expires": KEEP_BRIEFLY_S}
 
@@ -236,63 +230,3 @@ def _page_response(
     if answer.token is not None:
         response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
     return response
-
-
-def render_page(
-    request: web.Request,
-    room: Gate,
-    answer: Answer | None,
-    following: str,
-    *,
-    method: str | None = None,
-) -> web.Response:
-    """The page for somebody who waits, or has just left (`answer` is None), with the way to
-    `following`. `method` is theirs, where the page stands in place of what they asked for."""
-    before, _, _ = request.query_string.partition("next=")
-    unsent = is_unsent(method) if method else UNSENT in before
-    shown = request.app[PAGE]
-    language = shown.languages.choose(request.headers.get("Accept-Language"))
-    document = status_document.document(room, answer)
-    view = status_document.view(document) if answer else "left"
-    # Who left, or has no place, is not brought back by the page's own refresh; in place, or while
-    # very many come, it is the way to a place for who has none yet.
-    is_without = document["state"] == State.NOT_QUEUED
-    stays = is_without and method is None and "join_url" not in document
-    if not stays and (template := page_template.find_template(request, room)):
-        return page_template.respond(request, room, template, document, following, unsent=unsent)
-    if is_without and not stays:
-        view = State.WAITING.value
-    refresh = "" if stays else str(max(1, math.ceil(document["refresh_after_seconds"])))
-    values = {
-        "room": room.name,
-        "method": method or ("POST" if unsent else ""),
-        "state": document["state"],
-        "phase": document["phase"],
-        "next": following,
-        "join": status_document.join_query(document) + UNSENT * unsent,
-        "position": status_document.position_in_digits(document),
-        "ahead": status_document.ahead_in_digits(document),
-        "number": visitor_number(document["visitor"]) if document["visitor"] else "",
-        "line": shown.line_in_words(language, document["line"]),
-        "waiting": str(document["waiting"] if document["waiting"] is not None else ""),
-        "wait": shown.wait_in_words(language, answer.wait if answer else None),
-        "message": document["message"] or "",
-        "unsent": shown.languages.texts(language)["unsent"] if unsent else "",
-        "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
-        "refresh": refresh,
-    }
-    event = status_document.event(status_document.moments_at(document, room.settings))
-    opens = opening_in_digits(event) if event else ""
-    headers = {
-        **NO_STORE,
-        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-        "Content-Language": language,
-        "Referrer-Policy": "same-origin",
-    }
-    page = shown.render(language=language, view=view, values=values, opens=opens)
-    return web.Response(
-        text=branded(page, room.settings),
-        content_type="text/html",
-        charset="utf-8",
-        headers=headers,
-    )

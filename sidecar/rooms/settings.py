@@ -273,6 +273,12 @@ class RoomSettings(BaseModel):
         return self.suspended or self.queueing_method == "passthrough"
 
     @property
+    def least_claim_s(self) -> float:
+        """How long a call is held at least for a page that does not poll: the time of three polls.
+        As `patience_ms` in rooms/lua/parts/heartbeat_due.lua."""
+        return min(self.claim_window, max(10, 3 * (self.heartbeat_interval or 2)))
+
+    @property
     def mode(self) -> Literal["open", "paused", "draining", "running"]:
         """open: everybody passes; paused: nobody is called; draining: nobody new may wait, and the
         queue is called; running otherwise."""

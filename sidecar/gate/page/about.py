@@ -1,4 +1,4 @@
-"""What a room promises and what its pages look like, the same for all visitors."""
+"""A room's promises and looks, the same for all visitors: about, style.css, keep.js."""
 
 import json
 from pathlib import Path
@@ -111,15 +111,13 @@ async def get_keep(request: web.Request) -> web.Response:
 
 
 def _file(text: str, content_type: str) -> web.Response:
-    """Answer with a file that is the same for all visitors, and that browsers take for no other
-    type."""
     headers = {**_HEADERS, "X-Content-Type-Options": "nosniff"}
     return web.Response(text=text, content_type=content_type, charset="utf-8", headers=headers)
 
 
 def keep_script(room: str, settings: RoomSettings) -> str:
-    """Return keep.js with the room's numbers. The script asks once in a quarter of
-    `session_duration`, so a visitor may pause for the other three."""
+    """Return keep.js with the room's numbers. The script asks four times per `session_duration`,
+    so a visitor may pause for three quarters of it."""
     numbers = {
         "address": f"/_waitroom/{room}/status",
         "every": int(max(settings.session_duration / 4, 5) * 1000),
@@ -132,7 +130,7 @@ def keep_script(room: str, settings: RoomSettings) -> str:
 def about(room: str, settings: RoomSettings) -> About:
     return About(
         room=room,
-        claim_seconds=min(settings.claim_window, max(10, 3 * (settings.heartbeat_interval or 2))),
+        claim_seconds=settings.least_claim_s,
         session_seconds=settings.session_duration,
         session_max_seconds=settings.session_max_duration,
         is_renewed=not settings.disable_session_renewal,
