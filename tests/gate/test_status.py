@@ -408,17 +408,6 @@ async def test_a_grant_is_believed_at_every_door_that_takes_a_place(replica, doo
     assert counted == 1
 
 
-async def test_a_forged_grant_gives_nothing(replica):
-    """The place is an ordinary one; it is counted."""
-    site = await replica(total_active_users=0, **LINES)
-    site.room.grants = Grants(site.room.name, KEYS)
-    grant = sign("x" * 32, site.room.name, Grant("partner", site.turn() // 1000 + 60))
-    reply = await site.edge.post(f"/_waitroom/{site.room.name}/join?waitroom_grant={grant}")
-    document = await reply.json()
-    assert (document["line"], document["position"]) == ("ordinary", 1)
-    assert site.metrics.of(RoomMetrics).grants.labels(site.room.name, "forged")._value.get() == 1
-
-
 @pytest.mark.parametrize(
     ("minutes", "heading", "intro", "seconds"),
     [

@@ -406,15 +406,6 @@ def test_what_the_site_is_told(site):
     assert end_of(site, job) == "completed"
 
 
-@pytest.mark.parametrize(("path", "status"), [("/index/", 200), ("/broken/", 200)])
-def test_what_is_redirected_within_passes(site, path, status):
-    """It is one request, though nginx asks twice."""
-    job = submit(site, "images")
-    permit = permit_of(site, job)
-    assert Visitor(site.url, {PERMIT: permit}).get(path).status == status
-    assert end_of(site, job) == "completed"
-
-
 def test_what_nginx_was_told_is_told_again(site):
     """For the permit that it was told of, also when that has expired by now; for no other."""
     edge = Visitor(site.edges[0], {"X-Waitroom-Target": "images", "X-Waitroom-Given": JOB})
