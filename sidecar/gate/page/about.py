@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from aiohttp import web
 from pydantic import Field
@@ -48,16 +48,19 @@ class About(Reply):
 
 
 ENDPOINTS = Endpoints("visitor")
+_SHARED: dict[str, Any] = {
+    "parameters": RoomAddress,
+    "problems": (UNKNOWN_ROOM,),
+    "is_cacheable": True,
+    "is_hand_made": True,
+}
 
 
 @ENDPOINTS.get(
     "/_waitroom/{room}/about",
     ANYBODY,
-    parameters=RoomAddress,
     replies={200: (About, "What the room promises.")},
-    problems=(UNKNOWN_ROOM,),
-    is_cacheable=True,
-    is_hand_made=True,
+    **_SHARED,
 )
 async def get_about(request: web.Request) -> web.Response:
     """What a waiting page says about the room.
@@ -73,12 +76,9 @@ async def get_about(request: web.Request) -> web.Response:
 @ENDPOINTS.get(
     "/_waitroom/{room}/style.css",
     ANYBODY,
-    parameters=RoomAddress,
     replies={200: (NO_JSON, "The room's colours, font and rules; empty where it has none.")},
     other_media={"text/css": "A style sheet."},
-    problems=(UNKNOWN_ROOM,),
-    is_cacheable=True,
-    is_hand_made=True,
+    **_SHARED,
 )
 async def get_style(request: web.Request) -> web.Response:
     """The style sheet that the room's pages have after waiting.css.
@@ -92,12 +92,9 @@ async def get_style(request: web.Request) -> web.Response:
 @ENDPOINTS.get(
     "/_waitroom/{room}/keep.js",
     ANYBODY,
-    parameters=RoomAddress,
     replies={200: (NO_JSON, "The script; without effect for a leased resource.")},
     other_media={"text/javascript": "A script."},
-    problems=(UNKNOWN_ROOM,),
-    is_cacheable=True,
-    is_hand_made=True,
+    **_SHARED,
 )
 async def get_keep(request: web.Request) -> web.Response:
     """A script that renews the session while its visitor types or scrolls.
