@@ -1,6 +1,6 @@
 -- @include "visitors/members"
--- Calls the next members of a queue, in rooms and of leases. Jobs have their own way: a target's rate
--- or a full worker stops the calls in the middle, so only members that were called are taken out.
+-- Calls the next members of a queue, in rooms and of leases. Jobs have their own way: a target's
+-- rate or a full worker stops the calls in the middle, so only called members are taken out.
 
 -- Takes heads out of a queue until `free` members are called or `most` were taken.
 --   line   the queue: the names of its keys `queue` and `due`, and optionally `pop`, which replaces
