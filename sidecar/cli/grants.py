@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sidecar.jobs.settings import TargetSettings
     from sidecar.rooms.settings import RoomSettings
     from sidecar.settings.model import Settings
-    from sidecar.visitors.grants import Kind
+    from sidecar.visitors.grants import GrantKind
 
 MAX_COUNT = 1_000_000
 
@@ -102,9 +102,9 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
     print_json({"room": room, "class": class_name, "expires_at": expires_at, "grants": list(made)})
 
 
-def _find(settings: Settings, name: str, kind: Kind | None) -> tuple[Kind, Iterable[str]]:
+def _find(settings: Settings, name: str, kind: GrantKind | None) -> tuple[GrantKind, Iterable[str]]:
     """What is called so, and the names of its classes."""
-    tables: dict[Kind, Mapping[str, RoomSettings | TargetSettings]]
+    tables: dict[GrantKind, Mapping[str, RoomSettings | TargetSettings]]
     tables = {"room": settings.rooms, "target": settings.targets}
     kinds = [each for each, table in tables.items() if name in table and kind in {None, each}]
     if not kinds:

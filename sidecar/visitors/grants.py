@@ -32,17 +32,17 @@ _GRANT = re.compile(r"([a-z0-9_-]+)\.([1-9][0-9]{0,10})\.([A-Za-z0-9_-]{0,64})\.
 _ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
 
 #: What a grant is for.
-Kind: TypeAlias = Literal["room", "target"]
+GrantKind: TypeAlias = Literal["room", "target"]
 #: Why a grant is refused. outdated: it was signed without its kind, and could be for either.
-Doubt: TypeAlias = Literal["forged", "expired", "malformed", "outdated"]
+GrantDoubt: TypeAlias = Literal["forged", "expired", "malformed", "outdated"]
 
 
 class GrantError(WaitroomError):
     """A grant is refused; `word` says why."""
 
-    def __init__(self, word: Doubt) -> None:
+    def __init__(self, word: GrantDoubt) -> None:
         super().__init__(f"the grant is {word}")
-        self.word: Doubt = word
+        self.word: GrantDoubt = word
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Grant:
     id: str = ""
 
 
-def sign(key: str, name: str, grant: Grant, *, kind: Kind = "room") -> str:
+def sign(key: str, name: str, grant: Grant, *, kind: GrantKind = "room") -> str:
     """Return a signed grant for a room or target. Raises ConfigError for an invalid class or id."""
     if not is_class_name(grant.class_name):
         raise ConfigError([f"{grant.class_name[:40]!r} is no class's name"])
@@ -96,7 +96,7 @@ def grant_in(address: str) -> str | None:
 class Grants:
     """The grants of one room, or of one target."""
 
-    def __init__(self, name: str, keys: list[str], kind: Kind = "room") -> None:
+    def __init__(self, name: str, keys: list[str], kind: GrantKind = "room") -> None:
         self._name = name
         self._keys = keys
         self._kind = kind
