@@ -8,7 +8,7 @@ request, which has the ticket still.
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 import structlog
 from aiohttp import web
@@ -132,54 +132,50 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
         visitor = token.visitor if isinstance(token, Ticket) else ""  # "": one answer is all
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError), streams.one_of(visitor, over):
+            events = _events(request, room, visitor_request, answer, over)
             try:
-                retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - spreads, and decides nothing
-                await response.write(f"retry: {retry_ms}\n\n".encode())
-                await _send_events(request, response, room, visitor_request, answer, over)
-            except Exception as error:
-                if isinstance(error, ConnectionResetError):
-                    raise
+                async with contextlib.aclosing(events):
+                    async for event in events:
+                        await response.write(event)
+            except ConnectionResetError:
+                raise
+            except Exception:
                 log.exception("events")  # too late for another answer
     return response
 
 
-async def _send_events(  # noqa: PLR0913, PLR0917 - what one stream is
+async def _events(
     request: web.Request,
-    response: web.StreamResponse,
     room: Gate,
     visitor_request: VisitorRequest,
     answer: Answer,
     over: asyncio.Event,
-) -> None:
-    """Send events from the first answer until there is nothing more to tell."""
+) -> AsyncGenerator[bytes, None]:
+    """Yield the stream from the first answer until there is nothing more to tell."""
+    retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - spreads, and decides nothing
+    yield f"retry: {retry_ms}\n\n".encode()
     while True:
         document = status_document.document(room, answer)
-        await response.write(event_text("status", document))
+        yield event_text("status", document)
         if answer.state is State.ADMITTED:
             # The waiting page's address, which hands the pass over and leads on.
             path = f"/_waitroom/{room.name}/"
             called = {"room": room.name, "visitor": answer.visitor, "path": path}
-            await response.write(event_text("called", called))
+            yield event_text("called", called)
             return
         if answer.state not in _GOES_ON or not isinstance(visitor_request.token, Ticket):
             return
-        if not await _rest(response, document["refresh_after_seconds"], over):
-            return
-        if is_gone(request):  # nobody there, so no heartbeat
+        seconds = document["refresh_after_seconds"]
+        while seconds > 0:
+            if await is_set(over, min(seconds, KEEP_ALIVE_S)):
+                return
+            seconds -= KEEP_ALIVE_S
+            if seconds > 0:
+                yield _KEEP_ALIVE
+        if is_gone(request):  # nobody is there, so this is no heartbeat
             return
         answer = await ask(request, room, visitor_request, "events")
         if isinstance(answer.token, Ticket):
-            # Signed anew, which the browser gets as a cookie when it opens the next stream.
-            await response.write(event_text("status", status_document.document(room, answer)))
+            # A ticket signed anew, which the browser gets as a cookie with the next stream.
+            yield event_text("status", status_document.document(room, answer))
             return
-
-
-async def _rest(response: web.StreamResponse, seconds: float, over: asyncio.Event) -> bool:
-    """Wait until the next heartbeat is due. Return False if the stream ends before."""
-    while seconds > 0:
-        if await is_set(over, min(seconds, KEEP_ALIVE_S)):
-            return False
-        seconds -= KEEP_ALIVE_S
-        if seconds > 0:
-            await response.write(_KEEP_ALIVE)
-    return True
