@@ -67,7 +67,7 @@ ENDPOINTS = Endpoints("proxy")
     is_hand_made=True,
 )
 async def check(request: web.Request) -> web.Response:
-    """May this request pass?
+    """Check whether a request may pass.
 
     For nginx's `auth_request`, with the visitor's own headers: Cookie, Accept and the like. Any
     method is answered alike. Nothing has a body.

@@ -72,7 +72,7 @@ _WAITING = (
     is_hand_made=True,
 )
 async def gate(request: web.Request) -> web.Response:
-    """May this request pass? If not, what to answer.
+    """Check whether a request may pass, and if not, answer it.
 
     For proxies that pass a refusal on to the visitor. Any method gets the same answer. What follows
     the room's name is the address that the visitor asked for.

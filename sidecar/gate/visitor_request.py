@@ -27,7 +27,7 @@ _FRAMES = {"iframe", "frame", "embed", "object", "fencedframe"}
 
 @dataclass(slots=True)
 class VisitorRequest:
-    """What one request says, and what the proxy says of it.
+    """One request of a visitor, with what the proxy says of it.
 
     Only nginx's own words are trusted: other proxies pass on whatever a visitor sends under the
     names of headers that they do not know.

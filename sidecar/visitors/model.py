@@ -7,7 +7,7 @@ from sidecar.kit.values import value
 
 
 class Phase(StrEnum):
-    """Whether a room lets visitors in."""
+    """A room is open, closed or in its pre-queue."""
 
     OPEN = "open"
     #: Nobody enters, takes a place or is called.
@@ -95,8 +95,8 @@ class Pass:
 
     @property
     def is_first(self) -> bool:
-        """Whether a newcomer got it at once, and it was never renewed: Redis does not know yet that
-        the visitor keeps cookies (rooms/lua/parts/admit.lua)."""
+        """Whether a newcomer got the pass at once, and it was never renewed. Redis does not know
+        then that the visitor keeps cookies (rooms/lua/parts/admit.lua)."""
         return self.started_ms <= self.joined_ms == self.renewed_ms
 
 

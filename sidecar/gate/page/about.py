@@ -26,7 +26,7 @@ _Seconds = Annotated[float, Field(gt=0)]
 
 
 class About(Reply):
-    """Durations are in seconds; null: not of this room."""
+    """What a room promises. Durations are in seconds; null: the room does not have it."""
 
     room: str
     claim_seconds: _Seconds | None = None
@@ -63,7 +63,7 @@ _SHARED: dict[str, Any] = {
     **_SHARED,
 )
 async def get_about(request: web.Request) -> web.Response:
-    """What a waiting page says about the room.
+    """Get what a waiting page says about the room.
 
     The same for all visitors; nginx keeps it for 10 seconds.
     """
@@ -81,7 +81,7 @@ async def get_about(request: web.Request) -> web.Response:
     **_SHARED,
 )
 async def get_style(request: web.Request) -> web.Response:
-    """The style sheet that the room's pages have after waiting.css.
+    """Get the style sheet that the room's pages have after waiting.css.
 
     The same for all visitors; nginx keeps it for 10 seconds.
     """
@@ -97,7 +97,7 @@ async def get_style(request: web.Request) -> web.Response:
     **_SHARED,
 )
 async def get_keep(request: web.Request) -> web.Response:
-    """A script that renews the session while its visitor types or scrolls.
+    """Get a script that renews the session while its visitor types or scrolls.
 
     For pages with long forms. Its bound is the room's `keepalive_max_duration`. The same for all
     visitors; nginx keeps it for 10 seconds.

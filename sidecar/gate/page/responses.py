@@ -46,7 +46,7 @@ ENDPOINTS = Endpoints("proxy")
     is_hand_made=True,
 )
 async def get_page(request: web.Request) -> web.Response:
-    """The waiting page of a verdict.
+    """Get the waiting page of a verdict.
 
     For nginx, in rooms with a `template`. It asks Redis nothing.
     """
