@@ -7,7 +7,7 @@ from sidecar.gate.claim_link import ENDPOINTS as _CLAIM
 from sidecar.gate.event_stream import ENDPOINTS as _EVENTS
 from sidecar.gate.forward_auth import ENDPOINTS as _GATE
 from sidecar.gate.page.about import ENDPOINTS as _ABOUT
-from sidecar.gate.page.page_in_place import ENDPOINTS as _PAGE
+from sidecar.gate.page.responses import ENDPOINTS as _PAGE
 from sidecar.gate.status import ENDPOINTS as _STATUS
 from sidecar.history.endpoints import ENDPOINTS as _HISTORY
 from sidecar.http.health import ENDPOINTS as _HEALTH

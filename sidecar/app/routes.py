@@ -120,7 +120,7 @@ def edge_app(
     # The most frequent requests have addresses of their own, found without a pattern.
     for room in services.rooms:
         at = f"/_waitroom/{room.name}"
-        status, join = partial(waiting.answer_status, room=room), partial(waiting.join, room=room)
+        status, join = partial(waiting.get_status, room=room), partial(waiting.join, room=room)
         app.add_routes([web.get(f"{at}/status", status), web.post(f"{at}/join", join)])
         fast |= {("GET", f"{at}/status"): status, ("POST", f"{at}/join"): join}
     app[FAST] = fast

@@ -14,7 +14,7 @@ from sidecar.kit.clock import iso
 if TYPE_CHECKING:
     from sidecar.jobs.settings import TargetSettings
     from sidecar.rooms.settings import RoomSettings
-    from sidecar.visitors.grants import Kind
+    from sidecar.visitors.grants import GrantKind
 
 MAX_COUNT = 1_000_000
 
@@ -99,10 +99,10 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
 
 
 def _find(
-    settings: Settings, name: str, kind: "Kind | None"
-) -> "tuple[Kind, Mapping[str, object]]":
+    settings: Settings, name: str, kind: "GrantKind | None"
+) -> "tuple[GrantKind, Mapping[str, object]]":
     """Return whether the name is a room's or a target's, and its classes."""
-    of_kind: dict[Kind, Mapping[str, RoomSettings | TargetSettings]]
+    of_kind: dict[GrantKind, Mapping[str, RoomSettings | TargetSettings]]
     of_kind = {"room": settings.rooms, "target": settings.targets}
     kinds = [each for each, named in of_kind.items() if name in named and kind in {None, each}]
     if not kinds:

@@ -10,7 +10,7 @@ from sidecar.kit.addresses import AddressLimit
 from sidecar.kit.errors import UnknownNameError
 
 GATES = web.AppKey("gates", Gates)
-#: A name for the store of an edge listener's process, where it is in memory; empty: it is not.
+#: The name of a store in this process' memory; empty: Redis is the store.
 MEMORY = web.AppKey("memory", str)
 PAGE = web.AppKey("page", Page)
 REPEATS = web.AppKey("repeats", Repeats)
@@ -19,7 +19,7 @@ LEAVE_LIMIT = web.AppKey("leave_limit", AddressLimit)
 
 
 def gate_of(request: web.Request) -> Gate:
-    """The room, or the resource that is leased. Raises UnknownNameError."""
+    """Return the room or leased resource in the address. Raises UnknownNameError."""
     name = request.match_info["room"]
     gate = request.app[GATES].find(name)
     if gate is None:

@@ -12,17 +12,16 @@ import re
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote
 
 import structlog
 from aiohttp import web
 
-from sidecar.gate.check import is_from_elsewhere
 from sidecar.gate.cookies import set_cookie
-from sidecar.gate.onward import safe_next
 from sidecar.gate.page.branding import branded
 from sidecar.gate.page.languages import Languages
+from sidecar.gate.return_address import next_of_link
 from sidecar.gate.schemas import ClaimParameters, Onward, RetryLater, Site
+from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_BODY, NO_JSON
@@ -35,14 +34,14 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.service import Room
 from sidecar.visitors.model import Ticket
 
-#: What the page says, and its status.
+#: View -> the page's status.
 _STATUS = {"called": 200, "waiting": 200, "begun": 410, "gone": 410, "unknown": 400, "away": 503}
 _OPEN = {"called", "waiting"}
 _SITE = re.compile(r'<span id="site">([^<]*)</span>')
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    # The address is a key.
+    # The address is a secret.
     "Referrer-Policy": "no-referrer",
 }
 
@@ -50,7 +49,7 @@ log = structlog.get_logger()
 
 
 class ClaimPage:
-    """Renders the page from the static files; where those are of an older version, from ours."""
+    """Renders the page from the static files, or from ours if those are of an older version."""
 
     def __init__(self, static: Path) -> None:
         def read(name: str) -> str:
@@ -71,7 +70,7 @@ class ClaimPage:
         site: str | None = None,
         left_s: int | None = None,
     ) -> str:
-        """`left_s`: for how long a turn is held, if it is."""
+        """Return the page. `left_s`: for how long the turn is held, if it is."""
         texts = self.languages.texts(language)
         may_take = view in _OPEN
         values = {
@@ -96,7 +95,7 @@ def _left(text: str, seconds: int) -> str:
 
 
 def _site_name(waiting: str) -> str:
-    """As the waiting page has it, which is where people write their own."""
+    """Return the name in the waiting page, which is where people write their own."""
     match = _SITE.search(waiting)
     return html.unescape(match[1]).strip() if match else ""
 
@@ -130,7 +129,7 @@ async def show_claim(request: web.Request) -> web.Response:
     It changes nothing and sets no cookie. Its button does.
     """
     room = room_of(request)
-    return _page(request, room, await _look(request, room))
+    return _page(request, room, await _look_up(request, room))
 
 
 @ENDPOINTS.post(
@@ -150,78 +149,71 @@ async def take_claim(request: web.Request) -> web.Response:
     The response sets the ticket as a cookie. The turn is claimed by the next request to the site.
     """
     room = room_of(request)
-    found = await _look(request, room)
-    # What another site posts here would put its own visitor's place in the stead of theirs.
-    if found.view not in _OPEN or found.ticket is None or is_from_elsewhere(request.headers):
-        return _page(request, room, found)
+    link = await _look_up(request, room)
+    # A post from another site would replace the visitor's own place.
+    is_cross_site = VisitorRequest(request.headers, request.method).is_cross_site
+    if link.view not in _OPEN or link.ticket is None or is_cross_site:
+        return _page(request, room, link)
     request.app[METRICS].requests.count(room.name, "claim", "taken")
-    headers = {**_HEADERS, "Location": _next(request)}
-    headers["Set-Cookie"] = set_cookie(request.headers, room, found.ticket)
+    headers = {**_HEADERS, "Location": next_of_link(request)}
+    headers["Set-Cookie"] = set_cookie(request.headers, room, link.ticket)
     return web.Response(status=303, headers=headers)
 
 
-class _Found(NamedTuple):
-    """What there is to say, the ticket of the link, and for how long a turn is held."""
+class _Link(NamedTuple):
+    """What the page shows, the link's ticket, and for how many seconds its turn is held."""
 
     view: str
     ticket: Ticket | None = None
     left_s: int | None = None
 
 
-async def _look(request: web.Request, room: Room) -> _Found:
+async def _look_up(request: web.Request, room: Room) -> _Link:
     ticket = room.tokens.read_claim(request.query.get("token"))
     if ticket is None:
-        return _Found("unknown")
+        return _Link("unknown")
     try:
         if room.store.is_away:
             raise StoreUnavailableError("claim: Redis is unavailable")
-        found = await room.store.lists.find(ticket.visitor)
+        visitor = await room.store.lists.find(ticket.visitor)
     except StoreError as error:
         log.debug("store_away", room=room.name, error=str(error))
-        return _Found("away", ticket)
-    if found.revoked_ms is not None:
-        return _Found("gone", ticket)
-    if found.position is not None:
-        return _Found("waiting", ticket)
-    if found.ends_ms is not None:
-        # One that has run out is there until the next script runs.
-        left_ms = found.ends_ms - room.clock.now_ms()
+        return _Link("away", ticket)
+    if visitor.revoked_ms is not None:
+        return _Link("gone", ticket)
+    if visitor.position is not None:
+        return _Link("waiting", ticket)
+    if visitor.ends_ms is not None:
+        # A turn that has run out is there until the next script runs.
+        left_ms = visitor.ends_ms - room.clock.now_ms()
         if left_ms <= 0:
-            return _Found("gone", ticket)
-        if found.started_ms is not None:
-            return _Found("begun", ticket)
-        return _Found("called", ticket, left_s=math.ceil(left_ms / 1000))
-    # After the store was emptied places come back by their tickets, so this one does too.
+            return _Link("gone", ticket)
+        if visitor.started_ms is not None:
+            return _Link("begun", ticket)
+        return _Link("called", ticket, left_s=math.ceil(left_ms / 1000))
+    # After Redis lost its data places come back by their tickets, so this one does too.
     is_recovering = room.snapshot is not None and room.snapshot.recovery_stage > 0
-    return _Found("waiting" if is_recovering else "gone", ticket)
+    return _Link("waiting" if is_recovering else "gone", ticket)
 
 
-def _page(request: web.Request, room: Room, found: _Found) -> web.Response:
-    request.app[METRICS].requests.count(room.name, "claim", found.view)
+def _page(request: web.Request, room: Room, link: _Link) -> web.Response:
+    request.app[METRICS].requests.count(room.name, "claim", link.view)
     claim_page = request.app[CLAIM_PAGE]
     language = claim_page.languages.choose(request.headers.get("Accept-Language"))
     text = claim_page.render(
         language=language,
-        view=found.view,
-        following=_next(request),
+        view=link.view,
+        following=next_of_link(request),
         site=room.settings.site_name,
-        left_s=found.left_s,
+        left_s=link.left_s,
     )
     headers = {**_HEADERS, "Content-Language": language}
-    if found.view == "away":
+    if link.view == "away":
         headers["Retry-After"] = str(STORE_RETRY_S)
     return web.Response(
         text=branded(text, room.settings),
-        status=_STATUS[found.view],
+        status=_STATUS[link.view],
         content_type="text/html",
         charset="utf-8",
         headers=headers,
     )
-
-
-def _next(request: web.Request) -> str:
-    """`next` is the last parameter and goes to the end, encoded or not."""
-    _, found, value = request.rel_url.raw_query_string.partition("next=")
-    if value[:3].lower() == "%2f":
-        return quote(safe_next(unquote(value)), safe="/?#[]@!$&'()*+,;=:~%")
-    return safe_next(value) if found else "/"

@@ -1,4 +1,4 @@
-"""What proxies and browsers query: a room or a leased resource. Both implement Gate."""
+"""Gates: the rooms and leased resources that proxies and browsers ask."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -17,11 +17,11 @@ from sidecar.visitors.tokens import Tokens
 
 
 class Gate(Protocol):
-    """What the public endpoints need of a room; a leased resource has all of it too."""
+    """What the endpoints for proxies and visitors need of a room or a leased resource."""
 
     @property
     def name(self) -> str:
-        """A room's own, such as shop; a resource's with its template's: seat~17."""
+        """The name of a room, such as shop, or of a resource with its template, such as seat~17."""
 
     @property
     def settings(self) -> RoomSettings: ...
@@ -36,7 +36,7 @@ class Gate(Protocol):
 
     @property
     def checks_bearer(self) -> bool:
-        """Whether it matters who brings a cookie."""
+        """Whether a verdict depends on the client, and not on the cookie alone."""
 
     async def check(
         self,
@@ -46,11 +46,11 @@ class Gate(Protocol):
         from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
-        """The verdict about one request. `may_join`: whether a newcomer takes a place; `from_page`:
-        the waiting page sent it, rather than a proxy on behalf of some other request."""
+        """Return the verdict about one request. `may_join`: a newcomer takes a place. `from_page`:
+        the waiting page sent the request, rather than a proxy on behalf of another one."""
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
-        """Gives up whatever the token's bearer has. Raises StoreError."""
+        """Give up the place, session or lease of the token's visitor. Raises StoreError."""
 
 
 class Gates:
@@ -64,15 +64,16 @@ class Gates:
         return self._rooms.get(name) or self._resources.find(name)
 
     def template_of(self, name: str) -> str:
-        """Of a resource that its template may not have; "" where that template is unknown."""
+        """Return the template of a resource, which need not exist, or "" if there is none."""
         return self._resources.template_of(name)
 
 
 def is_resource(gate: Gate) -> bool:
-    """A lease ends to the millisecond, so nothing that is said of one may be kept."""
+    """Return whether this is a leased resource. A lease ends to the millisecond, so nginx may keep
+    no response about one."""
     return SEPARATOR in gate.name
 
 
 def label(gate: Gate) -> str:
-    """As metrics name it: a template has any number of resources."""
+    """Return the name for metrics: of a resource its template's."""
     return gate.name.partition(SEPARATOR)[0]

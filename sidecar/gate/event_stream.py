@@ -7,20 +7,21 @@ request, which has the ticket still.
 
 import asyncio
 import contextlib
-import math
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 import structlog
 from aiohttp import web
 
 from sidecar.gate.app_keys import gate_of
-from sidecar.gate.check import count_answer
+from sidecar.gate.ask import ask
 from sidecar.gate.contract import Gate, label
-from sidecar.gate.cookies import read_bearer, read_token, set_cookie
+from sidecar.gate.cookies import set_cookie
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.page import status_document
 from sidecar.gate.schemas import CookieGiven
+from sidecar.gate.status import poll_refusal
+from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.json_text import event_text
@@ -30,42 +31,42 @@ from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import STORE_RETRY_S, problem
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
-from sidecar.visitors.model import State, Ticket, Token
+from sidecar.visitors.model import State, Ticket
 
-#: A comment is sent after so long a silence, so that nobody between takes it for a dead line.
+#: A comment is sent after this silence, so that no proxy takes the connection for a dead one.
 KEEP_ALIVE_S = 15.0
-#: When to try again where there are as many streams as there may be, seconds.
+#: When to try again after "Too many event streams", seconds.
 RETRY_S = 10
-#: A visitor's tabs and devices. With a stream more the oldest ends: nobody can take them all.
+#: A visitor's tabs and devices. One more stream ends the oldest: nobody can take them all.
 MAX_PER_VISITOR = 4
 _KEEP_ALIVE = b":\n\n"
-#: A browser whose stream broke opens another after so many ms: not all at once.
+#: A browser whose stream broke opens another after a random time between these, ms.
 _RETRY_MS = (2_000, 5_000)
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",  # another nginx in front passes each event on at once
 }
-#: A place is kept, and there is more to tell.
+#: The states in which a stream goes on.
 _GOES_ON = {State.WAITING, State.CLOSED}
 
 log = structlog.get_logger()
 
 
 class Streams(LongPolls):
-    """`limit` at most."""
+    """The open streams of a replica, `limit` at most."""
 
     look_s = 1.0
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.limit = limit
-        #: By visitor, the oldest first.
+        #: Visitor -> the events that end their streams, the oldest first.
         self._of: dict[str, list[asyncio.Event]] = {}
 
     @contextlib.contextmanager
     def one_of(self, visitor: str, over: asyncio.Event) -> Iterator[None]:
-        """Within the block the stream is the visitor's newest."""
+        """Count the block as the visitor's newest stream; end the oldest if there are too many."""
         theirs = self._of.setdefault(visitor, [])
         theirs.append(over)
         if len(theirs) > MAX_PER_VISITOR:
@@ -118,84 +119,63 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
         return problem(503, "Too many event streams", detail="Poll status.", retry_after=RETRY_S)
     gauge = metrics.of(GateMetrics).event_streams.labels(label(room))
     with gauge.track_inprogress(), streams.opened(request) as over:
-        token = read_token(request.headers, room)
-        answer = await _beat(request, room, token)
-        refusal = _refusal(answer)
+        visitor_request = VisitorRequest.from_page(request, room)
+        answer = await ask(request, room, visitor_request, "events")
+        refusal = poll_refusal(answer)
         if refusal is not None:
             return refusal
         response = web.StreamResponse(headers=_HEADERS)
         if answer.token is not None:
             response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
-            token = answer.token
+            visitor_request.token = answer.token
+        token = visitor_request.token
         visitor = token.visitor if isinstance(token, Ticket) else ""  # "": one answer is all
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError), streams.one_of(visitor, over):
+            events = _events(request, room, visitor_request, answer, over)
             try:
-                retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - spreads, and decides nothing
-                await response.write(f"retry: {retry_ms}\n\n".encode())
-                await _tell(request, response, room, token, answer, over)
-            except Exception as error:
-                if isinstance(error, ConnectionResetError):
-                    raise
+                async with contextlib.aclosing(events):
+                    async for event in events:
+                        await response.write(event)
+            except ConnectionResetError:
+                raise
+            except Exception:
                 log.exception("events")  # too late for another answer
     return response
 
 
-async def _beat(request: web.Request, room: Gate, token: Token | None) -> Answer:
-    class_name = request.headers.get("X-Waitroom-Class", "")  # nginx's word, as at /check
-    bearer = read_bearer(request.headers, room, class_name=class_name)
-    answer = await room.check(token, may_join=False, from_page=True, bearer=bearer)
-    count_answer(request.app[METRICS], room, "events", answer)
-    return answer
-
-
-def _refusal(answer: Answer) -> web.Response | None:
-    """As the status endpoint refuses."""
-    if answer.store_unavailable and answer.joined_ms is None:
-        return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
-    limited_ms = answer.standing.limited_ms if answer.standing else 0
-    if limited_ms and answer.state is State.WAITING:
-        return problem(429, "Too many polls", retry_after=math.ceil(limited_ms / 1000))
-    return None
-
-
-async def _tell(  # noqa: PLR0913, PLR0917 - what one stream is
+async def _events(
     request: web.Request,
-    response: web.StreamResponse,
     room: Gate,
-    token: Token | None,
+    visitor_request: VisitorRequest,
     answer: Answer,
     over: asyncio.Event,
-) -> None:
-    """From the first answer until there is nothing more to tell."""
+) -> AsyncGenerator[bytes, None]:
+    """Yield the stream from the first answer until there is nothing more to tell."""
+    retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - spreads, and decides nothing
+    yield f"retry: {retry_ms}\n\n".encode()
     while True:
         document = status_document.document(room, answer)
-        await response.write(event_text("status", document))
+        yield event_text("status", document)
         if answer.state is State.ADMITTED:
             # The waiting page's address, which hands the pass over and leads on.
             path = f"/_waitroom/{room.name}/"
-            said = {"room": room.name, "visitor": answer.visitor, "path": path}
-            await response.write(event_text("called", said))
+            called = {"room": room.name, "visitor": answer.visitor, "path": path}
+            yield event_text("called", called)
             return
-        if answer.state not in _GOES_ON or not isinstance(token, Ticket):
+        if answer.state not in _GOES_ON or not isinstance(visitor_request.token, Ticket):
             return
-        if not await _rest(response, document["refresh_after_seconds"], over):
+        seconds = document["refresh_after_seconds"]
+        while seconds > 0:
+            if await is_set(over, min(seconds, KEEP_ALIVE_S)):
+                return
+            seconds -= KEEP_ALIVE_S
+            if seconds > 0:
+                yield _KEEP_ALIVE
+        if is_gone(request):  # nobody is there, so this is no heartbeat
             return
-        if is_gone(request):  # nobody there, so no heartbeat
-            return
-        answer = await _beat(request, room, token)
+        answer = await ask(request, room, visitor_request, "events")
         if isinstance(answer.token, Ticket):
-            # Signed anew, which the browser gets as a cookie when it opens the next stream.
-            await response.write(event_text("status", status_document.document(room, answer)))
+            # A ticket signed anew, which the browser gets as a cookie with the next stream.
+            yield event_text("status", status_document.document(room, answer))
             return
-
-
-async def _rest(response: web.StreamResponse, seconds: float, over: asyncio.Event) -> bool:
-    """Until the next heartbeat is due; whether there is to be one."""
-    while seconds > 0:
-        if await is_set(over, min(seconds, KEEP_ALIVE_S)):
-            return False
-        seconds -= KEEP_ALIVE_S
-        if seconds > 0:
-            await response.write(_KEEP_ALIVE)
-    return True

@@ -1,4 +1,4 @@
-"""The metrics of the gate; requests are counted by kit/metrics.py."""
+"""The metrics of the gate; http/metrics.py counts requests."""
 
 from sidecar.http.metrics import MetricSet, gauge
 

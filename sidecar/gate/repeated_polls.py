@@ -1,8 +1,8 @@
-"""Who asks again within a moment: only then is the response worth keeping."""
+"""Visitors who poll again within a moment: only then is a response worth keeping in nginx."""
 
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
-#: nginx keeps such an answer for no longer than this.
+#: nginx keeps a response to a poll for no longer than this.
 MOMENT_S = BRIEF_TTL_MS / 1000
 
 
@@ -15,7 +15,7 @@ class Repeats:
         self._since_s = 0.0
 
     def is_repeated(self, visitor: str, now_s: float) -> bool:
-        """Whether they asked a moment ago. `now_s`: of any clock that only goes forward."""
+        """Return whether the visitor polled a moment ago. `now_s`: of a monotonic clock."""
         if now_s - self._since_s >= MOMENT_S:
             self._older, self._recent, self._since_s = self._recent, {}, now_s
         last_s = self._recent.get(visitor) or self._older.get(visitor, -MOMENT_S)

@@ -1,5 +1,5 @@
-"""Requests and responses of the gate's endpoints. Handlers write them by hand, for speed: here they
-are described."""
+"""Models of the gate's requests and responses, for OpenAPI. Handlers write them by hand, for
+speed."""
 
 from typing import Annotated, Literal
 
@@ -136,7 +136,7 @@ class PageShown(Headers):
 
 
 class Numbers(Reply):
-    """Where the visitor stands; not of an unknown room."""
+    """Where the visitor stands. Without them the room is unknown."""
 
     room: Annotated[str | None, optional] = None
     """The room's name."""
@@ -175,7 +175,7 @@ class Site(Headers):
 
 
 class Form(Body):
-    """Of the page's form; JSON needs no body."""
+    """The fields of the page's form; JSON needs no body."""
 
     model_config = ConfigDict(extra="ignore")
     next: str = "/"

@@ -1,12 +1,12 @@
-"""Stamps: by one nginx decides by itself, for seconds, that its bearer is inside.
+"""Stamps: with one nginx decides by itself, for seconds, that its bearer is inside.
 
 A stamp is the cookie `waitroom_now`, `<md5>.<until>.<key>`. nginx verifies it by `secure_link`
 (nginx/waitroom/stamp.conf), so it is made the way that module wants: the MD5 of
-`until;room;binding;secret`, in base64url. `until` is the last second in which it is worth
-something, by the clock of the nginx that asked; `binding` says which nginx that was.
+`until;room;binding;secret`, in base64url. `until` is the last second in which it is valid, by the
+clock of the nginx that asked; `binding` names that nginx.
 
-nginx's keys are derived from `secret_keys` for this purpose alone. nginx shows by a proof which
-one it has, so that nobody else can ask for a stamp, and none is given that it could not verify.
+nginx's keys are derived from `secret_keys` for this purpose alone. nginx proves which key it has:
+nobody else can ask for a stamp, and nginx gets none that it could not verify.
 """
 
 import hmac
@@ -19,20 +19,19 @@ from hashlib import md5
 from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
 
 STAMP_COOKIE = "waitroom_now"
-#: It ends with the second after the second in which it was asked for, and the next: no later than
-#: a kept verdict does.
+#: A stamp ends this many seconds after the second of the question: no later than a kept verdict.
 _MORE_S = VERDICT_TTL_MS // 1000 - 1
-#: What nginx asks with: its proof, its $msec, and its name or what stands for several.
+#: nginx's question: its proof, its $msec, and its name or that of several together.
 _ASKED = re.compile(r"([\w-]{22});([0-9]{10})\.[0-9]{3};([\w.-]{1,255})\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class NginxKey:
-    """What nginx knows of one of `secret_keys`."""
+    """The key of nginx that is derived from one of `secret_keys`."""
 
-    #: Tells the keys apart in stamps. No secret.
+    #: Tells the keys apart in stamps; not a secret.
     id: str
-    #: Shown to replicas, and to nobody else.
+    #: nginx shows it to replicas, and to nobody else.
     proof: str
     #: Ends the text of which a stamp is the MD5.
     secret: str
@@ -52,15 +51,15 @@ def _derived(secret_key: str, part: str) -> str:
 
 
 class Stamps:
-    """Gives stamps to any nginx that has one of the keys."""
+    """Signs stamps for any nginx that has one of the keys."""
 
     def __init__(self, secret_keys: Sequence[str]) -> None:
         self._keys = {key.proof: key for key in map(NginxKey.of, secret_keys)}
-        #: Whether nginx's key is one of ours: known, unknown; None: none was shown yet.
+        #: Whether nginx's last key is one of ours: known, unknown; None: nginx sent none yet.
         self.nginx_key: str | None = None
 
     def sign(self, asked: str, room: str) -> str | None:
-        """The value of the cookie, for what nginx asks with; None: it cannot be given one."""
+        """Return the cookie's value for nginx's question, or None if nginx may not have one."""
         match = _ASKED.match(asked)
         if match is None:
             return None
@@ -74,7 +73,7 @@ class Stamps:
 
 
 def stamp_md5(until: int, room: str, binding: str, secret: str) -> str:
-    """As nginx computes it. That an MD5 is enough here: docs/security.md."""
+    """Return the MD5 as nginx computes it. docs/security.md says why MD5 is enough here."""
     text = f"{until};{room};{binding};{secret}".encode()
     return _text(md5(text, usedforsecurity=False).digest())
 
@@ -84,7 +83,7 @@ def _text(digest: bytes) -> str:
 
 
 def key_file(secret_keys: Sequence[str]) -> str:
-    """What nginx includes. The newest of the keys is the last, as in the settings."""
+    """Return the file that nginx includes. The last key is the newest, as in the settings."""
     *older, newest = map(NginxKey.of, secret_keys)
     lines = [
         "# nginx's key, made by `waitroom nginx-key`: with it nginx knows for seconds who is",

@@ -268,15 +268,15 @@ class RoomSettings(BaseModel):
         return value
 
     @property
-    def shortest_claim_s(self) -> float:
-        """How long a call is held for a page that does not poll (rooms/lua/parts/heartbeat_due.lua:
-        patience_ms)."""
-        return min(self.claim_window, max(10, 3 * (self.heartbeat_interval or 2)))
-
-    @property
     def is_open(self) -> bool:
         """Whether everybody passes, uncounted."""
         return self.suspended or self.queueing_method == "passthrough"
+
+    @property
+    def shortest_claim_s(self) -> float:
+        """How long a call is held at least for a page that does not poll: the time of three polls.
+        As `patience_ms` in rooms/lua/parts/heartbeat_due.lua."""
+        return min(self.claim_window, max(10, 3 * (self.heartbeat_interval or 2)))
 
     @property
     def mode(self) -> Literal["open", "paused", "draining", "running"]:

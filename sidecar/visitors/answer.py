@@ -13,19 +13,19 @@ class Answer:
     token: Token | None = None
     standing: Standing | None = None
     joined_ms: int | None = None
-    #: The visitor, where the store was consulted.
+    #: The visitor's id, if Redis was asked.
     visitor: str | None = None
-    #: The store did not answer: newcomers wait, those inside keep passing.
+    #: Redis is unavailable: newcomers wait, and visitors inside keep passing.
     store_unavailable: bool = False
-    #: A fail-open admission: the store does not know this newcomer.
+    #: A fail-open admission: Redis does not know this newcomer.
     failed_open: bool = False
-    #: Holds for VERDICT_TTL_MS and for every request with the same cookie, class and exemption by
-    #: nginx, which are the key that nginx keeps it by: the pass verifies, and is not due to be
-    #: renewed in that time; the bearer is outside; or all who come without a cookie are refused.
+    #: Whether the answer holds for VERDICT_TTL_MS and for every request with the same key in nginx:
+    #: cookie, class and exemption. So it is for a pass that needs no renewal in that time, for a
+    #: visitor outside the roll-out, and if everybody without a cookie is refused.
     is_settled: bool = False
     #: The shield is up: a newcomer joins later, at the `join_url` of the status document.
     joins_later: bool = False
-    #: Why the visitor passes uncounted: outside, exempt. For metrics only.
+    #: Why the visitor passes uncounted: outside, exempt; for metrics only.
     uncounted: str = ""
 
     @property
@@ -35,7 +35,7 @@ class Answer:
 
 
 def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
-    """What a script's reply means for the token's bearer. None: the token is void, they are new."""
+    """Return what a script's reply means for the token's visitor, or None if the token is void."""
     match standing.outcome:
         case Outcome.ADMITTED:
             given = Pass(

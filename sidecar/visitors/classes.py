@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sidecar.kit.setting_types import Count, Seconds, parse_duration
 
-#: An order's last three bits say whose class it is, so that no two are ever the same.
+#: An order's last three bits are the number of its class, so that no two orders are the same.
 MAX_CLASSES = 7
-#: Bands of orders, one ahead of the other (rooms/lua/parts/order.lua).
+#: Each priority is a band of orders ahead of the next (rooms/lua/parts/order.lua).
 MAX_PRIORITY = 3
 MAX_LINES = MAX_PRIORITY + 1
 _DAY_S = 86_400
@@ -31,12 +31,12 @@ def _name(value: str) -> str:
 
 
 def a_table(example: str) -> BeforeValidator:
-    """Reads a table; text is JSON, because the environment has text only."""
+    """Return a validator that reads a table, also from JSON: the environment has text only."""
     return _read((dict, BaseModel), "a table", example)
 
 
 def a_list(example: str) -> BeforeValidator:
-    """Reads a list of tables, such as the example; text is JSON."""
+    """Return a validator that reads a list of tables, also from JSON."""
     return _read((list, tuple), "a list of tables", f"[{example}]")
 
 
@@ -55,7 +55,7 @@ def _read(kinds: tuple[type, ...], what: str, example: str) -> BeforeValidator:
 
 
 def checked(problems_of: Callable[[Any], list[str]]) -> AfterValidator:
-    """Refuses what has problems, and says all of them."""
+    """Return a validator that refuses a value, with all its problems."""
 
     def check(value: object) -> object:
         if problems := problems_of(value):
@@ -87,7 +87,7 @@ class VisitorClass(BaseModel):
     def _a_day_at_most(cls, value: object) -> object:
         seconds = parse_duration(value)
         if isinstance(seconds, int | float) and seconds > _DAY_S:
-            raise ValueError("at most 1d")  # in words of the settings, not in seconds
+            raise ValueError("at most 1d")  # as settings are written, not in seconds
         return seconds
 
     @field_validator("head_start")
@@ -109,7 +109,7 @@ class Line(BaseModel):
 
 
 def problems_of_lines(lines: tuple[Line, ...]) -> list[str]:
-    """What is wrong with a room's lines, each for itself right."""
+    """Return what is wrong with a room's lines, each of which is valid."""
     problems = []
     if len(lines) == 1 or len(lines) > MAX_LINES:
         problems.append(f"2 to {MAX_LINES} lines, or none: these are {len(lines)}")
@@ -120,14 +120,14 @@ def problems_of_lines(lines: tuple[Line, ...]) -> list[str]:
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Those that are there more than once."""
+    """Return the names that are there more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
 def problems_of_classes(
     classes: dict[str, VisitorClass], lines: tuple[Line, ...] | None
 ) -> list[str]:
-    """What is wrong with a room's classes beside its lines (None: those are wrong themselves)."""
+    """Return what is wrong with a room's classes. `lines` is None if those are invalid."""
     problems = []
     if len(classes) > MAX_CLASSES:
         problems.append(f"at most {MAX_CLASSES} classes: these are {len(classes)}")

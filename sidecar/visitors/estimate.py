@@ -1,8 +1,5 @@
-"""The range of a wait estimate: how long a visitor will wait, and how sure that is.
-
-The point estimate is made by the scripts, which need it to say when to poll next
-(rooms/lua/parts/estimate_wait.lua); this module makes a range of it.
-"""
+"""The range of a wait estimate. The scripts make the estimate itself, to decide when to poll next
+(rooms/lua/parts/estimate_wait.lua)."""
 
 import math
 
@@ -11,7 +8,7 @@ from sidecar.visitors.model import Standing
 
 #: The quantile of the normal distribution that leaves a tenth on either side.
 Z_80 = 1.2816
-#: The share that gives up changes during a wait; past measurements do not show that.
+#: How much the share of visitors who give up may change during a wait.
 DRIFT = 0.03
 
 
@@ -25,7 +22,7 @@ class Wait:
 
 
 def estimate(standing: Standing) -> Wait | None:
-    """None when the wait cannot be known.
+    """Return the range, or None if the wait is unknown.
 
     Calls come at random, so the wait for k of them is gamma distributed: relative to its
     mean it varies by 1/k. The rate's own error (`spread`) and what will change add to

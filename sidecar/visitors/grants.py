@@ -24,7 +24,7 @@ from sidecar.visitors.classes import is_class_name
 #: An address's parameter that holds a grant.
 PARAMETER = "waitroom_grant"
 MAX_LIFE_S = 366 * 86_400
-#: Longer text is no grant of ours and is not parsed.
+#: No grant is longer; longer text is not parsed.
 MAX_LENGTH = 32 + 1 + 11 + 1 + 64 + 1 + 64
 
 _IN_ADDRESS = re.compile(rf"[?&]{PARAMETER}=([^?&#]+)")
@@ -32,21 +32,23 @@ _GRANT = re.compile(r"([a-z0-9_-]+)\.([1-9][0-9]{0,10})\.([A-Za-z0-9_-]{0,64})\.
 _ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
 
 #: What a grant is for.
-Kind: TypeAlias = Literal["room", "target"]
-#: Why a grant is not believed. outdated: it was signed without its kind, and could be for either.
-Doubt: TypeAlias = Literal["forged", "expired", "malformed", "outdated"]
+GrantKind: TypeAlias = Literal["room", "target"]
+#: Why a grant is refused. outdated: it was signed without its kind, and could be for either.
+GrantDoubt: TypeAlias = Literal["forged", "expired", "malformed", "outdated"]
 
 
 class GrantError(WaitroomError):
-    """A grant that is refused; `word` says why."""
+    """A grant is refused; `word` says why."""
 
-    def __init__(self, word: Doubt) -> None:
+    def __init__(self, word: GrantDoubt) -> None:
         super().__init__(f"the grant is {word}")
-        self.word: Doubt = word
+        self.word: GrantDoubt = word
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
+    """What a verified grant gives."""
+
     class_name: str
     #: Unix seconds: when it expires.
     expires_s: int
@@ -54,9 +56,8 @@ class Grant:
     id: str = ""
 
 
-def sign(key: str, name: str, grant: Grant, *, kind: Kind = "room") -> str:
-    """`name` is the room's or the target's. Raises ConfigError for a class's name or an id that
-    none may be."""
+def sign(key: str, name: str, grant: Grant, *, kind: GrantKind = "room") -> str:
+    """Return a signed grant for a room or target. Raises ConfigError for an invalid class or id."""
     if not is_class_name(grant.class_name):
         raise ConfigError([f"{grant.class_name[:40]!r} is no class's name"])
     if not _ID.fullmatch(grant.id):
@@ -66,28 +67,27 @@ def sign(key: str, name: str, grant: Grant, *, kind: Kind = "room") -> str:
 
 
 def _signature(key: str, about: str, grant: Grant) -> str:
-    """`about`: kind and name; of an earlier grant the name alone. The number of fields tells one
-    from the other, for none holds a colon."""
+    """Return the HMAC. `about` is kind and name; of an earlier grant the name alone, which cannot
+    be confused, for no field has a colon."""
     text = f"waitroom-grant:{about}:{grant.class_name}:{grant.expires_s}:{grant.id}"
     return hmac.digest(key.encode(), text.encode(), "sha256").hex()
 
 
 def expiry(life_s: float, now_ms: int) -> int:
-    """When a grant that lives so long ends, unix seconds. Raises ConfigError."""
+    """Return when a grant ends, unix seconds. Raises ConfigError for an invalid lifetime."""
     if not 0 < life_s <= MAX_LIFE_S:
         raise ConfigError([f"a grant ends after now, and within {MAX_LIFE_S // 86_400} days"])
     return math.ceil(now_ms / 1000 + life_s)
 
 
 def new_id() -> str:
-    """For a grant that gives the class to one visitor: 96 random bits."""
+    """Return a random id of 96 bits, for a grant that gives the class to one visitor."""
     return secrets.token_urlsafe(12)
 
 
 def grant_in(address: str) -> str | None:
-    """The first grant in an address's parameters (`/shop?a=b&waitroom_grant=…`), also of the
-    address that it leads on to (`/_waitroom/shop/?next=/shop?waitroom_grant=…`). What is there is
-    unverified: `read` it."""
+    """Return the first grant, unverified, in an address's parameters (`/shop?waitroom_grant=…`),
+    or in those of its `next` (`/_waitroom/shop/?next=/shop?waitroom_grant=…`)."""
     query = address.find("?")
     match = _IN_ADDRESS.search(address, query) if query >= 0 else None
     return match[1] if match else None
@@ -96,15 +96,15 @@ def grant_in(address: str) -> str | None:
 class Grants:
     """The grants of one room, or of one target."""
 
-    def __init__(self, name: str, keys: list[str], kind: Kind = "room") -> None:
+    def __init__(self, name: str, keys: list[str], kind: GrantKind = "room") -> None:
         self._name = name
         self._keys = keys
         self._kind = kind
-        #: Of a room: whether a target is called so too.
+        #: Returns whether a target has the room's name.
         self.has_namesake: Callable[[], bool] = lambda: False
 
     def read(self, text: str, now_ms: int) -> Grant:
-        """Raises GrantError."""
+        """Verify a grant and return it. Raises GrantError."""
         match = _GRANT.fullmatch(text) if len(text) <= MAX_LENGTH else None
         if match is None or not is_class_name(match[1]):
             raise GrantError("malformed")
@@ -119,10 +119,10 @@ class Grants:
         return grant
 
     def sign(self, grant: Grant) -> str:
-        """Raises ConfigError."""
+        """Return the grant as signed text. Raises ConfigError."""
         return sign(self._keys[-1], self._name, grant, kind=self._kind)
 
     def _fits(self, about: str, grant: Grant, signature: str) -> bool:
-        """Compared in constant time, and with all keys, whichever fits."""
+        """Compare in constant time, and always with all keys."""
         fits = [hmac.compare_digest(_signature(key, about, grant), signature) for key in self._keys]
         return any(fits)

@@ -1,4 +1,4 @@
-"""The words of the engine, as types. No I/O."""
+"""Visitors: their states, their tokens, and where they stand. No I/O."""
 
 from enum import IntEnum, StrEnum
 from typing import TypeAlias
@@ -7,10 +7,10 @@ from sidecar.kit.values import value
 
 
 class Phase(StrEnum):
-    """What a room does at a moment."""
+    """A room is open, closed or in its pre-queue."""
 
     OPEN = "open"
-    #: Nobody comes in, nobody takes a place, nobody is called.
+    #: Nobody enters, takes a place or is called.
     CLOSED = "closed"
     #: Places are taken and kept; nobody is called, and positions are unknown.
     PREQUEUE = "prequeue"
@@ -18,27 +18,27 @@ class Phase(StrEnum):
 
 #: A ticket expires when its browser sent no heartbeat for this long.
 TICKET_LIFETIME_MS = 24 * 3600 * 1000
-#: A ticket that was signed longer ago is signed anew at a heartbeat, so it says about when that was
+#: A ticket signed longer ago is signed anew at a heartbeat, so its time is that of a recent one
 #: (rooms/lua/parts/heartbeat.lua).
 RESIGN_MS = 300_000
-#: From the orders of one priority, or line, to those of the next (rooms/lua/parts/order.lua).
+#: The distance between the orders of two priorities, or sub-queues (rooms/lua/parts/order.lua).
 ORDER_BAND = 2**51
-#: Orders of one class are so far apart; the rest of a division by it is the class's number.
+#: The distance between two orders of one class; an order modulo this is the class's number.
 ORDER_STEP = 8
-#: A lot is a whole number of so many bits: a double holds them exactly.
+#: The bits of a lot: a double holds them exactly.
 LOT_BITS = 50
 #: The shortest and the longest time between two heartbeats when the room adapts it.
 HEARTBEAT_MIN_MS = 2_000
 HEARTBEAT_MAX_MS = 60_000
 #: When a waiting visitor polls again while Redis is unavailable and nothing better is known.
 DEFAULT_REFRESH_MS = 5_000
-#: A pass is renewed when a sixth of its life has gone by, but not before this, unless that is
-#: more than half of it.
+#: A pass is renewed after a sixth of its life, but not before this time, unless that is more than
+#: half of it.
 RENEW_MIN_MS = 5_000
 
 
 class Outcome(IntEnum):
-    """What a script says of one visitor. The numbers are the scripts'."""
+    """A script's result for one visitor, by the scripts' numbers."""
 
     ADMITTED = 1
     WAITING = 0
@@ -53,7 +53,7 @@ class Outcome(IntEnum):
 class State(StrEnum):
     """A visitor's state."""
 
-    __hash__ = str.__hash__  # enum's own is written in Python, and asked for each request
+    __hash__ = str.__hash__  # enum's own is Python code, and needed for each request
 
     WAITING = "waiting"
     ADMITTED = "admitted"
@@ -67,14 +67,14 @@ class Ticket:
     """Proof of a place in the queue."""
 
     visitor: str
-    #: Decides who is called next; smaller is sooner. Microseconds in a first-come room.
+    #: The smallest is called next. Microseconds in a first-come room.
     order: int
     joined_ms: int
-    #: The queue's epoch: a reset makes a new one and voids older tickets.
+    #: A reset of the queue begins a new epoch and voids older tickets.
     epoch: int
-    #: When it was signed; 0 until then.
+    #: When the ticket was signed; 0 until then.
     signed_ms: int = 0
-    #: The class that was granted to its visitor; empty: none.
+    #: The class that was granted to the visitor; empty: none.
     class_name: str = ""
 
 
@@ -87,16 +87,16 @@ class Pass:
     joined_ms: int
     epoch: int
     started_ms: int
-    #: When the store gave it; 0: a replica did by itself, or made it longer.
+    #: When Redis renewed it; 0: a replica gave or prolonged it while Redis was unavailable.
     renewed_ms: int
     expires_ms: int
-    #: What its bearer is known by (`bind_pass`); empty: any bearer may use it.
+    #: Identifies the client that may use the pass (`bind_pass`); empty: any may.
     fingerprint: str = ""
 
     @property
     def is_first(self) -> bool:
-        """Given to a newcomer at once, and never renewed: the store does not know yet that its
-        visitor keeps cookies (rooms/lua/parts/admit.lua)."""
+        """Whether a newcomer got the pass at once, and it was never renewed. Redis does not know
+        then that the visitor keeps cookies (rooms/lua/parts/admit.lua)."""
         return self.started_ms <= self.joined_ms == self.renewed_ms
 
 
@@ -104,9 +104,9 @@ class Pass:
 class Outside:
     """Proof that the roll-out leaves the visitor out (`rollout_percent`)."""
 
-    #: Millionths, drawn once: the room's own are those below its share.
+    #: The visitor's lot in millionths, drawn once: the room is for lots below its share.
     draw: int
-    #: When it was signed; 0 until then.
+    #: When the proof was signed; 0 until then.
     signed_ms: int = 0
 
 
@@ -116,7 +116,7 @@ Token: TypeAlias = Ticket | Pass | Outside
 
 @value
 class Standing:
-    """Where one visitor stands, as a script saw it."""
+    """Where one visitor stands, by a script's reply."""
 
     outcome: Outcome
     now_ms: int
@@ -124,7 +124,7 @@ class Standing:
     #: When the session began and when its pass ends; 0 unless admitted.
     started_ms: int = 0
     expires_ms: int = 0
-    #: How many are before this visitor, and how many wait in all.
+    #: How many wait before this visitor, and how many in all.
     ahead: int = 0
     waiting: int = 0
     #: When the next heartbeat is expected; 0 unless waiting or full.
@@ -133,15 +133,15 @@ class Standing:
     wait_ms: int | None = None
     #: Relative spread of the room's measured rate (standard deviation over mean).
     spread: float = 1.0
-    #: More polls than `poll_limit` in this minute; milliseconds until it starts anew.
+    #: After more polls than `poll_limit` in a minute: how long until the next minute.
     limited_ms: int = 0
-    #: 0: as ever. 1: some waiting may still be missing, so that `ahead` says little. 2: nobody is
-    #: called either, until those who were inside or waiting are back.
+    #: After Redis lost data. 1: some waiting visitors may be missing, so `ahead` says little. 2:
+    #: nobody is called either, until sessions and places are back. 0: not in recovery.
     recovery_stage: int = 0
     epoch: int = 0
     phase: Phase = Phase.OPEN
-    #: How many will be called before this visitor, as far as can be said now: not `ahead` where
-    #: the room shows places by arrival, or has sub-queues. None: it is `ahead`.
+    #: How many are expected to be called before this visitor, where that differs from `ahead`: the
+    #: room shows places by arrival, or has sub-queues.
     calls: int | None = None
     #: The visitor's sub-queue, from 0 on, and its length; None: the room has none.
     line: int | None = None

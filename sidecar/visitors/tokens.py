@@ -1,5 +1,5 @@
-"""The one cookie of a room: a ticket, a pass, or the proof of being outside; signed. And claims:
-tickets for links, which no cookie may be.
+"""Tokens: the signed cookie of a room (a ticket, a pass, or the proof of being outside), and the
+claims of links, which are no cookies.
 
 A token is `fields joined by ~` + `.timestamp.signature`, as itsdangerous'
 TimestampSigner makes it (HMAC-SHA-256; the key is derived per room and kind, so a ticket is no
@@ -22,9 +22,9 @@ from sidecar.kit.signing import SAFE, TimeSigner
 from sidecar.visitors.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket, Token
 
 COOKIE_PREFIX = "waitroom_"
-#: Nothing that we signed is longer; what is longer is not looked at.
+#: No token is longer; longer text is not verified.
 MAX_TOKEN_LENGTH = 512
-#: Tokens that a room remembers to have verified; some 6 MB when all are.
+#: How many verified tokens a room remembers: some 6 MB.
 REMEMBERED = 8192
 
 _VISITOR = re.compile(r"[A-Za-z0-9_-]{22}\Z")
@@ -36,22 +36,22 @@ _KIND_PASS = "p"  # noqa: S105 - the letter that a pass begins with
 _KIND_BOUND = "m"  # a pass bound to an address or a browser
 _KIND_OUTSIDE = "o"
 _KINDS = (_KIND_TICKET, _KIND_CLASSED, _KIND_PASS, _KIND_BOUND, _KIND_OUTSIDE)
-_KIND_CLAIM = "c"  # a ticket for an address, and for no cookie
-_KIND_JOIN = "j"  # for an address too
-#: How long after the second in which it was signed a join token is worth something, s.
+_KIND_CLAIM = "c"  # a ticket for a link
+_KIND_JOIN = "j"  # in a `join_url`
+#: From when until when after its signing a join token is valid, seconds.
 JOIN_FROM_S, JOIN_UNTIL_S = 2, 60
 
 
 def new_visitor() -> str:
-    """A random 128-bit id in 22 characters. It never begins with -, or a command would take it
-    for an option, and a spreadsheet for a formula."""
+    """Return a random 128-bit id in 22 characters. It never begins with -, which a command would
+    take for an option, and a spreadsheet for a formula."""
     while (visitor := b2a_base64(os.urandom(16), newline=False).translate(SAFE)[:22])[0] == _HYPHEN:
         pass
     return visitor.decode("ascii")
 
 
 def is_visitor(text: str) -> bool:
-    """Whether this can be an id that `new_visitor` made."""
+    """Return whether a text can be a visitor's id."""
     return _VISITOR.match(text) is not None
 
 
@@ -84,12 +84,12 @@ class Tokens:
         return self._signers[kind].sign(value, self._clock.now_ms() // 1000)
 
     def write_claim(self, ticket: Ticket) -> str:
-        """For a link: the browser that opens it may take the ticket."""
+        """Return a ticket for a link: the browser that opens the link may take the ticket."""
         value = _SEPARATOR.join((_KIND_CLAIM, *map(str, _fields(ticket))))
         return self._claims.sign(value, self._clock.now_ms() // 1000)
 
     def read_claim(self, text: str | None) -> Ticket | None:
-        """The ticket in a link, or None for whatever we did not sign or is too old."""
+        """Return the ticket in a link, or None if it is forged or too old."""
         if not text or len(text) > MAX_TOKEN_LENGTH:
             return None
         try:
@@ -102,11 +102,11 @@ class Tokens:
         return ticket if isinstance(ticket, Ticket) and ticket.signed_ms >= oldest_ms else None
 
     def write_join(self) -> str:
-        """For the address at which a newcomer joins, while very many come."""
+        """Return the token with which a newcomer joins while the shield is up."""
         return self._joins.sign(_KIND_JOIN, self._clock.now_ms() // 1000)
 
     def may_join(self, text: str | None) -> bool:
-        """Whether we signed it, JOIN_FROM_S to JOIN_UNTIL_S ago."""
+        """Return whether a join token is ours, and JOIN_FROM_S to JOIN_UNTIL_S old."""
         if not text or len(text) > MAX_TOKEN_LENGTH:
             return False
         try:
@@ -116,10 +116,8 @@ class Tokens:
         return JOIN_FROM_S <= self._clock.now_ms() // 1000 - signed_s <= JOIN_UNTIL_S
 
     def read(self, text: str | None) -> Token | None:
-        """The token in a cookie, or None for whatever we did not sign or is too old.
-
-        A pass is never too old here: when it ends is one of its fields.
-        """
+        """Return the token in a cookie, or None if it is forged or too old. A pass is never too old
+        here: its end is one of its fields."""
         if not text or len(text) > MAX_TOKEN_LENGTH:
             return None
         try:
@@ -145,7 +143,7 @@ def _fields(ticket: Ticket) -> tuple[str, str | int, *tuple[str | int, ...]]:
 
 
 def _parse(value: str, signed_ms: int) -> Token:
-    """Raises ValueError or TypeError for fields that are not a token's."""
+    """Return the token of these fields. Raises ValueError or TypeError."""
     kind, visitor, *numbers = value.split(_SEPARATOR)
     if kind == _KIND_OUTSIDE:
         return Outside(int(visitor), signed_ms, *numbers)  # TypeError where there are more

@@ -29,10 +29,9 @@ FASTER = 20
 @pytest.fixture(autouse=True)
 def faster(monkeypatch):
     """No test waits for a second: tests/nginx has streams that take their time."""
-    rest = events._rest
-    monkeypatch.setattr(
-        events, "_rest", lambda response, seconds, over: rest(response, seconds / FASTER, over)
-    )
+    is_set = events.is_set
+    monkeypatch.setattr(events, "is_set", lambda over, seconds: is_set(over, seconds / FASTER))
+    monkeypatch.setattr(events, "KEEP_ALIVE_S", events.KEEP_ALIVE_S * FASTER)
 
 
 @dataclass
@@ -281,7 +280,7 @@ async def test_by_default_there_are_none(replica, open_stream):
 
 async def test_a_silence_is_filled(full, open_stream, monkeypatch):
     """With comments, which no browser tells anybody of."""
-    monkeypatch.setattr(events, "KEEP_ALIVE_S", 0.005)
+    monkeypatch.setattr(events, "KEEP_ALIVE_S", 0.005 * FASTER)
     stream = await open_stream(full, full.ticket)
     for _ in range(2):
         await stream.next()

@@ -148,26 +148,6 @@ def _cookie(visitor: Visitor, room: str) -> str:
     return f"waitroom_{room}={visitor.cookies[f'waitroom_{room}']}"
 
 
-def test_binding_is_switched_while_people_are_inside(site):
-    """On: each pass is bound at its bearer's next request. Off: each is anybody's again. Nobody
-    is thrown out by either."""
-    room = "switched"
-    inside = [at(site, "192.0.2.1", **{"User-Agent": name}) for name in (FIREFOX, CHROME)]
-    for visitor in inside:
-        assert visitor.get(f"/{room}/").status == 200
-    for bind_pass, opens in (("user_agent", False), ("none", True)):
-        site.admin("PATCH", f"/rooms/{room}", {"bind_pass": bind_pass})
-        for visitor in inside:
-            reply = visitor.get(f"/{room}/")
-            assert (reply.status, len(room_cookies(reply, room))) == (200, 1)
-            reply = at(site, "192.0.2.1", **{"User-Agent": "another"}).get(
-                f"/{room}/", headers={"Cookie": _cookie(visitor, room)}
-            )
-            assert (reply.status == 200) is opens
-            assert visitor.get(f"/{room}/").status == 200
-    assert people(site, room)[0] == 2
-
-
 # Places by the dozen.
 
 
@@ -279,17 +259,6 @@ def test_a_forged_header_makes_nothing_last(site):
         visitor.get("/full/")
         cookies.add(visitor.cookies["waitroom_full"])
     assert len(cookies) == 3
-
-
-def test_who_leaves_is_not_released(site):
-    """X-Waitroom-Release is nginx's word: a visitor's is not counted as the site's."""
-    before = site.room("full")["counters"]
-    visitor = Visitor(site.url, {"X-Waitroom-Release": "site"})
-    assert visitor.get("/full/").waits
-    visitor.post("/_waitroom/full/leave")
-    after = site.room("full")["counters"]
-    assert after["left"] == before.get("left", 0) + 1
-    assert after.get("released", 0) == before.get("released", 0)
 
 
 # Requests within requests.

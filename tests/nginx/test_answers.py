@@ -152,17 +152,6 @@ def test_the_page_in_place_knows_the_position(site):
     assert f'data-position="{position}"' in reply.text
 
 
-def test_a_reload_is_the_same_visitor(site):
-    """The page again, the same place, no second cookie."""
-    visitor = Visitor(site.url)
-    visitor.get("/s200/")
-    joined = visitor.get("/_waitroom/s200/status").json()["joined_at"]
-    waiting = site.room("s200")["waiting"]
-    assert visitor.get("/s200/").all("Set-Cookie") == []
-    assert visitor.get("/_waitroom/s200/status").json()["joined_at"] == joined
-    assert site.room("s200")["waiting"] == waiting
-
-
 def test_the_redirect_variant(site):
     """A waiting page at an address of its own, and back to the deep link, query and all, when
     the turn comes."""

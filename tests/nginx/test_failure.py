@@ -206,14 +206,6 @@ def test_what_a_visitor_can_provoke_opens_nothing(odd, stub, path):
     assert (reply.status, reply.waits) == (503, True)
 
 
-@pytest.mark.parametrize("header", ["User-Agent", "Accept", "Purpose"])
-def test_an_odd_header_is_no_way_in(site, header):
-    """A header that the sidecar refuses to read (400) makes its sender wait, even where a
-    failure admits; it is no 500 either."""
-    reply = Visitor(site.url, {header: "\x01\x7f"}).get("/admit")
-    assert (reply.status, reply.waits) == (503, True)
-
-
 def test_the_replica_hears_nginxs_time_and_no_visitors(odd, stub):
     """It goes by it where it has not heard the store's."""
     stub.reply, stub.asked[:] = answer(204), []

@@ -241,15 +241,6 @@ def test_an_unknown_limit_is_named(caller, path, name):
         assert "waitroom_limit" in reply.text
 
 
-def test_an_unknown_limit_is_logged_once(site, caller):
-    """By each replica, however many ask."""
-    for _ in range(10):
-        caller().get("/nosuch")
-    for replica in site.replicas:
-        lines = [line for line in replica.output.splitlines() if "unknown_limit" in line]
-        assert len([line for line in lines if '"nosuch"' in line]) == 1
-
-
 def test_a_refusal_of_the_sites_own_stays(caller):
     """403 is 403, of somebody who was let through."""
     reply = caller().get("/status/403")

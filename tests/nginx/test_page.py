@@ -128,16 +128,6 @@ def test_leaving_by_the_form(site):
     assert site.room("full")["waiting"] == before
 
 
-def test_leaving_twice_and_without_a_place(site):
-    """Equals once, and nothing."""
-    visitor = Visitor(site.url, {"Accept": JSON})
-    for _ in range(2):
-        assert visitor.post("/_waitroom/full/leave").json()["state"] == "not_queued"
-    visitor.get("/full/")
-    for _ in range(2):
-        assert visitor.post("/_waitroom/full/leave").json()["state"] == "not_queued"
-
-
 @pytest.mark.parametrize(
     ("accept", "language", "heading"),
     [

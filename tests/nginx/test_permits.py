@@ -232,7 +232,6 @@ TARGETS = {
     "images": ONLINE,
     "videos": ONLINE,
     "many": {**ONLINE, "concurrency": 100},
-    "paused": {**ONLINE, "paused": True},
 }
 #: A call that goes on until its caller has sent the last byte.
 SLOW = (
@@ -254,7 +253,7 @@ def site(tmp_path_factory):
         f"access_log syslog:server={done},nohostname,tag=waitroom waitroom_done if=$waitroom_job;"
     )
     locations = LOCATIONS + "".join(guarded(f"/{name}/", name) for name in ("videos", "many"))
-    locations += guarded("/paused/", "paused") + guarded("/nosuch/", "nosuch")
+    locations += guarded("/nosuch/", "nosuch")
     locations += guarded("/down/", "videos", to="http://127.0.0.1:1")
     with Site(settings=settings, server=server, locations=locations) as site:
         (site.folder / "index").mkdir()
@@ -369,22 +368,6 @@ def test_nobody_passes_without_the_right_permit(site):
         assert end_of(site, job) == "completed"
 
 
-def test_a_job_that_was_not_called_has_no_permit(site):
-    """Nor does one that is made for it count."""
-    job = submit(site, "paused")
-    assert (look(site, job)["state"], look(site, job)["permit"]) == ("pending", None)
-    assert call(site, "/paused/", made("paused", job)) == (403, "over")
-    assert ask(site, "DELETE", f"/v1/jobs/{job}")[0] == 200
-
-
-def test_a_cancelled_job_has_none_any_more(site):
-    """The permit that it had is worth nothing."""
-    job = submit(site, "images")
-    permit = permit_of(site, job)
-    assert ask(site, "DELETE", f"/v1/jobs/{job}")[0] == 200
-    assert call(site, "/images/", permit) == (403, "over")
-
-
 def test_racers_with_one_permit(site):
     """Of 20 at once, one passes."""
     job = submit(site, "many")
@@ -393,26 +376,6 @@ def test_racers_with_one_permit(site):
         told = Counter(pool.map(lambda _: call(site, "/many/racers", permit)[0], range(20)))
     assert told == {200: 1, 403: 19}
     assert seen(site, "/many/racers") == 1
-
-
-def test_what_the_site_is_told(site):
-    """The job's id, and the body; not the permit."""
-    job = submit(site, "images")
-    said = {PERMIT: permit_of(site, job), "X-Waitroom-Job": "mine"}
-    body = b"b" * 900_000
-    reply = Visitor(site.url, said).post("/images/body", body, chunked=True).json()
-    assert (reply["headers"]["X-Waitroom-Job"], reply["received"]) == (job, len(body))
-    assert PERMIT not in reply["headers"]
-    assert end_of(site, job) == "completed"
-
-
-@pytest.mark.parametrize(("path", "status"), [("/index/", 200), ("/broken/", 200)])
-def test_what_is_redirected_within_passes(site, path, status):
-    """It is one request, though nginx asks twice."""
-    job = submit(site, "images")
-    permit = permit_of(site, job)
-    assert Visitor(site.url, {PERMIT: permit}).get(path).status == status
-    assert end_of(site, job) == "completed"
 
 
 def test_what_nginx_was_told_is_told_again(site):

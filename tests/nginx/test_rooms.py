@@ -1,4 +1,4 @@
-"""Rooms of every kind through nginx: open, shut, unknown; releases, and staff who pass by."""
+"""Unknown rooms through nginx, releases, and staff who pass by."""
 
 import socket
 import time
@@ -14,9 +14,6 @@ from tests.support.site import Site, gated
 
 AHEAD = [f"ahead-{number}" for number in range(4)]
 ROOMS = {
-    "suspended": {"total_active_users": 0, "suspended": True},
-    "passing": {"total_active_users": 0, "queueing_method": "passthrough"},
-    "rejecting": {"total_active_users": 0, "queueing_method": "reject"},
     "queued": {"total_active_users": 5, "queue_all": True},
     "one": {"total_active_users": 1},
     "two": {"total_active_users": 1},
@@ -47,30 +44,6 @@ def site(stamps):
     server = "set_real_ip_from 127.0.0.1; real_ip_header X-Test-Address;"
     with Site(rooms=ROOMS, locations=locations, server=server, stamps=stamps) as site:
         yield site
-
-
-@pytest.mark.parametrize("room", ["suspended", "passing"])
-def test_an_open_room_lets_all_pass(site, room):
-    """Uncounted, and without a cookie."""
-    for _ in range(3):
-        reply = Visitor(site.url).get(f"/{room}/")
-        assert (reply.status, room_cookies(reply, room)) == (200, [])
-    assert (site.room(room)["active"], site.room(room)["waiting"]) == (0, 0)
-
-
-def test_a_rejecting_room_queues_nobody(site):
-    """The page says that nobody is taken; no place, no cookie."""
-    reply = Visitor(site.url).get("/rejecting/")
-    assert (reply.status, reply.data("state")) == (503, "closed")
-    assert room_cookies(reply, "rejecting") == []
-    assert site.room("rejecting")["waiting"] == 0
-
-
-def test_queue_all(site):
-    """Everybody gets a page first, even while slots are free."""
-    visitor = Visitor(site.url)
-    assert visitor.get("/queued/").waits
-    assert len(room_cookies(visitor.get("/queued/"), "queued")) <= 1
 
 
 @pytest.mark.parametrize(("path", "name"), [("/unknown/", "nosuch"), ("/unset/", "")])

@@ -6,7 +6,6 @@ import urllib.request
 from http.client import HTTPResponse
 
 import pytest
-import redis
 
 from sidecar.kit.errors import ConfigError
 from sidecar.settings.load import load
@@ -283,14 +282,6 @@ def test_a_seat_has_not_all_doors_of_a_room(visit, path):
     assert visit(Accept=JSON).get(f"/_waitroom/seat~1/{path}").status == 404
 
 
-@pytest.mark.parametrize(
-    "name", ["seat~", "seat~a~b", "seat~-1", "seat~" + "a" * 129, "seat", "x~1"]
-)
-def test_doors_of_nothing(visit, name):
-    """404."""
-    assert visit().get(f"/_waitroom/{name}/status").status == 404
-
-
 def test_a_room_beside_them(visit):
     """Has its own cookie, and its own verdict."""
     visitor = visit()
@@ -336,16 +327,6 @@ def test_no_two_hold_a_seat_while_the_store_is_away(visit, site):
     assert asked(waiting).json()["ahead"] == 0
     # Whoever came meanwhile has the cookie to join with.
     assert newcomer.post("/_waitroom/seat~200/join", headers={"Accept": JSON}).json()["ahead"] == 1
-
-
-def test_nothing_is_left_of_a_seat(visit, site):
-    """When nobody holds it or waits for it."""
-    visitor = visit()
-    assert visitor.get("/pair/77").status == 200
-    with redis.Redis(unix_socket_path=str(site.redis_socket), decode_responses=True) as store:
-        assert any(key.endswith(":77") for key in store.scan_iter("*{lease:pair}*"))
-        visitor.post("/_waitroom/pair~77/leave")
-        assert not any(key.endswith(":77") for key in store.scan_iter("*{lease:pair}*"))
 
 
 def test_a_location_may_lead_on_to_a_seat(visit):

@@ -6,7 +6,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from sidecar.app.openapi.document import document
-from sidecar.gate.cookies import read_bearer
+from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.rooms.bearer import NOBODY
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.visitors.grants import Grant, Grants, sign
@@ -15,6 +15,13 @@ from tests.support.replica import ADMIN_TOKEN
 TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 GRANT_KEY = "g" * 32
 CLASSES = {"vip": {"head_start": 300}, "partner": {"priority": 1}}
+
+
+def bearer_of(site, uri, class_name="", *, is_from_nginx=True):
+    """What a room is told of a request with this class in nginx's header."""
+    headers = {"X-Waitroom-Class": class_name}
+    request = VisitorRequest(headers, "GET", uri=uri, is_from_nginx=is_from_nginx)
+    return request.bearer(site.room, may_join=True)
 
 
 @pytest.fixture
@@ -49,7 +56,7 @@ async def test_a_grant_gives_its_class(hall):
     text = signed(site, id_="order-17")
     for way in ("/sale?a=b&", "/_waitroom/x/?next=/sale?"):
         asked = f"{way}waitroom_grant={text}"
-        bearer = read_bearer({}, site.room, grant_uri=asked)
+        bearer = bearer_of(site, asked)
         assert (bearer.grant.class_name, bearer.grant.id) == ("vip", "order-17")
         assert (bearer.grant_result, bearer.class_name) == ("believed", "")
 
@@ -58,30 +65,30 @@ async def test_nginxs_word_goes_before_a_grant(hall):
     """Which is not even looked at then; a class that the room does not have is none."""
     site = await hall(class_header=True)
     asked = f"/?waitroom_grant={signed(site)}"
-    bearer = read_bearer({}, site.room, grant_uri=asked, class_name="partner")
+    bearer = bearer_of(site, asked, "partner")
     assert (bearer.class_name, bearer.grant, bearer.grant_result) == ("partner", None, "")
     for said in ("gold", "VIP", "vip ", "", "\xff"):
-        bearer = read_bearer({}, site.room, grant_uri=asked, class_name=said)
+        bearer = bearer_of(site, asked, said)
         assert (bearer.class_name, bearer.grant.class_name) == ("", "vip")
 
 
 async def test_nginxs_word_counts_where_the_room_says_so(hall):
     """Elsewhere another proxy may hand on what a visitor says."""
     site = await hall()
-    assert read_bearer({}, site.room, class_name="vip") is NOBODY
+    assert bearer_of(site, "", "vip") is NOBODY
 
 
 async def test_who_brings_no_class(hall):
     """Costs no more than before."""
     site = await hall(class_header=True)
-    assert read_bearer({"X-Waitroom-Class": "vip"}, site.room, grant_uri="/sale?a=b") is NOBODY
+    assert bearer_of(site, "/sale?a=b", "vip", is_from_nginx=False) is NOBODY
 
 
 async def test_a_room_without_classes_never_looks(hall):
     """And counts nothing."""
     site = await hall(classes={}, class_header=True)
     asked = f"/?waitroom_grant={signed(site)}"
-    assert read_bearer({}, site.room, grant_uri=asked, class_name="vip") is NOBODY
+    assert bearer_of(site, asked, "vip") is NOBODY
     await site.check(headers={"X-Original-URI": asked, "X-Waitroom-Class": "vip"})
     assert counts(site) == {}
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.kit.errors import ConfigError
@@ -210,13 +210,6 @@ def test_signatures_are_compared_in_constant_time(monkeypatch):
     monkeypatch.setattr(grants.hmac, "compare_digest", compare)
     assert doubt(text) == ""
     assert [other for _, other in compared] == [text[-64:]] * 2
-
-
-@settings(max_examples=50)
-@given(st.text(max_size=200))
-def test_reading_never_fails_otherwise(text):
-    """Whatever is sent is a grant or a GrantError."""
-    assert doubt(text) in {"malformed", "forged"}
 
 
 # Where it is found -------------------------------------------------------------------------------

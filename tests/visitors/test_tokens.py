@@ -4,7 +4,7 @@ import string
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.http.cookies import cookie_value
@@ -102,22 +102,19 @@ def test_the_time_of_signing_is_cut_to_the_second(tokens, clock):
 # What we did not sign.
 
 
-@pytest.mark.parametrize("token", [TICKET, PASS], ids=["ticket", "pass"])
-def test_any_changed_character_voids_it(tokens, token):
-    """A token with one character changed, removed or added anywhere is nothing."""
-    text = tokens.write(token)
+@pytest.mark.parametrize("kind", ["ticket", "pass", "claim"])
+def test_any_changed_character_voids_it(tokens, kind):
+    """A token that is cut off anywhere, or has one character changed, removed or added, is void."""
+    read = tokens.read_claim if kind == "claim" else tokens.read
+    text = tokens.write_claim(TICKET) if kind == "claim" else tokens.write(TICKET)
+    text = tokens.write(PASS) if kind == "pass" else text
+    assert read(text) is not None
     for at in range(len(text)):
         other = "A" if text[at] != "A" else "B"
-        assert tokens.read(text[:at] + other + text[at + 1 :]) is None, at
-        assert tokens.read(text[:at] + text[at + 1 :]) is None, at
-        assert tokens.read(text[:at] + other + text[at:]) is None, at
-
-
-@pytest.mark.parametrize("token", [TICKET, PASS], ids=["ticket", "pass"])
-def test_a_truncated_token_is_nothing(tokens, token):
-    """A token cut off anywhere, even at a separator, is nothing."""
-    text = tokens.write(token)
-    assert [at for at in range(len(text)) if tokens.read(text[:at]) is not None] == []
+        assert read(text[:at]) is None, at
+        assert read(text[:at] + other + text[at + 1 :]) is None, at
+        assert read(text[:at] + text[at + 1 :]) is None, at
+        assert read(text[:at] + other + text[at:]) is None, at
 
 
 def test_another_secret_is_nothing(tokens, clock):
@@ -171,18 +168,6 @@ def test_reading_never_fails(text):
         assert tokens.read(prefix + text) is None
 
 
-@given(tickets | passes, st.data())
-def test_reading_a_damaged_token_never_fails(token, data):
-    """A token of ours with a piece replaced by anything else is nothing."""
-    tokens = Tokens("shop", [OLD], Clock())
-    text = tokens.write(token)
-    start = data.draw(st.integers(0, len(text)))
-    end = data.draw(st.integers(start, len(text)))
-    damaged = text[:start] + data.draw(st.text(max_size=20)) + text[end:]
-    assume(damaged != text)
-    assert tokens.read(damaged) is None
-
-
 @given(st.text(ALPHABET + "~", max_size=80))
 def test_fields_that_we_signed_and_do_not_know_are_nothing(rest):
     """A later version may sign other fields with the same key; that is no error here."""
@@ -191,6 +176,8 @@ def test_fields_that_we_signed_and_do_not_know_are_nothing(rest):
         text = tokens._signers[kind].sign(kind + rest, NOW_MS // 1000)
         token = tokens.read(text)
         assert token is None or tokens.write(token).startswith(kind + "~")
+    claim = tokens.read_claim(tokens._claims.sign("c" + rest, NOW_MS // 1000))
+    assert claim is None or isinstance(claim, Ticket)
 
 
 @pytest.mark.parametrize("visitor", ["a~1", "a~1~2~3~4~5~6", "a.b", "", "~" * 6])
@@ -258,20 +245,15 @@ def test_keys_rotate_without_loss(clock):
         assert during.read(Tokens("shop", [NEW], clock).write(token)) == token
 
 
-def test_the_order_of_keys_changes_who_signs_only(clock):
-    """Replicas that list the same keys in another order read each other's tokens."""
-    one, other = Tokens("shop", [OLD, NEW], clock), Tokens("shop", [NEW, OLD], clock)
-    assert other.read(one.write(PASS)) == one.read(other.write(PASS)) == PASS
-
-
 # Visitors' ids and cookie headers.
 
 
 def test_ids_are_new_and_look_like_ids():
-    """Ids are 22 characters that fit a cookie, and none comes twice."""
-    ids = {new_visitor() for _ in range(1000)}
-    assert len(ids) == 1000
-    assert all(is_visitor(text) and set(text) <= set(ALPHABET) for text in ids)
+    """Ids are 22 characters that fit a cookie, no two are the same, and none looks like an option
+    of a command or a formula."""
+    ids = {new_visitor() for _ in range(2000)}
+    assert len(ids) == 2000
+    assert all(is_visitor(text) and set(text) <= set(ALPHABET) and text[0] != "-" for text in ids)
 
 
 @pytest.mark.parametrize(
@@ -280,11 +262,6 @@ def test_ids_are_new_and_look_like_ids():
 def test_what_no_id_can_be(text):
     """Too short, too long, other characters, a line's end: no id."""
     assert not is_visitor(text)
-
-
-def test_a_cookie_has_its_rooms_name(clock):
-    """One cookie a room, so two rooms of one site do not meet."""
-    assert Tokens("shop", [OLD], clock).cookie_name == "waitroom_shop"
 
 
 @pytest.mark.parametrize(
@@ -321,13 +298,6 @@ def test_reading_a_header_never_fails(header):
     assert cookie_value(header, "waitroom_shop") is None or "waitroom_shop" in header
 
 
-def test_no_visitors_id_looks_like_an_option():
-    """Of a command line, or like a formula; each is another one."""
-    visitors = {new_visitor() for _ in range(2000)}
-    assert len(visitors) == 2000
-    assert all(is_visitor(visitor) and visitor[0] != "-" for visitor in visitors)
-
-
 # Claims: tickets in links.
 
 
@@ -357,28 +327,12 @@ def test_a_claim_is_no_cookie_and_a_cookie_no_claim(tokens):
     assert Tokens("cinema", [OLD], Clock()).read_claim(claim) is None
 
 
-def test_any_changed_character_voids_a_claim(tokens):
-    """As with a cookie."""
-    text = tokens.write_claim(TICKET)
-    for at in range(len(text)):
-        other = "A" if text[at] != "A" else "B"
-        changed = tokens.read_claim(text[:at] + other + text[at + 1 :])
-        # The last character of a signature has two bits to spare.
-        assert changed is None or at == len(text) - 1
-
-
-@given(st.text(max_size=80))
-def test_whatever_else_is_no_claim(text):
-    """And no error."""
-    assert Tokens("shop", [OLD], Clock()).read_claim("c~" + text) is None
-
-
-@given(st.text(ALPHABET + "~", max_size=80))
-def test_claims_of_another_version_are_nothing(rest):
-    """It may sign other fields with the same key."""
+@given(st.text(max_size=600))
+def test_reading_a_claim_never_fails(text):
+    """Any other text is no claim, and no error."""
     tokens = Tokens("shop", [OLD], Clock())
-    claim = tokens.read_claim(tokens._claims.sign("c" + rest, NOW_MS // 1000))
-    assert claim is None or isinstance(claim, Ticket)
+    for odd in (None, text, "c~" + text, "c" * (MAX_TOKEN_LENGTH + 1)):
+        assert tokens.read_claim(odd) is None
 
 
 def test_a_claim_ends_a_day_after_its_signing(tokens, clock):
@@ -395,9 +349,3 @@ def test_claims_outlive_a_change_of_keys(clock):
     claim = Tokens("shop", [OLD], clock).write_claim(TICKET)
     assert Tokens("shop", [OLD, NEW], clock).read_claim(claim) == signed(TICKET)
     assert Tokens("shop", [NEW], clock).read_claim(claim) is None
-
-
-@pytest.mark.parametrize("nothing", [None, "", "c", "c~", "c" * (MAX_TOKEN_LENGTH + 1)])
-def test_no_claim_is_nothing(tokens, nothing):
-    """Neither is what is longer than anything that we sign."""
-    assert tokens.read_claim(nothing) is None

@@ -1,8 +1,8 @@
-"""What a room promises and what its pages look like, the same for all visitors."""
+"""A room's promises and looks, the same for all visitors: about, style.css, keep.js."""
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from aiohttp import web
 from pydantic import Field
@@ -26,7 +26,7 @@ _Seconds = Annotated[float, Field(gt=0)]
 
 
 class About(Reply):
-    """Durations are in seconds; null: not of this room."""
+    """What a room promises. Durations are in seconds; null: the room does not have it."""
 
     room: str
     claim_seconds: _Seconds | None = None
@@ -48,19 +48,22 @@ class About(Reply):
 
 
 ENDPOINTS = Endpoints("visitor")
+_SHARED: dict[str, Any] = {
+    "parameters": RoomAddress,
+    "problems": (UNKNOWN_ROOM,),
+    "is_cacheable": True,
+    "is_hand_made": True,
+}
 
 
 @ENDPOINTS.get(
     "/_waitroom/{room}/about",
     ANYBODY,
-    parameters=RoomAddress,
     replies={200: (About, "What the room promises.")},
-    problems=(UNKNOWN_ROOM,),
-    is_cacheable=True,
-    is_hand_made=True,
+    **_SHARED,
 )
 async def get_about(request: web.Request) -> web.Response:
-    """What a waiting page says about the room.
+    """Get what a waiting page says about the room.
 
     The same for all visitors; nginx keeps it for 10 seconds.
     """
@@ -73,15 +76,12 @@ async def get_about(request: web.Request) -> web.Response:
 @ENDPOINTS.get(
     "/_waitroom/{room}/style.css",
     ANYBODY,
-    parameters=RoomAddress,
     replies={200: (NO_JSON, "The room's colours, font and rules; empty where it has none.")},
     other_media={"text/css": "A style sheet."},
-    problems=(UNKNOWN_ROOM,),
-    is_cacheable=True,
-    is_hand_made=True,
+    **_SHARED,
 )
 async def get_style(request: web.Request) -> web.Response:
-    """The style sheet that the room's pages have after waiting.css.
+    """Get the style sheet that the room's pages have after waiting.css.
 
     The same for all visitors; nginx keeps it for 10 seconds.
     """
@@ -92,15 +92,12 @@ async def get_style(request: web.Request) -> web.Response:
 @ENDPOINTS.get(
     "/_waitroom/{room}/keep.js",
     ANYBODY,
-    parameters=RoomAddress,
     replies={200: (NO_JSON, "The script; without effect for a leased resource.")},
     other_media={"text/javascript": "A script."},
-    problems=(UNKNOWN_ROOM,),
-    is_cacheable=True,
-    is_hand_made=True,
+    **_SHARED,
 )
 async def get_keep(request: web.Request) -> web.Response:
-    """A script that renews the session while its visitor types or scrolls.
+    """Get a script that renews the session while its visitor types or scrolls.
 
     For pages with long forms. Its bound is the room's `keepalive_max_duration`. The same for all
     visitors; nginx keeps it for 10 seconds.
@@ -111,15 +108,13 @@ async def get_keep(request: web.Request) -> web.Response:
 
 
 def _file(text: str, content_type: str) -> web.Response:
-    """Answer with a file that is the same for all visitors, and that browsers take for no other
-    type."""
     headers = {**_HEADERS, "X-Content-Type-Options": "nosniff"}
     return web.Response(text=text, content_type=content_type, charset="utf-8", headers=headers)
 
 
 def keep_script(room: str, settings: RoomSettings) -> str:
-    """Return keep.js with the room's numbers. The script asks once in a quarter of
-    `session_duration`, so a visitor may pause for the other three."""
+    """Return keep.js with the room's numbers. The script asks four times per `session_duration`,
+    so a visitor may pause for three quarters of it."""
     numbers = {
         "address": f"/_waitroom/{room}/status",
         "every": int(max(settings.session_duration / 4, 5) * 1000),

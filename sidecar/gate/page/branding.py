@@ -21,13 +21,13 @@ _DARK_MUTED = read_colour("#a0b0ac")
 #: How much of a pale page and its card is black in dark mode, and of the card on a dark page; how
 #: much of its edge is white.
 _PALE, _PALE_CARD, _DARKER, _EDGE = 0.88, 0.83, 0.3, 0.12
-#: Of a text (WCAG 1.4.3); lines and shapes need less.
+#: The contrast of readable text (WCAG 1.4.3).
 _READABLE = 4.5
 _FALLBACK = 'system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif'
 
 
 def branded(page: str, settings: RoomSettings) -> str:
-    """The page with them, in the places where static/ has those of all rooms."""
+    """Return the page with the room's name, logo and links in place of those of static/."""
     page = _filled(_LOGO, settings.logo, _filled(_SITE, settings.site_name, page))
     if settings.footer:
         links = "\n".join(_links(settings.footer))
@@ -36,12 +36,12 @@ def branded(page: str, settings: RoomSettings) -> str:
 
 
 def style(settings: RoomSettings) -> str:
-    """The room's own style sheet, after waiting.css; "" where the room looks as all do."""
+    """Return the room's own style sheet, to follow waiting.css, or "" if it has none."""
     light, dark = _colours(settings, is_dark=False), _colours(settings, is_dark=True)
     font, family = settings.font, families(settings.font or "")
     parts = []
     if font and not family:
-        # A name of ours, which stands for the file.
+        # The font is a file, so it gets a name of ours.
         parts.append(f'@font-face{{font-family:wr-own;font-display:swap;src:url("{font}")}}')
         family = f"wr-own, {_FALLBACK}"
     if family:
@@ -54,7 +54,7 @@ def style(settings: RoomSettings) -> str:
 
 
 def _colours(settings: RoomSettings, *, is_dark: bool) -> dict[str, str]:
-    """By the names of the custom properties in waiting.css."""
+    """Return the colours, keyed by the custom properties of waiting.css."""
     colours: dict[str, Colour] = {}
     card = _DARK_CARD if is_dark else _CARD
     if settings.background is not None:

@@ -24,12 +24,13 @@ _Z_50 = 0.6745
 
 
 def json_of(document: Mapping[str, Any], settings: RoomSettings) -> str:
-    """What a program gets that waits; it fits into a header."""
+    """Return the JSON for a program that waits. It fits into a header."""
     return to_json({"cfWaitingRoom": members(document, settings)}).decode()
 
 
 def members(document: Mapping[str, Any], settings: RoomSettings) -> dict[str, Any]:
-    """Of a status document. Times are in minutes, and what is unknown is 0 or "unavailable"."""
+    """Return Cloudflare's members of a status document. Times are in minutes; unknown ones are 0
+    or "unavailable"."""
     now_ms = at_ms(document)
     moments, method = settings.moments(now_ms), settings.queueing_method
     event = moments.event
@@ -67,7 +68,7 @@ def _minutes(seconds: float | None) -> int:
 
 
 def _percentiles(document: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The quartiles, of the distribution that the range is of: the cube root is normal."""
+    """Return the quartiles in minutes. The cube root of a wait is normal (visitors/estimate.py)."""
     if document["wait_seconds"] is None:
         return 0, 0, 0
     low, high = document["wait_seconds_low"] ** (1 / 3), document["wait_seconds_high"] ** (1 / 3)
@@ -82,7 +83,7 @@ def _until(name: str, moment_ms: int | None, now_ms: int) -> dict[str, Any]:
 
 
 def in_words(minutes: int) -> str:
-    """In English, as there."""
+    """Return the time in English, as Cloudflare does."""
     hours, rest = divmod(minutes, 60)
     parts = [f"{n} {unit}{'s' * (n != 1)}" for n, unit in ((hours, "hour"), (rest, "minute")) if n]
     return " ".join(parts)

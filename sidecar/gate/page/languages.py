@@ -12,13 +12,13 @@ _TRADITIONAL = re.compile(r"zh\b.*-(?:hant|tw|hk|mo)\b")
 
 
 class Languages:
-    """Those of a folder of static files, by their tags."""
+    """The languages of a folder of static files, by their tags."""
 
     def __init__(self, static: Path) -> None:
         ours = find_share("static") / "i18n"
         self._texts: dict[str, dict[str, str]] = {}
         for file in sorted((static / "i18n").glob("*.json")):
-            # A file of an older version, or one that is begun, lacks some.
+            # A file of an older version, or an unfinished one, lacks some texts.
             defaults = [_read(ours / "en.json"), _read(ours / file.name)]
             self._texts[file.stem] = defaults[0] | defaults[1] | _read(file)
         self._texts.setdefault("en", _read(ours / "en.json"))
@@ -31,25 +31,27 @@ class Languages:
         return self._texts[tag]
 
     def direction(self, tag: str) -> str:
-        """`ltr` or `rtl`, as the file says by its own `dir`."""
+        """Return `ltr` or `rtl`."""
         return self._texts[tag].get("dir", "ltr")
 
     def choose(self, accept: str | None) -> str:
-        """The first of the visitor's languages that there is, English otherwise."""
+        """Return the first of the visitor's languages that there is, or English."""
         ranked: list[tuple[float, int, str]] = []
         for index, part in enumerate((accept or "")[:500].split(",")):
             tag, semicolon, rest = part.partition(";")
             match = _QUALITY.match(";" + rest) if semicolon else None
             quality = float(match[1]) if match else 1.0
-            language = self._serves(tag.strip().lower())
+            language = self._find(tag.strip().lower())
             if language and quality > 0:
                 ranked.append((-quality, index, language))
         return min(ranked)[2] if ranked else "en"
 
-    def _serves(self, wanted: str) -> str | None:
-        """Of the same language; of Chinese, in the same script if possible."""
-        found = [tag for tag in self._texts if _base(tag) == _base(wanted)]
-        return min(found, key=lambda tag: _script(tag) != _script(wanted), default=None)
+    def _find(self, wanted: str) -> str | None:
+        """Return a tag of the same language; of Chinese, in the same script if possible."""
+        tags = [tag for tag in self._texts if _base(tag) == _base(wanted)]
+        return min(
+            tags, key=lambda tag: _is_traditional(tag) != _is_traditional(wanted), default=None
+        )
 
 
 def _read(file: Path) -> dict[str, str]:
@@ -68,5 +70,5 @@ def _base(tag: str) -> str:
     return tag.split("-", maxsplit=1)[0].lower()
 
 
-def _script(tag: str) -> bool:
+def _is_traditional(tag: str) -> bool:
     return _TRADITIONAL.match(tag.lower()) is not None

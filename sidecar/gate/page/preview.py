@@ -20,8 +20,6 @@ from sidecar.kit.clock import iso
 from sidecar.kit.templates import Template
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
-from sidecar.visitors.estimate import Wait
-from sidecar.visitors.visitor_number import visitor_number
 
 SCRIPT = Path(__file__).with_name("preview.js")
 _STATIC = "/_waitroom/static/"
@@ -41,10 +39,10 @@ _WAITING: dict[str, Any] = {
 }
 _NOWHERE = {"position": None, "ahead": None, "wait_seconds": None, "wait_seconds_low": None}
 _CLOSED = {**_WAITING, **_NOWHERE, "state": "closed", "phase": "closed"}
-#: Of somebody who has moved up since: the bar is not at its beginning.
+#: The first document of a visitor who moves up, so that the progress bar is not at its start.
 _BEFORE = {**_WAITING, "position": 120, "ahead": 119, "refresh_after_seconds": 0.02}
-#: State -> what the page's script hears, one answer after the other. None: nothing yet; a text:
-#: nobody answers. Times are seconds from now.
+#: State -> the replies to the page's script, in order. None: no reply yet; a text: an error. Times
+#: are seconds from now.
 STATES: dict[str, list[Any]] = {
     "joining": [None],
     "waiting": [_BEFORE, _WAITING],
@@ -67,13 +65,13 @@ _RELOADS = re.compile(r'<noscript>.*?</noscript>\n?|<meta http-equiv="refresh"[^
 _ITS_SCRIPT = re.compile(r'<script src="/_waitroom/static/waiting\.js[^>]*></script>')
 _OTHER_FILE = re.compile(r"(?<=url\()([\"']?)(?=/(?!/|_waitroom/static/))")
 
-#: Of a template, which may have been written for the site alone.
+#: Addresses in a template that may have been written for the site alone.
 _OTHER_ATTRIBUTE = re.compile(r"""(?<=\s)(?:src|href)=["']?(?=/(?!/|_waitroom/))""")
 
 
 @dataclass(frozen=True)
 class Preview:
-    """Of one room; `static` is where the page's own files are found, preview.js too."""
+    """The preview of one room. `static` is where the page's own files are, preview.js too."""
 
     page: Page
     room: str
@@ -82,9 +80,9 @@ class Preview:
     static: str = "static/"
     #: The address of the site, where its other files are.
     site: str = ""
-    #: Without it no style within a page is in force, if its policy wants one.
+    #: The nonce of inline styles, if the policy of the previewing page wants one.
     nonce: str = ""
-    #: light or dark, whatever the browser has.
+    #: light or dark; empty: as the browser has it.
     scheme: str = ""
 
     def html(self, state: str) -> str:
@@ -102,7 +100,7 @@ class Preview:
         own = f'<link rel="stylesheet" href="/_waitroom/{self.room}/style.css">'
         sheet = _OTHER_FILE.sub(rf"\g<1>{self.site}", style(settings))
         text = text.replace(own, f'<style nonce="{self.nonce}">\n{sheet}\n</style>')
-        if self.scheme:  # its script reads the rules, of an origin that is not its own
+        if self.scheme:  # the script reads the rules, which are of another origin
             text = text.replace('<link rel="stylesheet"', '<link rel="stylesheet" crossorigin')
         script = _ITS_SCRIPT.search(text)
         if script is not None:
@@ -111,34 +109,34 @@ class Preview:
         return text.replace(_STATIC, self.static)
 
     def _on_site(self) -> RoomSettings:
-        """With the addresses that another site's page would need."""
+        """Return the settings with absolute addresses of the site's files."""
 
-        def found(path: str) -> str:
-            is_there = path.startswith("/") and not path.startswith(_STATIC)
-            return self.site + path if is_there else path
+        def absolute(path: str) -> str:
+            is_of_site = path.startswith("/") and not path.startswith(_STATIC)
+            return self.site + path if is_of_site else path
 
         links = [
-            link.model_copy(update={"address": found(link.address)})
+            link.model_copy(update={"address": absolute(link.address)})
             for link in self.settings.footer
         ]
-        logo = self.settings.logo and found(self.settings.logo)
+        logo = self.settings.logo and absolute(self.settings.logo)
         return self.settings.model_copy(update={"footer": tuple(links), "logo": logo})
 
     def _values(self) -> dict[str, str]:
-        """What a replica fills in for a browser without JavaScript."""
-        wait = Wait(*(_WAITING[f"wait_seconds{part}"] for part in ("", "_low", "_high")))
+        """Return what a replica fills in for a browser without JavaScript."""
         return {
-            **{name: str(_WAITING[name]) for name in ("position", "ahead", "waiting")},
-            "number": visitor_number(_WAITING["visitor"]),
-            "wait": self.page.wait_in_words(self.language, wait),
+            **self.page.shown(_WAITING, self.language),
+            "waiting": str(_WAITING["waiting"]),
             "updated": "10:21:07 UTC",
             "refresh": "60",
         }
 
     def _answers(self, settings: RoomSettings, state: str) -> str:
-        said = {"room": self.room, "message": settings.message}
+        common = {"room": self.room, "message": settings.message}
         data = {
-            "answers": [{**one, **said} if isinstance(one, dict) else one for one in STATES[state]],
+            "answers": [
+                {**one, **common} if isinstance(one, dict) else one for one in STATES[state]
+            ],
             "about": about(self.room, settings).model_dump(mode="json"),
             "texts": {tag: self.page.languages.texts(tag) for tag in {"en", self.language}},
             "leaves": state == "left",
@@ -152,17 +150,17 @@ class Preview:
         )
 
 
-#: Those in which a template is shown; in the others the page is ours.
+#: The states in which a template is shown; in the others the page is ours.
 OF_TEMPLATES = ("waiting", "next", "paused", "opens", "prequeue", "closed", "full")
 
 
 def by_template(template: Template, shown: Preview, state: str) -> str:
-    """The page by the room's own template, which has no script that could be answered."""
-    now_ms, made_up = time.time_ns() // 1_000_000, STATES[state][-1]
+    """Return the page by the room's own template, which has no script to reply to."""
+    now_ms, example = time.time_ns() // 1_000_000, STATES[state][-1]
     changes: dict[str, Any] = {"queue_all": state == "paused", "events": ()}
-    if opens_s := made_up.get("opens_at"):
-        # In the pre-queue it has begun.
-        begins_s = made_up.get("prequeue_from", -60)
+    if opens_s := example.get("opens_at"):
+        # The pre-queue has begun a minute ago.
+        begins_s = example.get("prequeue_from", -60)
         changes["events"] = (
             RoomEvent(
                 name="sale",
@@ -173,8 +171,8 @@ def by_template(template: Template, shown: Preview, state: str) -> str:
     settings = shown.settings.model_copy(update=changes)
     event = status_document.event(settings.moments(now_ms))
     document = {
-        **made_up,
-        **status_document.of_event(event),
+        **example,
+        **status_document.event_members(event),
         "room": shown.room,
         "joined_at": iso(now_ms),
         "updated_at": iso(now_ms),
@@ -186,7 +184,7 @@ def by_template(template: Template, shown: Preview, state: str) -> str:
 
 
 def overview(room: str, states: Iterable[str]) -> str:
-    """A page that shows all of them at once, each in its file."""
+    """Return a page that shows all states at once, each from its file."""
     frames = "\n".join(
         f'<figure><figcaption><a href="{state}.html">{state}</a></figcaption>'
         f'<iframe src="{state}.html" title="{state}"></iframe></figure>'

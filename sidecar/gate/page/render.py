@@ -11,14 +11,17 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
+from sidecar.gate.page import status_document
 from sidecar.gate.page.languages import Languages
-from sidecar.rooms.openings import RoomEvent
+from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.estimate import Wait
+from sidecar.visitors.visitor_number import visitor_number
 
 _ECHO = re.compile(r'<!--# echo var="(\w+)"(?: encoding="\w+")? default="([^"]*)" -->')
-#: What nginx fills in, by a variable of its own that cannot break out of the page.
+#: The places that nginx fills in, by variables that cannot break out of the page.
 _OF_NGINX = {
     "waitroom_room": "$waitroom_room",
     "waitroom_method": "$waitroom_method",
@@ -32,17 +35,20 @@ _OF_NGINX = {
 _MAX_PARAMETER = 3_000
 
 
-def opening_in_digits(event: RoomEvent) -> str:
-    """By the event's own time zone: the visitor's is not known here."""
+def opening_in_digits(document: Mapping[str, Any], settings: RoomSettings) -> str:
+    """Return when the document's event opens, by the event's own time zone: the visitor's is not
+    known here."""
+    event = status_document.event(status_document.moments_at(document, settings))
+    if event is None:
+        return ""
     opens = datetime.fromtimestamp(event.opens_at / 1000, ZoneInfo(event.timezone))
     return f"{opens:%Y-%m-%d %H:%M} ({event.timezone})"
 
 
 def for_nginx(template: str, languages: Iterable[str]) -> str:
-    """The page as `$waitroom_page`, for nginx to include: it answers from memory then, at half
-    the price of a file.
+    """Return the page as nginx's `$waitroom_page`: from memory it costs half of what a file does.
 
-    Raises ValueError for a line that nginx could not take.
+    Raises ValueError for a line that is too long for nginx.
     """
     tags = " ".join(languages)
 
@@ -81,8 +87,8 @@ class Page:
     def render(
         self, *, language: str, view: str, values: Mapping[str, str], opens: str = ""
     ) -> str:
-        """`view` names the heading's text; `values` fill the waitroom_… places. `opens` says when
-        an event opens, for the views that say so."""
+        """Return the page. `view` names the heading's text, `values` fill the waitroom_… places,
+        and `opens` is when an event opens."""
         texts = self.languages.texts(language)
         filled = {f"t_{key}": text for key, text in texts.items()}
         filled["t_heading"], filled["t_intro"] = self.headings(language, view, opens)
@@ -96,14 +102,29 @@ class Page:
 
         return _ECHO.sub(fill, self._template)
 
+    def shown(
+        self, document: Mapping[str, Any], language: str, *, unsent: bool = False
+    ) -> dict[str, str]:
+        """Return what our page and a template show of a status document. `unsent`: what the visitor
+        sent has not arrived."""
+        texts, line = self.languages.texts(language), document["line"]
+        return {
+            "position": status_document.position_in_digits(document),
+            "ahead": status_document.ahead_in_digits(document),
+            "number": visitor_number(document["visitor"]) if document["visitor"] else "",
+            "line": texts["line"].replace("{n}", line) if line else "",
+            "wait": self.wait_in_words(language, status_document.wait_of(document)),
+            "unsent": texts["unsent"] if unsent else "",
+        }
+
     def headings(self, language: str, view: str, opens: str = "") -> tuple[str, str]:
-        """The heading and the first paragraph."""
+        """Return the heading and the first paragraph."""
         texts = self.languages.texts(language)
         heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])
         return heading, intro
 
     def wait_in_words(self, language: str, wait: Wait | None) -> str:
-        """The estimate as the page's script words it."""
+        """Return the estimate as the page's script words it."""
         texts = self.languages.texts(language)
         if wait is None:
             return texts["wait_unknown"]
@@ -117,9 +138,6 @@ class Page:
         high = math.ceil(high_s / step) * step // 60
         span = f"{low}–{high}" if 1 <= low < high else str(high)  # noqa: RUF001 - as in print
         return texts["wait_under" if low < 1 else "wait_about"].replace("{n}", span)
-
-    def line_in_words(self, language: str, line: str | None) -> str:
-        return self.languages.texts(language)["line"].replace("{n}", line) if line else ""
 
 
 #: view -> the texts of its heading and its first paragraph

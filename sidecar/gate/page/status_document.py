@@ -14,18 +14,18 @@ from sidecar.visitors.estimate import Wait
 from sidecar.visitors.model import DEFAULT_REFRESH_MS, Outcome, Phase, Standing, State
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
-#: A store that was not heard for so long does not answer, ms.
+#: Redis counts as unavailable after this silence, ms.
 _LATE_MS = 3 * REFRESH_MS
-#: How long a closed room's page may rest, seconds: what is coming may be changed.
+#: The longest time between two polls of a closed room, seconds: its events may be changed.
 CLOSED_REFRESH_S = 60.0
-#: Over how long visitors who wait for a beginning are spread, ms: at most so long, and a tenth of
-#: the pre-queue, in which it makes no difference. Where there is none, who is sooner is first.
+#: The polls at the beginning of a pre-queue are spread over a tenth of it, at most this long, ms.
 _MAX_SPREAD_MS = 30_000
+#: Without a pre-queue the first to come is first, so polls are spread over less.
 _SPREAD_AT_OPENING_MS = 2_000
 
 
 def document(room: Gate, answer: Answer | None) -> dict[str, Any]:
-    """The status document; `answer` None is somebody who has just left."""
+    """Return the status document. `answer` is None for somebody who has just left."""
     standing, settings = answer.standing if answer else None, room.settings
     now_ms = standing.now_ms if standing else room.clock.now_ms()
     moments = settings.moments(now_ms)
@@ -50,7 +50,7 @@ def document(room: Gate, answer: Answer | None) -> dict[str, Any]:
         "message": overrides.get("message", settings.message),
         "room": room.name,
         "phase": moments.phase,
-        **of_event(event(moments)),
+        **event_members(event(moments)),
     }
     if answer and answer.joins_later:
         status["join_url"] = f"/_waitroom/{room.name}/join?token={room.tokens.write_join()}"
@@ -64,7 +64,7 @@ def document(room: Gate, answer: Answer | None) -> dict[str, Any]:
 _NO_EVENT = dict.fromkeys(("event", "prequeue_from", "opens_at", "closes_at"))
 
 
-def of_event(about: RoomEvent | None) -> dict[str, str | None]:
+def event_members(about: RoomEvent | None) -> dict[str, str | None]:
     if about is None:
         return _NO_EVENT
     return {
@@ -76,23 +76,24 @@ def of_event(about: RoomEvent | None) -> dict[str, str | None]:
 
 
 def store(room: Gate, *, memory: str) -> str | None:
-    """Which store the room is kept in: the same for all replicas that share one. None: it does not
-    answer, or the gate is a resource."""
+    """Return which store the room is kept in, the same for all replicas that share it. None: Redis
+    is unavailable, or the gate is a resource."""
     if memory:
         return f"memory {memory}"
-    seen = room.snapshot
-    is_late = seen is None or room.clock.now_ms() > seen.now_ms + _LATE_MS
-    return None if seen is None or is_late else f"redis {seen.born_ms}"
+    snapshot = room.snapshot
+    if snapshot is None or room.clock.now_ms() > snapshot.now_ms + _LATE_MS:
+        return None
+    return f"redis {snapshot.born_ms}"
 
 
 def join_query(document: Mapping[str, Any]) -> str:
-    """What the address of the page needs before `next`, where the newcomer joins by loading it."""
+    """Return what the page's address has before `next`, if a newcomer joins by loading the page."""
     _, _, query = document.get("join_url", "").partition("?")
     return f"{query}&" if query else ""
 
 
-def view(document: dict[str, Any]) -> str:
-    """What the page shows for this document (static/waiting.js has the same rule)."""
+def view(document: Mapping[str, Any]) -> str:
+    """Return what the page shows for a document (static/waiting.js has the same rule)."""
     state, phase = document["state"], document["phase"]
     if state == State.CLOSED and phase == Phase.CLOSED and document["opens_at"]:
         return "opens"
@@ -101,30 +102,26 @@ def view(document: dict[str, Any]) -> str:
     return "next" if document["position"] == 1 else str(state)
 
 
-def position_in_digits(document: dict[str, Any]) -> str:
-    """Such as 7 or 2000+, or nothing."""
+def position_in_digits(document: Mapping[str, Any]) -> str:
+    """Return the position, such as 7 or 2000+, or nothing."""
     above = document["position_above"]
     return f"{above}+" if above is not None else str(document["position"] or "")
 
 
-def ahead_in_digits(document: dict[str, Any]) -> str:
-    """Such as 6 or 2000+, or nothing."""
+def ahead_in_digits(document: Mapping[str, Any]) -> str:
+    """Return the number of visitors ahead, such as 6 or 2000+, or nothing."""
     above, ahead = document["position_above"], document["ahead"]
     return f"{above}+" if above is not None else "" if ahead is None else str(ahead)
 
 
 def event(moments: Moments) -> RoomEvent | None:
-    """The event that it is about: the current one, or else the next."""
+    """Return the current event, or else the next one."""
     return moments.event or moments.coming
 
 
 def shown_position(room: Gate, standing: Standing | None) -> tuple[int | None, int | None]:
-    """The position from 1 on; or None, and the number that it is above (`rank_limit`), if that is
-    the reason.
-
-    While places come back somebody ahead may be missing, and a number shown now might grow. In a
-    pre-queue nobody has a position yet: what the store knows is the lot, and a secret.
-    """
+    """Return the position from 1 on; or None, and the limit (`rank_limit`) that the position is
+    above. After Redis lost data the position might grow, and in a pre-queue it is a secret."""
     if standing is None or standing.outcome is not Outcome.WAITING or standing.recovery_stage:
         return None, None
     if standing.phase is not Phase.OPEN:
@@ -134,18 +131,18 @@ def shown_position(room: Gate, standing: Standing | None) -> tuple[int | None, i
 
 
 def _state_in(room: Gate, answer: Answer | None, moments: Moments) -> State:
-    """A visitor without a place in a closed room sees that it is closed before joining."""
+    """Return the state to show: a visitor without a place sees that a room is closed."""
     if answer is None:
         return State.NOT_QUEUED
-    # Who is outside of a room that is rolled out in part passes, and is known when they join.
+    # A room that is rolled out in part lets some visitors pass, and finds out when they join.
     if answer.state is not State.NOT_QUEUED or room.settings.rollout_percent < 100:
         return answer.state
     return State.CLOSED if moments.phase is Phase.CLOSED else answer.state
 
 
 def refresh_s(room: Gate, answer: Answer | None) -> float:
-    """When to ask again, seconds."""
-    now_ms = _now_ms(room, answer)
+    """Return when to ask again, seconds."""
+    now_ms = answer.standing.now_ms if answer and answer.standing else room.clock.now_ms()
     return _refresh_in(room, answer, room.settings.moments(now_ms), now_ms)
 
 
@@ -154,16 +151,12 @@ def _refresh_in(room: Gate, answer: Answer | None, moments: Moments, now_ms: int
     if moments.phase is Phase.CLOSED and _state_in(room, answer, moments) is State.CLOSED:
         draw = random.random()  # noqa: S311 - spreads requests, and decides nothing
         return until_begins_s(moments.coming, now_ms, draw=draw)
-    return (
-        standing.refresh_ms / 1000
-        if standing and standing.refresh_ms
-        else DEFAULT_REFRESH_MS / 1000
-    )
+    return ((standing and standing.refresh_ms) or DEFAULT_REFRESH_MS) / 1000
 
 
 def until_begins_s(coming: RoomEvent | None, now_ms: int, *, draw: float) -> float:
-    """When to ask a closed room again, seconds: when its next event begins, and somewhat later, so
-    that not all ask at once. `draw` is in [0, 1)."""
+    """Return when to ask a closed room again, seconds: soon after its next event begins. `draw`, in
+    [0, 1), spreads the polls."""
     if coming is None:
         return CLOSED_REFRESH_S
     spread_ms: float = _SPREAD_AT_OPENING_MS
@@ -174,8 +167,8 @@ def until_begins_s(coming: RoomEvent | None, now_ms: int, *, draw: float) -> flo
 
 
 def _is_paused(room: Gate, answer: Answer, moments: Moments) -> bool:
-    """Whether nobody is called for a reason that the page cannot show otherwise: Redis is
-    unavailable, places come back, or an operator paused the room."""
+    """Return whether nobody is called because Redis is unavailable or lost data, or an operator
+    paused the room."""
     standing = answer.standing
     if answer.store_unavailable or (standing is not None and standing.recovery_stage == 2):
         return True
@@ -184,12 +177,11 @@ def _is_paused(room: Gate, answer: Answer, moments: Moments) -> bool:
 
 
 def moments_at(document: Mapping[str, Any], settings: RoomSettings) -> Moments:
-    """Those that a document is of."""
     return settings.moments(at_ms(document))
 
 
 def at_ms(document: Mapping[str, Any]) -> int:
-    """When it was made, by the store's clock."""
+    """Return when the document was made, by the store's clock."""
     return round(datetime.fromisoformat(document["updated_at"]).timestamp() * 1000)
 
 
@@ -205,20 +197,15 @@ def wait_of(document: Mapping[str, Any]) -> Wait | None:
     return Wait(seconds, document["wait_seconds_low"], document["wait_seconds_high"])
 
 
-def _now_ms(room: Gate, answer: Answer | None) -> int:
-    """When it was answered, by the store's clock."""
-    return answer.standing.now_ms if answer and answer.standing else room.clock.now_ms()
-
-
 def _line(room: Gate, standing: Standing | None) -> str | None:
     lines = room.settings.lines
     number = standing.line if standing else None
-    # Lines may have been changed a second ago, and be known to the store only.
+    # Sub-queues that were changed a second ago may be known to Redis only.
     return lines[number].name if number is not None and number < len(lines) else None
 
 
 def _waiting(room: Gate, standing: Standing | None, line: str | None) -> int | None:
-    """How many wait in the visitor's sub-queue, or in all."""
+    """Return how many wait in the visitor's sub-queue, or in all."""
     if standing is None:
         return room.snapshot.waiting if room.snapshot else None
     if line is not None and standing.line_waiting is not None:

@@ -1,9 +1,9 @@
--- Who is next: one number, given once; smaller is sooner.
+-- The order decides who is next. It is given once; the smallest is next.
 --   order = arrival - head start - band * BAND + number of the class
--- arrival: now in µs, later than any before, or in a random room a number drawn below DRAWS.
+-- arrival: now in µs, and later than any before; in a random room a number drawn below DRAWS.
 -- Arrivals are multiples of STEP, so that the class's number (1 to 7) keeps two orders apart.
--- All of it is exact in a double: until 2041, and without lines and events until 2255, when
--- arrivals reach BAND and 2^53.
+-- Orders are exact in a double until 2041, when arrivals reach BAND; without sub-queues and events
+-- until 2255, when they reach 2^53.
 local STEP, BAND = 8, 2 ^ 51
 
 local function arrive_after(last, now_us)
@@ -11,7 +11,7 @@ local function arrive_after(last, now_us)
   return math.ceil(next_us / STEP) * STEP
 end
 
--- Without a class the last three are 0.
+-- Without a class the last three arguments are 0.
 local function order_by(arrival, head_start_us, band, number)
   return arrival - head_start_us - band * BAND + number
 end

@@ -1,17 +1,17 @@
 -- @include "visitors/members"
--- Calls who is next, in rooms and of leases. A target of jobs differs: its rate or a full worker
--- stops the calls in the middle, so it reads the heads and takes out only those that it has called.
+-- Calls the next members of a queue, in rooms and of leases. Jobs have their own way: a target's
+-- rate or a full worker stops the calls in the middle, so only called members are taken out.
 
--- Takes heads out of a queue until so many (`free`) are called or so many (`most`) were taken.
---   line   the names of its keys, `queue` and `due`; `pop`, where not simply the smallest order is
---          next: returns what queue.pop_heads() does
---   call   given those keys, a member, its score in `due` (0: a store that evicts took it) and its
---          order as text; whether it was called. One that was not, for its heartbeat is overdue, is
---          dropped, and nobody waits for it.
--- Returns how many left the queue.
+-- Takes heads out of a queue until `free` members are called or `most` were taken.
+--   line   the queue: the names of its keys `queue` and `due`, and optionally `pop`, which replaces
+--          queue.pop_heads() where the smallest order is not always next
+--   call   a function of the queue, a member, its score in `due` (0: Redis evicted it) and its
+--          order as text. Returns whether it called the member. One whose heartbeat is overdue is
+--          not called, and dropped.
+-- Returns how many members left the queue.
 function queue.call_heads(line, free, most, call)
   local popped = 0
-  -- As many at a time as would all be called, if none of them is silent.
+  -- Take as many at a time as can be called if no heartbeat is overdue.
   while free > 0 and popped < most do
     local heads, orders, tried = (line.pop or queue.pop_heads)(
       line.queue, math.min(free, most - popped))

@@ -1,7 +1,7 @@
 -- @include "visitors/script"
--- What a script remembers in a hash, as numbers by name.
+-- Numbers that a script keeps in a hash, by name.
 
--- As they are stored, in the order of the names, and the same by name, to be changed.
+-- Returns the stored numbers in the order of the names, and a table of them by name to change.
 function queue.load_numbers(key, names)
   local loaded, numbers = redis_call('HMGET', key, unpack(names)), {}
   for i, name in ipairs(names) do
@@ -11,7 +11,7 @@ function queue.load_numbers(key, names)
   return loaded, numbers
 end
 
--- Fields and values of those that differ from what was loaded, with all their digits.
+-- Returns the fields and values of changed numbers, with all their digits.
 function queue.changed_numbers(names, loaded, numbers)
   local fields = {}
   for i, name in ipairs(names) do
@@ -22,7 +22,7 @@ function queue.changed_numbers(names, loaded, numbers)
   return fields
 end
 
--- The next of numbers that only grow, whatever the clock does.
+-- Returns a number later than the last one, whatever the clock does.
 function queue.next_number(last, now_us)
   return math.max(now_us, (last or 0) + 1)
 end

@@ -2,8 +2,8 @@
 -- Members to add to sorted sets, collected while a script runs: one ZADD for many costs
 -- about half of many. A script that reads a set in between flushes first; finish() does.
 local pending
--- How many members sets have: counted once, until they are changed. A script that changes one other
--- than by put() says so.
+-- The sizes of sets, counted once until put() changes them. A script that changes a set in another
+-- way calls resized().
 local sizes
 
 function queue.begin_writes()
@@ -36,10 +36,6 @@ end
 
 local function size(key)
   if pending[key] then flush() end
-  local known = sizes[key]
-  if not known then
-    known = redis_call('ZCARD', key)
-    sizes[key] = known
-  end
-  return known
+  sizes[key] = sizes[key] or redis_call('ZCARD', key)
+  return sizes[key]
 end

@@ -1,26 +1,25 @@
--- What every script starts with. As Redis Functions all of this is loaded once and called often:
--- what a call knows is in locals that begin() of its product sets anew, and nothing may be left of
--- one call to the next.
--- Where the store is full or read-only, the first write of a script fails, and nothing was changed;
--- those that follow never do.
--- Not to be had while a library is loaded: taken by begin().
+-- The start of every script. A library of Redis Functions is loaded once and called often: the
+-- state of a call is in locals that the product's begin() sets anew; nothing is left for the next.
+-- If Redis is full or read-only, the first write of a script fails and nothing is changed; later
+-- writes of the same call never fail.
+-- redis.call, set by begin(): a library cannot have it while it is loaded.
 local redis_call
--- What queues share. Fields, for a library has 200 locals at most.
+-- Functions that queues share; fields, because a library has 200 locals at most.
 local queue = {}
 
--- A whole number as text; tostring() would round one of more than 14 digits. An argument of
--- redis.call needs it not.
+-- Returns a whole number as text; tostring() would round one of more than 14 digits. Arguments of
+-- redis.call do not need it.
 local function int(number)
   return string.format('%d', number)
 end
 
--- The store's own time.
+-- Returns Redis' time.
 function queue.time_us()
   local time = redis_call('TIME')
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 
--- The members of a reply WITHSCORES, and their scores as text.
+-- Returns the members of a reply WITHSCORES, and their scores as text.
 function queue.split(rows)
   local members, scores = {}, {}
   for i = 1, #rows, 2 do

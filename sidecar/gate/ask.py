@@ -1,0 +1,60 @@
+"""Ask a gate about one request of a visitor, and count the answer."""
+
+from aiohttp import web
+
+from sidecar.gate.app_keys import GATES
+from sidecar.gate.contract import Gate, label
+from sidecar.gate.visitor_request import VisitorRequest
+from sidecar.http.app_keys import METRICS
+from sidecar.http.auth_request import log_unknown
+from sidecar.rooms.metrics import RoomMetrics
+from sidecar.visitors.answer import Answer
+from sidecar.visitors.model import Pass
+
+#: What stands in place of a visitor's state where there is no such room or resource.
+UNKNOWN_ROOM = "unknown-room"
+UNKNOWN_RESOURCE = "unknown-resource"
+
+
+async def ask(
+    request: web.Request,
+    room: Gate,
+    visitor_request: VisitorRequest,
+    endpoint: str,
+    *,
+    may_join: bool = False,
+) -> Answer:
+    """Return the verdict. `may_join`: a newcomer takes a place."""
+    metrics = request.app[METRICS]
+    bearer = visitor_request.bearer(room, may_join=may_join)
+    if bearer.grant_result:
+        metrics.of(RoomMetrics).grants.labels(room.name, bearer.grant_result).inc()
+    answer = await room.check(
+        visitor_request.token,
+        may_join=may_join,
+        from_page=visitor_request.is_from_page,
+        bearer=bearer,
+    )
+    metrics.requests.count(label(room), endpoint, answer.uncounted or answer.state)
+    if answer.failed_open:
+        metrics.of(RoomMetrics).let_in_alone.labels(room.name).inc()
+    pass_ = answer.token
+    # Given now, and not prolonged, to somebody who had not just come.
+    if isinstance(pass_, Pass) and pass_.joined_ms < pass_.started_ms == pass_.renewed_ms:
+        waited_s = (pass_.started_ms - pass_.joined_ms) / 1000
+        metrics.of(RoomMetrics).wait_seconds.labels(room.name).observe(waited_s)
+    return answer
+
+
+def count_unknown(request: web.Request, name: str, endpoint: str) -> str:
+    """Count a request for a name that no room or resource has, and return the state to answer.
+
+    A resource that its template does not have is an address that a visitor made up. An unknown room
+    is a mistake in the proxy's configuration, and logged.
+    """
+    template = request.app[GATES].template_of(name)
+    state = UNKNOWN_RESOURCE if template else UNKNOWN_ROOM
+    if not template:
+        log_unknown(name, "room")
+    request.app[METRICS].requests.count(template, endpoint, state)
+    return state
