@@ -1,6 +1,6 @@
 """The pages of docs/ that are made from the code: python -m scripts.docs_pages writes them.
 
-The dashboard's texts of alerts are made beside docs/alerts.md, of the same rules.
+Prometheus's rules and the dashboard's alerts are made beside docs/alerts.md, from one table.
 
 One module per page, with a function `page` that returns its text. A page that is written by hand
 keeps its text, and links to the table that is made here.
@@ -9,7 +9,6 @@ keeps its text, and links to the table that is made here.
 from pathlib import Path
 
 from scripts.docs_pages import (
-    alert_texts,
     alerts,
     commands,
     endpoints,
@@ -30,5 +29,6 @@ PAGES = {
     "metrics-reference.md": metrics.page,
     "problems.md": problems.page,
     "settings.md": settings.page,
-    "../sidecar/dashboard/page/alerts.json": alert_texts.page,
+    "../deploy/monitoring/prometheus/waitroom.rules.yml": alerts.rules,
+    "../sidecar/dashboard/page/alerts.json": alerts.dashboard,
 }

@@ -12,8 +12,7 @@ from sidecar.dashboard.live import LIVE
 from sidecar.http import problem_kinds as kinds
 from sidecar.http.app_keys import OPERATORS, SETTINGS, SiteSettings
 from sidecar.http.auth.owner import OPERATOR, Owner
-from sidecar.http.auth.roles import covers
-from sidecar.http.auth.scopes import OWNERS, SCOPES
+from sidecar.http.auth.rights import OWNERS, SCOPES, covers
 from sidecar.http.auth.session import operator_of, refusal
 from sidecar.http.auth.throttle import Throttle
 from sidecar.http.endpoint import ADMINS, Access

@@ -146,7 +146,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         }
         if not settings.is_in_memory:
             workers["eviction"] = lambda: watch_eviction(
-                redis, metrics.tell_eviction, timeout_s=settings.store_timeout
+                redis, metrics.set_eviction, timeout_s=settings.store_timeout
             )
         if operators.is_on:
             workers["sessions"] = lambda: share_forever(operators.share)

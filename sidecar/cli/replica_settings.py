@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import DEFAULT_OPS_LISTEN, Listen, problems_in
-from sidecar.settings.environment import ENV_PREFIX
-from sidecar.settings.values import read_values
+from sidecar.settings.values import ENV_PREFIX, read_values
 
 
 class ReplicaSettings(BaseModel):

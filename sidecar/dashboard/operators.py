@@ -4,7 +4,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.http.app_keys import OPERATORS
-from sidecar.http.auth.roles import Role
+from sidecar.http.auth.rights import Role
 from sidecar.http.auth.session import operator
 from sidecar.http.endpoint import ADMINS, Endpoints
 from sidecar.http.models import Parameters, Reply

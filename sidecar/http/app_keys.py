@@ -7,7 +7,7 @@ from typing import Protocol
 from aiohttp import web
 
 from sidecar.http.auth.operators import Operators
-from sidecar.http.auth.scopes import Scope
+from sidecar.http.auth.rights import Scope
 from sidecar.http.metrics import Metrics
 from sidecar.kit.templates import Templates
 

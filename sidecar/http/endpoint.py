@@ -27,8 +27,7 @@ from typing import Any, TypeAlias, TypeVar
 from aiohttp import web
 
 from sidecar.http import problem_kinds as kinds
-from sidecar.http.auth.roles import Role
-from sidecar.http.auth.scopes import Scope
+from sidecar.http.auth.rights import Role, Scope
 from sidecar.http.models import Body, Headers, Parameters, Reply, object_of, read
 from sidecar.http.problem_kinds import Kind
 from sidecar.kit.errors import ConfigError

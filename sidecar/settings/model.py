@@ -14,8 +14,7 @@ from pydantic import (
 
 from sidecar.history.settings import HistorySection
 from sidecar.http.auth.accounts import Account, Accounts, ProxySignIn
-from sidecar.http.auth.roles import Role
-from sidecar.http.auth.scopes import OWNERS, SCOPES, Scope
+from sidecar.http.auth.rights import OWNERS, SCOPES, Role, Scope
 from sidecar.jobs.settings import DEFAULT_DATABASE, TargetSettings
 from sidecar.kit.names import RESERVED_NAMES, is_plain_name
 from sidecar.kit.setting_types import (

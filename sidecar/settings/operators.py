@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sidecar.http.auth.accounts import UNIX, Network
 from sidecar.http.auth.operators import NAME_LENGTH
-from sidecar.http.auth.roles import Role
+from sidecar.http.auth.rights import Role
 from sidecar.kit.setting_types import listed
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")

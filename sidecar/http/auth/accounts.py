@@ -12,7 +12,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from multidict import CIMultiDictProxy
 
-from sidecar.http.auth.roles import Role
+from sidecar.http.auth.rights import Role
 
 Network: TypeAlias = IPv4Network | IPv6Network
 #: Stands for all who come through a unix socket.

@@ -19,7 +19,7 @@ from multidict import CIMultiDictProxy
 
 from sidecar.http.auth.accounts import Accounts
 from sidecar.http.auth.ended_sessions import EndedSessions
-from sidecar.http.auth.roles import Role
+from sidecar.http.auth.rights import Role
 from sidecar.http.auth.throttle import Throttle
 from sidecar.kit.signing import StrictSigner
 

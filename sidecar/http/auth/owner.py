@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from sidecar.http.auth.scopes import OWNERS, SCOPES, Scope
+from sidecar.http.auth.rights import OWNERS, SCOPES, Scope
 
 #: Whose token a request brings; None: nobody's.
 FIND_OWNER: "web.AppKey[Callable[[web.Request], Owner | None]]" = web.AppKey("find_owner")

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from sidecar.http.app_keys import OPERATORS
 from sidecar.http.auth.operators import COOKIE, Operator, clean_name
-from sidecar.http.auth.roles import Role, covers
+from sidecar.http.auth.rights import Role, covers
 from sidecar.http.cookies import cookie_value
 from sidecar.http.problem_kinds import CSRF_WRONG, FOREIGN_SITE
 from sidecar.http.problems import problem
