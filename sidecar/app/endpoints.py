@@ -22,10 +22,10 @@ from sidecar.lottery.endpoints import ENDPOINTS as _LOTTERY
 from sidecar.rooms.endpoints import changes, operator, series, transfer, visitors
 from sidecar.webhooks.endpoints import ENDPOINTS as _WEBHOOKS
 
-#: Of the edge listener: what proxies ask, and what visitors do through them.
+#: Endpoints of the edge listener, for proxies and for visitors.
 PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_PAGE, *_GATE)
 VISITOR = (*_STATUS, *_ABOUT, *_EVENTS, *_CLAIM, *_LOTTERY)
-#: Of the ops listener.
+#: Endpoints of the ops listener.
 _ROOMS = (
     *operator.ENDPOINTS,
     *changes.ENDPOINTS,
@@ -34,6 +34,5 @@ _ROOMS = (
     *transfer.ENDPOINTS,
 )
 OPS = (*_HEALTH, *_READY, *_ROOMS, *_OPERATORS, *_HISTORY, *_LEASES, *_LIMITS, *_WEBHOOKS)
-#: Of the ops listener, where there are targets.
-#: Before those of one job, whose address is like theirs.
+#: Endpoints of the ops listener if there are targets. Bulk ones first: paths of one job match too.
 JOBS = (*_BULK, *_JOBS, *_TARGETS)

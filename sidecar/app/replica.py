@@ -1,4 +1,4 @@
-"""The only wiring: what starts, in order, and stops, in reverse."""
+"""Everything that a replica starts, in order, and stops, in reverse order."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.app.routes import Services, edge_app, ops_app
-from sidecar.dashboard.worker import share_forever, share_once
+from sidecar.dashboard.operators import share_forever, share_once
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.stamps import Stamps
 from sidecar.history.metrics import HistoryMetrics
@@ -71,9 +71,9 @@ if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
 BACKLOG = 4096
-#: nginx passes addresses of up to 32 KB on as one header.
+#: Bytes of a header: nginx passes URLs of up to 32 KB in one.
 MAX_FIELD = 65_536
-#: What a replica exports at /metrics.
+#: The metrics that a replica exports at /metrics.
 PRODUCT_METRICS = (
     RoomMetrics,
     GateMetrics,
@@ -83,17 +83,14 @@ PRODUCT_METRICS = (
     HistoryMetrics,
     WebhookMetrics,
 )
-#: What a request that came just before the stop may still take, seconds.
+#: Seconds that the last requests may still take when a replica stops.
 DRAIN_S = 5.0
 
 log = structlog.get_logger()
 
 
 async def serve(settings: Settings) -> None:
-    """Runs one replica until SIGTERM or SIGINT.
-
-    Raises ConfigError when an address cannot be listened on.
-    """
+    """Run one replica until SIGTERM or SIGINT. Raises ConfigError if it cannot listen."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -112,12 +109,11 @@ async def serve(settings: Settings) -> None:
             targets=sorted(settings.targets),
             store=without_secrets(settings.store),
         )
-        # What was imported and wired stays: no collection need look at it again, of which each
-        # would keep visitors waiting for some 20 ms.
+        # Keep the objects made so far out of garbage collection, which would take 20 ms each time.
         gc.collect()
         gc.freeze()
         await stop.wait()
-        # Unready first, so that load balancers send nobody here any more; then the listeners.
+        # First not ready, so that load balancers send no more requests; then close the listeners.
         stopping.append(True)
         tell_stopping()
         log.info("stopping")
@@ -126,7 +122,7 @@ async def serve(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Rooms]:
-    """A replica that serves within the block."""
+    """Serve within the block."""
     metrics = Metrics(*PRODUCT_METRICS)
     redis = connect(settings.store, timeout_s=settings.store_timeout)
     leases, limits = make_leases(settings, redis, metrics), make_limits(settings, redis, metrics)
@@ -172,7 +168,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             )
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
-        within = await _open_jobs(settings, redis, metrics, rooms, stack)
+        jobs = await _open_jobs(settings, redis, metrics, rooms, stack)
         static = settings.static_dir or find_share("static")
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
@@ -183,7 +179,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             resources=Resources(leases, settings.secret_keys),
             limits=limits,
             webhooks=make_webhooks(settings, redis),
-            jobs=within.jobs if within else None,
+            jobs=jobs.jobs if jobs else None,
             history=history,
             templates=Templates(settings.template_dir),
         )
@@ -210,19 +206,19 @@ async def _open_jobs(
     rooms: Rooms,
     stack: contextlib.AsyncExitStack,
 ) -> "JobServices | None":
-    """What jobs need, where there are targets."""
+    """Open the services of jobs, if there are targets."""
     if not settings.jobs_database:
         return None
     require("sql", setting="jobs")
     from sidecar.app.jobs import job_services  # noqa: PLC0415 - as with the history
     from sidecar.jobs.endpoints import nginx_done_log as done_log  # noqa: PLC0415
 
-    within = await stack.enter_async_context(job_services(settings, redis, metrics))
+    services = await stack.enter_async_context(job_services(settings, redis, metrics))
     for room in rooms:
-        room.grants.has_namesake = partial(_is_target, within.jobs, room.name)
+        room.grants.has_namesake = partial(_is_target, services.jobs, room.name)
     if settings.done_listen:
-        await stack.enter_async_context(done_log.listening(settings.done_listen, within.jobs))
-    return within
+        await stack.enter_async_context(done_log.listening(settings.done_listen, services.jobs))
+    return services
 
 
 def _is_target(jobs: Jobs, name: str) -> bool:
@@ -231,7 +227,7 @@ def _is_target(jobs: Jobs, name: str) -> bool:
 
 def _open_history(settings: Settings) -> "History":
     require("sql", setting="history")
-    # Without one a replica starts in two thirds of the time.
+    # Without SQL a replica starts in two thirds of the time.
     from sidecar.history.store.stays import History  # noqa: PLC0415
     from sidecar.storage.sql.database import open_database  # noqa: PLC0415
 
@@ -244,7 +240,7 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
     of_calls = [hook for hook in settings.webhooks.values() if hook.tells_of_calls]
 
     def make(name: str, room: RoomSettings) -> Room:
-        clock = StoreClock()  # a room's own: in a cluster each has a server of its own
+        clock = StoreClock()  # of this room: in a cluster each room may be on another server
         store = RoomStore(
             redis,
             name,
@@ -323,8 +319,8 @@ async def _open_listeners(
     stack: contextlib.AsyncExitStack,
     *listeners: tuple[web.Application, type[web.AppRunner], str],
 ) -> None:
-    """Open them in order, and close them in order: the ops listener comes last and goes last, so
-    that who finds it ready finds the edge, too."""
+    """Open the listeners in order, and close them in order: the ops listener opens last and closes
+    last, so that the edge answers while /readyz does."""
     runners = [
         kind(
             app,
@@ -358,17 +354,17 @@ async def _listen(runner: web.AppRunner, address: str) -> None:
 
 
 def _remove_socket(path: Path) -> None:
-    """What a replica that was killed has left behind."""
+    """Remove the socket that a killed replica has left."""
     if path.is_socket():
         path.unlink()
 
 
 def _open_to_group(path: Path) -> None:
-    """Anyone who may write to the socket is trusted: this user and its group, nginx's."""
+    """Allow this user and its group, nginx's, to connect; every client of the socket is trusted."""
     path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
 
 
 def without_secrets(store: str) -> str:
-    """The store's address for the log: no user, no password, no option."""
+    """Return the store's address without user, password and options, for the log."""
     scheme, _, rest = store.partition("?")[0].partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"
