@@ -12,8 +12,9 @@ from aiohttp import web
 from sidecar.dashboard.alerts import Alerts
 from sidecar.dashboard.others import Others
 from sidecar.http.json_text import event_text
-from sidecar.http.long_poll import LongPolls, is_set
+from sidecar.http.long_poll import LongPolls
 from sidecar.kit.errors import StoreError
+from sidecar.kit.tasks import wait_for
 from sidecar.rooms.look import in_short
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.people import waiting_in
@@ -159,7 +160,7 @@ class Live(LongPolls):
             await asyncio.gather(*rooms, self._collect_others())
             self._look()
             self._publish()
-            await is_set(self._is_due, COLLECT_S)
+            await wait_for(self._is_due, COLLECT_S)
 
     async def _collect_others(self) -> None:
         """Make the event `others`, kept under "", which is no room's name."""

@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from sidecar.kit.errors import ConfigError
+from sidecar.kit.tasks import wait_for
 
 #: The longest `wait`, seconds.
 MAX_WAIT_S = 60
@@ -54,7 +55,7 @@ class LongPolls:
         ends = time.monotonic() + seconds
         with self.opened(request) as over:
             while not is_gone(request) and (left := ends - time.monotonic()) > 0:
-                if await is_set(over, left):
+                if await wait_for(over, left):
                     break
         return max(0.0, ends - time.monotonic())
 
@@ -79,14 +80,6 @@ LONG_POLLS = web.AppKey("long polls", LongPolls)
 def is_gone(request: web.Request) -> bool:
     transport = request.transport
     return transport is None or transport.is_closing()
-
-
-async def is_set(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event, for `seconds` at most, and return whether it is set."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()
 
 
 def wait_of(request: web.Request) -> int:

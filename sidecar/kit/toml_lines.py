@@ -1,4 +1,4 @@
-"""In which line of a TOML file each setting stands, which tomllib does not say."""
+"""The line numbers of settings in a TOML file, which tomllib does not tell."""
 
 import re
 
@@ -6,14 +6,14 @@ _TABLE = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _NAME = r"(?:[\w-]+|\"[^\"]*\"|'[^']*')"
 _KEY = re.compile(rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*=")
 _PART = re.compile(_NAME)
-#: What may hide a bracket: a text in one line, a comment. The mark of a longer text is kept.
+#: Strings and comments, which may contain brackets. The marks of multi-line strings are kept.
 _TEXT = re.compile(r"(\"\"\"|''')|\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
 _LONG = ('"""', "'''")
 
 
 def find_lines(text: str) -> dict[str, int]:
-    """Line numbers, from 1, by the dotted names of the tables and keys of valid TOML; a list's
-    tables are counted from 0."""
+    """Return the line numbers, from 1, of the tables and keys of valid TOML, by dotted names.
+    Tables of a list are numbered from 0."""
     lines: dict[str, int] = {}
     counted: dict[str, int] = {}
     table: list[str] = []
@@ -40,7 +40,7 @@ def find_lines(text: str) -> dict[str, int]:
 
 
 def _element(parts: list[str], counted: dict[str, int]) -> str:
-    """The table's name; where part of it is a list, with the number of the last table of that."""
+    """Return a table's dotted name, with the number of the last table after each list in it."""
     name = ""
     for part in parts:
         if name in counted:
@@ -54,7 +54,7 @@ def _parts(name: str) -> list[str]:
 
 
 def locate(problem: str, lines: dict[str, int]) -> int | None:
-    """Where the setting is that a problem is about, or the table that should have it."""
+    """Return the line of the setting that a problem names, or of the table that should have it."""
     name = problem.partition(":")[0]
     while name:
         if name in lines:
