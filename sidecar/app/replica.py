@@ -123,8 +123,8 @@ async def serve(settings: Settings) -> None:
 @contextlib.asynccontextmanager
 async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Rooms]:
     """Serve within the block."""
-    metrics = Metrics(*PRODUCT_METRICS)
-    redis = connect(settings.store, timeout_s=settings.store_timeout)
+    metrics, timeout_s = Metrics(*PRODUCT_METRICS), settings.store_timeout
+    redis = connect(settings.store, timeout_s=timeout_s)
     leases, limits = make_leases(settings, redis, metrics), make_limits(settings, redis, metrics)
     rooms = make_rooms(settings, redis, metrics)
     history = _open_history(settings) if settings.history else None
@@ -132,7 +132,10 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         stack.push_async_callback(close, redis)
         if not await refresh_once(rooms, metrics):
             log.warning("store_away", hint="newcomers wait until the store answers")
-        operators = make_operators(settings, redis)
+        ended = EndedSessions(redis, timeout_s=timeout_s)
+        operators = Operators(
+            settings.secret_keys, settings.admin_token, settings.accounts, ended=ended
+        )
         if operators.is_on:
             await share_once(operators.share)
         workers: dict[str, Worker] = {
@@ -142,18 +145,22 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         }
         if not settings.is_in_memory:
             workers["eviction"] = lambda: watch_eviction(
-                redis, metrics.set_eviction, timeout_s=settings.store_timeout
+                redis, metrics.set_eviction, timeout_s=timeout_s
             )
         if operators.is_on:
             workers["sessions"] = lambda: share_forever(operators.share)
         if history is not None:
-            past, streams = history, make_streams(settings, redis)
+            past, owner = history, secrets.token_urlsafe(9)
+            streams = {
+                name: EventStream(redis, name, owner=owner, timeout_s=timeout_s)
+                for name in settings.rooms
+            }
             stack.push_async_callback(past.close)
             workers["recorder"] = lambda: record_forever(
                 rooms, streams, past, metrics, backlog=settings.history_backlog
             )
             workers["archivist"] = lambda: tidy_forever(rooms, past, settings, metrics)
-        hooks, timeout_s = settings.webhooks, settings.store_timeout
+        hooks = settings.webhooks
         if of_rooms := {name: hook for name, hook in hooks.items() if hook.tells_of_rooms}:
             workers["room notifier"] = lambda: RoomNotifier(
                 rooms, metrics, redis, timeout_s=timeout_s
@@ -178,7 +185,10 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             leases=leases,
             resources=Resources(leases, settings.secret_keys),
             limits=limits,
-            webhooks=make_webhooks(settings, redis),
+            webhooks=Webhooks(
+                Receiver(name, hook, Deliveries(redis, name, timeout_s))
+                for name, hook in hooks.items()
+            ),
             jobs=jobs.jobs if jobs else None,
             history=history,
             templates=Templates(settings.template_dir),
@@ -293,26 +303,6 @@ def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
         return Limit(name, limit, store, metrics.of(LimitMetrics))
 
     return Limits(make(name, limit) for name, limit in settings.limits.items())
-
-
-def make_webhooks(settings: Settings, redis: Store) -> Webhooks:
-    return Webhooks(
-        Receiver(name, hook, Deliveries(redis, name, settings.store_timeout))
-        for name, hook in settings.webhooks.items()
-    )
-
-
-def make_operators(settings: Settings, redis: Store) -> Operators:
-    ended = EndedSessions(redis, timeout_s=settings.store_timeout)
-    return Operators(settings.secret_keys, settings.admin_token, settings.accounts, ended=ended)
-
-
-def make_streams(settings: Settings, redis: Store) -> dict[str, EventStream]:
-    owner = secrets.token_urlsafe(9)
-    return {
-        name: EventStream(redis, name, owner=owner, timeout_s=settings.store_timeout)
-        for name in settings.rooms
-    }
 
 
 async def _open_listeners(
