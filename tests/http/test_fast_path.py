@@ -226,14 +226,8 @@ FAST_ONES = {
 
 
 @pytest.mark.parametrize("sent", FAST_ONES.values(), ids=FAST_ONES)
-async def test_the_fast_path_answers_alike(sent):
-    """All of them are answered there, but for the last."""
-    assert (await compare(sent))[:1] == [True]
-
-
-@pytest.mark.parametrize("sent", FAST_ONES.values(), ids=FAST_ONES)
-def test_it_does_so_on_uvloop(sent):
-    """The loop that replicas run on."""
+def test_the_fast_path_answers_alike(sent):
+    """On uvloop, the loop of a replica: all requests but the last are answered there."""
     assert run(compare(sent))[:1] == [True]
 
 
