@@ -2,8 +2,8 @@
 
 `python -m scripts.docs_pages` writes all of them to .docs/, of which mkdocs, or its successor,
 builds the site. It also writes anew what is kept in the tree although it is made: the texts of
-alerts and of the doctor's findings. One module per page, with a function `page` that returns its
-text.
+alerts and of the doctor's findings, and Prometheus's rules. One module per page, with a function
+`page` that returns its text.
 """
 
 import re
@@ -11,7 +11,6 @@ import shutil
 from pathlib import Path
 
 from scripts.docs_pages import (
-    alert_texts,
     alerts,
     commands,
     endpoints,
@@ -32,11 +31,12 @@ BUILT = {
     "problems.md": problems.page,
     "settings.md": settings.page,
 }
-#: Kept: the product and its error messages need them.
+#: Kept: the product, its error messages and Prometheus need them.
 KEPT = {
     "alerts.md": alerts.page,
     "doctor.md": findings.page,
-    "../sidecar/dashboard/page/alerts.json": alert_texts.page,
+    "../deploy/monitoring/prometheus/waitroom.rules.yml": alerts.rules,
+    "../sidecar/dashboard/page/alerts.json": alerts.dashboard,
 }
 
 #: A link to a file of the repository that is no page: ../nginx/example.conf.

@@ -1,5 +1,5 @@
-"""Authorisation: operators at /admin/, programs at /v1/. By bearer token, or for operators by the
-dashboard's session. And which token owns the jobs that a request submits or reads."""
+"""Authorisation of operators at /admin/ and programs at /v1/, by bearer token or, for operators, by
+the dashboard's session; and the owner of a request's jobs and leases."""
 
 import hmac
 
@@ -12,18 +12,17 @@ from sidecar.dashboard.live import LIVE
 from sidecar.http import problem_kinds as kinds
 from sidecar.http.app_keys import OPERATORS, SETTINGS, SiteSettings
 from sidecar.http.auth.owner import OPERATOR, Owner
-from sidecar.http.auth.roles import covers
-from sidecar.http.auth.scopes import OWNERS, SCOPES
+from sidecar.http.auth.rights import OWNERS, SCOPES, covers
 from sidecar.http.auth.session import operator_of, refusal
 from sidecar.http.auth.throttle import Throttle
 from sidecar.http.endpoint import ADMINS, Access
 from sidecar.http.problems import problem
 
-#: Who may, by method and path. What is not here is an admin's.
+#: The access rules by method and path. All other endpoints are for admins.
 RIGHTS: dict[tuple[str, str], Access] = {
     (each.method, each.canonical): each.access for each in (*OPS, *JOBS) if not each.access.is_open
 }
-#: Where there are no targets: says so, to any token.
+#: The path that answers any token, if there are no targets, that jobs are off.
 NO_JOBS = "/v1/{_}"
 
 log = structlog.get_logger()
@@ -31,9 +30,8 @@ log = structlog.get_logger()
 
 @web.middleware
 async def authorised(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Lets nobody at /admin/ without the admin token, or an operator's session; nobody at /v1/
-    without one of the tokens for programs, the admin token, or such a session. And nobody do what
-    their scopes or role do not allow."""
+    """Refuse a request to /admin/ without the admin token or an operator's session, one to /v1/
+    without these or a program's token, and one beyond its scopes or role."""
     if request.path.startswith("/admin/"):
         return await _operator(request, handler)
     if request.path.startswith("/v1/"):
@@ -73,7 +71,7 @@ async def _program(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def _beyond(owner: Owner, request: web.Request) -> web.Response | None:
-    """Why this token is not for what it asks; None: it is."""
+    """Return a problem if the token lacks the scope that the endpoint needs, else None."""
     needs = needed(request)
     if owner.is_operator or needs is None or owner.scopes & needs.scopes:
         return None
@@ -86,8 +84,8 @@ def _beyond(owner: Owner, request: web.Request) -> web.Response | None:
 
 
 def needed(request: web.Request) -> Access | None:
-    """What this endpoint needs. None: an address at which nothing is, which is anybody's to find
-    out."""
+    """Return the access rule of a request's endpoint, or None if there is no endpoint: anybody may
+    learn that."""
     resource = request.match_info.route.resource
     if resource is None or resource.canonical == NO_JOBS:
         return None
@@ -96,16 +94,16 @@ def needed(request: web.Request) -> Access | None:
 
 
 def find_owner(request: web.Request, *, is_refused: bool = False) -> Owner | None:
-    """By its token, or by the session where that counts; None: nobody we know. `is_refused`: the
-    admin token is not looked at, because somebody at this address guesses. Programs' tokens are,
-    so that one with an old token stops none of the others."""
+    """Return the owner of a request by its token, or else its session; None for an unknown one.
+    `is_refused`: ignore the admin token, because this address has sent too many wrong ones.
+    Programs' tokens still count, so that a program with an old token blocks no other."""
     if "Authorization" in request.headers:
         return _by_token(request, _tokens(request.app[SETTINGS], is_refused=is_refused))
     return OPERATOR if operator_of(request) is not None else None
 
 
 def _tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
-    """Each with whose it is. Where two are the same, the first says who it is."""
+    """Return all tokens with their owners. Of two equal tokens the first one counts."""
     named = {OWNERS[0]: settings.service_token, **settings.tokens}
     programs = [
         (token, Owner(name, settings.scopes.get(name, SCOPES))) for name, token in named.items()
@@ -116,10 +114,10 @@ def _tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[s
 
 def _by_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:
     scheme, _, given = request.headers["Authorization"].partition(" ")
-    said = given.strip().encode(errors="surrogateescape")
-    # All are compared, so that the time tells nothing of which was nearly right.
+    sent = given.strip().encode(errors="surrogateescape")
+    # All tokens are compared, so that the duration tells nothing.
     are_right = [
-        hmac.compare_digest(said, token.encode(errors="surrogateescape"))
+        hmac.compare_digest(sent, token.encode(errors="surrogateescape"))
         for token, _owner in tokens
     ]
     if scheme.lower() != "bearer" or not any(are_right):
@@ -128,7 +126,8 @@ def _by_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | 
 
 
 def _by_admin_token(request: web.Request, token: str) -> web.Response | None:
-    """Why a bearer is not let in at /admin/; while too many were wrong, none is looked at."""
+    """Return a problem if the admin token is wrong, or too many from the address were; else
+    None."""
     guesses = request.app[OPERATORS].guesses
     refused_s = guesses.refused_s(request.remote)
     if refused_s:
@@ -144,14 +143,14 @@ def _wrong(request: web.Request, guesses: Throttle) -> web.Response:
     refused_s = 0
     if request.headers.get("Authorization"):
         refused_s = guesses.refused_s(request.remote)
-        if not refused_s:  # beyond it would flood the log
+        if not refused_s:  # more would flood the log
             log.warning("token_refused", remote=request.remote, path=request.path)
         guesses.note_wrong(request.remote)
     return _unknown(request, refused_s)
 
 
 def _by_session(request: web.Request) -> web.Response | None:
-    """Why a session is not let in: there is none, another site sent it, or its role is too low."""
+    """Return a problem if there is no session, its role is too low, or another site sent it."""
     who = operator_of(request)
     if who is None:
         return _unknown(request)
@@ -163,7 +162,8 @@ def _by_session(request: web.Request) -> web.Response | None:
 
 
 def _unknown(request: web.Request, refused_s: int = 0) -> web.Response:
-    """`refused_s`: for how long the admin token is not looked at."""
+    """Return the problem of a missing or wrong token. `refused_s`: how long the admin token is
+    ignored."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     kind, detail = kinds.TOKEN_NEEDED, "Send Authorization: Bearer <token>."
     if scheme.lower() == "bearer" and given.strip():

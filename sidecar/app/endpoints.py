@@ -21,10 +21,10 @@ from sidecar.lottery.endpoints import ENDPOINTS as _LOTTERY
 from sidecar.rooms.endpoints import changes, operator, series, transfer, visitors
 from sidecar.webhooks.endpoints import ENDPOINTS as _WEBHOOKS
 
-#: Of the edge listener: what proxies ask, and what visitors do through them.
+#: Endpoints of the edge listener, for proxies and for visitors.
 PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_PAGE, *_GATE)
 VISITOR = (*_STATUS, *_ABOUT, *_EVENTS, *_CLAIM, *_LOTTERY)
-#: Of the ops listener.
+#: Endpoints of the ops listener.
 _ROOMS = (
     *operator.ENDPOINTS,
     *changes.ENDPOINTS,

@@ -1,4 +1,4 @@
-"""Whether a replica is ready."""
+"""The readiness of a replica."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""The only wiring: what starts, in order, and stops, in reverse."""
+"""Everything that a replica starts, in order, and stops, in reverse order."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.app.routes import Services, edge_app, ops_app
-from sidecar.dashboard.worker import share_forever, share_once
+from sidecar.dashboard.operators import share_forever, share_once
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.stamps import Stamps
 from sidecar.history.metrics import HistoryMetrics
@@ -69,9 +69,9 @@ if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
 BACKLOG = 4096
-#: nginx passes addresses of up to 32 KB on as one header.
+#: Bytes of a header: nginx passes URLs of up to 32 KB in one.
 MAX_FIELD = 65_536
-#: What a replica exports at /metrics.
+#: The metrics that a replica exports at /metrics.
 PRODUCT_METRICS = (
     RoomMetrics,
     GateMetrics,
@@ -81,17 +81,14 @@ PRODUCT_METRICS = (
     HistoryMetrics,
     WebhookMetrics,
 )
-#: What a request that came just before the stop may still take, seconds.
+#: Seconds that the last requests may still take when a replica stops.
 DRAIN_S = 5.0
 
 log = structlog.get_logger()
 
 
 async def serve(settings: Settings) -> None:
-    """Runs one replica until SIGTERM or SIGINT.
-
-    Raises ConfigError when an address cannot be listened on.
-    """
+    """Run one replica until SIGTERM or SIGINT. Raises ConfigError if it cannot listen."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -110,12 +107,11 @@ async def serve(settings: Settings) -> None:
             targets=sorted(settings.targets),
             store=without_secrets(settings.store),
         )
-        # What was imported and wired stays: no collection need look at it again, of which each
-        # would keep visitors waiting for some 20 ms.
+        # Keep the objects made so far out of garbage collection, which would take 20 ms each time.
         gc.collect()
         gc.freeze()
         await stop.wait()
-        # Unready first, so that load balancers send nobody here any more; then the listeners.
+        # First not ready, so that load balancers send no more requests; then close the listeners.
         stopping.append(True)
         tell_stopping()
         log.info("stopping")
@@ -124,9 +120,9 @@ async def serve(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Rooms]:
-    """A replica that serves within the block."""
-    metrics = Metrics(*PRODUCT_METRICS)
-    redis = connect(settings.store, timeout_s=settings.store_timeout)
+    """Serve within the block."""
+    metrics, timeout_s = Metrics(*PRODUCT_METRICS), settings.store_timeout
+    redis = connect(settings.store, timeout_s=timeout_s)
     leases, limits = make_leases(settings, redis, metrics), make_limits(settings, redis, metrics)
     rooms = make_rooms(settings, redis, metrics)
     history = _open_history(settings) if settings.history else None
@@ -134,7 +130,10 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         stack.push_async_callback(close, redis)
         if not await refresh_once(rooms, metrics):
             log.warning("store_away", hint="newcomers wait until the store answers")
-        operators = make_operators(settings, redis)
+        ended = EndedSessions(redis, timeout_s=timeout_s)
+        operators = Operators(
+            settings.secret_keys, settings.admin_token, settings.accounts, ended=ended
+        )
         if operators.is_on:
             await share_once(operators.share)
         workers: dict[str, Worker] = {
@@ -144,18 +143,22 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         }
         if not settings.is_in_memory:
             workers["eviction"] = lambda: watch_eviction(
-                redis, metrics.tell_eviction, timeout_s=settings.store_timeout
+                redis, metrics.set_eviction, timeout_s=timeout_s
             )
         if operators.is_on:
             workers["sessions"] = lambda: share_forever(operators.share)
         if history is not None:
-            past, streams = history, make_streams(settings, redis)
+            past, owner = history, secrets.token_urlsafe(9)
+            streams = {
+                name: EventStream(redis, name, owner=owner, timeout_s=timeout_s)
+                for name in settings.rooms
+            }
             stack.push_async_callback(past.close)
             workers["recorder"] = lambda: record_forever(
                 rooms, streams, past, metrics, backlog=settings.history_backlog
             )
             workers["archivist"] = lambda: tidy_forever(rooms, past, settings, metrics)
-        hooks, timeout_s = settings.webhooks, settings.store_timeout
+        hooks = settings.webhooks
         if of_rooms := {name: hook for name, hook in hooks.items() if hook.tells_of_rooms}:
             workers["room notifier"] = lambda: RoomNotifier(
                 rooms, metrics, redis, timeout_s=timeout_s
@@ -170,7 +173,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             )
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
-        within = await _open_jobs(settings, redis, metrics, rooms, stack)
+        jobs = await _open_jobs(settings, redis, metrics, rooms, stack)
         static = settings.static_dir or find_share("static")
         if not (static / "waiting.html").is_file():
             raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
@@ -180,8 +183,11 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             leases=leases,
             resources=Resources(leases, settings.secret_keys),
             limits=limits,
-            webhooks=make_webhooks(settings, redis),
-            jobs=within.jobs if within else None,
+            webhooks=Webhooks(
+                Receiver(name, hook, Deliveries(redis, name, timeout_s))
+                for name, hook in hooks.items()
+            ),
+            jobs=jobs.jobs if jobs else None,
             history=history,
             templates=Templates(settings.template_dir),
         )
@@ -208,19 +214,19 @@ async def _open_jobs(
     rooms: Rooms,
     stack: contextlib.AsyncExitStack,
 ) -> "JobServices | None":
-    """What jobs need, where there are targets."""
+    """Open the services of jobs, if there are targets."""
     if not settings.jobs_database:
         return None
     require("sql", setting="jobs")
     from sidecar.app.jobs import job_services  # noqa: PLC0415 - as with the history
     from sidecar.jobs.endpoints import nginx_done_log as done_log  # noqa: PLC0415
 
-    within = await stack.enter_async_context(job_services(settings, redis, metrics))
+    services = await stack.enter_async_context(job_services(settings, redis, metrics))
     for room in rooms:
-        room.grants.has_namesake = partial(_is_target, within.jobs, room.name)
+        room.grants.has_namesake = partial(_is_target, services.jobs, room.name)
     if settings.done_listen:
-        await stack.enter_async_context(done_log.listening(settings.done_listen, within.jobs))
-    return within
+        await stack.enter_async_context(done_log.listening(settings.done_listen, services.jobs))
+    return services
 
 
 def _is_target(jobs: Jobs, name: str) -> bool:
@@ -229,7 +235,7 @@ def _is_target(jobs: Jobs, name: str) -> bool:
 
 def _open_history(settings: Settings) -> "History":
     require("sql", setting="history")
-    # Without one a replica starts in two thirds of the time.
+    # Without SQL a replica starts in two thirds of the time.
     from sidecar.history.store.stays import History  # noqa: PLC0415
     from sidecar.storage.sql.database import open_database  # noqa: PLC0415
 
@@ -242,7 +248,7 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
     of_calls = [hook for hook in settings.webhooks.values() if hook.tells_of_calls]
 
     def make(name: str, room: RoomSettings) -> Room:
-        clock = StoreClock()  # a room's own: in a cluster each has a server of its own
+        clock = StoreClock()  # of this room: in a cluster each room may be on another server
         store = RoomStore(
             redis,
             name,
@@ -297,32 +303,12 @@ def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
     return Limits(make(name, limit) for name, limit in settings.limits.items())
 
 
-def make_webhooks(settings: Settings, redis: Store) -> Webhooks:
-    return Webhooks(
-        Receiver(name, hook, Deliveries(redis, name, settings.store_timeout))
-        for name, hook in settings.webhooks.items()
-    )
-
-
-def make_operators(settings: Settings, redis: Store) -> Operators:
-    ended = EndedSessions(redis, timeout_s=settings.store_timeout)
-    return Operators(settings.secret_keys, settings.admin_token, settings.accounts, ended=ended)
-
-
-def make_streams(settings: Settings, redis: Store) -> dict[str, EventStream]:
-    owner = secrets.token_urlsafe(9)
-    return {
-        name: EventStream(redis, name, owner=owner, timeout_s=settings.store_timeout)
-        for name in settings.rooms
-    }
-
-
 async def _open_listeners(
     stack: contextlib.AsyncExitStack,
     *listeners: tuple[web.Application, type[web.AppRunner], str],
 ) -> None:
-    """Open them in order, and close them in order: the ops listener comes last and goes last, so
-    that who finds it ready finds the edge, too."""
+    """Open the listeners in order, and close them in order: the ops listener opens last and closes
+    last, so that the edge answers while /readyz does."""
     runners = [
         kind(
             app,
@@ -356,17 +342,17 @@ async def _listen(runner: web.AppRunner, address: str) -> None:
 
 
 def _remove_socket(path: Path) -> None:
-    """What a replica that was killed has left behind."""
+    """Remove the socket that a killed replica has left."""
     if path.is_socket():
         path.unlink()
 
 
 def _open_to_group(path: Path) -> None:
-    """Anyone who may write to the socket is trusted: this user and its group, nginx's."""
+    """Allow this user and its group, nginx's, to connect; every client of the socket is trusted."""
     path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
 
 
 def without_secrets(store: str) -> str:
-    """The store's address for the log: no user, no password, no option."""
+    """Return the store's address without user, password and options, for the log."""
     scheme, _, rest = store.partition("?")[0].partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"

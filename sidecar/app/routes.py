@@ -56,20 +56,20 @@ from sidecar.webhooks.service import Webhooks
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: No endpoint reads more than a form with one address in it.
+#: Bytes of a body at the edge: a form with one URL.
 MAX_BODY = 65_536
-#: Nor a service's more than a list of calls.
+#: Bytes of a body at the ops listener: a list of calls.
 MAX_OPS_BODY = 262_144
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Both listeners stand on these. None: it is not configured."""
+    """The services of both listeners. None: the product is not configured."""
 
     rooms: Rooms
     metrics: Metrics
     leases: Leases = field(default_factory=Leases)
-    #: The same leases, as proxies guard them.
+    #: The leased resources that proxies guard.
     resources: Resources = field(default_factory=Resources)
     limits: Limits = field(default_factory=Limits)
     webhooks: Webhooks = field(default_factory=Webhooks)
@@ -78,14 +78,14 @@ class Services:
     templates: Templates = field(default_factory=lambda: Templates(Path("templates")))
 
 
-#: What the edge listener serves; beside it, each room's own addresses and the static files.
+#: The edge listener's routes, beside the rooms' own paths and the static files.
 EDGE = (
     *(endpoint.route() for endpoint in (*endpoints.PROXY, *endpoints.VISITOR)),
-    # With the address that the visitor asked for.
+    # The rest is the path that the visitor asked for.
     web.route("*", r"/gate/{room}{asked:/.*}", gate.gate),
     web.get("/_waitroom/{room}/", waiting.page),
 )
-#: Without most of aiohttp, where the request is plain (http/fast_path.py).
+#: The endpoints of the fast path (http/fast_path.py).
 FAST_EDGE: dict[tuple[str, str], Handler] = {
     ("GET", "/check"): check.check,
     ("GET", "/check-limit"): check_limit.check_limit,
@@ -101,7 +101,8 @@ def edge_app(
     memory: str = "",
     stamps: Stamps | None = None,
 ) -> web.Application:
-    """`memory`: a name for this process' own store; empty: the store is shared."""
+    """Return the edge listener's application. `memory`: the name of this process' own store; "" if
+    the store is shared."""
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
     _add_services(app, services)
     app[GATES] = Gates(services.rooms, services.resources)
@@ -117,7 +118,7 @@ def edge_app(
     app.cleanup_ctx.append(check_permit.writes)
     app[draw.DRAW_PAGE] = draw.load_page(static)
     fast = dict(FAST_EDGE)
-    # The most frequent requests have addresses of their own, found without a pattern.
+    # The most frequent requests are found without a pattern.
     for room in services.rooms:
         at = f"/_waitroom/{room.name}"
         status, join = partial(waiting.get_status, room=room), partial(waiting.join, room=room)

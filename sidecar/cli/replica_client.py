@@ -102,8 +102,7 @@ class ReplicaOptions:
         from pydantic import BaseModel, Field, ValidationError  # noqa: PLC0415
 
         from sidecar.kit.setting_types import DEFAULT_OPS_LISTEN, Listen, problems_in  # noqa: PLC0415
-        from sidecar.settings.environment import ENV_PREFIX  # noqa: PLC0415
-        from sidecar.settings.values import read_values  # noqa: PLC0415
+        from sidecar.settings.values import ENV_PREFIX, read_values  # noqa: PLC0415
 
         class ReplicaSettings(BaseModel):
             ops_listen: Listen = DEFAULT_OPS_LISTEN

@@ -1,12 +1,10 @@
 """waitroom serve and waitroom run-jobs: the processes that run until they are stopped."""
 
 import re
-import sys
-from typing import Any
 
 import click
 
-from sidecar.cli.config import CONFIG, Settings, load_settings
+from sidecar.cli.config import CONFIG, load_settings
 from sidecar.kit.extras import require
 
 
@@ -16,10 +14,11 @@ def serve(path: str | None) -> None:
     """Run one replica."""
     import uvloop  # noqa: PLC0415
 
+    from sidecar.app.log import start_logging  # noqa: PLC0415
     from sidecar.app.replica import serve as run  # noqa: PLC0415
 
     settings = load_settings(path)
-    _start_logging(settings)
+    start_logging(settings.log_level, settings.log_format)
     uvloop.run(run(settings))
 
 
@@ -57,31 +56,11 @@ def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
     """Run one worker, which makes the calls of jobs. As many as you like, on any machines."""
     import uvloop  # noqa: PLC0415
 
+    from sidecar.app.log import start_logging  # noqa: PLC0415
+
     settings = load_settings(path)
-    _start_logging(settings)
+    start_logging(settings.log_level, settings.log_format)
     require("sql", setting="jobs")
     from sidecar.app.jobs import run_jobs as run  # noqa: PLC0415
 
     uvloop.run(run(settings, most=most, grace_s=grace, listen=listen))
-
-
-def _start_logging(settings: Settings) -> None:
-    import logging  # noqa: PLC0415
-
-    import structlog  # noqa: PLC0415
-
-    level = getattr(logging, settings.log_level.upper())
-    last: Any = structlog.processors.JSONRenderer()
-    if settings.log_format != "json":
-        last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            last,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    logging.basicConfig(level=max(level, logging.WARNING), stream=sys.stderr)

@@ -1,4 +1,4 @@
-"""The operators' page, live, and how operators log in to it."""
+"""The dashboard: its page, its live events, log-in and log-out."""
 
 import contextlib
 from typing import Literal
@@ -20,7 +20,7 @@ from sidecar.kit.errors import StoreError
 
 log = structlog.get_logger()
 
-#: Longer ones are not looked at.
+#: The longest password that is checked.
 MAX_PASSWORD = 1024
 
 #: A browser whose connection broke tries again after this many ms.
@@ -54,8 +54,7 @@ async def asset(request: web.Request) -> web.Response:
 
 
 async def session(request: web.Request) -> web.Response:
-    """Who is logged in, what the page sends along with every change, whether a history is kept
-    and there are jobs, and whether the store is this replica's memory."""
+    """Return who is logged in, the CSRF token, and which products there are."""
     operator = operator_of(request)
     if operator is None:
         return problem(401, "Nobody is logged in")
@@ -72,8 +71,8 @@ async def session(request: web.Request) -> web.Response:
 
 
 async def events(request: web.Request) -> web.StreamResponse:
-    """Server-sent events: `now` every second, `study` for a room whenever that has changed, `end`
-    when the session does, `again` when the proxy is to say anew who it is."""
+    """Send events: `now` every second, `study` for each room that has changed, `end` when the
+    session ends, `again` when the proxy has to sign the operator in again."""
     operators, live = request.app[OPERATORS], request.app[LIVE]
     operator = operator_of(request)
     if operator is None or not is_same_origin(request.headers):
@@ -83,22 +82,22 @@ async def events(request: web.Request) -> web.StreamResponse:
         return problem(503, "Stopping", retry_after=2)
     response = web.StreamResponse(headers=pages.STREAM)
     await response.prepare(request)
-    seen: dict[str, bytes] = {}
-    # A browser that has gone away is noticed when it is written to.
+    sent: dict[str, bytes] = {}
+    # A write fails once the browser has gone.
     with live.watched(request), contextlib.suppress(ConnectionResetError):
         await response.write(_RETRY)
         while not (stopping or live.is_closed):
             if operators.is_over(operator):
                 await response.write(_AGAIN if operator.by == "proxy" else _END)
                 break
-            await response.write(live.text(seen))
+            await response.write(live.text(sent))
             await live.updated()
     return response
 
 
 async def log_in(request: web.Request) -> web.Response:
-    """The form of login.html: an operator's name and password, or the admin token and a name for
-    the log."""
+    """Log in by the form of login.html: an operator's name and password, or the admin token and a
+    name for the log."""
     operators = request.app[OPERATORS]
     if not operators.is_on:
         return pages.respond("off.html", 403)
@@ -108,8 +107,8 @@ async def log_in(request: web.Request) -> web.Response:
         return refused
     fields = await _fields(request)
     name, given = clean_name(fields.get("name", "")), fields.get("token", "").strip()
-    by = await _opens(request, name, given)
-    # While one password was looked at, others may have been wrong.
+    by = await _check_secret(request, name, given)
+    # While this password was checked, others may have been wrong.
     if refused := _too_many(request):
         return refused
     if by is None:
@@ -133,10 +132,10 @@ async def log_in(request: web.Request) -> web.Response:
     )
 
 
-async def _opens(
+async def _check_secret(
     request: web.Request, name: str, given: str
 ) -> Literal["password", "token"] | None:
-    """What the given word is; None: it opens nothing."""
+    """Check a password or admin token. Return which of the two it is, or None if it is wrong."""
     operators = request.app[OPERATORS]
     if operators.is_token(given):
         return "token"
@@ -162,8 +161,8 @@ def _too_many(request: web.Request) -> web.Response | None:
 
 
 async def log_out(request: web.Request) -> web.Response:
-    """Ends the session, or with `everywhere` in the query all that the operator has; without one
-    there is nothing to end. A proxy's sign-in is ended at the proxy."""
+    """End the session, or with `everywhere` in the query all sessions of the operator. A proxy's
+    sign-in can be ended only at the proxy."""
     operator = operator_of(request)
     if operator is None or operator.by == "proxy":
         return _to_dashboard()
@@ -184,7 +183,7 @@ async def log_out(request: web.Request) -> web.Response:
 
 
 def _form(request: web.Request, status: int = 200, note: str = "") -> web.Response:
-    """The log-in, which asks for what there is to log in with."""
+    """Return the log-in form, labelled for passwords, the admin token or both."""
     operators = request.app[OPERATORS]
     secret, hint = "Admin token", "admin_token in the replica's settings."
     if operators.accounts.named:
@@ -203,7 +202,7 @@ def _to_dashboard(cookie: str = "") -> web.Response:
 
 
 async def _fields(request: web.Request) -> dict[str, str]:
-    """Of a form as browsers send it; none of anything else."""
+    """Return a form's fields, or {} for another type of body."""
     if request.content_type != "application/x-www-form-urlencoded":
         return {}
     text = (await request.read()).decode(errors="replace")
@@ -213,7 +212,7 @@ async def _fields(request: web.Request) -> dict[str, str]:
         return {}
 
 
-#: All that browsers find at /dashboard.
+#: The routes below /dashboard.
 ROUTES = (
     web.get("/dashboard{slash:/?}", page),
     web.get("/dashboard/session", session),

@@ -1,4 +1,4 @@
-"""What the dashboard shows, made once a second for all who watch, while anybody does."""
+"""The dashboard's live data, made once a second for all viewers, while there is any."""
 
 import asyncio
 import contextlib
@@ -12,9 +12,10 @@ from aiohttp import web
 from sidecar.dashboard.alerts import Alerts
 from sidecar.dashboard.others import Others
 from sidecar.http.json_text import event_text
-from sidecar.http.long_poll import LongPolls, is_set
+from sidecar.http.long_poll import LongPolls
 from sidecar.kit.errors import StoreError
 from sidecar.kit.shorten import shorten_values
+from sidecar.kit.tasks import wait_for
 from sidecar.rooms.endpoints.visitors import waiting_visitors
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.service import Room, Rooms
@@ -31,10 +32,10 @@ from sidecar.rooms.statistics import (
 from sidecar.visitors.model import Phase
 
 TICK_S = 1.0
-#: Between two looks at what costs the store more than a number: curves, log, head of the queue.
+#: Seconds between two reads of curves, log and head of the queue, which cost the store most.
 COLLECT_S = 5.0
 HEAD = 10
-#: The settings that the page has controls for.
+#: The settings with controls on the page.
 SHOWN = (
     "total_active_users",
     "new_users_per_minute",
@@ -44,34 +45,34 @@ SHOWN = (
     "suspended",
 )
 LOG_SHOWN = 60
-#: Of a snapshot, as they are.
+#: The fields of a snapshot that are sent unchanged.
 COUNTED = (
     *("waiting", "active", "provisional", "replicas"),
     *("recovery_stage", "recovers_until_ms", "shield_until_ms"),
 )
-#: Of a room, for a display on a wall.
+#: The fields of a room for a wall display.
 FIGURES = (
     *("room", "now_ms", "mode", "phase", "away", "event", "coming"),
     *("waiting", "active", "provisional", "wait_seconds", "a_minute"),
 )
-#: Of each minute of the last hour, for the charts.
+#: The fields of each minute of the last hour, for the charts.
 COLUMNS = (
     *("from_ms", "ends_ms", "waiting", "active", "cap", "joined", "admitted", "abandoned"),
     *("wait_half", "wait_most"),
 )
-#: Over how long a figure "a minute" is measured, where it is known for that long.
+#: The longest and shortest time over which a rate per minute is measured, ms.
 RATE_MS = 60_000
 RATE_LEAST_MS = 5_000
-#: Samples of an hour: one at each end of its minutes.
+#: The samples of an hour: one at each end of its minutes.
 HOUR = 61
-#: A snapshot that is older says that the store does not answer: it is asked every second.
+#: The age of a snapshot, ms, from which the store counts as away: it is read every second.
 OLD_MS = 3_000
 
 log = structlog.get_logger()
 
 
 class Live(LongPolls):
-    """`watched` starts and ends the work; `text` is what a viewer has not seen yet."""
+    """Makes the events while `watched` counts a viewer; `text` returns those a viewer lacks."""
 
     def __init__(
         self, rooms: Rooms, alerts: Alerts | None = None, others: Others | None = None
@@ -83,17 +84,17 @@ class Live(LongPolls):
         self._updated = asyncio.Event()
         self._is_due = asyncio.Event()
         self._now = b""
-        #: What each room's last collection found, as it is sent.
+        #: The last `study` event of each room; the event `others` at "".
         self._collected: dict[str, bytes] = {}
-        #: Of each room: the latest sample, and what is sent of the hour before it.
+        #: For each room: the latest sample, and the charts of the hour before it.
         self._hours: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._points: dict[str, deque[tuple[int, dict[str, float]]]] = {}
         self._revisions: dict[str, int] = {}
 
     @contextlib.contextmanager
     def watched(self, request: web.Request) -> Iterator[None]:
-        """Somebody watches within the block."""
-        if not len(self):  # what was there for others is old
+        """Count a viewer within the block."""
+        if not len(self):  # the data of earlier viewers is old
             self._collected.clear()
             self._points.clear()
             self._look()
@@ -101,34 +102,33 @@ class Live(LongPolls):
             yield
 
     async def updated(self) -> None:
-        """Returns when there is something new, a second later at most."""
+        """Return when there is new data, within a second."""
         await self._updated.wait()
 
-    def text(self, seen: dict[str, bytes]) -> bytes:
-        """The events for a viewer who has seen those in `seen`, which is brought up to date. One
-        who reads slowly misses what is in between, and nothing else."""
-        fresh = [made for room, made in self._collected.items() if seen.get(room) is not made]
-        seen.update(self._collected)
+    def text(self, sent: dict[str, bytes]) -> bytes:
+        """Return the events that are not in `sent`, and add them to it. A slow viewer only misses
+        intermediate ones."""
+        fresh = [event for room, event in self._collected.items() if sent.get(room) is not event]
+        sent.update(self._collected)
         return b"".join([self._now, *fresh])
 
     def figures(self, name: str) -> bytes:
-        """The event for a viewer who may see one room's figures alone: no settings, nobody's id."""
+        """Return the event for a wall display: one room's figures, without settings and ids."""
         room = next(room for room in self._rooms if room.name == name)
         known = self._describe(room)
         shown = {key: known.get(key) for key in FIGURES}
         return event_text("now", {**shown, "cap": room.settings.total_active_users})
 
     def refresh(self) -> None:
-        """Something was done to a room: look again at once."""
+        """Collect at once, because a room was changed."""
         self._is_due.set()
 
     def close(self) -> None:
-        """Sends the viewers away."""
+        """End the streams of all viewers."""
         super().close()
         self._publish()
 
     def _publish(self) -> None:
-        """Wakes all that wait."""
         self._updated.set()
         self._updated.clear()
 
@@ -139,14 +139,14 @@ class Live(LongPolls):
             self._publish()
 
     def _look(self) -> None:
-        """Costs the store nothing: the refresher asks it every second anyway."""
+        """Make the event `now` from the snapshots, without reading from the store."""
         try:
             document = {
                 "rooms": [self._describe(room) for room in self._rooms],
                 "alerts": self._alerts.firing if self._alerts else [],
             }
             self._now = event_text("now", document)
-        except Exception:  # the next second may do better, and the viewers stay
+        except Exception:  # try again in a second
             log.exception("dashboard")
         revisions = {r.name: r.snapshot.revision for r in self._rooms if r.snapshot}
         if revisions != self._revisions:
@@ -160,10 +160,10 @@ class Live(LongPolls):
             await asyncio.gather(*rooms, self._collect_others())
             self._look()
             self._publish()
-            await is_set(self._is_due, COLLECT_S)
+            await wait_for(self._is_due, COLLECT_S)
 
     async def _collect_others(self) -> None:
-        """All that is no room; no room is called ""."""
+        """Make the event `others`, kept under "", which is no room's name."""
         if self._others is None:
             return
         try:
@@ -200,14 +200,14 @@ class Live(LongPolls):
             self._collected[room.name] = made
 
     def _last_hour(self, room: Room, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Made anew when there is a new sample, once a minute."""
+        """Return the charts, made again when there is a new sample, once a minute."""
         latest = samples[0] if samples else {}
         if room.name not in self._hours or self._hours[room.name][0] != latest:
             self._hours[room.name] = latest, _hour(samples)
         return self._hours[room.name][1]
 
     async def _head(self, room: Room) -> list[dict[str, Any]]:
-        """The head of the queue. In a pre-queue nobody is to know a lot."""
+        """Return the head of the queue; nothing in a pre-queue, whose lots are secret."""
         if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
             return []
         rows = await waiting_visitors(room, start=0, limit=HEAD)
@@ -237,7 +237,7 @@ class Live(LongPolls):
             "away": room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > OLD_MS,
             "on_store_failure": settings.on_store_failure,
             "settings": {name: getattr(settings, name) for name in SHOWN},
-            # Of what was changed too.
+            # Changed settings included.
             "file": shorten_values(
                 room.file_settings.model_dump(include={*SHOWN, *known.get("changed", ())})
             ),
@@ -245,7 +245,7 @@ class Live(LongPolls):
         }
 
     def _rates(self, room: Room) -> dict[str, float] | None:
-        """How many joined, came in and gave up a minute; None while it is not known."""
+        """Return the changes of the room per minute, or None until there are samples of 5 s."""
         snapshot = room.snapshot
         if snapshot is None:
             return None
@@ -268,7 +268,8 @@ class Live(LongPolls):
         }
 
     def _remember(self, room: Room, samples: list[dict[str, Any]]) -> None:
-        """Puts what the store knows of the last two minutes before what was seen from here."""
+        """Put the store's samples of the last two minutes before the points seen by this
+        replica."""
         points = self._points.setdefault(room.name, deque())
         if room.snapshot is None or (points and points[0][0] <= room.snapshot.now_ms - RATE_MS):
             return
@@ -281,7 +282,7 @@ class Live(LongPolls):
 
 
 def _event_of(event: RoomEvent | None) -> dict[str, Any] | None:
-    """Its times (ms), and which of the room's settings it replaces while it is open."""
+    """Return an event's times (ms) and the names of the settings that it replaces."""
     if event is None:
         return None
     times = event.model_dump(include={"name", "prequeue_from", "opens_at", "closes_at"})
@@ -289,17 +290,17 @@ def _event_of(event: RoomEvent | None) -> dict[str, Any] | None:
 
 
 def _hour(samples: list[dict[str, Any]]) -> dict[str, Any]:
-    """By minute, as columns; and how long visitors had waited who were let in meanwhile, in
-    seconds: the median and nine of ten, with the minutes that this is about."""
+    """Return the samples by minute, as columns, and wait-time percentiles in seconds (50, 90) of
+    the visitors admitted in these minutes."""
     if not samples:
         return {"minutes": {name: [] for name in COLUMNS}, "waits": {"half": None, "most": None}}
     until_ms = samples[0]["minute"] * MINUTE_MS
     since_ms = until_ms - HOUR_MS
-    found = steps(samples, since_ms, until_ms)
+    minutes = steps(samples, since_ms, until_ms)
     oldest = [each for each in samples if each["minute"] * MINUTE_MS >= since_ms][-1]
     waits = wait_percentiles(samples[0]["totals"], oldest["totals"], (0.5, 0.9))
     return {
-        "minutes": {name: [getattr(step, name) for step in found] for name in COLUMNS},
+        "minutes": {name: [getattr(step, name) for step in minutes] for name in COLUMNS},
         "waits": {
             "half": waits[0.5],
             "most": waits[0.9],

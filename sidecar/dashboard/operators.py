@@ -1,15 +1,21 @@
-"""The operators that the settings name: who there is, and the end of all sessions of one."""
+"""Endpoints that list the operators of the settings and end their sessions, and the sharing of
+ended sessions between replicas."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
 
 from sidecar.http.app_keys import OPERATORS
-from sidecar.http.auth.roles import Role
+from sidecar.http.auth.rights import Role
 from sidecar.http.auth.session import operator
 from sidecar.http.endpoint import ADMINS, Endpoints
 from sidecar.http.models import Parameters, Reply
 from sidecar.http.problem_kinds import unknown
 from sidecar.http.problems import ProblemError
+from sidecar.kit.errors import StoreError
+from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
 UNKNOWN_OPERATOR = unknown("operator")
 ENDPOINTS = Endpoints("administration")
@@ -78,3 +84,17 @@ async def end_sessions(request: web.Request, at: OperatorAddress) -> EndedOperat
     log.info("sessions_ended", operator=at.name, by=operator(request))
     await operators.share()
     return EndedOperator(name=at.name)
+
+
+async def share_forever(share: Callable[[], Awaitable[None]]) -> None:
+    """Share ended sessions every second, until cancelled."""
+    while True:
+        await share_once(share)
+        await asyncio.sleep(REFRESH_MS / 1000)
+
+
+async def share_once(share: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await share()
+    except StoreError as error:
+        log.debug("sessions_not_shared", error=str(error))

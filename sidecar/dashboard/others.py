@@ -1,7 +1,7 @@
-"""What the overview shows of all that is no room: leases, limits, targets, webhooks.
+"""The overview's rows of leases, limits, targets and webhooks.
 
-Read every few seconds while somebody watches. Redis is asked about leases alone; the rest a replica
-knows from its own counters, and from looking after the targets.
+They are made every few seconds while somebody watches. Only leases are read from Redis; the others
+come from the replica's own counters and its states of the targets.
 """
 
 import asyncio
@@ -22,16 +22,17 @@ from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limits
 from sidecar.webhooks.settings import Webhook
 
-#: Rows of a kind; and of a template, resources that are looked at for their queues.
+#: The most rows of one kind, and the most resources of a template that are read.
 MOST = 200
-#: Of a template, queues that are shown: the longest.
+#: The number of queues shown of a template, longest first.
 QUEUES = 10
 REFUSED = ("refused", "refused_alone")
 LOCAL_S = 60
 
 
 class Others:
-    """A minute's figures of a limit are those of this replica; of a target, those of all."""
+    """Collects the rows. Figures per minute are of this replica for a limit, of all for a
+    target."""
 
     def __init__(
         self,
@@ -62,8 +63,8 @@ class Others:
             ),
         }
 
-    def _went(self, key: tuple[str, ...], value: float) -> float:
-        """A minute, by what was seen of it."""
+    def _increase(self, key: tuple[str, ...], value: float) -> float:
+        """Return a counter's increase over the last minute."""
         return self._increases.over(LOCAL_S, key, int(time.time() * 1000), value)
 
     def _limit_rows(self) -> Iterator[dict[str, Any]]:
@@ -74,8 +75,8 @@ class Others:
             yield {
                 "name": limit.name,
                 "away": limit.store.is_away,
-                "allowed": self._went(("allowed", limit.name), sum(of.values()) - refused),
-                "refused": self._went(("refused", limit.name), refused),
+                "allowed": self._increase(("allowed", limit.name), sum(of.values()) - refused),
+                "refused": self._increase(("refused", limit.name), refused),
             }
 
     def _target_rows(self) -> Iterator[dict[str, Any]]:
@@ -92,8 +93,8 @@ class Others:
             "state": _state(target, known),
             "waiting": known.waiting + known.later,
             "running": known.active,
-            "called": self._went(("called", target.name), counters.get("called", 0)),
-            "ended": self._went(("ended", target.name), ended),
+            "called": self._increase(("called", target.name), counters.get("called", 0)),
+            "ended": self._increase(("ended", target.name), ended),
             "wait_seconds": round(wait_s(settings, known, known.waiting + 1)) if runs else None,
         }
 
@@ -125,7 +126,7 @@ async def _template(template: Template) -> dict[str, Any]:
         "resources": count,
         "held": sum(len(one.holders) for one in found),
         "waiting": sum(one.waiting for one in found),
-        # Where there are more, the figures are those of the first ones, by name.
+        # With more resources than MOST the figures are those of the first ones, by name.
         "is_part": count > len(found),
         "queues": [
             {"name": one.name, "held": len(one.holders), "waiting": one.waiting}
@@ -136,6 +137,6 @@ async def _template(template: Template) -> dict[str, Any]:
 
 
 def _bounded(rows: Iterable[dict[str, Any]], count: int | None = None) -> dict[str, Any]:
-    """So many rows at most, and how many more there are."""
+    """Return at most MOST rows, and how many more there are."""
     known = [*rows]
     return {"rows": known[:MOST], "more": max(0, (count or len(known)) - MOST)}

@@ -1,7 +1,7 @@
 """The files of page/ as responses.
 
-They are not below static/: what is there, nginx shows to visitors. index.html holds what all views
-share, and view-*.html each what one view has.
+They are not below static/, which nginx serves to visitors. index.html has the parts that all views
+share, and each view-*.html has one view.
 """
 
 import html
@@ -39,7 +39,7 @@ STREAM = {
 
 
 def respond(name: str, status: int = 200, **texts: str) -> web.Response:
-    """`texts`: what stands in place of a comment of that name."""
+    """Return a file as a response, with `texts` in place of the comments of these names."""
     page = load()[name]
     for comment, text in texts.items():
         page = page.replace(f"<!-- {comment} -->", html.escape(text))

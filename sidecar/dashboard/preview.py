@@ -1,6 +1,6 @@
-"""The waiting page of a room as its visitors see it, also with settings that are not saved yet.
+"""A preview of a room's waiting page, also with settings that are not saved yet.
 
-It is shown in a frame that has no origin: whatever the page holds, it cannot act as the operator.
+The page is shown in a frame without an origin, so it cannot act as the operator.
 """
 
 import secrets
@@ -21,7 +21,7 @@ from sidecar.kit.share import find_share
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.appearance import LOOK
 
-#: What may be tried out.
+#: The settings that may be tried.
 TRIED = LOOK | {"site_name", "logo", "message"}
 _FILES = "/dashboard/preview/static/"
 _POLICY = (
@@ -30,7 +30,7 @@ _POLICY = (
     "frame-ancestors 'self'; sandbox allow-scripts"
 )
 
-#: A template may run and load what it does on the site, and is no more trusted here.
+#: The policy of a site's own template, which may load what it loads on the site.
 _OWN_POLICY = (
     "default-src 'self' https: data: 'unsafe-inline'; connect-src 'none'; object-src 'none'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox allow-scripts"
@@ -38,8 +38,8 @@ _OWN_POLICY = (
 
 
 async def show(request: web.Request) -> web.Response:
-    """`room`, `state`, `language` and `scheme` in the query; a form has settings to try, empty
-    ones as they are configured."""
+    """Return the page for `room`, `state`, `language` and `scheme` in the query. A form may have
+    settings to try; empty ones keep the configured value."""
     if operator_of(request) is None:
         return problem(401, "Nobody is logged in")
     query = request.query
@@ -73,12 +73,12 @@ async def show(request: web.Request) -> web.Response:
 
 
 async def languages(request: web.Request) -> web.Response:
-    """Their tags: a site may have added some."""
+    """Return the tags of the page's languages, with those that the site has added."""
     return web.json_response(_page(_static(request)).languages.tags)
 
 
 async def file(request: web.Request) -> web.StreamResponse:
-    """One of the page's own, which visitors have too. A frame without an origin sends no cookie."""
+    """Return a static file of the page, without a log-in: the frame sends no cookie."""
     name, folder = request.match_info["name"], _static(request).resolve()
     path = SCRIPT if name == SCRIPT.name else (folder / name).resolve()
     if path != SCRIPT and not (path.is_relative_to(folder) and path.is_file()):
@@ -101,7 +101,7 @@ def _page(static: Path) -> Page:
 
 
 async def _tried(request: web.Request) -> dict[str, Any]:
-    """Raises ConfigError for what is no setting of the page."""
+    """Return the settings in a form. Raises ConfigError for one that is not of the page."""
     if request.method != "POST":
         return {}
     text = (await request.read()).decode(errors="replace")
@@ -111,7 +111,7 @@ async def _tried(request: web.Request) -> dict[str, Any]:
         raise ConfigError(["send the settings of the page as a form"]) from None
     if unknown := fields.keys() - TRIED:
         raise ConfigError([f"{name}: no setting of the page" for name in sorted(unknown)])
-    # A browser ends lines as mail does.
+    # Browsers send CRLF.
     return {name: values[0].replace("\r\n", "\n").strip() for name, values in fields.items()}
 
 

@@ -1,4 +1,4 @@
-"""A room on a wall: big figures, no controls, by a link that lets nobody do anything."""
+"""A room's figures on a wall display, opened by a signed link that allows no changes."""
 
 import contextlib
 
@@ -7,18 +7,19 @@ from aiohttp import web
 from sidecar.dashboard import pages
 from sidecar.dashboard.live import LIVE
 from sidecar.http.app_keys import OPERATORS, STOPPING
-from sidecar.http.auth.roles import covers
+from sidecar.http.auth.rights import covers
 from sidecar.http.auth.session import operator_of
 from sidecar.http.problem_kinds import ROLE_TOO_LOW
 from sidecar.http.problems import problem
 from sidecar.rooms.app_keys import ROOMS
 
-#: The address is a key: it goes to no other site.
+#: No Referer: the address opens the display.
 _HEADERS = {**pages.HEADERS, "Referrer-Policy": "no-referrer"}
 
 
 async def make_link(request: web.Request) -> web.Response:
-    """To the display of `room`, for an operator: its address shows it to anybody for 30 days."""
+    """Redirect an operator to the display of `room`, whose address works for anybody for 30
+    days."""
     operator = operator_of(request)
     if operator is None:
         return web.Response(status=303, headers={**_HEADERS, "Location": "/dashboard"})
@@ -41,7 +42,7 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def events(request: web.Request) -> web.StreamResponse:
-    """Server-sent events: `now` every second, with the room's figures and nobody's id."""
+    """Send the event `now` every second, with the room's figures and no ids."""
     name, live, stopping = _room(request), request.app[LIVE], request.app[STOPPING]
     if name is None:
         return problem(410, "The link is over")
@@ -57,7 +58,7 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 
 def _room(request: web.Request) -> str | None:
-    """Of the link; None where it is none of ours, too old, or the room is gone."""
+    """Return the room of a link, or None if the link is forged or expired, or the room is gone."""
     name = request.app[OPERATORS].read_wall(request.match_info["link"])
     return name if name in {room.name for room in request.app[ROOMS]} else None
 

@@ -25,10 +25,11 @@ from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.json_text import event_text
-from sidecar.http.long_poll import LongPolls, is_gone, is_set
+from sidecar.http.long_poll import LongPolls, is_gone
 from sidecar.http.models import NO_JSON
 from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import STORE_RETRY_S, problem
+from sidecar.kit.tasks import wait_for
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import State, Ticket
@@ -167,7 +168,7 @@ async def _events(
             return
         seconds = document["refresh_after_seconds"]
         while seconds > 0:
-            if await is_set(over, min(seconds, KEEP_ALIVE_S)):
+            if await wait_for(over, min(seconds, KEEP_ALIVE_S)):
                 return
             seconds -= KEEP_ALIVE_S
             if seconds > 0:

@@ -1,4 +1,4 @@
-"""What the handlers find in their application."""
+"""Where handlers find the services of all products in their application."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,13 +7,13 @@ from typing import Protocol
 from aiohttp import web
 
 from sidecar.http.auth.operators import Operators
-from sidecar.http.auth.scopes import Scope
+from sidecar.http.auth.rights import Scope
 from sidecar.http.metrics import Metrics
 from sidecar.kit.templates import Templates
 
 
 class SiteSettings(Protocol):
-    """What handlers everywhere read of the settings."""
+    """The settings that handlers of all products read."""
 
     @property
     def admin_token(self) -> str: ...
@@ -31,8 +31,8 @@ class SiteSettings(Protocol):
 
 METRICS = web.AppKey("metrics", Metrics)
 SETTINGS: web.AppKey[SiteSettings] = web.AppKey("settings")
-#: The pages that the site has written itself.
+#: The site's own templates of pages.
 TEMPLATES = web.AppKey("templates", Templates)
 OPERATORS = web.AppKey("operators", Operators)
-#: Not empty once the replica stops; a list because an application is frozen by then.
+#: Not empty once the replica stops. A list, because a running application is frozen.
 STOPPING = web.AppKey("stopping", list[bool])

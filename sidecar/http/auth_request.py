@@ -1,4 +1,4 @@
-"""What all requests that nginx's auth_request makes have in common."""
+"""Rules that all endpoints for nginx's auth_request share."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from sidecar.kit.names import SEPARATOR
 log = structlog.get_logger()
 
 
-#: Unknown names that were logged already; each is a mistake in somebody's nginx.
+#: The most unknown names that are logged; each is a mistake in a proxy's configuration.
 _MAX_LOGGED = 100
 
 logged_once: set[tuple[str, str]] = set()
@@ -21,20 +21,21 @@ def original_method(headers: Mapping[str, str]) -> str:
 
 
 def is_preflight(headers: Mapping[str, str], method: str) -> bool:
-    """A CORS preflight has an origin and no cookie; the request after it is asked about."""
-    has_words = "Access-Control-Request-Method" in headers and "Origin" in headers
-    return method == "OPTIONS" and has_words and "Cookie" not in headers
+    """Return True for a CORS preflight. It has no cookie; the request after it is checked."""
+    has_headers = "Access-Control-Request-Method" in headers and "Origin" in headers
+    return method == "OPTIONS" and has_headers and "Cookie" not in headers
 
 
 def close_if_body(request: web.Request, response: web.Response) -> web.Response:
-    """A body that nobody reads would be taken for the next request."""
+    """Close the connection after a request with an unread body, which would be taken for the
+    next."""
     if request.can_read_body:
         response.force_close()
     return response
 
 
 def log_unknown(name: str, kind: str) -> None:
-    """Once for each name. What comes after the separator may be anybody's invention."""
+    """Log an unknown name once. Clients may choose the part after the separator."""
     shown = name[:64].encode("ascii", "backslashreplace").decode()
     about = kind, shown.partition(SEPARATOR)[0]
     if about not in logged_once and len(logged_once) < _MAX_LOGGED:

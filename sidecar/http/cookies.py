@@ -1,32 +1,30 @@
-"""One cookie's value out of a header, and whether one is for https alone."""
+"""Reading cookies by name, and the Secure attribute of new ones."""
 
 from collections.abc import Mapping
 
 
 def secure(headers: Mapping[str, str]) -> str:
-    """The attribute of a cookie whose client came by https. Schemes are written in any case, and
-    of several proxies each may add its own: the first is the client's."""
+    """Return "; Secure" if the client came by https, else "". If several proxies have added a
+    scheme, the first one is the client's."""
     scheme = headers.get("X-Forwarded-Proto", "").partition(",")[0]
     return "; Secure" if scheme.strip().lower() == "https" else ""
 
 
 def cookie_value(header: str | None, name: str) -> str | None:
-    """One cookie's value out of a Cookie header; the first one that has the name."""
+    """Return the value of the first cookie with this name, or None."""
     return next(iter(cookie_values(header, name)), None)
 
 
 def cookie_values(header: str | None, name: str) -> list[str]:
-    """The values of all cookies of one name: a browser sends those of other paths and of parent
-    domains, too.
+    """Return the values of all cookies with one name: there may be some of other paths and domains.
 
-    Reading them by hand is several times cheaper than parsing all cookies, and no other cookie's
-    oddity can spoil it.
+    This is several times faster than parsing all cookies, and ignores malformed ones.
     """
-    found: list[str] = []
+    values: list[str] = []
     if not header or name not in header:
-        return found
+        return values
     for pair in header.split(";"):
         key, equals, value = pair.partition("=")
         if equals and key.strip() == name:
-            found.append(value.strip().strip('"'))
-    return found
+            values.append(value.strip().strip('"'))
+    return values

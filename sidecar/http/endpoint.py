@@ -1,4 +1,4 @@
-"""Endpoints, each declared once: the route, who may ask, validation and OpenAPI come from it.
+"""Endpoints, each declared once: its route, access rules, validation and OpenAPI operation.
 
     ENDPOINTS = Endpoints("leases", problems=(UNKNOWN_LEASE,))
 
@@ -14,9 +14,8 @@
         The first paragraph is the summary, what follows is the description.
         '''
 
-A handler is called with the request and the models that its annotations name, and returns a model,
-or a response where status or headers are its own. Its name is the operationId.
-"""
+A handler gets the request and the models that its annotations name. It returns a model, or a
+response if it sets status or headers itself. Its name is the operationId."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -27,25 +26,24 @@ from typing import Any, TypeAlias, TypeVar
 from aiohttp import web
 
 from sidecar.http import problem_kinds as kinds
-from sidecar.http.auth.roles import Role
-from sidecar.http.auth.scopes import Scope
+from sidecar.http.auth.rights import Role, Scope
 from sidecar.http.models import Body, Headers, Parameters, Reply, object_of, read
 from sidecar.http.problem_kinds import Kind
 from sidecar.kit.errors import ConfigError
 
 Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
 H = TypeVar("H", bound=Handler)
-#: A model (None: bytes of any type), what the status means, and headers that it comes with.
+#: By status: a model (None: bytes of any type), what the status means, and its headers.
 Replies: TypeAlias = Mapping[int, tuple[Any, str] | tuple[Any, str, "type[Headers]"]]
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask. The admin token may always."""
+    """Who may use an endpoint. The admin token may use every endpoint."""
 
-    #: Of a program's token, one of these opens it; none: it is for operators.
+    #: A program's token needs one of these scopes. Empty: only operators have access.
     scopes: frozenset[Scope] = frozenset()
-    #: The least that an operator's session needs.
+    #: An operator's session needs this role or a higher one.
     role: Role = "admin"
     is_open: bool = False
 
@@ -66,7 +64,7 @@ class Access:
 
 
 ANYBODY = Access(is_open=True)
-#: Operators' alone: by the admin token, or by a session of at least this role.
+#: Operators only: the admin token, or a session with at least this role.
 VIEWERS = Access(role="viewer")
 OPERATORS = Access(role="operator")
 ADMINS = Access(role="admin")
@@ -78,39 +76,39 @@ def programs(*scopes: Scope, role: Role) -> Access:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One method of one path; the method `*` is any."""
+    """One method of one path; the method `*` stands for all."""
 
     method: str
     path: str
     access: Access
     handler: Handler
     tag: str
-    #: Of the path and the query.
+    #: The parameters of the path and the query.
     parameters: type[Parameters] | None = None
-    #: For a hand-made handler: of the request; and what a browser's form has.
+    #: The request's headers and a form's fields, for the description of a hand-made handler.
     headers: type[Headers] | None = None
     form: type[Body] | None = None
-    #: A JSON object; any type where the handler reads the body itself.
+    #: The model of a JSON object, or any type if the handler reads the body itself.
     body: Any = None
     is_body_optional: bool = False
     replies: Replies = field(default_factory=dict)
-    #: Headers that replies, and refusals with 429, may have: their names in the OpenAPI document.
+    #: OpenAPI names of the headers that replies, and problems with status 429, may have.
     reply_headers: Mapping[str, str] = field(default_factory=dict)
-    #: Replies have their own Cache-Control, or none; others are no-store.
+    #: Replies set Cache-Control themselves or have none. All others are no-store.
     is_cacheable: bool = False
-    #: What replies may be written in beside JSON, with what it looks like.
+    #: Descriptions of replies in other media types than JSON, by media type.
     other_media: Mapping[str, str] = field(default_factory=dict)
-    #: What it may answer beside what all may: problem documents.
+    #: Problems of this endpoint, beside those of all endpoints.
     problems: tuple[Kind, ...] = ()
-    #: By status: whose members a problem document has as well.
+    #: By status: a model whose members the problem document has as well.
     problem_members: Mapping[int, Any] = field(default_factory=dict)
-    #: The handler reads the request and writes the response itself: the models describe it.
+    #: The handler reads the request and writes the response itself; the models only describe them.
     is_hand_made: bool = False
-    #: To a GET.
+    #: Whether a GET endpoint also answers HEAD.
     allow_head: bool = True
-    #: Finds what the path names: that there is none goes before what is wrong with the rest.
+    #: Looks up what the path names, so that an unknown name is reported before invalid values.
     find: Callable[[web.Request], object] | None = None
-    #: What else its OpenAPI operation says.
+    #: Further members of the OpenAPI operation.
     described: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -137,8 +135,8 @@ class Endpoint:
         return first, "\n\n".join(others)
 
     def all_problems(self) -> list[Kind]:
-        """Those of its access and of reading what it reads, too. An open one that is hand-made
-        names all of its own."""
+        """Return the endpoint's own problems, those of its access, and those of reading the
+        request. An open, hand-made endpoint lists all of its problems itself."""
         if self.is_hand_made and self.access.is_open:
             return list(self.problems)
         found = [*self.access.problems(self.path), *self.problems]
@@ -156,7 +154,7 @@ class Endpoint:
         return web.route(self.method, self.path, handler, **more)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Calls the handler with what was sent; ConfigError names all that is wrong with it."""
+        """Call the handler with the validated request. Raises ConfigError with every problem."""
         models, problems = [], []
         try:
             if self.parameters is not None:
@@ -179,7 +177,7 @@ class Endpoint:
 
 
 def _annotated(handler: Handler) -> dict[str, Any]:
-    """The models that a handler's annotations name, by the field of an Endpoint; and `return`."""
+    """Return the models in a handler's annotations as fields of an Endpoint, and `return`."""
     models = {}
     for name, model in get_annotations(handler, eval_str=True).items():
         if name == "return":
@@ -190,7 +188,8 @@ def _annotated(handler: Handler) -> dict[str, Any]:
 
 
 class Endpoints:
-    """A product's endpoints, in the order of their declaration. `problems`, `find`: of each."""
+    """A product's endpoints, in the order of their declaration; `problems` and `find` are common to
+    all of them."""
 
     def __init__(
         self,
@@ -206,8 +205,9 @@ class Endpoints:
         return iter(self._all)
 
     def declare(self, method: str, path: str, access: Access, **more: Any) -> Callable[[H], H]:
-        """`more`: the other fields of an Endpoint. What the handler's annotations say need not be
-        said: `parameters`, `body`, and of replies the model, where it is what is returned."""
+        """Declare the decorated handler as an endpoint. `more` has the other fields of Endpoint,
+        except those that the annotations give: `parameters`, `body`, and the model that is
+        returned."""
         more["problems"] = (*self._problems, *more.get("problems", ()))
         more.setdefault("find", self._find)
 

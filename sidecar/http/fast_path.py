@@ -1,14 +1,18 @@
-"""Answers the most frequent requests without aiohttp's machinery, on aiohttp's connections.
+"""Answers the most frequent requests without aiohttp's routes, middlewares and writers.
 
-aiohttp reads every request. One for an address of the fast path, whole, without a body, on a
-connection where nothing else is under way, goes to its handler at once. All others, and all that is
-odd, go on through aiohttp: tasks, routes, middlewares, a response with all it can do.
+aiohttp reads every request. A complete request for a FAST address, without a body, on a connection
+with no other request under way, goes to its handler at once. All other requests take aiohttp's way.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
+from inspect import signature
+from types import NoneType
 from typing import Any, cast
 
+import aiohttp
+import structlog
 from aiohttp import HttpVersion11, web
 from aiohttp.http import RawRequestMessage, StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
@@ -23,15 +27,80 @@ FAST = web.AppKey("fast", dict[tuple[str, str], Handler])
 
 _EXPECT = istr("Expect")
 
+log = structlog.get_logger()
+
+#: The private parts of aiohttp that this file and quick_response.py use, and what each is on an
+#: idle connection: the type of its value, or the names of a method's parameters.
+PARTS: dict[str, type | tuple[type, ...] | list[str]] = {
+    "runner._kwargs": dict,
+    "server._kwargs": dict,
+    "server._loop": asyncio.AbstractEventLoop,
+    "server.request_factory": ["message", "payload", "protocol", "writer", "task", "_cls"],
+    "connection._close": bool,
+    "connection._force_close": bool,
+    "connection._handler_waiter": NoneType,
+    "connection._keepalive_timeout": (int, float),
+    "connection._loop": asyncio.AbstractEventLoop,
+    "connection._messages": deque,
+    "connection._next_keepalive_close_time": (int, float),
+    "connection._parser": object,
+    "connection._paused": bool,
+    "connection._process_keepalive": [],
+    "connection._request_in_progress": bool,
+    "connection._task_handler": NoneType,
+    "connection._waiter": NoneType,
+    "connection.connection_lost": ["exc"],
+    "connection.data_received": ["data"],
+    "connection.finish_response": ["request", "resp", "start_time"],
+    "connection.force_close": [],
+    "connection.log_exception": ["args", "kw"],
+    "connection.shutdown": ["timeout"],
+    "response._eof_sent": bool,
+    "response._keep_alive": NoneType,
+}
+
 
 class FastRunner(web.AppRunner):
-    """Serves an application whose FAST handlers are called directly."""
+    """Serves an application whose FAST handlers are called directly. With an aiohttp that lacks
+    any of PARTS, it serves as aiohttp does, and logs one warning."""
+
+    async def setup(self) -> None:
+        self._unknown_parts = ["runner._make_server"]
+        await super().setup()
+        QuickResponse.is_direct = not self._unknown_parts
+        if self._unknown_parts:
+            hint = f"aiohttp {aiohttp.__version__} is unknown to the fast path; polls cost more CPU"
+            log.warning("fast_path_off", parts=self._unknown_parts, hint=hint)
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
+        owners = {
+            "runner": self,
+            "server": made,
+            "connection": made(),
+            "response": web.StreamResponse,
+        }
+        self._unknown_parts = [
+            name for name, kind in PARTS.items() if not _has_part(owners, name, kind)
+        ]
+        if self._unknown_parts:
+            return made
         return _Server(
             self.app, made.request_handler, request_factory=made.request_factory, **self._kwargs
         )
+
+
+def _has_part(
+    owners: Mapping[str, object], name: str, kind: type | tuple[type, ...] | list[str]
+) -> bool:
+    owner, _, attribute = name.partition(".")
+    try:
+        part = getattr(owners[owner], attribute)
+        if isinstance(kind, list):
+            return [*signature(part).parameters] == kind
+    except (AttributeError, TypeError, ValueError):  # absent, no function, or without a signature
+        return False
+    return isinstance(part, kind)
 
 
 class _Server(web.Server):
@@ -44,8 +113,8 @@ class _Server(web.Server):
 
 
 class FastRequest:
-    """What the handlers look at most. The rest of a request is aiohttp's, made where it is asked
-    for."""
+    """The parts of a request that handlers read most. Any other attribute comes from aiohttp's
+    request, which is made when a handler first needs it."""
 
     __slots__ = ("_message", "_protocol", "_whole", "app", "headers", "method", "raw_path")
 
@@ -77,21 +146,21 @@ class FastRequest:
 
 
 class Connection(web.RequestHandler):
-    """aiohttp's, which is kept from waking up for a request that is answered here.
+    """aiohttp's connection, which is kept from waking up for a request that is answered here.
 
-    It stays in charge of all else: it reads, pauses, times out and closes. At a time either it
-    answers (then `_waiter` is None) or we do (`_answering`).
+    aiohttp still reads, pauses, times out and closes. At any time either aiohttp answers (then
+    `_waiter` is None) or this class does (then `_answering` is set).
     """
 
     __slots__ = ("_answering", "_app", "_consumed", "_fast", "_make_request")
 
     def __init__(self, manager: _Server, **options: Any) -> None:
         super().__init__(manager, **options)
-        #: What handlers look up in the application, which is frozen, without its detours.
+        #: A copy of the frozen application, whose own look-ups are slower.
         self._app: Mapping[Any, Any] = dict(manager.app.items())
         self._fast = manager.app[FAST]
         self._make_request = manager.request_factory
-        #: Of newer parsers, which count what they have read ahead.
+        #: Newer parsers count the messages that were read ahead.
         self._consumed = getattr(self._parser, "message_consumed", _nothing)
         self._answering: asyncio.Task[None] | None = None
 
@@ -100,7 +169,7 @@ class Connection(web.RequestHandler):
         if waiter is None or waiter.done():
             super().data_received(data)
             return
-        self._waiter = None  # or it would wake up for what has come
+        self._waiter = None  # or aiohttp would wake up for this data
         try:
             super().data_received(data)
         finally:
@@ -109,7 +178,7 @@ class Connection(web.RequestHandler):
             self._answer_next(waiter)
 
     def _answer_next(self, waiter: asyncio.Future[None]) -> None:
-        """Somebody does: we, if what has come is one request and for us."""
+        """Answer the request here if it is the only one and has a handler; else wake aiohttp."""
         message, payload = self._messages[0]
         is_one = len(self._messages) == 1 and payload is EMPTY_PAYLOAD
         handler = self._find(message) if is_one else None
@@ -123,7 +192,7 @@ class Connection(web.RequestHandler):
         self._answering = self._loop.create_task(self._answer(request, handler))
 
     def _find(self, message: object) -> Handler | None:
-        """None: it is for aiohttp."""
+        """Return the fast handler of a message, or None if aiohttp has to answer it."""
         if not isinstance(message, RawRequestMessage):  # an error
             return None
         handler = self._fast.get((message.method, message.path))
@@ -137,7 +206,7 @@ class Connection(web.RequestHandler):
             try:
                 response = await handler(cast("web.Request", request))
             except Exception as error:  # noqa: BLE001 - any error becomes a response
-                response = await _explained(request.whole, error)
+                response = await _error_response(request.whole, error)
             if self.transport is None:
                 return  # the client is gone
             if isinstance(response, QuickResponse) and not self._paused:
@@ -147,7 +216,7 @@ class Connection(web.RequestHandler):
         except asyncio.CancelledError:
             self.force_close()
             raise
-        except Exception as error:  # noqa: BLE001 - as aiohttp does: it is logged
+        except Exception as error:  # noqa: BLE001 - logged, as aiohttp does
             self.log_exception("Unhandled exception", exc_info=error)
             self.force_close()
         finally:
@@ -167,7 +236,7 @@ class Connection(web.RequestHandler):
             self._waiter.set_result(None)
 
     def _process_keepalive(self) -> None:
-        if self._answering is not None:  # aiohttp thinks that nothing is asked here
+        if self._answering is not None:  # aiohttp takes this connection for an idle one
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()
 
@@ -186,13 +255,13 @@ class Connection(web.RequestHandler):
             self._answering.cancel()
 
 
-async def _explained(request: web.Request, error: Exception) -> web.StreamResponse:
+async def _error_response(request: web.Request, error: Exception) -> web.StreamResponse:
     async def fail(_request: web.Request) -> web.StreamResponse:
         raise error
 
     try:
         return await problems(request, fail)
-    except web.HTTPException as response:  # none of an error
+    except web.HTTPException as response:  # such as a redirect
         return response
 
 

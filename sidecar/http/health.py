@@ -8,8 +8,6 @@ from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_JSON, Reply
 
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
-
 
 class Health(Reply):
     status: Literal["ok"]
@@ -30,9 +28,12 @@ async def is_healthy(_request: web.Request) -> web.Response:
     "/metrics",
     ANYBODY,
     replies={200: (NO_JSON, "What there is to measure.")},
-    other_media={"text/plain": "Prometheus' text format, 0.0.4."},
+    other_media={
+        "text/plain": "Prometheus' text format, 0.0.4.",
+        "application/openmetrics-text": "OpenMetrics, for a client that accepts it.",
+    },
     **_HAND_MADE,
 )
-async def get_metrics(request: web.Request) -> web.Response:
-    """Get the metrics, for Prometheus."""
-    return web.Response(body=request.app[METRICS].text(), headers={"Content-Type": _TEXT})
+async def get_metrics(request: web.Request) -> web.StreamResponse:
+    """Get the metrics, as text or OpenMetrics, and gzipped where that is accepted."""
+    return await request.app[METRICS].respond(request)

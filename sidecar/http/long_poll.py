@@ -1,4 +1,4 @@
-"""Requests that are held open for as long as their clients are there: long polls and streams."""
+"""Requests that are held open while their clients are connected: long polls and streams."""
 
 import asyncio
 import contextlib
@@ -9,15 +9,16 @@ from typing import Any
 from aiohttp import web
 
 from sidecar.kit.errors import ConfigError
+from sidecar.kit.tasks import wait_for
 
 #: The longest `wait`, seconds.
 MAX_WAIT_S = 60
 
 
 class LongPolls:
-    """Those of this replica. `work`: what goes on while any is open."""
+    """The open requests of this replica. The functions in `work` run while any request is open."""
 
-    #: How often to look whether the clients are still there, seconds.
+    #: Seconds between two checks whether the clients are still connected.
     look_s = 0.2
 
     def __init__(self, *work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -31,8 +32,8 @@ class LongPolls:
 
     @contextlib.contextmanager
     def opened(self, request: web.Request) -> Iterator[asyncio.Event]:
-        """Open within the block. The event is set when it has to end: the client has hung up, or
-        the replica stops."""
+        """Count the request as open within the block. The event that the block gets is set when the
+        client has hung up or the replica stops."""
         over = asyncio.Event()
         if self.is_closed:
             over.set()
@@ -49,23 +50,23 @@ class LongPolls:
                 self._tasks = []
 
     async def hold(self, request: web.Request, seconds: float) -> float:
-        """How many seconds are left: 0, and never early, unless the client has hung up or the
-        replica stops."""
+        """Wait for these seconds. Return earlier, with the seconds that are left, if the client
+        hangs up or the replica stops."""
         ends = time.monotonic() + seconds
         with self.opened(request) as over:
             while not is_gone(request) and (left := ends - time.monotonic()) > 0:
-                if await is_set(over, left):
+                if await wait_for(over, left):
                     break
         return max(0.0, ends - time.monotonic())
 
     def close(self) -> None:
-        """All end, and none is held any longer."""
+        """End all open requests; later ones end at once."""
         self.is_closed = True
         for over in self._open:
             over.set()
 
     async def _watch(self) -> None:
-        # One for all: a handler does not learn when its client goes.
+        # aiohttp does not tell a handler that its client has gone.
         while True:
             await asyncio.sleep(self.look_s)
             for over, request in self._open.items():
@@ -81,16 +82,8 @@ def is_gone(request: web.Request) -> bool:
     return transport is None or transport.is_closing()
 
 
-async def is_set(event: asyncio.Event, seconds: float) -> bool:
-    """Waits for it, so long at most."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()
-
-
 def wait_of(request: web.Request) -> int:
-    """`?wait=20`: for how many seconds the response may be held."""
+    """Return the seconds in `?wait=20`, for which the response may be held."""
     text = request.query.get("wait", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):
         raise ConfigError([f"wait: whole seconds from 0 to {MAX_WAIT_S} (got {text[:40]!r})"])
@@ -98,8 +91,8 @@ def wait_of(request: web.Request) -> int:
 
 
 async def close(app: web.Application) -> None:
-    """On shutdown, before the application waits for its handlers, which it would cut off: clients
-    get what is known by then, and wait the rest elsewhere."""
+    """End all long polls on shutdown, before the application cuts handlers off. Clients get the
+    state at that moment, and ask another replica."""
     for polls in app.values():
         if isinstance(polls, LongPolls):
             polls.close()

@@ -1,7 +1,7 @@
-"""The registry of a process and what every process measures; docs/metrics.md lists all metrics.
+"""The metrics registry of a process, and the metrics of every process.
 
-A product declares its own in a MetricSet (its metrics.py) and finds them by `Metrics.of`. No
-person and no address is ever a label.
+A product declares its metrics in a MetricSet (its metrics.py) and finds them by `Metrics.of`. No
+visitor id and no address is ever a label. docs/metrics.md lists all metrics.
 """
 
 import functools
@@ -19,6 +19,7 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.aiohttp import make_aiohttp_handler
 from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
@@ -28,15 +29,16 @@ from sidecar.storage.redis.scripts import Observer
 
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
-#: Buckets for what takes from a moment to half an hour, seconds.
+#: Buckets for durations from 10 ms to half an hour, seconds.
 PACES_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
-# Each counter's time of birth would double the output; nobody asks for it.
-disable_created_metrics()  # type: ignore[no-untyped-call] # the library's has no types
+# The time at which each counter was created would double the output, and no rule uses it.
+disable_created_metrics()  # type: ignore[no-untyped-call] # the library has no types
 
 _EVICTS = {SAFE: 0, UNSEEN: math.nan}
 
-#: Ends the help of a metric that Redis knows: take the maximum of all replicas. Others add up.
+#: Ends the help of a metric that every replica reads from Redis: take the maximum of the replicas.
+#: The other metrics add up.
 SHARED = " The same on all replicas."
 
 T = TypeVar("T", Counter, Gauge, Histogram)
@@ -44,7 +46,7 @@ C = TypeVar("C", bound=Collector)
 
 
 class _Declared(Generic[T]):
-    """A metric in a class body; an instance of the class has one of its own in its place."""
+    """A metric in a class body. Each instance of the class has its own metric of that name."""
 
     def __init__(self, make: Callable[[CollectorRegistry], T]) -> None:
         self.make: Callable[[CollectorRegistry], T] = make
@@ -79,7 +81,7 @@ class MetricSet:
                 setattr(self, name, declared.make(registry))
 
     def collected(self, collector: C) -> C:
-        """Registers one that computes its samples when it is asked."""
+        """Register a collector, which computes its samples at each scrape, and return it."""
         self._registry.register(collector)
         return collector
 
@@ -88,10 +90,10 @@ S = TypeVar("S", bound=MetricSet)
 
 
 class Requests(Collector):
-    """The count of requests, kept for a tenth of what the library's own counter takes."""
+    """Counts requests, in a tenth of the time that the library's counter takes."""
 
     def __init__(self) -> None:
-        #: By the configuration's name, endpoint and state.
+        #: By the name of the room or limit, endpoint and state.
         self.counts: dict[tuple[str, str, str], int] = {}
 
     def count(self, name: str, endpoint: str, state: str) -> None:
@@ -113,7 +115,7 @@ class Requests(Collector):
 
 
 class Metrics(MetricSet):
-    """What every process measures, and the registry that the products' sets are in."""
+    """The metrics of every process, and the registry with the products' sets."""
 
     build = gauge("waitroom_build_info", "Always 1. The label is the version.", "version")
     batch_size = histogram(
@@ -143,12 +145,14 @@ class Metrics(MetricSet):
     )
 
     def __init__(self, *products: type[MetricSet]) -> None:
-        """`products`: those whose metrics are exported from the start."""
+        """Export the metrics of `products` from the start."""
         self.registry = CollectorRegistry()
         super().__init__(self.registry)
+        #: Serves the metrics: as text or OpenMetrics, and gzipped, as a request accepts them.
+        self.respond = make_aiohttp_handler(self.registry)
         self.requests = self.collected(Requests())
         self.build.labels(__version__).set(1)
-        #: maxmemory-policy, as last seen; None: not yet.
+        #: Redis' maxmemory-policy; None until it has been read.
         self.eviction: str | None = None
         self.store_evicts.set(math.nan)
         ProcessCollector(registry=self.registry)
@@ -161,12 +165,11 @@ class Metrics(MetricSet):
             self.of(product)
 
     def of(self, product: type[S]) -> S:
-        found = self._sets.get(product)
-        if found is None:
-            found = self._sets[product] = product(self.registry)
-        return cast("S", found)
+        if product not in self._sets:
+            self._sets[product] = product(self.registry)
+        return cast("S", self._sets[product])
 
-    def tell_eviction(self, policy: str) -> None:
+    def set_eviction(self, policy: str) -> None:
         self.eviction = policy
         self.store_evicts.set(_EVICTS.get(policy, 1))
 

@@ -1,4 +1,4 @@
-"""What requests and responses are made of: the bases of the models in products' schemas.py.
+"""Base classes and field types of the models in the products' schemas.py.
 
 A string below a field is its description.
 """
@@ -28,23 +28,23 @@ from sidecar.kit.did_you_mean import did_you_mean, types_in
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import NAME
 
-#: Names of JSON that are shown in an error are cut to this.
+#: The most characters of a name or value that an error repeats.
 _SHOWN = 40
 _DIGITS = re.compile("[0-9]+")
-#: A number of JSON that is exact everywhere.
+#: The largest whole number that every JSON reader keeps exactly.
 MAX_NUMBER = 2**53
 
 
 class Parameters(BaseModel):
-    """Parameters of the path and the query: what the path does not name is in the query. Unknown
-    ones are ignored, and of several of one name the first counts."""
+    """Parameters of the path and the query. Unknown parameters are ignored; of several with the
+    same name the first one counts."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod
     def _is_digits(cls, value: object, info: ValidationInfo) -> object:
-        """A number is ASCII digits: pydantic takes 1_0, +5, 5.0 and spaces around it, too."""
+        """Accept only ASCII digits as a number: pydantic also accepts 1_0, +5, 5.0 and spaces."""
         if info.field_name is None or not isinstance(value, str):
             return value
         field = cls.model_fields[info.field_name]
@@ -54,7 +54,7 @@ class Parameters(BaseModel):
 
 
 class Headers(BaseModel):
-    """Of a request, or of a reply: `retry_after` is Retry-After. Others are ignored."""
+    """Headers of a request or reply: `retry_after` is Retry-After. Others are ignored."""
 
     model_config = ConfigDict(
         alias_generator=lambda name: name.replace("_", "-").title(),
@@ -69,7 +69,7 @@ class Body(BaseModel):
 
 
 class Reply(BaseModel):
-    """A JSON document that is answered. Later versions may add members."""
+    """A JSON document in a response. Later versions may add members."""
 
     model_config = ConfigDict(
         extra="ignore",
@@ -80,7 +80,7 @@ class Reply(BaseModel):
     def response(self, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
         try:
             body = self.model_dump_json(by_alias=True)
-        except PydanticSerializationError:  # of text that is no UTF-8
+        except PydanticSerializationError:  # text that is not UTF-8
             body = json.dumps(self.model_dump(by_alias=True))
         return web.Response(
             status=status,
@@ -90,14 +90,14 @@ class Reply(BaseModel):
         )
 
 
-#: In place of a Reply, where there is no body; or where all of them are of `other_media`.
+#: In place of a Reply: there is no body, or every body is of one of the `other_media`.
 NO_BODY, NO_JSON = object(), object()
-#: For a member of a Reply that is left out where it is None.
+#: A member of a Reply that is left out if it is None.
 optional = Field(exclude_if=lambda value: value is None)
 
 
 def wanted(text: str) -> WrapValidator:
-    """What an error says is wanted, in place of pydantic's message."""
+    """Return a validator that replaces pydantic's message with `text`, such as "a list"."""
 
     def check(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -109,9 +109,9 @@ def wanted(text: str) -> WrapValidator:
 
 
 def matching(pattern: re.Pattern[str] | str, text: str) -> tuple[Any, ...]:
-    """Of a string: a pattern that all of it matches, and what an error says is wanted."""
+    """Return the annotations of a string that must match a pattern; errors ask for `text`."""
     source = pattern if isinstance(pattern, str) else pattern.pattern
-    # As JSON Schema writes it, which knows no \\Z.
+    # JSON Schema has no \Z.
     return Field(pattern="^" + source.replace(r"\Z", "") + "$"), wanted(text)
 
 
@@ -120,27 +120,26 @@ def _exact(value: object) -> object:
 
 
 def whole_of(value: object) -> int | None:
-    """A whole number of JSON, where 1.0 is one too; None: it is none."""
+    """Return a JSON number as int (1.0 is 1), or None if it is not a whole number."""
     found = _exact(value)
     return found if type(found) is int else None
 
 
-#: A name in the configuration; whether there is one of that name is the
-#: handler's to say.
+#: A name in the configuration. The handler checks whether it exists.
 Name = Annotated[str, Field(json_schema_extra={"pattern": "^" + NAME.pattern.replace(r"\Z", "$")})]
-#: In JSON 1.0 is a whole number, too.
+#: A whole number of JSON; 1.0 is one too.
 Whole = Annotated[int, BeforeValidator(_exact)]
-#: That no later one of the same kind is below.
+#: A whole number from 0 that every JSON reader keeps exactly.
 Number = Annotated[Whole, Field(ge=0, le=MAX_NUMBER)]
 Seconds = Annotated[float, Field(ge=0)]
-#: ISO 8601, as kit/clock.py tells it.
+#: A time in ISO 8601, as kit/clock.py writes it.
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-#: The same, made from ms since 1970.
+#: A time in ISO 8601, made from ms since 1970.
 At = Annotated[Time, BeforeValidator(iso)]
 
 
 class PageParameters(Parameters):
-    """Which page of a list."""
+    """The page of a list that a client asks for."""
 
     after: str = ""
     """The `next` of the page before."""
@@ -156,7 +155,7 @@ class PageReply(Reply):
 
 
 class OffsetPage(PageParameters):
-    """Of a list that is counted through."""
+    """The page of a list whose pages are numbered by their first entry."""
 
     after: Annotated[str, *matching("[0-9]{0,9}", "the `next` of the page before")] = ""
     """The `next` of the page before."""
@@ -166,13 +165,13 @@ class OffsetPage(PageParameters):
         return int(self.after or 0)
 
     def next(self, found: int) -> str | None:
-        """The `next` of a page on which so many are."""
+        """Return the `next` of a page with this number of entries."""
         return str(self.start + found) if found == self.limit else None
 
 
 def read(model: type[BaseModel], given: Any, *, from_text: bool = False) -> Any:
-    """The model of what was sent. `from_text`: parameters, whose values are text. Raises
-    ConfigError with a line for each thing that is wrong."""
+    """Validate a request's values and return the model. `from_text`: they are parameters, so all
+    are strings. Raises ConfigError with a line for each problem."""
     try:
         return model.model_validate_strings(given) if from_text else model.model_validate(given)
     except ValidationError as error:
@@ -181,7 +180,7 @@ def read(model: type[BaseModel], given: Any, *, from_text: bool = False) -> Any:
 
 
 def _problems(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
-    """Unknown members first, then the others in the model's order."""
+    """Return one line for each problem: unknown members first, the others in the model's order."""
     unknown, others = [], []
     for found in error.errors(include_url=False):
         name = ".".join(str(part) for part in found["loc"])
@@ -192,7 +191,7 @@ def _problems(error: ValidationError, model: type[BaseModel], where: str) -> lis
         elif found["type"] == "missing":
             others.append(f"{name}: is needed{where}")
         else:
-            others.append(f"{name}: {_said(found, model)}".removeprefix(": "))
+            others.append(f"{name}: {_problem_text(found, model)}".removeprefix(": "))
     return sorted(unknown) + others
 
 
@@ -200,7 +199,7 @@ def unknown_member(name: str) -> str:
     return f"{name[:_SHOWN]}: unknown member"
 
 
-def _said(found: Any, model: type[BaseModel]) -> str:
+def _problem_text(found: Any, model: type[BaseModel]) -> str:
     text = found["msg"].removeprefix("Value error, ")
     if found["type"] not in {"wanted", "value_error"} and len(found["loc"]) == 1:
         text = _describe(_properties(model).get(found["loc"][0], {})) or text
@@ -216,7 +215,7 @@ def _properties(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any]) -> str:
-    """What a field may be; empty where that is no matter of a few words."""
+    """Return in a few words what a field accepts, or "" if that takes more."""
     if "enum" in schema:
         return " or ".join(str(value) for value in schema["enum"])
     if "anyOf" in schema:
@@ -254,7 +253,7 @@ async def object_of(request: web.Request) -> dict[str, Any]:
 
 
 class Schema(GenerateJsonSchema):
-    """Without the titles that pydantic makes of fields' names, and replies without defaults."""
+    """JSON Schema without the titles that pydantic adds, and without the defaults of replies."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False
@@ -267,7 +266,7 @@ class Schema(GenerateJsonSchema):
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         made = super().generate_inner(schema)
-        # Behind a function pydantic leaves bounds as they are.
+        # pydantic does not translate the bounds of a field with a function validator.
         for name, bound in (("ge", "minimum"), ("le", "maximum")):
             if name in made:
                 made[bound] = made.pop(name)

@@ -1,6 +1,6 @@
-"""What can go wrong at an endpoint. Each kind has a code, by which programs tell it from others.
+"""The kinds of problem documents. Each has a code for programs.
 
-Here are the kinds of any endpoint; a product's own are in its schemas.py.
+This file has the kinds of all endpoints; a product's own are in its schemas.py.
 """
 
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 class Kind:
     """One kind of problem document."""
 
-    #: For programs: it stays the same in later versions.
+    #: The identifier for programs; it never changes.
     code: str
     status: int
     title: str
-    #: When it comes, and what to do: for docs/problems.md; the API's description has the former.
+    #: When the problem occurs (docs/problems.md, OpenAPI), and what to do (docs/problems.md).
     meaning: str
     remedy: str = ""
 

@@ -27,9 +27,8 @@ log = structlog.get_logger()
 
 
 class _Unreadable(logging.Filter):
-    """What cannot be read as HTTP is answered with a 400 and is its sender's fault: aiohttp
-    would write a traceback, in lines of its own, each time that a client sends a control
-    character in a header."""
+    """Logs a request that is not valid HTTP in one debug line. aiohttp would log a traceback each
+    time that a client sends a control character in a header."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -80,7 +79,7 @@ class ProblemError(Exception):
 
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turns whatever a handler raises into a problem document."""
+    """Turn the exceptions of handlers into problem documents."""
     try:
         return await handler(request)
     except web.HTTPException as error:
@@ -106,7 +105,7 @@ _JOBS_KEPT = "Jobs that were taken are kept. "
 
 
 def _kept(request: web.Request) -> str:
-    """What an outage of Redis leaves of what this request is about."""
+    """Return a sentence about what an outage of Redis leaves intact, or ""."""
     if (request.method, request.path) == ("POST", "/v1/jobs"):
         return "The job was not taken. "
     if request.path.startswith(("/v1/jobs", "/v1/targets")):
@@ -119,7 +118,7 @@ def _explained(request: web.Request, error: WaitroomError) -> web.Response:
     path, is_change = request.rel_url.raw_path, request.method not in {"GET", "HEAD"}
     match error:
         case UnknownNameError():
-            # At the other endpoints nobody need learn what else there is.
+            # Visitors do not learn the other names.
             known = error.known if request.path.startswith(("/admin/", "/v1/")) else ()
             detail = f"{error}{did_you_mean(error.name, known)}"
             return problem(kinds.unknown(error.kind), detail=detail)

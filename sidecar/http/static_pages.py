@@ -1,4 +1,4 @@
-"""What a page of ours may load."""
+"""The Content-Security-Policy of visitors' pages."""
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

@@ -1,9 +1,9 @@
-"""Which network addresses are anybody's, and which are of this machine, its network, or nobody."""
+"""Public and non-public network addresses."""
 
 from collections import OrderedDict
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
-#: Python's own list (is_global) has changed between its releases; these are refused by all.
+#: Not public in any Python version: the list behind is_global has changed between releases.
 _NOT_PUBLIC_V4 = [
     ip_network(text)
     for text in (
@@ -24,18 +24,18 @@ _NOT_PUBLIC_V4 = [
         "240.0.0.0/4",
     )
 ]
-#: What is not in here is local, multicast, a test's, or wraps another address.
+#: All other IPv6 addresses are local, multicast, for tests, or wrap another address.
 _GLOBAL_UNICAST = ip_network("2000::/3")
-#: Of these: special ones with Teredo (2001::), for documents, and 6to4, which wraps any address.
+#: Special addresses within it: Teredo (2001::), documentation, and 6to4, which wraps any address.
 _NOT_PUBLIC_V6 = [
     ip_network(text) for text in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 ]
-#: How a network without IPv4 writes an address of it: what counts is the one that is wrapped.
+#: Wraps an IPv4 address in a network without IPv4; the wrapped address decides.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_public(address: str) -> bool:
-    """Whether it is one of the open internet. What is no canonical address is not."""
+    """Return True for a public IP address, False for private, reserved and non-canonical ones."""
     try:
         ip = ip_address(address)
     except ValueError:
@@ -64,8 +64,7 @@ def ip_of(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def network_of(text: str) -> str:
-    """Return the address, or of IPv6 its network of 64 bits, since a household has all of it. Other
-    text stays as it is."""
+    """Return the /64 network of an IPv6 address, which one household has; other text unchanged."""
     address = ip_of(text)
     if isinstance(address, IPv6Address):
         return str(ip_network((address, 64), strict=False))

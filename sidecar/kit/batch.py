@@ -1,4 +1,4 @@
-"""Collects the calls that arrive while the previous batch is in flight."""
+"""Batches: calls that arrive while a batch is in flight go together in the next one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,10 +11,8 @@ Reply = TypeVar("Reply")
 class Batcher(Generic[Item, Reply]):
     """Turns many `submit(item)` into few `run(items)`, one in flight at a time.
 
-    An idle batcher adds no delay: the first item goes at once, alone; the items that
-    come meanwhile go together. A caller that is cancelled takes nothing from the others: its
-    item is still sent (the store may already have it), its reply is dropped.
-    """
+    An idle batcher adds no delay: the first item goes alone, at once. The item of a cancelled
+    caller is still sent, since the store may already have it; its reply is dropped."""
 
     def __init__(
         self, run: Callable[[Sequence[Item]], Awaitable[Sequence[Reply]]], *, limit: int
@@ -26,7 +24,7 @@ class Batcher(Generic[Item, Reply]):
         self._flight: asyncio.Task[None] | None = None
 
     def submit(self, item: Item) -> asyncio.Future[Reply]:
-        """Of the reply for this item; or of whatever `run` raised for its batch."""
+        """Return a future of the reply to this item, or of the exception of its batch."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting.append(item)
         self._futures.append(future)
@@ -43,7 +41,7 @@ class Batcher(Generic[Item, Reply]):
                 await self._send(items, futures)
         finally:
             self._flight = None
-            # At a shutdown in flight: nobody waits on for an answer that will not come.
+            # On a shutdown, let no caller wait for a reply that will not come.
             for future in (*futures, *self._futures):
                 future.cancel()
             self._waiting.clear()
@@ -59,7 +57,7 @@ class Batcher(Generic[Item, Reply]):
             _fail(futures, RuntimeError(f"{len(items)} items got {len(replies)} replies"))
             return
         for future, reply in zip(futures, replies, strict=True):
-            if future.done():  # its caller is gone
+            if future.done():  # its caller was cancelled
                 continue
             if isinstance(reply, Exception):  # of this item alone
                 future.set_exception(reply)

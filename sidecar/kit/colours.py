@@ -1,4 +1,4 @@
-"""Colours as style sheets write them: read, mixed, and held to a contrast (WCAG 2)."""
+"""Colours of style sheets: reading, mixing, and contrast (WCAG 2)."""
 
 import colorsys
 import math
@@ -18,7 +18,7 @@ _STEPS = 50
 
 
 def read_colour(text: str) -> Colour:
-    """Raises ValueError. Names and transparent colours are none that can be held to a contrast."""
+    """Read an opaque colour in hex, rgb, hsl or oklch. Raises ValueError for any other text."""
     if match := _HEX.match(text):
         digits = match[1] if len(match[1]) == 6 else "".join(2 * digit for digit in match[1])
         red, green, blue = (int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4))
@@ -38,24 +38,24 @@ def to_hex(colour: Colour) -> str:
 
 
 def mix(colour: Colour, other: Colour, share: float) -> Colour:
-    """With this share of the other."""
+    """Mix two colours; `share` is that of the other."""
     red, green, blue = (a + (b - a) * share for a, b in zip(colour, other, strict=True))
     return red, green, blue
 
 
 def contrast(colour: Colour, other: Colour) -> float:
-    """From 1 to 21."""
+    """Return the contrast of two colours, from 1 to 21."""
     low, high = sorted((_luminance(colour), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
 def text_on(colour: Colour) -> Colour:
-    """Black or white: one of them has at least 4.5:1."""
+    """Return black or white, whichever has more contrast: at least 4.5:1."""
     return max(WHITE, BLACK, key=lambda text: contrast(text, colour))
 
 
 def seen_on(colour: Colour, behind: Colour, least: float) -> Colour:
-    """The colour, or the next darker or lighter one, that has this contrast."""
+    """Return the colour, made darker or lighter until it has the contrast `least`."""
     towards = text_on(behind)
     tones = (mix(colour, towards, step / _STEPS) for step in range(_STEPS))
     return next((tone for tone in tones if contrast(tone, behind) >= least), towards)
@@ -82,7 +82,7 @@ def _hsl(hue: _Part, saturation: _Part, lightness: _Part) -> Colour:
 
 
 def _oklch(lightness: _Part, chroma: _Part, hue: _Part) -> Colour:
-    """By Ottosson's matrices; what a screen does not have is cut off."""
+    """Convert by Ottosson's matrices. The caller cuts off values outside sRGB."""
     light = lightness[0] / (100 if lightness[1] == "%" else 1)
     full = chroma[0] * (0.004 if chroma[1] == "%" else 1)
     a, b = (full * turn(math.radians(hue[0])) for turn in (math.cos, math.sin))

@@ -1,9 +1,8 @@
-"""Outgoing connections to addresses that clients name, which reach public ones alone.
+"""Outgoing connections to URLs that clients name, restricted to public addresses.
 
-The address that was checked is the one that is connected to: names are looked up by a resolver
-that hands on public addresses alone, and each socket is checked once more before it is connected.
-Nothing is sent twice, no cookie kept, no proxy asked, nothing unpacked.
-"""
+The resolver returns only public addresses, and each socket is checked again before it connects, so
+the checked address is the one that is used. No request is sent twice, and no cookies, proxies and
+decompression are used."""
 
 import socket
 
@@ -14,27 +13,27 @@ from aiohttp.tracing import Trace
 
 from sidecar.kit.addresses import is_public
 
-#: How long addresses that were looked up hold, and unused connections are kept, seconds. Servers
-#: close theirs after two seconds or more; one that is used just then fails a call for nothing.
+#: Seconds for which looked-up addresses and idle connections are kept. Servers close idle
+#: connections after two seconds or more, and a call that uses one just then fails.
 DNS_S = 2
 KEEP_ALIVE_S = 1.5
-#: Bytes of a line of an answer's head; there are 128 at most.
+#: Bytes of a line of a response's head, which has at most 128 lines.
 MAX_LINE = 8190
-#: Connections that one call skips, because something came on them unasked.
+#: The most connections that one call skips because data came on them unasked.
 MOST_ODD = 20
 
 
 class PrivateAddressError(OSError):
-    """A name that leads to no public address, or such an address itself."""
+    """A name without a public address, or an address that is not public."""
 
 
 class LostError(aiohttp.ClientConnectionError):
-    """A connection that broke before an answer came."""
+    """A connection that broke before the response."""
 
 
 def open_session(names: AbstractResolver, *, is_private: bool) -> aiohttp.ClientSession:
-    """`is_private`: whether private addresses may be called. How many calls are made at a time is
-    decided elsewhere, and so is how long each may take."""
+    """Return a session without a limit of connections and without timeouts, which the caller sets.
+    `is_private`: allow private addresses too."""
     connector = _Connector(
         resolver=_Resolver(names, is_private=is_private),
         socket_factory=None if is_private else _public_socket,
@@ -58,8 +57,7 @@ def open_session(names: AbstractResolver, *, is_private: bool) -> aiohttp.Client
 async def _once(
     request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """A client may send some requests again by itself where a connection broke. Here
-    each call counts."""
+    """Keep aiohttp from sending a request again after a broken connection: each call counts."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:
@@ -69,8 +67,8 @@ async def _once(
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Uses no connection again on which the server spoke without being asked: what it said would
-    be taken for the answer to the next call, which may be somebody else's."""
+    """Does not reuse a connection on which data came unasked: it would be taken for the response to
+    the next call, which may be another client's."""
 
     async def connect(
         self,
@@ -87,7 +85,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _Resolver(AbstractResolver):
-    """Hands on those addresses that may be called. Raises PrivateAddressError where there are only
+    """Returns the addresses that may be called. Raises PrivateAddressError if there are only
     others."""
 
     def __init__(self, names: AbstractResolver, *, is_private: bool) -> None:
@@ -97,10 +95,10 @@ class _Resolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        found = await self._names.resolve(host, port, family)
-        if not found:
+        addresses = await self._names.resolve(host, port, family)
+        if not addresses:
             raise OSError(None, "no address")
-        allowed = [one for one in found if self._is_private or is_public(one["host"])]
+        allowed = [one for one in addresses if self._is_private or is_public(one["host"])]
         if not allowed:
             raise PrivateAddressError
         return allowed
@@ -110,7 +108,7 @@ class _Resolver(AbstractResolver):
 
 
 def _public_socket(to: AddrInfoType) -> socket.socket:
-    """For addresses that are written as such no resolver is asked."""
+    """Create a socket for a public address. The resolver is not called for literal addresses."""
     family, kind, protocol, _, address = to
     if not is_public(str(address[0])):
         raise PrivateAddressError

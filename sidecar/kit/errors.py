@@ -1,24 +1,21 @@
-"""One tree of errors.
+"""The exceptions of the sidecar.
 
 WaitroomError
 ├── ConfigError        a setting is wrong; carries every problem found
 ├── UnknownNameError   nothing of that kind and name is configured
-├── StoreError         the store did not answer, or refused
-└── DatabaseError      the SQL database did not, or its tables are of another version
+├── StoreError         Redis did not answer, or refused
+└── DatabaseError      SQL did not answer, or its tables are of another version
 """
 
 from collections.abc import Iterable
 
 
 class WaitroomError(Exception):
-    """Anything that goes wrong here and has a name."""
+    """The base of all exceptions of the sidecar."""
 
 
 class ConfigError(WaitroomError):
-    """A configuration that cannot be used.
-
-    `problems` holds one line for each, naming the setting and what is allowed.
-    """
+    """Invalid configuration or input. Each of `problems` names a setting and what is allowed."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -26,7 +23,7 @@ class ConfigError(WaitroomError):
 
 
 class UnknownNameError(WaitroomError):
-    """A name that is not in the configuration; `kind`: of what, `known`: those that are."""
+    """A name that is not in the configuration. `known`: the names of this `kind` that are."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
         super().__init__(f"no {kind} is named {name[:64]!r}")

@@ -1,15 +1,15 @@
-"""What an installation may lack: `pip install "waitroom[EXTRA]"`."""
+"""Optional dependencies: `pip install "waitroom[EXTRA]"`."""
 
 from importlib import import_module
 
 from sidecar.kit.errors import ConfigError
 
-#: What is imported first of each extra.
+#: The module that shows whether an extra is installed.
 _MODULES = {"sql": "sqlalchemy", "memory": "fakeredis"}
 
 
 def require(extra: str, *, setting: str) -> None:
-    """Raises ConfigError, naming the setting that needs the extra, where it is not installed."""
+    """Raise ConfigError, with the setting that needs the extra, if the extra is not installed."""
     try:
         import_module(_MODULES[extra])
     except ModuleNotFoundError:

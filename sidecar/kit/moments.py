@@ -1,5 +1,4 @@
-"""Times as settings have them: text with or without an offset, in a time zone. And times as
-questions about the past have them."""
+"""Reading times: of settings, in a time zone, and of queries about the past."""
 
 import contextlib
 import re
@@ -11,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 
 from sidecar.kit.setting_types import parse_duration
 
-#: Of a time, in ms: until the year 2200.
+#: The latest time of a setting, ms since 1970: the year 2200.
 LATEST_MS = 7_258_118_400_000
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d(:\d\d)?)?", re.ASCII
@@ -20,22 +19,19 @@ _HOW = 'write a date and a time, such as "2026-12-01 10:00", or "2026-12-01T10:0
 
 
 def read_moment(value: object, zone: str) -> int:
-    """Milliseconds since 1970 of a time as settings have it: text, TOML's own, or milliseconds
-    already. Without an offset it is what the clocks on the walls of a time zone show.
-
-    Raises ValueError, which says how to write it.
-    """
-    moment = _in_text(value) if isinstance(value, str) else value
+    """Return the ms since 1970 of a setting's time: text, a TOML date-time, or ms. Without an
+    offset it is local time in `zone`. Raises ValueError, which says how to write a time."""
+    moment = _parse_text(value) if isinstance(value, str) else value
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
-            moment = _on_the_wall(moment, zone)
+            moment = _local_time(moment, zone)
         return round(moment.timestamp() * 1000)
     if isinstance(moment, bool) or not isinstance(moment, int | float) or moment % 1 != 0:
         raise ValueError(_HOW)
     return int(moment)
 
 
-def _in_text(value: str) -> datetime:
+def _parse_text(value: str) -> datetime:
     text = value.strip().upper()
     if _TIME.fullmatch(text):  # Python would take much more
         with contextlib.suppress(ValueError):
@@ -43,13 +39,13 @@ def _in_text(value: str) -> datetime:
     raise ValueError(_HOW)
 
 
-def _on_the_wall(moment: datetime, zone: str) -> datetime:
-    """Raises ValueError where the clocks show that time never, or twice."""
+def _local_time(moment: datetime, zone: str) -> datetime:
+    """Raises ValueError for a local time that never comes or comes twice, at a change of clocks."""
     where = ZoneInfo(zone)
     before, after = (moment.replace(tzinfo=where, fold=fold) for fold in (0, 1))
     if before.utcoffset() == after.utcoffset():
         return before
-    # In UTC and back is a time that the clocks do show.
+    # Converting to UTC and back gives the times that the clocks do show.
     meant = [one.astimezone(UTC).astimezone(where) for one in (before, after)]
     if meant[0].replace(tzinfo=None) == moment:
         what, do = "comes twice", "put back then: say which with its offset,"
@@ -78,13 +74,13 @@ Moment = Annotated[int, BeforeValidator(parse_moment), Field(ge=0, le=LATEST_MS)
 _AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
 _AT = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
 _PAST = f"^(|now|{_AGO}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(T{_AT})?)$"
-#: How it may be written; read_past reads it.
+#: The text of a time in the past, for read_past.
 Past = Annotated[str, Field(json_schema_extra={"pattern": _PAST})]
 
 
 def read_past(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970 of a date and time (ISO 8601; UTC without a zone), "now", or how long
-    ago ("24h"). Raises ValueError, which says how to write it."""
+    """Return the ms since 1970 of a time in ISO 8601 (UTC without an offset), of "now", or of a
+    time ago ("24h"). Raises ValueError, which says how to write a time."""
     try:
         return _past(text, now_ms)
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""What may be a name in the configuration, and what is found by one."""
+"""Names in the configuration, and collections keyed by them."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,17 +6,15 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 from sidecar.kit.errors import UnknownNameError
 
-#: Between a name and what it contains, where one word names both: seat~17.
+#: Separates a template and a resource in one word: seat~17.
 SEPARATOR = "~"
 
-
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}\Z")
-#: Taken: two are addresses of nginx's own, and waitroom_now is the cookie of stamps.
+#: Names that are taken: two are paths of nginx, and waitroom_now is the cookie of stamps.
 RESERVED_NAMES = {"internal", "static", "now"}
 
 
 def is_plain_name(text: str) -> bool:
-    """Whether it may be a name in the configuration."""
     return NAME.match(text) is not None
 
 
@@ -29,7 +27,7 @@ T = TypeVar("T", bound=HasName)
 
 
 class Named(Generic[T]):
-    """All of one `kind` that the configuration has, in its order."""
+    """The configured items of one `kind`, in the order of the configuration."""
 
     kind: ClassVar[str]
 
@@ -43,7 +41,7 @@ class Named(Generic[T]):
         return self._items.get(name)
 
     def get(self, name: str) -> T:
-        """Raises UnknownNameError."""
+        """Return the item of this name. Raises UnknownNameError."""
         item = self._items.get(name)
         if item is None:
             raise UnknownNameError(self.kind, name, self._items)

@@ -1,4 +1,4 @@
-"""How long to wait before the next try: by ourselves, or by a Retry-After."""
+"""Delays before the next try: exponential back-off, and Retry-After."""
 
 import random
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-#: Failures beyond it change no delay, and a float holds what comes of them.
+#: The most failures that lengthen a delay, so that a float holds the product.
 _MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential: `first_s`, then `factor` times as long after each failure, `max_s` at most.
-    `jitter`: the share by which a delay may be shorter, so that clients that failed together do not
-    come back together."""
+    """Exponential back-off: `first_s`, then `factor` times as long after each failure, up to
+    `max_s`. `jitter`: the share by which a delay may be shorter, so that clients that failed
+    together do not all retry together."""
 
     first_s: float
     max_s: float
@@ -22,13 +22,14 @@ class Backoff:
     jitter: float = 0.0
 
     def delay_s(self, failures: int, draw: Callable[[], float] = random.random) -> float:
-        """After so many failures in a row, from 1. `draw`: a number from 0 to 1."""
-        grown_s = self.first_s * self.factor ** min(max(0, failures - 1), _MOST)
-        return min(self.max_s, grown_s) * (1 - self.jitter * draw())
+        """Return the delay after `failures` in a row, from 1. `draw` returns a number from 0 to
+        1."""
+        delay_s = self.first_s * self.factor ** min(max(0, failures - 1), _MOST)
+        return min(self.max_s, delay_s) * (1 - self.jitter * draw())
 
 
 def seconds_in(retry_after: str, now_s: float) -> float:
-    """What a Retry-After asks for, which is a number of seconds or a date; 0 when neither."""
+    """Return the seconds that a Retry-After (seconds or a date) asks for; 0 if it is neither."""
     text = retry_after.strip()
     if text.isascii() and text.isdecimal():
         return float(text[:9])

@@ -1,4 +1,4 @@
-"""The kinds of value that settings have: durations, counts, addresses to listen on, stores."""
+"""The types of settings: durations, counts, listen addresses, stores, networks, paths."""
 
 import ipaddress
 import re
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from sidecar.kit.did_you_mean import did_you_mean, names_beside
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
-#: As JSON Schema writes it.
+#: The pattern of a duration for JSON Schema.
 DURATION = r"^\s*[0-9]+(\.[0-9]+)?\s*([mM][sS]|[sSmMhHdD])?\s*$"
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 STORES = (
@@ -25,9 +25,9 @@ STORES = (
     "rediss+cluster://",
 )
 DATABASES = ("sqlite:///", "mysql://", "mariadb://", "postgresql://")
-#: A name, an IPv4 address or an IPv6 one in brackets; and a port.
+#: A name, an IPv4 address or an IPv6 address in brackets, with an optional port.
 _SERVER = re.compile(r"([^\s:/@\[\]]+|\[[\da-fA-F:.]+\])(?::([0-9]{1,5}))?")
-#: Of a value that is refused, characters.
+#: The most characters of a refused value that a problem repeats.
 _REPEATED = 120
 _READING_HINT = (
     "a port is a number up to 65535, and in a password / is written %2F, @ is written %40"
@@ -35,7 +35,7 @@ _READING_HINT = (
 
 
 def parse_duration(value: object) -> object:
-    """Seconds from a number or from text such as "90s", "5m", "1.5h", "2d"."""
+    """Return the seconds of text such as "90s", "5m", "1.5h", "2d"; numbers unchanged."""
     if isinstance(value, str):
         match = _DURATION.match(value.strip().lower())
         if match is None:
@@ -47,7 +47,7 @@ def parse_duration(value: object) -> object:
 
 
 def _no_boolean(instead: str) -> BeforeValidator:
-    """True is 1 to pydantic."""
+    """Return a validator that refuses booleans, which pydantic takes for numbers."""
 
     def check(value: object) -> object:
         if isinstance(value, bool):
@@ -58,12 +58,12 @@ def _no_boolean(instead: str) -> BeforeValidator:
 
 
 def from_text(value: object) -> object:
-    """The environment has text only, and Literal takes a number as it is."""
+    """Convert digits to a number, for a Literal of numbers in a variable."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
 def listed(value: object) -> object:
-    """A list in a variable has commas between its parts, one in a file a line each."""
+    """Split text at commas, spaces and lines into a list."""
     if isinstance(value, str):
         return [part for part in re.split(r"[,\s]+", value) if part]
     return value
@@ -112,16 +112,13 @@ def read_database(value: str) -> str:
 
 
 class StoreAddressError(ValueError):
-    """What is wrong with the servers or the path of a store's address. It repeats no part of
-    the address: what looks like a host may be the rest of a password."""
+    """A problem of the servers or the path of a store's URL. The text repeats no part of the URL,
+    which might be the rest of a password."""
 
 
 def read_servers(url: str) -> tuple[list[tuple[str, int]], list[str]]:
-    """Hosts and ports that a redis+sentinel:// or redis+cluster:// URL names, and the parts of
-    its path: the service's name and the database, where they are given.
-
-    Raises StoreAddressError.
-    """
+    """Return the hosts and ports of a redis+sentinel:// or redis+cluster:// URL, and the parts of
+    its path: the service's name and the database. Raises StoreAddressError."""
     kind, _, rest = url.partition("://")
     authority, _, path = rest.partition("?")[0].partition("/")
     servers = []
@@ -144,14 +141,14 @@ def read_servers(url: str) -> tuple[list[tuple[str, int]], list[str]]:
     return servers, parts
 
 
-#: Each request is compared with all of them.
+#: The most networks and paths of a room: each request is compared with all.
 MAX_NETWORKS, MAX_PATHS = 1000, 100
-#: What some server takes for a separator, or for the end of a path; and what was encoded twice.
+#: Characters that some server takes for a separator or the end of a path; % is doubly encoded.
 _ODD = re.compile(r"[\x00-\x1f\x7f\\;%?#]|//")
 
 
 def _listed(value: object, most: int) -> list[str]:
-    """Text with commas or spaces between, as variables have it, or a list of texts."""
+    """Return the parts of a text or list without duplicates. Raises ValueError beyond `most`."""
     value = listed(value)
     if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
         raise ValueError("write a list of texts, or one text with commas between")
@@ -161,7 +158,7 @@ def _listed(value: object, most: int) -> list[str]:
 
 
 def read_networks(value: object) -> tuple[str, ...] | None:
-    """Networks such as 192.0.2.0/24, 2001:db8::/32, or single addresses, as they are written."""
+    """Read networks such as 192.0.2.0/24 and 2001:db8::/32, or single addresses."""
     if value is None:
         return None
     problems = []
@@ -180,7 +177,7 @@ def read_networks(value: object) -> tuple[str, ...] | None:
 
 
 def read_paths(value: object) -> tuple[str, ...] | None:
-    """Paths such as /static/ (all below it) or /feed.xml (it, and all below it), decoded."""
+    """Read decoded paths such as /static/ (all below it) or /feed.xml (itself and all below it)."""
     if value is None:
         return None
     paths = _listed(value, MAX_PATHS)
@@ -196,8 +193,8 @@ def read_paths(value: object) -> tuple[str, ...] | None:
 
 
 def clean_path(address: str) -> str | None:
-    """The decoded path of an address as a browser sent it (`/a%20b?c=d`), or None for whatever two
-    servers might read in two ways: dots, empty parts, separators in disguise, encoded twice."""
+    """Return the decoded path of a URL as a browser sent it (`/a%20b?c=d`), or None if two servers
+    might read it differently: dots, empty parts, odd separators, double encoding."""
     raw = address.partition("?")[0]
     if not raw.startswith("/") or not raw.isascii():
         raw = ""
@@ -207,9 +204,9 @@ def clean_path(address: str) -> str | None:
         return None
     if not path or path.count("/") != raw.count("/") or _ODD.search(path):
         return None
-    if not is_normalized("NFKC", path):  # a full-width dot is a dot to some
+    if not is_normalized("NFKC", path):  # some servers take a full-width dot for a dot
         return None
-    # "..", and what a file system that drops dots and spaces at the end of a name takes for it.
+    # "..", and parts that a file system without trailing dots and spaces reads as "..".
     if any(part and not part.strip(". ") for part in path.split("/")):
         return None
     return path
@@ -225,13 +222,13 @@ Database = Annotated[str, AfterValidator(read_database)]
 
 
 class HoldsSecrets:
-    """Annotates a table of which some values are secret."""
+    """Annotates a table with secret values."""
 
 
 def problems_in(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
-    """One line for each problem: the setting's name, and what is allowed. `model`: what was
-    validated; it suggests names for unknown ones, and no value is repeated of a setting that may
-    hold a secret (`repr=False`, HoldsSecrets)."""
+    """Return one line for each problem: the setting's name and what is allowed. `model`, which was
+    validated, serves to suggest names, and to hide the values of settings that may be secret
+    (`repr=False`, HoldsSecrets)."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         name = ".".join(str(part) for part in problem["loc"] if part != "[key]")

@@ -1,8 +1,7 @@
-"""Signers of which exactly one spelling of a signature is valid.
+"""Signers that accept exactly one spelling of a signature.
 
-itsdangerous decodes base64 leniently: it takes any spare bits in the last character and skips what
-is not of the alphabet. Each spelling would be a cache key of its own, for nginx's verdicts and for
-the replicas' memory.
+itsdangerous decodes base64 leniently: it accepts any spare bits in the last character and skips
+other characters. Each spelling would be another key in nginx's cache and in the replicas' memory.
 """
 
 import hashlib
@@ -16,28 +15,27 @@ from itsdangerous.exc import BadData
 
 MIN_WEBHOOK_SECRET_LENGTH = 16
 
-
-#: From the letters of base64 to those that an address may hold, and back.
+#: Translates base64 to its URL-safe alphabet; _USUAL translates back.
 SAFE = bytes.maketrans(b"+/", b"-_")
 _USUAL = bytes.maketrans(b"-_", b"+/")
 
 
 class StrictSigner(Signer):
-    """Takes a signature only as it writes it."""
+    """Accepts a signature only in the spelling that it writes."""
 
     def verify_signature(self, value: str | bytes, sig: str | bytes) -> bool:
         try:
             given = want_bytes(sig)
             is_ours = base64_encode(base64_decode(given)) == given
-        except (BadData, ValueError):  # text that has no UTF-8
+        except (BadData, ValueError):  # text that is not UTF-8
             return False
         return is_ours and super().verify_signature(value, sig)
 
 
 class TimeSigner:
-    """Text with the time of signing, `text.time.signature`: what itsdangerous' TimestampSigner
-    makes of it with SHA-256 and `key_derivation="hmac"`, for a fifth of the time. Each request is
-    signed or verified: so keys are derived once, and all of HMAC is done in C.
+    """Signs text with the time, as `text.time.signature`. The result is that of itsdangerous'
+    TimestampSigner with SHA-256 and `key_derivation="hmac"`, in a fifth of the time, because keys
+    are derived once.
 
     Keys are listed oldest to newest: the last signs, all verify.
     """
@@ -47,49 +45,48 @@ class TimeSigner:
         self._macs = [_Mac(key) for key in self.keys]
 
     def sign(self, text: str, now_s: int) -> str:
-        said = f"{text}.{_written(now_s)}"
-        return f"{said}.{_signature(self._macs[-1], said.encode('ascii')).decode('ascii')}"
+        signed = f"{text}.{_written(now_s)}"
+        return f"{signed}.{_signature(self._macs[-1], signed.encode('ascii')).decode('ascii')}"
 
     def unsign(self, text: str) -> tuple[str, int]:
-        """What was signed, and when, unix seconds. Raises BadSignature or ValueError for whatever
-        we did not sign."""
-        said, _, given = text.encode("ascii").rpartition(b".")
-        # Compared as it is written, so that no other spelling is valid; the newest key first.
+        """Return the signed text and the time of signing, unix seconds. Raises BadSignature or
+        ValueError for a forged or malformed one."""
+        signed, _, given = text.encode("ascii").rpartition(b".")
+        # Comparing the text allows no other spelling. The newest key comes first.
         for mac in reversed(self._macs):
-            if hmac.compare_digest(_signature(mac, said), given):
+            if hmac.compare_digest(_signature(mac, signed), given):
                 break
         else:
             raise BadSignature("signed by somebody else, or not at all")
-        value, _, time = said.rpartition(b".")
+        value, _, time = signed.rpartition(b".")
         return value.decode("ascii"), _read(time)
 
 
 class _Mac:
-    """HMAC-SHA-256 by a key that is taken in once (RFC 2104), for half the time."""
+    """HMAC-SHA-256 (RFC 2104) that processes the key once, in half the time."""
 
     __slots__ = ("_inner", "_outer")
 
     def __init__(self, key: bytes) -> None:
-        """`key`: a block of SHA-256 at most, 64 bytes."""
+        """Take a key of at most 64 bytes, a block of SHA-256."""
         padded = key.ljust(64, b"\0")
         self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in padded))
         self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in padded))
 
-    def digest(self, said: bytes) -> bytes:
+    def digest(self, message: bytes) -> bytes:
         inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(said)
+        inner.update(message)
         outer.update(inner.digest())
         return outer.digest()
 
 
-def _signature(mac: _Mac, said: bytes) -> bytes:
-    written = b2a_base64(mac.digest(said), newline=False)
-    return written.translate(SAFE)[:-1]  # of 32 bytes there is one = at the end
+def _signature(mac: _Mac, message: bytes) -> bytes:
+    written = b2a_base64(mac.digest(message), newline=False)
+    return written.translate(SAFE)[:-1]  # 32 bytes give one = at the end
 
 
 @lru_cache(64)
 def _written(seconds: int) -> str:
-    """Most signatures of a moment are of the same second."""
     number = seconds.to_bytes(8, "big").lstrip(b"\0")
     return b2a_base64(number, newline=False).translate(SAFE).rstrip(b"=").decode("ascii")
 
@@ -100,6 +97,7 @@ def _read(time: bytes) -> int:
 
 
 def signature(secret: str, body: bytes, now_s: int) -> str:
-    """For X-Waitroom-Signature. The time is signed too, so that an old message is known as one."""
+    """Return X-Waitroom-Signature. The time is signed too, so that receivers can refuse old
+    ones."""
     signed = f"{now_s}.".encode() + body
     return f"t={now_s},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"

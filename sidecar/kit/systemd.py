@@ -1,7 +1,7 @@
-"""Tells systemd that the replica serves, that its event loop turns, and that it stops.
+"""Tells systemd that the replica is ready, alive and stopping (sd_notify).
 
-The protocol is datagrams of `NAME=value` lines to the socket that NOTIFY_SOCKET names, as
-`Type=notify` and `WatchdogSec=` of a unit ask for. Without NOTIFY_SOCKET nothing is sent.
+The messages are datagrams of `NAME=value` lines to the socket NOTIFY_SOCKET, for units with
+`Type=notify` and `WatchdogSec=`. Without NOTIFY_SOCKET nothing is sent.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ log = structlog.get_logger()
 
 @contextlib.asynccontextmanager
 async def watched(environ: Mapping[str, str]) -> AsyncIterator[Callable[[], None]]:
-    """Says READY=1, and WATCHDOG=1 at half of WATCHDOG_USEC until the block is left.
+    """Send READY=1, and WATCHDOG=1 at half of WATCHDOG_USEC until the block is left.
 
-    Yields what says STOPPING=1; the watchdog is fed on meanwhile.
+    Yields a function that sends STOPPING=1.
     """
     address = environ.get("NOTIFY_SOCKET", "")
     _send(address, "READY=1")
@@ -35,7 +35,7 @@ async def watched(environ: Mapping[str, str]) -> AsyncIterator[Callable[[], None
 
 
 def watchdog_s(environ: Mapping[str, str]) -> float:
-    """How long systemd waits for a sign of life; 0 when it waits for none of this process."""
+    """Return the seconds within which systemd expects WATCHDOG=1; 0 if it expects none."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 0
     text = environ.get("WATCHDOG_USEC", "")
@@ -49,7 +49,7 @@ async def _feed_forever(address: str, interval_s: float) -> None:
 
 
 def _send(address: str, line: str) -> None:
-    """A sign that cannot be sent is logged: whether to mind is for systemd to say."""
+    """Send a line to systemd. A failure is only logged."""
     if not address:
         return
     # "@" stands for the zero byte that an abstract socket's name begins with.

@@ -1,4 +1,4 @@
-"""Workers as tasks: kept at work, and stopped for good."""
+"""Tasks of workers: restarted after errors, and stopped."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import structlog
 
-#: Before a worker that failed is started again, seconds.
+#: Seconds before a failed worker is started again.
 REST_S = 5.0
 
 Worker: TypeAlias = Callable[[], Awaitable[None]]
@@ -16,8 +16,7 @@ log = structlog.get_logger()
 
 
 async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> None:
-    """Runs a worker, and again a moment after it failed: an error that nobody foresaw must not
-    end it for good, and requests do not depend on it."""
+    """Run a worker, and start it again after any error, so that a bug does not end it for good."""
     while True:
         try:
             await worker()
@@ -27,16 +26,15 @@ async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> 
 
 
 async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None:
-    """Cancels all at once until they have ended: what a worker waits for may swallow a
-    cancellation."""
-    while going := [task for task in tasks if not task.done()]:
-        for task in going:
+    """Cancel tasks again and again until all have ended: a library may swallow a cancellation."""
+    while running := [task for task in tasks if not task.done()]:
+        for task in running:
             task.cancel()
-        await asyncio.wait(going, timeout=again_s)
+        await asyncio.wait(running, timeout=again_s)
 
 
 class Background:
-    """Work that no request waits for."""
+    """Coroutines that run without a request waiting for them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -50,14 +48,15 @@ class Background:
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self, timeout_s: float) -> None:
-        """Returns when all of it is done; cancels what takes longer."""
+        """Wait until all are done, and cancel those that take longer."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
             await stop_workers(*late)
 
 
-async def wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Until it is set, for so many seconds at most."""
+async def wait_for(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, for `seconds` at most, and return whether it is set."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
+    return event.is_set()

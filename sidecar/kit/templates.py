@@ -1,4 +1,4 @@
-"""Pages that a site has written itself: Mustache files in a folder."""
+"""A site's own templates: Mustache files in a folder."""
 
 import html
 import re
@@ -10,9 +10,9 @@ import structlog
 from pystache import Renderer
 from pystache.parser import ParsingError, parse
 
-#: Of a file's name: it leads to no other folder.
+#: A file's name without a path.
 TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}\.(?:html|mustache)\Z", re.ASCII)
-#: Bytes; a page of this size is sent again and again.
+#: The most bytes of a template: visitors load it again and again.
 MAX_TEMPLATE = 262_144
 _POSITION = re.compile(r",? ?(?:its section starts )?at position \d+", re.IGNORECASE)
 
@@ -20,21 +20,21 @@ log = structlog.get_logger()
 
 
 class _Renderer(Renderer):  # type: ignore[misc] # the library has no types
-    """Reads no files (`partials`) and escapes nothing: all values are escaped before."""
+    """Renders without partials and without escaping: all values are escaped before."""
 
     def __init__(self) -> None:
         super().__init__(partials={}, escape=str)
 
     def str_coerce(self, val: object) -> str:
-        """As a script within the page reads it."""
+        """Return a value as text, in JavaScript's spelling of booleans."""
         return "" if val is None else str(val).lower() if isinstance(val, bool) else str(val)
 
 
 class Template:
-    """One file, compiled."""
+    """One compiled template."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError, with where it is."""
+        """Compile a template. Raises ValueError with the line of the problem."""
         try:
             self._parsed = parse(text, raise_on_mismatch=True)
         except ParsingError as error:
@@ -46,7 +46,7 @@ class Template:
         self.text = text
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """Texts are escaped wherever they stand, in {{{braces}}} too."""
+        """Render with all strings escaped, in {{{braces}}} too."""
         escaped = {
             name: escape(value) if isinstance(value, str) else value
             for name, value in values.items()
@@ -55,19 +55,19 @@ class Template:
 
 
 def escape(value: str) -> str:
-    """For HTML; and within a script's quotes, where nobody should put it, it stays there."""
+    """Escape for HTML, and for a string in a script, in case a template puts a value there."""
     return html.escape(value).replace("\\", "&#92;").replace("`", "&#96;")
 
 
 class Templates:
-    """The files of a folder, read again when they change."""
+    """The templates in a folder, which are read again when they change."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, tuple[object, Template | None]] = {}
 
     def problem(self, name: str) -> str:
-        """Why a file cannot be used; "" if it can."""
+        """Return why a template cannot be used, or "" if it can."""
         try:
             self._read(name)
         except OSError as error:
@@ -77,11 +77,11 @@ class Templates:
         return ""
 
     def find(self, name: str) -> Template | None:
-        """The file as it is, or else as it last could be used."""
+        """Return a template, or its last usable version if the file is broken now."""
         stamp, template = self._known.get(name, (None, None))
         try:
-            found = (self._folder / name).stat()
-            now: object = (found.st_mtime_ns, found.st_size, found.st_ino)
+            file = (self._folder / name).stat()
+            now: object = (file.st_mtime_ns, file.st_size, file.st_ino)
         except OSError:
             now = "away"
         if now == stamp:

@@ -1,4 +1,4 @@
-"""The line of each setting in a TOML file, which tomllib does not tell."""
+"""The line numbers of settings in a TOML file, which tomllib does not tell."""
 
 import re
 
@@ -6,14 +6,14 @@ _TABLE = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _NAME = r"(?:[\w-]+|\"[^\"]*\"|'[^']*')"
 _KEY = re.compile(rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*=")
 _PART = re.compile(_NAME)
-#: Strings and comments, which may contain brackets. The quotes of a multi-line string are kept.
+#: Strings and comments, which may contain brackets. The marks of multi-line strings are kept.
 _TEXT = re.compile(r"(\"\"\"|''')|\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
 _LONG = ('"""', "'''")
 
 
 def find_lines(text: str) -> dict[str, int]:
-    """Return the line numbers, from 1, of the tables and keys of valid TOML, by their dotted names.
-    The tables of a list are counted from 0."""
+    """Return the line numbers, from 1, of the tables and keys of valid TOML, by dotted names.
+    Tables of a list are numbered from 0."""
     lines: dict[str, int] = {}
     table_numbers: dict[str, int] = {}
     table: list[str] = []
@@ -54,7 +54,7 @@ def _parts(name: str) -> list[str]:
 
 
 def locate(problem: str, lines: dict[str, int]) -> int | None:
-    """Return the line of a problem's setting, or of the table that should have it."""
+    """Return the line of the setting that a problem names, or of the table that should have it."""
     name = problem.partition(":")[0]
     while name:
         if name in lines:

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from sidecar.http.app_keys import SETTINGS
 from sidecar.http.auth.owner import owner_of
-from sidecar.http.auth.scopes import OWNERS
+from sidecar.http.auth.rights import OWNERS
 from sidecar.http.endpoint import Endpoints, programs
 from sidecar.http.problem_kinds import QUEUE_FULL
 from sidecar.http.problems import ProblemError

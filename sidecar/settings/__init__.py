@@ -1,1 +1,1 @@
-"""The settings: a TOML file, WAITROOM_* variables over it, and what may stand in them."""
+"""The settings: a TOML file, overridden by WAITROOM_* variables."""

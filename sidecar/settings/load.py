@@ -1,7 +1,4 @@
-"""Read the settings: a TOML file, overridden by WAITROOM_* variables.
-
-`load` reports every problem at once, by the names of settings and variables.
-"""
+"""Read and validate the settings: a TOML file, overridden by WAITROOM_* variables."""
 
 import os
 from pathlib import Path
@@ -17,33 +14,24 @@ from sidecar.settings.values import read_values
 
 
 def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
-    """Read the file and the environment.
+    """Return the settings of the file and the environment. Raises ConfigError with every problem.
 
-    `path` None means `waitroom.toml` in the working directory or in /etc/waitroom, whichever
-    exists first, and no file otherwise.
-    Raises ConfigError with every problem.
+    `path` None: the first `waitroom.toml` in the working directory or /etc/waitroom, or no file.
     """
     values, problems = read_values(path, dict(os.environ) if environ is None else environ, Settings)
     try:
         settings = Settings.model_validate(values)
-        settings = settings.model_copy(update={"template_dir": _beside(path, settings)})
-        problems += _problems_of_templates(settings)
+        file = find_file(path)
+        folder = (file.parent if file else Path()) / settings.template_dir
+        settings = settings.model_copy(update={"template_dir": folder})
+        templates = Templates(folder)
+        problems += [
+            f"rooms.{name}.template: {problem}"
+            for name, room in settings.rooms.items()
+            if room.template and (problem := templates.problem(room.template))
+        ]
     except ValidationError as error:
         problems += problems_in(error, Settings)
     if problems:
         raise ConfigError(problems)
     return settings
-
-
-def _beside(path: str | None, settings: Settings) -> Path:
-    file = find_file(path)
-    return (file.parent if file else Path()) / settings.template_dir
-
-
-def _problems_of_templates(settings: Settings) -> list[str]:
-    templates = Templates(settings.template_dir)
-    return [
-        f"rooms.{name}.template: {problem}"
-        for name, room in settings.rooms.items()
-        if room.template and (problem := templates.problem(room.template))
-    ]

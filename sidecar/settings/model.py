@@ -1,4 +1,4 @@
-"""Everything that may be set; each product brings its own section."""
+"""The model of all settings. Each product has its own section."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -14,8 +14,7 @@ from pydantic import (
 
 from sidecar.history.settings import HistorySection
 from sidecar.http.auth.accounts import Account, Accounts, ProxySignIn
-from sidecar.http.auth.roles import Role
-from sidecar.http.auth.scopes import OWNERS, SCOPES, Scope
+from sidecar.http.auth.rights import OWNERS, SCOPES, Role, Scope
 from sidecar.jobs.settings import DEFAULT_DATABASE, TargetSettings
 from sidecar.kit.names import RESERVED_NAMES, is_plain_name
 from sidecar.kit.setting_types import (
@@ -49,7 +48,7 @@ MIN_ADMIN_TOKEN_LENGTH = 16
 
 
 def _plain_name(value: str) -> str:
-    """It stands in variables, in the log and in the store."""
+    """Check a name, which is used in variables, in the log and in keys of the store."""
     if not is_plain_name(value):
         raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
     return value
@@ -68,7 +67,7 @@ def _listen_or_off(value: str) -> str:
 
 
 class Settings(HistorySection):
-    """Everything one replica needs."""
+    """The settings of a replica or worker."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -130,7 +129,7 @@ class Settings(HistorySection):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important messages that are still logged. The log goes to standard error."""
     log_format: Literal["json", "console"] = "json"
-    """`json`: one JSON object a line. `console`: coloured text."""
+    """`json`: one JSON object a line, also for records of libraries. `console`: coloured text."""
     store_timeout: Seconds = Field(default=0.5, gt=0, le=30)
     """How long a call to Redis may take. A visitor waits for it, and nginx waits for three seconds
     at most."""
@@ -165,27 +164,24 @@ class Settings(HistorySection):
     ] = Field(default={})
     """One table for each receiver of notifications: `[webhooks.NAME]`. Named like limits."""
 
-    @field_validator("secret_keys")
+    @field_validator("secret_keys", "grant_keys")
     @classmethod
-    def _secrets_are_safe(cls, keys: list[str], info: ValidationInfo) -> list[str]:
+    def _keys_are_safe(cls, keys: list[str], info: ValidationInfo) -> list[str]:
         problems = []
-        if not keys:
+        if not keys and info.field_name == "secret_keys":
             problems.append(
                 'at least one is needed; make one with "openssl rand -hex 32" and set '
                 "WAITROOM_SECRET_KEYS or WAITROOM_SECRET_KEYS_FILE"
             )
-        problems += _problems_of_keys(keys, is_demo=info.data.get("demo") is True)
+        if any(len(key) < MIN_SECRET_LENGTH for key in keys):
+            problems.append(f"a key has fewer than {MIN_SECRET_LENGTH} characters")
+        if DEMO_SECRET in keys and info.data.get("demo") is not True:
+            problems.append("the demo's secret is known to everybody")
         return _without(problems, keys)
-
-    @field_validator("grant_keys")
-    @classmethod
-    def _grant_keys_are_safe(cls, keys: list[str], info: ValidationInfo) -> list[str]:
-        return _without(_problems_of_keys(keys, is_demo=info.data.get("demo") is True), keys)
 
     @field_validator("admin_token", "service_token")
     @classmethod
     def _token_is_safe(cls, token: str, info: ValidationInfo) -> str:
-        """Empty switches administration off."""
         if 0 < len(token) < MIN_ADMIN_TOKEN_LENGTH and not info.data.get("demo"):
             raise ValueError(f"fewer than {MIN_ADMIN_TOKEN_LENGTH} characters")
         return token
@@ -255,7 +251,7 @@ class Settings(HistorySection):
 
     @field_validator("rooms")
     @classmethod
-    def _there_is_a_room(
+    def _names_are_needed_and_unique(
         cls, rooms: dict[str, RoomSettings], info: ValidationInfo
     ) -> dict[str, RoomSettings]:
         others = ("leases", "limits", "targets", "jobs")
@@ -264,13 +260,6 @@ class Settings(HistorySection):
                 "at least one is needed, such as [rooms.shop] with total_active_users = 100, "
                 "or a lease, a limit or a target"
             )
-        return rooms
-
-    @field_validator("rooms")
-    @classmethod
-    def _no_lease_is_named_so(
-        cls, rooms: dict[str, RoomSettings], info: ValidationInfo
-    ) -> dict[str, RoomSettings]:
         both = rooms.keys() & info.data.get("leases", {}).keys()
         problems = [
             f"{name}: a lease has this name too, and both would have the cookie waitroom_{name}"
@@ -294,12 +283,12 @@ class Settings(HistorySection):
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether the store is this process alone."""
+        """Return True if the store is the memory of this process."""
         return self.store.startswith(MEMORY)
 
     @property
     def warnings(self) -> list[str]:
-        """What is allowed, and probably not meant: one line for each."""
+        """Return one line for each setting that is allowed but probably a mistake."""
         of_rules = [
             f"{kind}.{name}.{warning}"
             for kind, rules in (("limits", self.limits), ("targets", self.targets))
@@ -329,12 +318,12 @@ class Settings(HistorySection):
 
     @property
     def jobs_database(self) -> str:
-        """Where jobs are kept; empty: there are none."""
+        """Return the URL of the database of jobs, or "" if there are none."""
         return self.jobs or (DEFAULT_DATABASE if self.targets else "")
 
     @property
     def accounts(self) -> Accounts:
-        """Of the operators, as log-ins look at them."""
+        """Return the operators' accounts and the proxy that signs them in."""
         named = {name: Account(each.role, each.password) for name, each in self.operators.items()}
         sources = frozenset(self.operator_header_from)
         return Accounts(
@@ -343,21 +332,12 @@ class Settings(HistorySection):
 
     @property
     def keys_of_grants(self) -> list[str]:
-        """Oldest to newest: the keys that sign and verify grants."""
+        """Return the keys that sign and verify grants, oldest first."""
         return self.grant_keys or self.secret_keys
 
 
 def _without(problems: list[str], value: T) -> T:
-    """The value, unless something is wrong with it."""
+    """Return the value. Raises ValueError with the problems, if there are any."""
     if problems:
         raise ValueError("\n".join(problems))
     return value
-
-
-def _problems_of_keys(keys: list[str], *, is_demo: bool) -> list[str]:
-    problems = []
-    if any(len(key) < MIN_SECRET_LENGTH for key in keys):
-        problems.append(f"a key has fewer than {MIN_SECRET_LENGTH} characters")
-    if DEMO_SECRET in keys and not is_demo:
-        problems.append("the demo's secret is known to everybody")
-    return problems

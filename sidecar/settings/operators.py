@@ -1,4 +1,4 @@
-"""Operators in the settings."""
+"""The settings of operators and of the proxy that signs them in."""
 
 import re
 from ipaddress import ip_network
@@ -10,12 +10,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sidecar.http.auth.accounts import UNIX, Network
 from sidecar.http.auth.operators import NAME_LENGTH
-from sidecar.http.auth.roles import Role
+from sidecar.http.auth.rights import Role
 from sidecar.kit.setting_types import listed
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-#: They mean something else already.
+#: Headers with another meaning.
 _TAKEN = {"authorization", "cookie", "host", "origin", "connection", "x-waitroom-operator"}
 
 
@@ -28,7 +28,7 @@ def _name(value: str) -> str:
 
 
 def _hash(value: str) -> str:
-    """What is wrong is said without repeating it: it may be the password itself."""
+    """Check an Argon2 hash. The problem does not repeat it: it may be the password itself."""
     try:
         if value:
             value.encode("ascii")

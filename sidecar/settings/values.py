@@ -1,7 +1,8 @@
-"""Read the settings file and WAITROOM_* variables, without checking them.
+"""Read the settings file and WAITROOM_* variables, without validating them.
 
-Apart from `load`, because a command that asks a replica needs three of the settings and not the
-models of all.
+Separate from load.py, because a command that calls a replica needs three settings and not the
+models of all. pydantic-settings is not used: it ignores variables that name no setting, reads lists
+only as JSON, and has no _FILE variables.
 """
 
 import tomllib
@@ -10,16 +11,22 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from sidecar.kit.did_you_mean import did_you_mean, names_beside
 from sidecar.kit.errors import ConfigError
-from sidecar.settings.environment import FILE_SUFFIX, add_environment
 from sidecar.settings.file import find_file
+
+ENV_PREFIX = "WAITROOM_"
+#: The end of a setting's or variable's name whose value is the path of a file with the value.
+FILE_SUFFIX = "_file"
+#: Variables of the commands that call a replica (sidecar/cli/replica_client.py), not settings.
+NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
+_TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens", "operators"}
 
 
 def read_values(
     path: str | None, environ: dict[str, str], model: type[BaseModel]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Read what the file and the environment say of a model's settings, unchecked; and what is
-    wrong with the variables.
+    """Return the values of a model's settings, not validated, and the problems of the variables.
 
     Raises ConfigError for a file that cannot be read.
     """
@@ -33,9 +40,9 @@ def read_values(
         raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError([f"{file}: is not valid TOML: {error}"]) from None
-    named = {name: values.pop(name) for name in list(values) if _names_a_file(name, values, model)}
+    paths = {name: values.pop(name) for name in list(values) if _names_a_file(name, values, model)}
     problems = add_environment(values, environ, model)
-    return values, problems + _read_files(values, named, file.parent)
+    return values, problems + _read_files(values, paths, file.parent)
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:
@@ -43,7 +50,7 @@ def _why(error: OSError | UnicodeDecodeError) -> str:
 
 
 def _names_a_file(name: str, values: dict[str, Any], model: type[BaseModel]) -> bool:
-    """`secret_keys_file` is where secret_keys are; at the top level, as in the environment."""
+    """Return True for a top-level setting such as secret_keys_file, which names a file."""
     return (
         name.endswith(FILE_SUFFIX)
         and name.removesuffix(FILE_SUFFIX) in model.model_fields
@@ -51,10 +58,10 @@ def _names_a_file(name: str, values: dict[str, Any], model: type[BaseModel]) -> 
     )
 
 
-def _read_files(values: dict[str, Any], named: dict[str, str], folder: Path) -> list[str]:
-    """Add what the files say that settings are in, unless the environment has said it."""
+def _read_files(values: dict[str, Any], paths: dict[str, str], folder: Path) -> list[str]:
+    """Set the settings whose values are in files, unless a variable has set them."""
     problems = []
-    for name, text in named.items():
+    for name, text in paths.items():
         setting = name.removesuffix(FILE_SUFFIX)
         if setting in values:
             continue
@@ -63,3 +70,60 @@ def _read_files(values: dict[str, Any], named: dict[str, str], folder: Path) -> 
         except (OSError, UnicodeDecodeError) as error:
             problems.append(f"{name}: {folder / text} cannot be read: {_why(error)}")
     return problems
+
+
+def add_environment(
+    values: dict[str, Any], environ: dict[str, str], model: type[BaseModel]
+) -> list[str]:
+    """Set values from WAITROOM_* variables, and return the problems. `__` goes a level down,
+    `_FILE` reads the value from a file."""
+    problems = []
+    for variable, text in sorted(environ.items()):
+        if not variable.startswith(ENV_PREFIX) or variable in NOT_SETTINGS:
+            continue
+        path = variable.removeprefix(ENV_PREFIX).lower().split("__")
+        if not all(path):
+            problems.append(f"{variable}: names no setting")
+            continue
+        suffix = FILE_SUFFIX if path[-1].endswith(FILE_SUFFIX) else ""
+        path[-1] = path[-1].removesuffix(FILE_SUFFIX)
+        if unknown := _unknown(path, suffix, model):
+            problems.append(f"{variable}: {unknown}")
+            continue
+        value: str = text
+        if suffix:
+            try:
+                value = Path(text).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{variable}: {text} cannot be read: {error}")
+                continue
+        level = values
+        for part in path[:-1]:
+            below = level.setdefault(part, {})
+            if not isinstance(below, dict):
+                problems.append(f"{variable}: {part} is not a table")
+                break
+            level = below
+        else:
+            level[path[-1]] = value
+    return problems
+
+
+def _unknown(path: list[str], suffix: str, model: type[BaseModel]) -> str:
+    """Return what is wrong with a variable's name, given as its parts, or "" for a setting."""
+    for i, part in enumerate(path):
+        known = names_beside(model, path[: i + 1])
+        if known is None or part in known:
+            continue
+        if i == 0:
+            known += [name.removeprefix(ENV_PREFIX).lower() for name in NOT_SETTINGS]
+
+        def written(name: str, at: int = i) -> str:
+            parts = [*path[:at], name, *path[at + 1 :]]
+            return f"{ENV_PREFIX}{'__'.join(parts)}{suffix}".upper()
+
+        hint = did_you_mean(part, known, written=written)
+        if not hint and part.partition("_")[0] in _TABLES:
+            hint = "; two underscores go a level down: WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS"
+        return f"unknown setting{hint}"
+    return ""

@@ -14,8 +14,7 @@ from sidecar.dashboard.live import LIVE
 from sidecar.http.app_keys import OPERATORS, SETTINGS
 from sidecar.http.auth.accounts import Account, Accounts
 from sidecar.http.auth.operators import COOKIE, Operators
-from sidecar.http.auth.roles import ROLES
-from sidecar.http.auth.scopes import SCOPES
+from sidecar.http.auth.rights import ROLES, SCOPES
 from sidecar.http.auth.session import CSRF_HEADER
 from sidecar.http.metrics import Metrics
 from sidecar.http.problems import problems

@@ -1,19 +1,23 @@
 """The alerts that the dashboard judges: as the rules of Prometheus have them."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
 
-from scripts.docs_pages import alert_texts
-from scripts.docs_pages.alerts import read_rules
+from scripts.docs_pages import alerts as alert_pages
 from sidecar.dashboard.alerts import AT_ONCE_S, Alerts, Increases
 from sidecar.dashboard.pages import load
+from sidecar.history.metrics import HistoryMetrics
 from sidecar.http.metrics import Metrics
+from sidecar.jobs.metrics import JobMetrics
+from sidecar.limits.metrics import LimitMetrics
 from sidecar.rooms.service import Rooms
 from sidecar.webhooks.metrics import WebhookMetrics
+from tests.support.monitoring import RULES
 from tests.support.rooms import new_room_name
 
-RULES = {rule["alert"]: rule for rule in read_rules() if "alert" in rule}
+JUDGED = [alert for alert in alert_pages.ALERTS if "when" in alert]
 
 
 @pytest.fixture
@@ -43,15 +47,26 @@ async def later(site, alerts, minutes):
     return fires
 
 
-def test_the_texts_and_thresholds_are_those_of_the_rules():
-    """The page's file is as the rules make it, and every alert that is judged has a rule."""
-    assert load()["alerts.json"] == alert_texts.page()
-    texts = json.loads(load()["alerts.json"])
-    assert set(texts["alerts"]) == set(RULES)
-    waits = next(r for r in read_rules() if r.get("record") == "waitroom:threshold_waiting")
-    assert texts["thresholds"]["waiting"] == float(waits["expr"])
-    for rule in texts["alerts"].values():
-        assert "{{" not in f"{rule['summary']} {rule['meaning']} {rule['remedy']}"
+def test_the_files_are_those_of_the_table():
+    """Prometheus's rules and the dashboard's conditions and texts: python -m scripts.docs_pages."""
+    assert load()["alerts.json"] == alert_pages.dashboard()
+    assert RULES.read_text() == alert_pages.rules()
+
+
+async def test_every_figure_of_a_condition_is_computed(watched, monkeypatch):
+    """Those of rooms, limits, webhooks, the history, targets and the site."""
+    site, alerts = await watched()
+    judged = set()
+    monkeypatch.setattr(alerts, "_judge", lambda figures: judged.update(figures) or ())
+    alerts._jobs = Mock(targets=[Mock()])
+    alerts._metrics.of(JobMetrics).targets.find = lambda _: Mock(breaker="closed")
+    alerts._metrics.of(LimitMetrics).limit_decisions.labels("api", "admitted_alone")
+    alerts._metrics.of(WebhookMetrics).webhooks.labels("shop", "room_full", "failed")
+    alerts._metrics.of(HistoryMetrics).recorder_errors.labels("shop")
+    alerts._metrics.of(HistoryMetrics).recorder_lag.labels("shop")
+    await look(site, alerts)
+    terms = [term.split() for alert in JUDGED for term in alert["when"]]
+    assert {term[0] for term in terms} <= judged | {"wait_seconds", "store_away"}
 
 
 async def test_a_queue_that_stands_fires_after_the_rules_time(watched):

@@ -2,19 +2,22 @@
 connection lives and ends as aiohttp's own."""
 
 import asyncio
+import inspect
 import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import groupby, pairwise
+from types import ModuleType, NoneType
 
 import pytest
 import uvloop
-from aiohttp import web
+from aiohttp import web, web_protocol
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
-from sidecar.http.fast_path import FAST, FastRequest, FastRunner
+from sidecar.http.fast_path import FAST, PARTS, FastRequest, FastRunner
 from sidecar.http.problem_kinds import SCOPE_MISSING
 from sidecar.http.problems import ProblemError, problem, problems
 from sidecar.http.quick_response import QuickResponse
@@ -223,14 +226,8 @@ FAST_ONES = {
 
 
 @pytest.mark.parametrize("sent", FAST_ONES.values(), ids=FAST_ONES)
-async def test_the_fast_path_answers_alike(sent):
-    """All of them are answered there, but for the last."""
-    assert (await compare(sent))[:1] == [True]
-
-
-@pytest.mark.parametrize("sent", FAST_ONES.values(), ids=FAST_ONES)
-def test_it_does_so_on_uvloop(sent):
-    """The loop that replicas run on."""
+def test_the_fast_path_answers_alike(sent):
+    """On uvloop, the loop of a replica: all requests but the last are answered there."""
     assert run(compare(sent))[:1] == [True]
 
 
@@ -320,6 +317,68 @@ def test_whatever_comes_is_answered_alike(requests, cuts):
     whole = b"".join(requests)
     ends = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
     run(compare([whole[start:end] for start, end in pairwise(ends)]))
+
+
+# An aiohttp whose private parts are others.
+
+#: The parts that web_protocol.py alone uses, so that they can be renamed there.
+IN_CONNECTION = sorted(
+    {name.removeprefix("connection.") for name in PARTS}.intersection(web.RequestHandler.__slots__)
+    - {"_task_handler"}
+)
+
+
+@pytest.fixture(autouse=True)
+def direct(monkeypatch):
+    """A runner may switch direct writes off: for its own test alone."""
+    monkeypatch.setattr(QuickResponse, "is_direct", True)
+
+
+async def compare_plain():
+    """Assert that plain aiohttp answers every request. Return the warnings in the log."""
+    with capture_logs() as logs:
+        assert (
+            await compare([ask(), ask("/late"), ask("/refused"), ask(method="POST")]) == [False] * 5
+        )
+    assert not QuickResponse.is_direct
+    return [entry for entry in logs if entry["log_level"] == "warning"]
+
+
+@pytest.mark.parametrize("part", IN_CONNECTION)
+async def test_without_a_part_plain_aiohttp_serves(part, monkeypatch):
+    """aiohttp has renamed it: one warning names the part, and every request is answered."""
+    renamed = ModuleType("renamed")
+    renamed.__package__ = "aiohttp"
+    source = re.sub(rf"\b{part}\b", f"{part}_renamed", inspect.getsource(web_protocol))
+    exec(compile(source, "renamed", "exec"), vars(renamed))
+    monkeypatch.setattr("aiohttp.web_server.RequestHandler", renamed.RequestHandler)
+    (warning,) = await compare_plain()
+    assert (warning["event"], warning["parts"]) == ("fast_path_off", [f"connection.{part}"])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("connection._messages", list),
+        ("connection.finish_response", ["request", "resp"]),
+        ("connection.data_received", bytes),
+        ("response._keep_alive", bool),
+        ("server.none", NoneType),
+        ("response.status", []),
+    ],
+)
+async def test_with_a_part_of_another_kind_plain_aiohttp_serves(name, kind, monkeypatch):
+    """Of another type, with other parameters, or a value in place of a method."""
+    monkeypatch.setitem(PARTS, name, kind)
+    (warning,) = await compare_plain()
+    assert warning["parts"] == [name]
+
+
+async def test_without_the_method_that_makes_the_server_plain_aiohttp_serves(monkeypatch):
+    """aiohttp no longer calls _make_server."""
+    monkeypatch.delattr(FastRunner, "_make_server")
+    (warning,) = await compare_plain()
+    assert warning["parts"] == ["runner._make_server"]
 
 
 # A connection's life.

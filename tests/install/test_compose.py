@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.settings.environment import ENV_PREFIX
 from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
 from sidecar.settings.model import Settings
+from sidecar.settings.values import ENV_PREFIX
 from tests.support.commands import command as find_command
 from tests.support.compose import (
     BIN,

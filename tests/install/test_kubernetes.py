@@ -19,9 +19,9 @@ from sidecar import __version__
 from sidecar.app.endpoints import OPS
 from sidecar.app.replica import DRAIN_S
 from sidecar.gate.stamps import key_file
-from sidecar.settings.environment import ENV_PREFIX
 from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
+from sidecar.settings.values import ENV_PREFIX
 from tests.support.compose import ROOT, SERVICES, image_env, last_stage, nginx_command, port_of
 from tests.support.processes import free_port
 

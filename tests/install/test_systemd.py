@@ -18,10 +18,9 @@ from click.testing import CliRunner
 from sidecar.app.replica import DRAIN_S
 from sidecar.cli import main
 from sidecar.cli.serve import run_jobs
-from sidecar.settings.environment import ENV_PREFIX
 from sidecar.settings.load import load
 from sidecar.settings.model import Settings
-from sidecar.settings.values import read_values
+from sidecar.settings.values import ENV_PREFIX, read_values
 from sidecar.visitors.verdict_lifetime import RESPONSE_MS
 from tests.support.compose import BIN, ROOT, port_of
 from tests.support.processes import Process, free_port, wait_until

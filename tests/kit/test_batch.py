@@ -59,11 +59,13 @@ def submit(store):
 
 
 async def test_an_idle_batcher_sends_at_once_and_alone(store, submit):
-    """Nobody is waited for."""
-    [caller] = await submit(1)
-    assert store.batches == [[1]]
-    await store.answer()
-    assert await caller == 10
+    """It waits for nobody, also after earlier batches."""
+    for item in (1, 2):
+        [caller] = await submit(item)
+        assert store.batches[-1] == [item]
+        await store.answer()
+        assert await caller == item * 10
+    assert store.batches == [[1], [2]]
 
 
 async def test_who_comes_while_a_batch_is_in_flight_goes_together(store, submit):
@@ -78,31 +80,15 @@ async def test_who_comes_while_a_batch_is_in_flight_goes_together(store, submit)
     assert await asyncio.gather(*callers) == [10, 20, 30]
 
 
-async def test_who_comes_in_the_same_instant_goes_together(store, submit):
-    """Callers of one turn of the event loop are one batch."""
-    callers = await submit(1, 2, 3)
-    assert store.batches == [[1, 2, 3]]
-    await store.answer()
-    assert await asyncio.gather(*callers) == [10, 20, 30]
-
-
 async def test_a_batch_has_no_more_than_the_limit(store, submit):
-    """The rest goes with the batches that follow; nobody is overtaken."""
-    callers = await submit(0)
-    callers += await submit(1, 2, 3, 4, 5, 6, 7)
-    for _ in range(4):
+    """Items of one turn of the event loop go together, the rest with the batches that follow, in
+    order."""
+    callers = await submit(1, 2, 3, 4, 5, 6, 7)
+    assert store.batches == [[1, 2, 3]]
+    for _ in range(3):
         await store.answer()
-    assert store.batches == [[0], [1, 2, 3], [4, 5, 6], [7]]
-    assert await asyncio.gather(*callers) == [0, 10, 20, 30, 40, 50, 60, 70]
-
-
-async def test_an_idle_batcher_is_idle_again_after_its_batches(store, submit):
-    """A later caller is sent at once, too."""
-    for item in (1, 2):
-        [caller] = await submit(item)
-        await store.answer()
-        assert await caller == item * 10
-    assert store.batches == [[1], [2]]
+    assert store.batches == [[1, 2, 3], [4, 5, 6], [7]]
+    assert await asyncio.gather(*callers) == [10, 20, 30, 40, 50, 60, 70]
 
 
 async def test_a_caller_cancelled_in_flight_takes_nothing_from_the_others(store, submit):

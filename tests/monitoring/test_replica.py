@@ -1,6 +1,9 @@
 """What a replica says at /metrics."""
 
 import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as parse_openmetrics,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.kit.errors import StoreUnavailableError
@@ -47,6 +50,23 @@ async def test_the_output_is_as_prometheus_wants_it(site):
     reply = await site.ops.get("/metrics")
     assert reply.content_type == "text/plain"
     run("promtool", "check", "metrics", stdin=await reply.read())
+
+
+async def test_a_client_may_accept_openmetrics_and_gzip(site):
+    """Both formats have the same samples; a plain GET gets neither."""
+    plain = await site.ops.get("/metrics", skip_auto_headers=["Accept", "Accept-Encoding"])
+    assert plain.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "Content-Encoding" not in plain.headers
+    accepts = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}
+    reply = await site.ops.get("/metrics", headers=accepts)
+    assert reply.content_type == "application/openmetrics-text"
+    assert reply.headers["Content-Encoding"] == "gzip"
+    assert int(reply.headers["Content-Length"]) < int(plain.headers["Content-Length"]) / 5
+    samples = {
+        parse: {s.name for family in parse(await r.text()) for s in family.samples}
+        for parse, r in ((text_string_to_metric_families, plain), (parse_openmetrics, reply))
+    }
+    assert samples[parse_openmetrics] == samples[text_string_to_metric_families]
 
 
 async def test_what_is_said_is_what_is_declared(site):

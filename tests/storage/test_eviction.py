@@ -53,7 +53,7 @@ async def test_changes_are_logged_and_counted(store, monkeypatch):
     metrics = Metrics()
     assert b"waitroom_store_evicts NaN" in metrics.text()
     with capture_logs() as logs:
-        watch = asyncio.create_task(watch_eviction(store, metrics.tell_eviction, timeout_s=5))
+        watch = asyncio.create_task(watch_eviction(store, metrics.set_eviction, timeout_s=5))
         await until(lambda: b"waitroom_store_evicts 0.0" in metrics.text(), "the first look")
         assert logs == []
         await store.config_set("maxmemory-policy", "allkeys-lru")

@@ -1,1 +1,1 @@
-"""The OpenAPI 3.1 document, made of the declared endpoints and of the settings."""
+"""The OpenAPI 3.1 document, made from the declared endpoints and the settings."""

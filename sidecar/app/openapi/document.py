@@ -48,7 +48,7 @@ _TAGS = {
     "webhooks": "On the ops listener, for operators: what was sent to them, and what failed.",
     "history": "On the ops listener, for operators, where `history` is set: who queued when.",
 }
-#: By tag, where it is not the ops listener.
+#: The servers of tags that are not on the ops listener.
 _SERVERS = {
     "visitor": {
         "url": "https://{site}",
@@ -61,7 +61,7 @@ _SERVERS = {
         "variables": {"edge": {"default": "127.0.0.1:8400"}},
     },
 }
-#: A new version may bring another document; until then it is the same.
+#: Clients may keep the document: it changes only with the version.
 _HEADERS = {"Cache-Control": "max-age=300"}
 _OPERATOR = {
     "name": "X-Waitroom-Operator",
@@ -138,7 +138,7 @@ class Problem(Reply):
 
 
 def document() -> Json:
-    # Apart: both have a State.
+    # Two modules, because both have a State.
     edge_paths, edge_schemas = describe((*VISITOR, *PROXY), _SERVERS)
     paths, schemas = describe((*ENDPOINTS, *OPS, *JOBS), _SERVERS)
     paths, schemas = edge_paths | paths, edge_schemas | schemas
@@ -193,5 +193,5 @@ ENDPOINTS = Endpoints("operations")
 )
 async def get_openapi(_request: web.Request) -> web.Response:
     """Get the OpenAPI document."""
-    # For everybody who reaches the listener: it says what any copy of the program says.
+    # For anybody who reaches the listener: the document is the same in every installation.
     return web.Response(body=_text(), content_type="application/json", headers=_HEADERS)

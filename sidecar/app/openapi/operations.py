@@ -1,4 +1,4 @@
-"""The paths of the OpenAPI document, from declared endpoints."""
+"""The paths of the OpenAPI document, made from the declared endpoints."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ from sidecar.http.models import NO_BODY, NO_JSON, Schema
 from sidecar.http.problem_kinds import Kind
 
 Json: TypeAlias = dict[str, Any]
-#: By a model's id and its mode.
+#: Schemas, by the id of a model and its mode.
 _ByModel: TypeAlias = dict[tuple[int, Any], Json]
 
 
@@ -28,7 +28,7 @@ def _ref(kind: str, name: str) -> Json:
 
 _REF = "#/components/schemas/{model}"
 _NO_STORE = {"Cache-Control": _ref("headers", "NoStore")}
-#: Headers that a problem of a status comes with.
+#: The headers of problems, by status.
 _HEADERS = {
     401: {"WWW-Authenticate": _ref("headers", "Authenticate")},
     429: {"Retry-After": _ref("headers", "RetryAfter")},
@@ -37,8 +37,8 @@ _HEADERS = {
 
 
 class DescribedSchema(Schema):
-    """With the string below a field as its description. Sources are read here and not as pydantic
-    would, when a model is made: that took a fifth of a replica's start."""
+    """JSON Schema with the strings below fields as descriptions. pydantic would read the source
+    files whenever it makes a model, which took a fifth of a replica's start."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         made = super().model_schema(schema)
@@ -52,7 +52,7 @@ class DescribedSchema(Schema):
 
 
 def description_of(model: type[BaseModel], name: str) -> str:
-    """The string below a field, of the class that declares it; empty: there is none."""
+    """Return the string below a field in the class that declares it, or ""."""
     for each in model.__mro__:
         if name in inspect.get_annotations(each):
             return _docs_of(each.__module__).get((each.__qualname__, name), "")
@@ -61,7 +61,7 @@ def description_of(model: type[BaseModel], name: str) -> str:
 
 @cache
 def _docs_of(module: str) -> dict[tuple[str, str], str]:
-    """The strings below the fields of a module's models, by class and field."""
+    """Return the strings below the fields of a module's models, by class and field."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     found = {}
     for model in tree.body:
@@ -74,7 +74,8 @@ def _docs_of(module: str) -> dict[tuple[str, str], str]:
 
 
 def describe(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tuple[Json, Json]:
-    """Paths, and the schemas that they refer to. `servers`: by tag, where it is not the usual."""
+    """Return the paths and the schemas that they refer to. `servers`: of tags with other
+    servers."""
     inputs = _models(endpoints)
     made, shared = TypeAdapter.json_schemas(
         [(number, mode, TypeAdapter(model)) for number, (model, mode) in enumerate(inputs)],
@@ -124,7 +125,7 @@ def _models(endpoints: Sequence[Endpoint]) -> list[tuple[Any, Any]]:
 
 
 def _parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json], list[Json]]:
-    """In the path; in the query and in headers."""
+    """Return the parameters of an operation: in the path, the query and the headers."""
     in_path: list[Json] = []
     others: list[Json] = []
     names = re.findall(r"{(\w+)", endpoint.canonical)
@@ -141,7 +142,7 @@ def _parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json], list[Jso
 
 
 def _fields(model: type[BaseModel], schemas: Json) -> Iterator[tuple[str, Json]]:
-    """Each field as a parameter or a header."""
+    """Return each field of a model as a parameter or header."""
     made = model.model_json_schema(ref_template=_REF, schema_generator=DescribedSchema)
     schemas |= made.get("$defs", {})
     for name, schema in made.get("properties", {}).items():
@@ -155,7 +156,7 @@ _BESIDE = ("description", "allowEmptyValue")
 
 
 def _without_null(schema: Json) -> Json:
-    """A parameter that may be null is one that need not be there."""
+    """Return the schema of a parameter without null: an optional parameter is left out instead."""
     options = [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
     if len(options) == len(schema.get("anyOf", [])):
         return schema
@@ -175,8 +176,8 @@ def _request_body(endpoint: Endpoint, by_model: _ByModel) -> Json:
 
 
 def _responses(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
-    """A status may be of a reply and of problems: which of them comes is the client's Accept's to
-    say."""
+    """Return the responses by status. A status may have a reply and problems, for different Accept
+    headers."""
     made = _problems(endpoint, by_model)
     for status, reply in _replies(endpoint, by_model, schemas).items():
         problem = made.get(status, {})
@@ -235,8 +236,9 @@ def _extra(endpoint: Endpoint) -> Json:
 
 
 def _security(endpoint: Endpoint) -> list[Json]:
-    """Any one of these is enough, and of scopes any one; of a session the role, or one above it. A
-    change by it needs its CSRF token as well."""
+    """Return the security alternatives of an operation. Any one suffices. A token needs one of the
+    listed scopes; a session needs the given role or a higher one, and its CSRF token for a
+    change."""
     access = endpoint.access
     if access.is_open:
         return []

@@ -1,4 +1,4 @@
-"""Changes of settings as JSON Schema, made of the models that read them."""
+"""JSON Schemas of changes to settings, made from the settings' models."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from sidecar.kit.moments import parse_moment
 from sidecar.kit.setting_types import DURATION, parse_duration
 
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
-#: The text of a setting whose value is no text, as a variable has it; by the value's type.
+#: The schema of a setting's text in a variable, by the type of its value.
 _AS_TEXT = {
     "integer": "CountAsText",
     "number": "NumberAsText",
@@ -40,7 +40,7 @@ _TEXTS: Json = {
         "examples": ["2026-12-01 10:00", "2026-12-01T10:00:00+01:00"],
     },
 }
-#: Of a setting that a function reads: what its value is, and the text in its place.
+#: By the function that reads a setting: the schemas of its value and of its text.
 _READ_BY = {
     parse_duration: ("Seconds.", "Duration"),
     parse_moment: ("ms since 1970.", "Moment"),
@@ -48,8 +48,8 @@ _READ_BY = {
 
 
 def schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
-    """`Changes` of some of a model's settings, where null resets one to the configured value and
-    text is understood wherever a variable's would be; `tables`: what the settings are made of."""
+    """Return the schema `Changes` of some of a model's settings, and the schemas of `tables` in
+    them. A setting may be null, to reset it, or text as in a variable."""
     return {
         **_TEXTS,
         **{
@@ -73,7 +73,7 @@ def schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
 
 
 def accepted(model: type[BaseModel], *others: Json) -> Json:
-    """Each setting by name, with the text and the `others` that are understood in its place."""
+    """Return the schema of each setting by name, with the text and the `others` it also accepts."""
     made: Json = {}
     template = "#/components/schemas/{model}Asked"
     for name, schema in model.model_json_schema(ref_template=template)["properties"].items():
@@ -93,7 +93,7 @@ def accepted(model: type[BaseModel], *others: Json) -> Json:
 
 
 def _with_text(found: Json, model: type[BaseModel], name: str) -> list[Json]:
-    """A value's schema, and that of the text in its place."""
+    """Return the schema of a value or the text in its place."""
     field, kind = model.model_fields[name], found.get("type", "")
     for function, (meaning, text) in _READ_BY.items():
         if _is_in(function, [field.annotation, field.metadata]):
@@ -113,7 +113,7 @@ def _one_of(*options: Json) -> Json:
 
 
 def _is_in(function: Any, hint: Any) -> bool:
-    """Whether a type is annotated with a validator that calls the function."""
+    """Return True if a type is annotated with a validator that calls the function."""
     if isinstance(hint, list | tuple):
         return any(_is_in(function, part) for part in hint)
     if getattr(hint, "func", None) is function:

@@ -1,4 +1,4 @@
-"""Operators with a name of their own: by a password, or as a proxy in front says who they are."""
+"""Operators with an account, who log in by a password or through a proxy that signs them in."""
 
 import asyncio
 import hashlib
@@ -12,10 +12,10 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from multidict import CIMultiDictProxy
 
-from sidecar.http.auth.roles import Role
+from sidecar.http.auth.rights import Role
 
 Network: TypeAlias = IPv4Network | IPv6Network
-#: Stands for all who come through a unix socket.
+#: The source of all connections through a unix socket.
 UNIX = "unix"
 #: RFC 9106's parameters for little memory: 64 MiB, about a twentieth of a second.
 HASHER = PasswordHasher()
@@ -24,22 +24,23 @@ HASHER = PasswordHasher()
 @dataclass(frozen=True, slots=True)
 class Account:
     role: Role
-    #: An Argon2 hash; empty: no password opens it.
+    #: An Argon2 hash. Empty: the operator cannot log in by a password.
     password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ProxySignIn:
-    """Whom a proxy in front has signed in, by a header that it sets."""
+    """Reads from a header whom the proxy in front has signed in."""
 
     header: str = ""
-    #: From where the header counts: networks, and UNIX.
+    #: The networks, and UNIX, from which the header is trusted.
     sources: frozenset[Network | str] = frozenset()
-    #: Of names that have no account; None: they are refused.
+    #: The role of names without an account. None: they are refused.
     role: Role | None = None
 
     def name(self, headers: CIMultiDictProxy[str], peer: str | None) -> str | None:
-        """Who it is; "" where the proxy says nobody, or two. None: the header does not count."""
+        """Return the operator's name, "" if the header is empty or there are several, or None if
+        the header is absent or not trusted."""
         if not self.header or self.header not in headers or not self._is_from(peer):
             return None
         given = headers.getall(self.header)
@@ -59,11 +60,11 @@ class ProxySignIn:
 
 @dataclass(slots=True)
 class Accounts:
-    """By name."""
+    """The operators from the settings, keyed by name."""
 
     named: Mapping[str, Account] = field(default_factory=dict)
     proxy: ProxySignIn = field(default_factory=ProxySignIn)
-    #: Each takes 64 MiB: log-ins wait for each other.
+    #: Checking one password takes 64 MiB, so log-ins wait for each other.
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __bool__(self) -> bool:
@@ -72,12 +73,12 @@ class Accounts:
     def role_of(self, name: str) -> Role | None:
         if account := self.named.get(name):
             return account.role
-        # A proxy may take `Anna` for the same person: it is not how anna gets another role.
+        # Or `Anna`, whom a proxy may take for anna, would get another role.
         return self.proxy.role if self.proxy.header and not self.is_taken(name) else None
 
     def digest(self, name: str) -> str | None:
-        """Changes with the role and the password, and voids what was signed before; None: there is
-        nobody of that name."""
+        """Return a digest of an operator's role and password, or None for an unknown name. A new
+        role or password voids cookies with the old digest."""
         account, role = self.named.get(name), self.role_of(name)
         if role is None:
             return None
@@ -85,12 +86,13 @@ class Accounts:
         return hashlib.sha256(secret.encode()).hexdigest()[:32]
 
     def is_taken(self, name: str) -> bool:
-        """Whether a name is that of an account, in other letters or widths too."""
+        """Return True if an account has this name, also in other case or width."""
         return _alike(name) in map(_alike, self.named)
 
     async def is_password(self, name: str, given: str, is_refused: Callable[[], bool]) -> bool:
-        """Takes as long for a name that there is not: somebody's hash is looked at. `is_refused`:
-        asked when it is this one's turn, so that a flood from one address takes no turns."""
+        """Check an operator's password. An unknown name takes as long, with another account's hash.
+        `is_refused` is called once the lock is held, so that a flood from one address takes no
+        time."""
         account = self.named.get(name)
         known = account.password if account else ""
         others = (each.password for each in self.named.values() if each.password)

@@ -1,4 +1,4 @@
-"""The dashboard's sessions that were logged out of, so that all replicas know of each."""
+"""The dashboard's sessions that operators have logged out of, shared by all replicas."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,18 +8,15 @@ from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
 
 #: The dashboard's sessions that were logged out of (zset, session -> when it would have ended, unix
-#: seconds; `name:ann`: all of hers that end by then; http/auth/ended_sessions.py). It runs out
-#: by itself.
+#: seconds; `name:ann`: all of Ann's sessions that end by then). The key expires.
 ENDED_SESSIONS = "waitroom:dashboard:ended"
 
 
-#: A session that is over is remembered for so long, for replicas whose clocks are late, seconds.
+#: Seconds for which an expired session is still remembered, for replicas whose clocks are late.
 LATE_S = 3600
 
 
 class EndedSessions:
-    """By the session's id, with the moment at which it would have ended, unix seconds."""
-
     def __init__(
         self, redis: Store, *, timeout_s: float = 1.0, now_s: Callable[[], float] = time.time
     ) -> None:
@@ -28,7 +25,8 @@ class EndedSessions:
         self._now_s = now_s
 
     async def exchange(self, known: Mapping[str, int]) -> dict[str, int]:
-        """Adds to the store what it lacks, and returns all of it. Raises StoreError."""
+        """Add the sessions that the store lacks, and return all of them: by id, when each would
+        have ended, unix seconds. Raises StoreError."""
         oldest_s = int(self._now_s()) - LATE_S
         async with driver_errors("ended sessions", self._timeout_s):
             rows = await self._redis.zrangebyscore(
@@ -41,7 +39,7 @@ class EndedSessions:
                 if ends_s > there.get(session, 0) and ends_s >= oldest_s
             }
             if missing:
-                # The later end counts, in whatever order two write.
+                # The later end counts, whichever replica writes first.
                 await self._redis.zadd(ENDED_SESSIONS, missing, gt=True)
                 last_s = max((there | missing).values()) + LATE_S
                 await self._redis.expireat(ENDED_SESSIONS, last_s)

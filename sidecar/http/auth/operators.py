@@ -1,10 +1,8 @@
-"""Who is logged in at the dashboard: a session is a signed cookie, and nothing is stored but which
-were logged out of.
+"""Sessions at the dashboard: signed cookies. Only sessions that were logged out of are stored.
 
-Of the admin token's sessions the signature's salt holds a digest of it, so a new token voids every
-one. An operator's with an account holds a digest of that: a new role or password voids it. Keys
-rotate as in visitors/tokens.py: listed oldest to newest, the last signs, all verify.
-"""
+For a session by the admin token, the signature's salt has a digest of the token, so a new token
+voids it. For a session by an account, the cookie has a digest of role and password. Keys rotate as
+in visitors/tokens.py: listed oldest to newest, the last signs, all verify."""
 
 import hashlib
 import hmac
@@ -19,26 +17,26 @@ from multidict import CIMultiDictProxy
 
 from sidecar.http.auth.accounts import Accounts
 from sidecar.http.auth.ended_sessions import EndedSessions
-from sidecar.http.auth.roles import Role
+from sidecar.http.auth.rights import Role
 from sidecar.http.auth.throttle import Throttle
 from sidecar.kit.signing import StrictSigner
 
-#: Other cookies of ours have an underscore here, and any name may follow theirs.
+#: With a hyphen: the other cookies are waitroom_ and any name.
 COOKIE = "waitroom-desk"
 LIFETIME_S = 12 * 3600
-#: After so long a proxy is asked anew whether it still knows the operator.
+#: Seconds after which the proxy has to sign the operator in again.
 PROXY_LIFETIME_S = 300
-#: Of a link that shows one thing and lets nobody do anything.
+#: The lifetime of a link to a wall display, seconds.
 WALL_LIFETIME_S = 30 * 86_400
 NAME_LENGTH = 64
-#: Nothing that we signed is longer; what is longer is not looked at.
+#: The longest cookie or link that is checked; none that we sign is longer.
 MAX_LENGTH = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
     name: str
-    #: Random; what the CSRF token is made of.
+    #: A random id; the CSRF token is its signature.
     session: str
     ends_s: int
     role: Role = "admin"
@@ -58,7 +56,7 @@ class Operators:
         ended: EndedSessions | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`ended`: where replicas tell each other of log-outs; None: this one is alone."""
+        """`ended` shares log-outs with the other replicas. None: there are no others."""
         self._token = token
         self.accounts = accounts or Accounts()
         self._now_s = now_s
@@ -71,13 +69,13 @@ class Operators:
         self._named_walls = self._signing(named + "/wall")
         self._csrf = StrictSigner(keys, salt=salt + "/csrf", **self._how)
         self._shared = ended
-        #: Sessions that were logged out of, and when they would have ended.
+        #: When each session that was logged out of would have ended, unix seconds.
         self._ended: dict[str, int] = {}
-        #: Until the store was heard, sessions that began before may have been logged out of.
+        #: Until the store was read, sessions from before this time may have been logged out of.
         self._unsure_before_s = now_s() if ended else 0.0
         #: Wrong tokens at the log-in and at /admin/.
         self.guesses = Throttle(now_s)
-        #: And at /v1/, where programs with an old token must keep no operator out.
+        #: Wrong tokens at /v1/, apart: programs with an old token must not lock operators out.
         self.guesses_of_programs = Throttle(now_s)
 
     def _signing(self, salt: str) -> URLSafeSerializer:
@@ -87,7 +85,7 @@ class Operators:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is anything to log in with."""
+        """Return True if there is an admin token or an account to log in with."""
         return bool(self._token or self.accounts)
 
     @property
@@ -95,50 +93,49 @@ class Operators:
         return bool(self._token)
 
     def is_token(self, given: str) -> bool:
-        """In constant time."""
+        """Compare with the admin token, in constant time."""
         return hmac.compare_digest(given.encode(errors="replace"), self._token.encode()) and (
             bool(self._token)
         )
 
     def log_in(self, name: str) -> str:
-        """The cookie's value, for one who has the admin token."""
+        """Return the cookie of a new session by the admin token."""
         return _text(self._cookies.dumps([name, _new_session(), self._end_s(name)]))
 
     def log_in_by_password(self, name: str) -> str:
-        """For one whose password was right."""
+        """Return the cookie of a new session by a password."""
         fields = [name, _new_session(), self._end_s(name), self.accounts.digest(name)]
         return _text(self._named_cookies.dumps(fields))
 
     def _end_s(self, name: str) -> int:
-        """After that of all that were ended at once."""
+        """Return when a new session ends: later than all sessions that were ended at once."""
         return max(int(self._now_s()) + LIFETIME_S, self._all_ended_s(name) + 1)
 
     def _all_ended_s(self, name: str) -> int:
         return self._ended.get(_all_of(name), 0)
 
     def log_out(self, operator: Operator) -> None:
-        """Ends the session at this replica, for any copy of the cookie; at the others
-        when it is shared."""
+        """End a session, for every copy of its cookie: here at once, elsewhere after share()."""
         self._ended[operator.session] = operator.ends_s
 
     def log_out_everywhere(self, name: str) -> None:
-        """Ends all sessions that an account has, in any browser; shared as a log-out is."""
+        """End all sessions of an account, in every browser: elsewhere after share()."""
         # A log-in since the last time may end a second later than it would.
         ends_s = max(int(self._now_s()) + LIFETIME_S, self._all_ended_s(name) + 1)
         self._ended[_all_of(name)] = ends_s
 
     async def share(self) -> None:
-        """Writes to the store what ended here and reads what ended elsewhere. Raises StoreError;
-        what could not be written is written the next time."""
+        """Exchange ended sessions with the other replicas. Raises StoreError; the next call then
+        writes them."""
         if self._shared is not None:
-            found = await self._shared.exchange(self._ended)
-            self._ended |= {s: max(e, self._ended.get(s, 0)) for s, e in found.items()}
+            shared = await self._shared.exchange(self._ended)
+            self._ended |= {s: max(e, self._ended.get(s, 0)) for s, e in shared.items()}
             self._unsure_before_s = 0.0
         now_s = self._now_s()
         self._ended = {s: ends_s for s, ends_s in self._ended.items() if ends_s > now_s}
 
     def read(self, cookie: str | None) -> Operator | None:
-        """Whose session it is; None for whatever we did not sign, is over or was ended."""
+        """Return the operator of a session's cookie, or None if it is forged, expired or ended."""
         if not cookie or len(cookie) > MAX_LENGTH or not self.is_on:
             return None
         operator = self._read_named(cookie) or self._read_tokens(cookie)
@@ -149,12 +146,12 @@ class Operators:
             return None
         try:
             name, session, ends_s = self._cookies.loads(cookie)
-            # An account may have its name by now, or at this replica.
+            # An account may have been given this name since.
             if self.accounts.is_taken(str(name)):
                 return None
             return Operator(str(name), str(session), int(ends_s))
         except (BadData, ValueError, TypeError):
-            # A version before or after this one may have signed other fields.
+            # Another version may have signed other fields.
             return None
 
     def _read_named(self, cookie: str) -> Operator | None:
@@ -168,8 +165,8 @@ class Operators:
             return None
 
     def from_proxy(self, headers: CIMultiDictProxy[str], peer: str | None) -> Operator | None:
-        """Whom the proxy in front has signed in; None: the header does not count, says nobody, or
-        names one who has no account."""
+        """Return the operator whom the proxy has signed in, or None: the header is absent or not
+        trusted, or its name has no role."""
         name = self.accounts.proxy.name(headers, peer)
         role = self.accounts.role_of(name) if name and name == clean_name(name) else None
         if not name or role is None:
@@ -192,8 +189,8 @@ class Operators:
         )
 
     def wall(self, shown: str, operator: Operator) -> str:
-        """What the address of a display holds. A new admin token voids it; or, of an operator with
-        an account, a new role or password."""
+        """Return the signed part of a wall display's address. A new admin token voids the link, or
+        a new role or password of the operator with an account who made it."""
         ends_s = int(self._now_s()) + WALL_LIFETIME_S
         if operator.by == "token":
             return _text(self._walls.dumps([shown, ends_s]))
@@ -201,7 +198,7 @@ class Operators:
         return _text(self._named_walls.dumps([shown, ends_s, name, self.accounts.digest(name)]))
 
     def read_wall(self, link: str) -> str | None:
-        """What it shows; None for whatever we did not sign, or is over."""
+        """Return the room that a wall link shows, or None if it is forged or expired."""
         if len(link) > MAX_LENGTH or not self.is_on:
             return None
         try:
@@ -216,7 +213,7 @@ class Operators:
         return str(shown) if is_good and ends_s > self._now_s() else None
 
     def csrf(self, operator: Operator) -> str:
-        """What the page sends along with every change: no other site's page can know it."""
+        """Return the CSRF token, which the page sends with every change."""
         return self._csrf.get_signature(operator.session).decode("ascii")
 
     def is_csrf(self, operator: Operator, given: str) -> bool:
@@ -228,7 +225,7 @@ def _new_session() -> str:
 
 
 def _all_of(name: str) -> str:
-    """Stands for all sessions of an account; no session has a colon."""
+    """Return the key of all sessions of an account; ids of sessions have no colon."""
     return f"name:{name}"
 
 
@@ -237,5 +234,5 @@ def _text(signed: str | bytes) -> str:
 
 
 def clean_name(given: str) -> str:
-    """What an operator calls themselves, fit for the log; "" when nothing is left."""
+    """Return the printable part of a name that a client sent, fit for the log; may be ""."""
     return "".join(c for c in given if c.isprintable()).strip()[:NAME_LENGTH]

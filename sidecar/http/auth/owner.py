@@ -1,24 +1,23 @@
-"""The owner of what a request is about: the name of its token."""
+"""The owner of jobs and leases: the name of the token that a request brings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
 
-from sidecar.http.auth.scopes import OWNERS, SCOPES, Scope
+from sidecar.http.auth.rights import OWNERS, SCOPES, Scope
 
-#: Whose token a request brings; None: nobody's.
+#: Returns the owner of a request's token, or None if the token is missing or wrong.
 FIND_OWNER: "web.AppKey[Callable[[web.Request], Owner | None]]" = web.AppKey("find_owner")
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The client at /v1/: the name of its token, which is kept with what it owns."""
+    """A client at /v1/. Its name is stored with the jobs and leases that it owns."""
 
     name: str
-    #: What a program's token is for.
     scopes: frozenset[Scope] = SCOPES
-    #: Sees what anybody owns, and may change all that can be changed.
+    #: Sees and may change what any client owns.
     is_operator: bool = False
 
 
@@ -26,7 +25,7 @@ OPERATOR = Owner(OWNERS[1], is_operator=True)
 
 
 def owner_of(request: web.Request) -> Owner:
-    """Raises HTTPUnauthorized where `authorised` would have refused the request."""
+    """Return the owner of a request's token. Raises HTTPUnauthorized if there is none."""
     owner = request.app[FIND_OWNER](request)
     if owner is None:
         raise web.HTTPUnauthorized

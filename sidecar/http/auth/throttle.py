@@ -1,5 +1,5 @@
-"""Bounds how often one address may guess a token: after some wrong ones it is refused for the rest
-of the minute, whatever it sends, before that is looked at."""
+"""Bounds how often one address may guess a token. After some wrong tokens the address is refused
+for the rest of the minute, without checking what it sends."""
 
 import math
 import time
@@ -10,7 +10,7 @@ from sidecar.kit.addresses import network_of
 
 MOST_FAILURES = 10
 FAILURES_S = 60
-#: Addresses that are remembered at a time; those beyond share one record.
+#: Addresses that are remembered at a time; all further ones share one record.
 MOST_ADDRESSES = 1000
 _OTHERS = "others"
 
@@ -22,15 +22,15 @@ class _Failures:
 
 
 class Throttle:
-    """Of one replica. An IPv6 address stands for its network of 64 bits; all who come through one
-    proxy or one unix socket are one address."""
+    """Counts wrong tokens by address, for one replica. An IPv6 address stands for its /64 network;
+    all clients behind one proxy or unix socket are one address."""
 
     def __init__(self, now_s: Callable[[], float] = time.time) -> None:
         self.now_s = now_s
         self._failures: dict[str, _Failures] = {}
 
     def refused_s(self, address: str | None) -> int:
-        """For how long nothing is looked at from there, because too many tokens were wrong."""
+        """Return for how many seconds an address is refused; 0 if it is not."""
         failures = self._failures.get(self._key(address))
         if failures is None or failures.count < MOST_FAILURES or self._is_over(failures):
             return 0
@@ -51,5 +51,5 @@ class Throttle:
         return key if len(self._failures) < MOST_ADDRESSES else _OTHERS
 
     def _is_over(self, failures: _Failures) -> bool:
-        """Also where the clock was put back."""
+        """Return True after the minute, and also if the clock was set back."""
         return not 0 <= self.now_s() - failures.since_s < FAILURES_S

@@ -4,9 +4,10 @@ import asyncio
 
 from aiohttp import web
 
-from sidecar.http.long_poll import LongPolls, is_set
+from sidecar.http.long_poll import LongPolls
 from sidecar.jobs.model import ENDED, State
 from sidecar.jobs.service import Jobs, JobView
+from sidecar.kit.tasks import wait_for
 
 #: How often to look, seconds.
 LOOK_S = 0.25
@@ -27,7 +28,7 @@ class JobPolls(LongPolls):
         with self.opened(request) as over:
             self._jobs[over] = view
             try:
-                await is_set(over, wait_s)
+                await wait_for(over, wait_s)
             finally:
                 view, failure = self._jobs.pop(over), self._failures.pop(over, None)
         if failure is not None:

@@ -1,0 +1,48 @@
+"""The log of a replica or worker, on stderr: one record a line, ours and the libraries' alike."""
+
+import logging
+import sys
+from types import TracebackType
+
+import structlog
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import Processor
+
+
+def start_logging(level: str, log_format: str) -> None:
+    """Log as the settings log_level and log_format say. Libraries log warnings and worse."""
+    shared: list[Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    renderer: Processor = structlog.processors.JSONRenderer()
+    if log_format != "json":
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+    least = getattr(logging, level.upper())
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processors=[ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logging.basicConfig(level=max(least, logging.WARNING), handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _log_crash
+
+
+def _log_crash(
+    kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    if not issubclass(kind, Exception):  # Ctrl-C
+        sys.__excepthook__(kind, error, traceback)
+        return
+    structlog.get_logger().critical("crashed", exc_info=(kind, error, traceback))
