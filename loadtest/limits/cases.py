@@ -1,4 +1,4 @@
-"""What is measured: each case is a way to have decisions made, about one of two kinds of calls.
+"""The cases: ways to have decisions made about one of two kinds of calls.
 
 * `granted`: 1,000 keys in turn, none near its limit.
 * `refused`: one key far over its limit.
@@ -38,7 +38,7 @@ from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
 
 Calls: TypeAlias = Literal["granted", "refused"]
-#: How many decisions, and how many of them let a call through.
+#: Numbers of decisions, and of those that let a call through.
 Counts: TypeAlias = tuple[int, int]
 Asking: TypeAlias = "Callable[[], Awaitable[Counts]]"
 
@@ -47,11 +47,11 @@ KEYS: dict[Calls, list[str]] = {
     "granted": [f"customer-{n}" for n in range(1000)],
     "refused": ["bank"],
 }
-#: Of a key, a second.
+#: Calls per key and second.
 LIMITS = {"granted": 100_000, "refused": 20}
 #: Tasks that ask at the same time, and calls in one list.
 TASKS, LIST, LISTS = 256, 1000, 4
-#: Of the library, at most: each call that is on its way has one.
+#: The library's connections at most: each call that is under way has one.
 CONNECTIONS = 512
 
 ASYNC: dict[str, Callable[[AsyncStorage], AsyncLimiter]] = {
@@ -69,7 +69,7 @@ SYNC: dict[str, Callable[[RedisStorage], RateLimiter]] = {
 @dataclass(frozen=True, slots=True)
 class Case:
     system: Literal["Waitroom", "limits"]
-    #: Which of the ways of the system, and the algorithm by the system's name for it.
+    #: The way to ask the system, and the system's name for the algorithm.
     way: str
     algorithm: str
     calls: Calls
@@ -83,7 +83,7 @@ class Case:
 
 
 async def keep_asking(ask: Asking, tasks: int, seconds: float) -> Counts:
-    """Of so many tasks, each asks again as soon as it is answered."""
+    """Let `tasks` tasks ask, each again as soon as it is answered."""
     ends = time.perf_counter() + seconds
     counts = [0, 0]
 
@@ -104,7 +104,7 @@ def settings(algorithm: str, calls: Calls, on_exceed: str = "refuse") -> LimitSe
 
 
 def of_store(redis: Redis, calls: Calls) -> list[Case]:
-    """LimitStore, as a replica asks it."""
+    """Return cases that ask LimitStore, as a replica does."""
     cases = []
     for algorithm in ALGORITHMS:
         store = LimitStore(redis, "bench", settings=settings(algorithm, calls), timeout_s=60)
@@ -135,7 +135,7 @@ def of_library(uri: str, calls: Calls, *, tasks: int, threads: int) -> list[Case
 
 
 def async_limiter(uri: str, name: str) -> AsyncLimiter:
-    """With redis-py, which Waitroom has too."""
+    """Return a limiter with redis-py, which Waitroom uses too."""
     storage = AsyncStorage(
         f"async+redis+{uri}", implementation="redispy", max_connections=CONNECTIONS
     )

@@ -9,46 +9,32 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.support.processes import Process, free_port, listens, wait_until
-from tests.support.site import ROOT, SECRET, answers, make_folder, redis_command
+from tests.support.processes import WAITROOM, Process, free_port, wait_until
+from tests.support.site import ROOT, SECRET, Servers, SocketRedis, answers, make_folder
 
 TOKEN = "test-service-token-0000"
 
 
-class Service(AbstractContextManager["Service"]):
+class Service(Servers):
     """Starts everything on entry; `urls` are the replicas. `rules` are the lines of the settings
     file that name leases and limits. `store`: of a redis-server that somebody else runs."""
 
     def __init__(self, rules: str, *, replicas: int = 2, store: str = "") -> None:
+        super().__init__()
         self._rules, self._count, self._store = rules, replicas, store
-        self._stack = ExitStack()
         self.replicas: list[Process] = []
         self.urls: list[str] = []
-
-    def __enter__(self) -> "Service":
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _start(self) -> None:
         self.folder = make_folder(self._stack)
         if not self._store:
-            socket = self.folder / "redis.sock"
-            self.run("redis", redis_command(socket))
-            wait_until(lambda: listens(socket), "redis-server")
-            self._store = f"unix://{socket}"
+            redis = SocketRedis(folder=self.folder)
+            self._store = self._stack.enter_context(redis).url
         for number in range(self._count):
             edge, ops = free_port(), free_port()
             config = self.folder / f"replica-{number}.toml"
@@ -57,16 +43,14 @@ class Service(AbstractContextManager["Service"]):
                 f'service_token = "{TOKEN}"\nstore_timeout = "10s"\n'
                 f'edge_listen = "127.0.0.1:{edge}"\nops_listen = "127.0.0.1:{ops}"\n{self._rules}'
             )
-            waitroom = str(Path(sys.executable).parent / "waitroom")
-            command = [waitroom, "serve", "--config", str(config)]
+            command = [WAITROOM, "serve", "--config", str(config)]
             self.replicas.append(self.run(f"replica-{number}", command))
             self.urls.append(f"http://127.0.0.1:{ops}")
         for url, replica in zip(self.urls, self.replicas, strict=True):
             wait_until(lambda url=url: answers(f"{url}/readyz"), "a replica", of=replica)
 
     def run(self, name: str, command: list[str]) -> Process:
-        process = Process(command, log=self.folder / f"{name}.log")
-        return self._stack.enter_context(process)
+        return self._run(name, command)
 
     def program(self, name: str, *arguments: object) -> "Program":
         """A program of this folder that is running; it ends with this."""

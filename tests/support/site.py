@@ -14,11 +14,11 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sidecar.gate.stamps import key_file
 from sidecar.settings.model import Settings
-from tests.support.processes import Process, free_port, listens, wait_until
+from tests.support.processes import WAITROOM, Process, free_port, listens, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "test-secret-test-secret-test-secret-00"
@@ -53,7 +53,53 @@ PATIENT = {"store_timeout": 3}
 BY_DEFAULT = {"store_timeout": Settings.model_fields["store_timeout"].default}
 
 
-class Site(AbstractContextManager["Site"]):
+class Servers(AbstractContextManager[Any]):
+    """Processes that live within a `with` block. Subclasses create `folder` and start them."""
+
+    folder: Path
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def _start(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _run(self, name: str, command: list[str]) -> Process:
+        process = Process(command, log=self.folder / f"{name}.log")
+        return self._stack.enter_context(process)
+
+
+class SocketRedis(Servers):
+    """A redis-server that listens on a Unix socket and writes nothing to the disk."""
+
+    def __init__(self, *options: str, folder: Path | None = None) -> None:
+        super().__init__()
+        self._options, self._folder = options, folder
+
+    def _start(self) -> None:
+        self.folder = self._folder or make_folder(self._stack)
+        self.socket = self.folder / "redis.sock"
+        self.url = f"unix://{self.socket}"
+        self.process = self._run("redis", redis_command(self.socket, *self._options))
+        wait_until(lambda: listens(self.socket), "redis-server", of=self.process)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+class Site(Servers):
     """Starts everything on entry; `url` is nginx, `edges` and `ops` are the replicas.
 
     `rooms` are settings by room name, `leases` and `limits` by theirs. `http`, `server` and
@@ -89,6 +135,7 @@ class Site(AbstractContextManager["Site"]):
         stamps: bool = False,
         sockets: bool = False,
     ) -> None:
+        super().__init__()
         self.rooms = rooms or {"shop": {"total_active_users": 1}}
         self.leases, self.limits = leases or {}, limits or {}
         self._count = replicas
@@ -101,22 +148,10 @@ class Site(AbstractContextManager["Site"]):
         self._settings = {**PATIENT, **(settings or {})}
         self._relay = relay
         self.relays: list[Any] = []
-        self._stack = ExitStack()
         self.replicas: list[Process] = []
         self.edges: list[str] = []
         self._upstreams = list(edges)
         self.ops: list[str] = []
-
-    def __enter__(self) -> "Site":
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _start(self) -> None:
         self.folder = make_folder(self._stack)
@@ -142,11 +177,9 @@ class Site(AbstractContextManager["Site"]):
         self.nginx = self._run("nginx", command)
         return self.nginx
 
-    def _start_redis(self) -> None:
-        self.redis_socket = self.folder / "redis.sock"
-        self.store = f"unix://{self.redis_socket}"
-        self.redis = self._run("redis", redis_command(self.redis_socket))
-        wait_until(lambda: listens(self.redis_socket), "redis-server")
+    def _start_redis(self, *options: str) -> None:
+        server = self._stack.enter_context(SocketRedis(*options, folder=self.folder))
+        self.redis_socket, self.store, self.redis = server.socket, server.url, server.process
 
     def _start_replica(self, number: int) -> None:
         ops = free_port()
@@ -168,7 +201,7 @@ class Site(AbstractContextManager["Site"]):
                 lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         config = self.folder / f"replica-{number}.toml"
         config.write_text("\n".join(lines) + "\n")
-        command = [str(Path(sys.executable).parent / "waitroom"), "serve", "--config", str(config)]
+        command = [WAITROOM, "serve", "--config", str(config)]
         self.replicas.append(self._run(f"replica-{number}", command))
         if not self._sockets:
             self.edges.append(f"http://{edge}")
@@ -180,11 +213,7 @@ class Site(AbstractContextManager["Site"]):
 
     def _origin_command(self) -> list[str]:
         if not self._origin:
-            return [
-                sys.executable,
-                str(ROOT / "tests" / "support" / "origin.py"),
-                str(self.origin_port),
-            ]
+            return [sys.executable, str(ROOT / "tests/support/origin.py"), str(self.origin_port)]
         return origin_command(self.folder, self.origin_port, self._origin)
 
     def _write_nginx(self) -> None:
@@ -210,10 +239,6 @@ class Site(AbstractContextManager["Site"]):
         )  # fmt: skip
         text = fill(text, port=self.port, origin=self.origin_port, folder=self.folder)
         (self.folder / "nginx.conf").write_text(text)
-
-    def _run(self, name: str, command: list[str]) -> Process:
-        process = Process(command, log=self.folder / f"{name}.log")
-        return self._stack.enter_context(process)
 
     def admin(self, method: str, path: str, body: object = None, *, replica: int = 0) -> Any:
         """The admin call's document."""
@@ -278,7 +303,8 @@ def around(folder: Path, text: str) -> str:
     """A whole nginx configuration around lines of the http level."""
     return (
         f"{user_line()}\ndaemon off;\npid {folder}/nginx.pid;\n"
-        f"error_log {folder}/nginx.log warn;\nworker_processes 1;\nevents {{}}\n"
+        f"error_log {folder}/nginx.log warn;\nworker_processes 1;\n"
+        "events { worker_connections 4096; }\n"
         f"http {{\n{TEMPORARY.format(folder=folder)}\n{text}\n}}\n"
     )
 

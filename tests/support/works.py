@@ -11,12 +11,11 @@ import http.client
 import json
 import re
 import signal
-import sys
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -30,9 +29,9 @@ from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import metadata
 from sidecar.storage.sql import database as sql
 from sidecar.visitors.grants import Grant, sign
-from tests.support.processes import Process, listens, wait_until
+from tests.support.processes import WAITROOM, Process, listens, wait_until
 from tests.support.service import TOKEN, Service
-from tests.support.site import ADMIN_TOKEN, SECRET, make_folder, redis_command
+from tests.support.site import ADMIN_TOKEN, SECRET, Servers, SocketRedis, make_folder
 from tests.support.target import Target, bad_target
 
 #: Named callers beside the service, each with jobs of its own.
@@ -48,7 +47,7 @@ _WORDS = re.compile(r'"([^"]*)"')
 Result = TypeVar("Result")
 
 
-class Works(AbstractContextManager["Works"]):
+class Works(Servers):
     """Starts everything on entry. `targets` are settings by name; `target` is the process that
     all of them call unless they have a url of their own. `database`: of a server that somebody
     else runs; empty: a file. `at_a_time`: calls of a target that a runner makes. `more`: tables of
@@ -64,21 +63,16 @@ class Works(AbstractContextManager["Works"]):
         at_a_time: int = 100,
         more: str = "",
     ) -> None:
+        super().__init__()
         self._targets, self.database = targets, database
         self._replicas, self._runners, self._at_a_time = replicas, runners, at_a_time
         self._more = more
-        self._stack = ExitStack()
         self.runners: list[Process] = []
         self.replicas: list[Process] = []
 
     def __enter__(self) -> "Works":
-        try:
-            with _STARTING:
-                self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
+        with _STARTING:
+            return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
         for process in (*self.runners, *self.replicas):
@@ -90,9 +84,8 @@ class Works(AbstractContextManager["Works"]):
         self.folder = make_folder(self._stack)
         self.database = self.database or f"sqlite:///{self.folder}/jobs.db"
         asyncio.run(_emptied(self.database))
-        self.socket = self.folder / "redis.sock"
-        self.redis = self._run("redis", redis_command(self.socket))
-        wait_until(lambda: listens(self.socket), "redis-server")
+        redis = self._stack.enter_context(SocketRedis(folder=self.folder))
+        self.socket, self.redis = redis.socket, redis.process
         self.target: Target = self._stack.enter_context(bad_target(self.folder))
         rules = self._rules()
         self._config = self.folder / "runner.toml"
@@ -118,13 +111,9 @@ class Works(AbstractContextManager["Works"]):
         return "\n".join(lines) + f"\n{self._more}"
 
     def start_runner(self) -> None:
-        waitroom = str(Path(sys.executable).parent / "waitroom")
-        command = [waitroom, "run-jobs", "--config", str(self._config),
+        command = [WAITROOM, "run-jobs", "--config", str(self._config),
                    "--at-a-time", str(self._at_a_time)]  # fmt: skip
         self.runners.append(self._run(f"runner-{len(self.runners)}", command))
-
-    def _run(self, name: str, command: list[str]) -> Process:
-        return self._stack.enter_context(Process(command, log=self.folder / f"{name}.log"))
 
     def another_target(self) -> Target:
         """A process of its own, whose mood is its own."""
