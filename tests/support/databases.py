@@ -1,4 +1,4 @@
-"""SQL servers of Debian's packages, in temporary folders, on unix sockets alone."""
+"""SQL servers from Debian's packages, in temporary folders, on unix sockets only."""
 
 import os
 import pwd
@@ -17,7 +17,7 @@ from tests.support.processes import Process, freeze, wait_until
 
 
 class Sqlite:
-    """A file. It is "stopped" by somebody else who keeps it locked."""
+    """An SQLite file; `stop` locks it."""
 
     kind = "sqlite"
 
@@ -46,7 +46,7 @@ class _Server:
     folder: Path
 
     def freeze(self) -> None:
-        """With all of its processes: one for each connection, of PostgreSQL."""
+        """Stop all of its processes: PostgreSQL has one per connection."""
         freeze(self._pids())
 
     def thaw(self) -> None:
@@ -111,7 +111,7 @@ class Postgresql(_Server):
         data, self.folder = folder / "data", folder
         self.url = f"postgresql://postgres@/history?host={folder}"
         as_user: list[str] = []
-        if os.getuid() == 0:  # it refuses to run as root
+        if os.getuid() == 0:  # PostgreSQL refuses to run as root
             shutil.chown(folder, "postgres")
             as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
         init = [*as_user, str(bins[-1] / "initdb"), "-D", str(data), "-U", "postgres",
@@ -141,13 +141,13 @@ def _runs(command: list[str]) -> bool:
     return done.returncode == 0
 
 
-#: For fixtures: each in turn.
+#: Params of fixtures.
 KINDS = [Sqlite, *(pytest.param(kind, marks=pytest.mark.server) for kind in (Mariadb, Postgresql))]
 
 
 @pytest.fixture(scope="session")
 def servers():
-    """Started when the first test asks for them, stopped when the session ends."""
+    """Start each server when the first test needs it; stop all with the session."""
     with ExitStack() as stack:
         started = {}
 

@@ -1,7 +1,7 @@
 """The service API as programs see it: a redis-server, replicas, and nothing before them.
 
-Each user of it is a process of its own (user.py, preparer.py, payer.py), which writes down what it
-was told, a JSON document a line.
+Each program that uses it is a process of its own (tests/stories/), which prints each response, a
+JSON document a line.
 """
 
 import http.client
@@ -21,8 +21,8 @@ TOKEN = "test-service-token-0000"
 
 
 class Service(Servers):
-    """Starts everything on entry; `urls` are the replicas. `rules` are the lines of the settings
-    file that name leases and limits. `store`: of a redis-server that somebody else runs."""
+    """Redis and replicas, which listen at `urls`. `rules` are the lines of the settings file about
+    leases and limits. `store` is the URL of a Redis that runs already."""
 
     def __init__(self, rules: str, *, replicas: int = 2, store: str = "") -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Service(Servers):
         return self._run(name, command)
 
     def program(self, name: str, *arguments: object) -> "Program":
-        """A program of this folder that is running; it ends with this."""
+        """Start a program of tests/stories/, which ends with this service."""
         return self._stack.enter_context(Program(name, *arguments))
 
 
@@ -73,21 +73,21 @@ class Program(AbstractContextManager["Program"]):
             pipe.close()
 
     def told(self) -> Any:
-        """The next document that it was told; waits for it."""
+        """Return the next document that it prints."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"it ended with status {self._process.wait()}"
         return json.loads(line)
 
     def told_until(self, state: str) -> list[dict[str, Any]]:
-        """What it is told from now on, until it is told that."""
+        """Return the documents that it prints until one with this state."""
         told = [self.told()]
         while told[-1].get("state") != state:
             told.append(self.told())
         return told
 
     def rest(self) -> list[Any]:
-        """All that it is told until it ends by itself; one that failed has told less."""
+        """Return all documents that it prints until it ends."""
         assert self._process.stdout is not None
         return [json.loads(line) for line in self._process.stdout]
 
@@ -97,24 +97,24 @@ class Program(AbstractContextManager["Program"]):
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """kill -9: it can tell nobody."""
+        """Send SIGKILL."""
         self._process.kill()
         self._process.wait(10)
 
 
 class Api:
-    """One connection to a replica, kept alive."""
+    """A keep-alive connection to a replica."""
 
     def __init__(self, url: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """The status and the document."""
+        """Make a call. Return the status and the document."""
         self.send(method, path, body)
         return self.answer()
 
     def send(self, method: str, path: str, body: object = None) -> None:
-        """Asks; answer() waits for what is said."""
+        """Send a request, for whose response `answer` waits."""
         self._connection.request(
             method,
             f"/v1{path}",
@@ -135,16 +135,16 @@ class Api:
 
 
 def tell(document: Mapping[str, Any]) -> None:
-    """Writes down what a program was told."""
+    """Print a document, for the test that started this program."""
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
 
 
 def ms(moment: str) -> int:
-    """A moment as documents have it, in ms since 1970."""
+    """Convert an ISO time to ms since 1970."""
     return round(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
 def us(moment: str) -> int:
-    """The same in µs."""
+    """Convert an ISO time to µs since 1970."""
     return round(datetime.fromisoformat(moment).timestamp() * 1_000_000)

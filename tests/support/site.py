@@ -29,7 +29,7 @@ TO_ORIGIN = ("proxy_http_version 1.1;", 'proxy_set_header Connection "";')
 
 
 def gated(location: str, *lines: str, room: str = "shop", to: str = "http://origin") -> str:
-    """A location with a waiting room; `lines` come after the include."""
+    """Return a location with a waiting room; `lines` come after the include."""
     return "\n".join(
         (
             f"location {location} {{",
@@ -43,13 +43,13 @@ def gated(location: str, *lines: str, room: str = "shop", to: str = "http://orig
     )
 
 
-#: What a newcomer writes, and nothing else.
+#: The locations of the quick start.
 PLAIN_LOCATION = gated("/") + gated("/done", "include waitroom/release.conf;")
 
 
-#: This machine may be busy with other tests, and then a store is not away.
+#: A slow store is available: this machine may be busy with other tests.
 PATIENT = {"store_timeout": 3}
-#: The product's own: where a store hangs, and where something is measured.
+#: The product's default, for tests in which Redis hangs, and for measurements.
 BY_DEFAULT = {"store_timeout": Settings.model_fields["store_timeout"].default}
 
 
@@ -100,20 +100,16 @@ class SocketRedis(Servers):
 
 
 class Site(Servers):
-    """Starts everything on entry; `url` is nginx, `edges` and `ops` are the replicas.
+    """Redis, replicas, an origin and nginx; `url` is nginx, `edges` and `ops` are the replicas.
 
-    `rooms` are settings by room name, `leases` and `limits` by theirs. `http`, `server` and
-    `locations` are nginx lines at those levels; `server` comes before the include,
-    `locations` after it. `relay` stands between nginx and the replicas, given an edge's
-    host:port; see `relays`.
-    `sockets`: the replicas listen on unix sockets, as installed ones do, and have no `edges`.
-    `edges` are further addresses that nginx takes for replicas. `origin` are server-level
-    lines of an nginx that stands for the site instead of tests/support/origin.py: it costs little,
-    so that a measurement is about what stands before it. `store` is the address of a store
-    that somebody else runs; no redis-server is started then. `servers` are whole
-    configurations by server name, which a visitor chooses by the Host header. `stamps`: nginx
-    has its key, and knows for seconds who is inside. In all of these lines @port@ is nginx's own
-    port, @origin@ the origin's, @folder@ the site's folder.
+    `rooms`, `leases` and `limits` are settings by name. `http`, `server` and `locations` are nginx
+    lines at those levels; `server` comes before the include, `locations` after it. `relay` creates
+    a relay between nginx and a replica from the replica's host:port; see `relays`. `sockets`:
+    replicas listen on unix sockets, as installed ones do, and have no `edges`. `edges` are further
+    addresses of replicas for nginx. `origin` are server-level lines of an nginx in place of
+    tests/support/origin.py, which costs little. `store` is the URL of a Redis that runs already.
+    `servers` are configurations by server name. `stamps`: nginx has its key. In nginx lines @port@
+    is nginx's port, @origin@ the origin's, @folder@ the site's folder.
     """
 
     def __init__(
@@ -171,7 +167,7 @@ class Site(Servers):
         wait_until(lambda: answers(f"{self.url}/_waitroom/"), "the gate", of=self.gate)
 
     def _start_gate(self) -> Process:
-        """What visitors reach; tests/proxies/ has others than nginx."""
+        """Start the proxy that visitors reach; tests/proxies/ has others than nginx."""
         self._write_nginx()
         command = [nginx_binary(), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")]
         self.nginx = self._run("nginx", command)
@@ -241,7 +237,7 @@ class Site(Servers):
         (self.folder / "nginx.conf").write_text(text)
 
     def admin(self, method: str, path: str, body: object = None, *, replica: int = 0) -> Any:
-        """The admin call's document."""
+        """Make an admin call. Return its document."""
         request = urllib.request.Request(
             f"{self.ops[replica]}/admin{path}",
             method=method,
@@ -257,7 +253,7 @@ class Site(Servers):
 
 
 def make_folder(stack: ExitStack) -> Path:
-    """A site's temporary folder, which goes with `stack`."""
+    """Create a temporary folder that is deleted with `stack`."""
     # Not under pytest's folder: a unix socket's path has 107 bytes at most.
     folder = Path(tempfile.mkdtemp(prefix="wr-"))
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -273,7 +269,7 @@ def redis_command(socket: Path, *options: str) -> list[str]:
 
 
 def origin_command(folder: Path, port: int, lines: str) -> list[str]:
-    """Writes the configuration of an nginx that stands for the site; returns its command."""
+    """Write the configuration of an nginx in place of the site. Return its command."""
     config = folder / "origin.conf"
     config.write_text(
         ORIGIN.format(
@@ -285,14 +281,14 @@ def origin_command(folder: Path, port: int, lines: str) -> list[str]:
 
 
 def fill(text: str, **values: object) -> str:
-    """`text` with each @name@ replaced by its value."""
+    """Replace each @name@ in a text by its value."""
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
     return text
 
 
 def adapted(text: str, changes: dict[str, str]) -> str:
-    """`text` with each key replaced; the example must have it."""
+    """Replace each key in a text, which must have it."""
     for there, here in changes.items():
         assert there in text, there
         text = text.replace(there, here)
@@ -300,7 +296,7 @@ def adapted(text: str, changes: dict[str, str]) -> str:
 
 
 def around(folder: Path, text: str) -> str:
-    """A whole nginx configuration around lines of the http level."""
+    """Return a whole nginx configuration around lines of the http level."""
     return (
         f"{user_line()}\ndaemon off;\npid {folder}/nginx.pid;\n"
         f"error_log {folder}/nginx.log warn;\nworker_processes 1;\n"
