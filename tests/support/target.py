@@ -10,7 +10,7 @@ Endpoints, for any method:
     /status/CODE?retry_after=
                       that status, with retry_after as Retry-After
     /flaky?times=2&how=503
-                      fails `times` times for each Idempotency-Key, then as /ok; how: status or close
+                      fails `times` times per Idempotency-Key, then as /ok; how: status or close
     /close            closes the connection without an answer
     /half             promises 1,000 bytes, sends 500, closes the connection
     /huge?bytes=&length=1
