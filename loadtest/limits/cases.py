@@ -12,25 +12,10 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Literal, TypeAlias
 
-from limits import RateLimitItemPerSecond
+from limits import RateLimitItemPerSecond, strategies
+from limits.aio import strategies as aio
 from limits.aio.storage import RedisStorage as AsyncStorage
-from limits.aio.strategies import (
-    FixedWindowRateLimiter as AsyncFixed,
-)
-from limits.aio.strategies import (
-    MovingWindowRateLimiter as AsyncMoving,
-)
-from limits.aio.strategies import RateLimiter as AsyncLimiter
-from limits.aio.strategies import (
-    SlidingWindowCounterRateLimiter as AsyncCounter,
-)
 from limits.storage import RedisStorage
-from limits.strategies import (
-    FixedWindowRateLimiter,
-    MovingWindowRateLimiter,
-    RateLimiter,
-    SlidingWindowCounterRateLimiter,
-)
 from redis.asyncio import Redis
 
 from sidecar.limits.model import Ask
@@ -54,15 +39,11 @@ TASKS, LIST, LISTS = 256, 1000, 4
 #: The library's connections at most: each call that is under way has one.
 CONNECTIONS = 512
 
-ASYNC: dict[str, Callable[[AsyncStorage], AsyncLimiter]] = {
-    "fixed window": AsyncFixed,
-    "moving window": AsyncMoving,
-    "sliding window counter": AsyncCounter,
-}
-SYNC: dict[str, Callable[[RedisStorage], RateLimiter]] = {
-    "fixed window": FixedWindowRateLimiter,
-    "moving window": MovingWindowRateLimiter,
-    "sliding window counter": SlidingWindowCounterRateLimiter,
+#: Classes of the library by its names for the algorithms.
+CLASSES = {
+    "fixed window": "FixedWindowRateLimiter",
+    "moving window": "MovingWindowRateLimiter",
+    "sliding window counter": "SlidingWindowCounterRateLimiter",
 }
 
 
@@ -123,27 +104,30 @@ def of_store(redis: Redis, calls: Calls) -> list[Case]:
 
 def of_library(uri: str, calls: Calls, *, tasks: int, threads: int) -> list[Case]:
     cases = []
-    for name in ASYNC:
+    for name in CLASSES:
         ask = _hit(async_limiter(uri, name), calls)
         way = f"async, {tasks} tasks"
         cases.append(Case("limits", way, name, calls, _for(ask, tasks)))
-    for name in SYNC:
+    for name in CLASSES:
         way = f"{threads} thread{'s' * (threads != 1)}"
         run = _threads(sync_limiter(uri, name), calls, threads)
         cases.append(Case("limits", way, name, calls, run))
     return cases
 
 
-def async_limiter(uri: str, name: str) -> AsyncLimiter:
+def async_limiter(uri: str, name: str) -> aio.RateLimiter:
     """Return a limiter with redis-py, which Waitroom uses too."""
     storage = AsyncStorage(
         f"async+redis+{uri}", implementation="redispy", max_connections=CONNECTIONS
     )
-    return ASYNC[name](storage)
+    limiter: aio.RateLimiter = getattr(aio, CLASSES[name])(storage)
+    return limiter
 
 
-def sync_limiter(uri: str, name: str) -> RateLimiter:
-    return SYNC[name](RedisStorage(f"redis+{uri}", max_connections=CONNECTIONS))
+def sync_limiter(uri: str, name: str) -> strategies.RateLimiter:
+    storage = RedisStorage(f"redis+{uri}", max_connections=CONNECTIONS)
+    limiter: strategies.RateLimiter = getattr(strategies, CLASSES[name])(storage)
+    return limiter
 
 
 def _for(ask: Asking, tasks: int) -> Callable[[float], Awaitable[Counts]]:
@@ -169,7 +153,7 @@ def _list(store: LimitStore) -> Asking:
     return ask
 
 
-def _hit(limiter: AsyncLimiter, calls: Calls) -> Asking:
+def _hit(limiter: aio.RateLimiter, calls: Calls) -> Asking:
     item, keys = RateLimitItemPerSecond(LIMITS[calls]), cycle(KEYS[calls])
 
     async def ask() -> Counts:
@@ -179,7 +163,7 @@ def _hit(limiter: AsyncLimiter, calls: Calls) -> Asking:
 
 
 def _threads(
-    limiter: RateLimiter, calls: Calls, threads: int
+    limiter: strategies.RateLimiter, calls: Calls, threads: int
 ) -> Callable[[float], Awaitable[Counts]]:
     item, keys = RateLimitItemPerSecond(LIMITS[calls]), cycle(KEYS[calls])
 

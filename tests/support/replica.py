@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp import DummyCookieJar as Jar
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
@@ -196,12 +197,6 @@ async def service(redis_socket, aiohttp_client, turn):
     yield make
     for redis in stores:
         await close(redis)
-
-
-def Jar():  # noqa: N802 - stands for a class
-    import aiohttp
-
-    return aiohttp.DummyCookieJar()
 
 
 async def take_away(site):

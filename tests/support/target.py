@@ -58,7 +58,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.support.processes import Process
+from tests.support.processes import Process, free_port, wait_until
 
 PART = bytes(range(256)) * 256
 
@@ -94,7 +94,6 @@ class Target:
 
     def wait(self) -> None:
         """Wait until the target responds."""
-        from tests.support.processes import wait_until
 
         def answers() -> bool:
             with contextlib.suppress(OSError):
@@ -108,8 +107,6 @@ class Target:
 @contextlib.contextmanager
 def bad_target(folder: Path) -> Iterator[Target]:
     """Start a target on a free port, with its log and output in `folder`."""
-    from tests.support.processes import Process, free_port
-
     port, log = free_port(), folder / "calls.jsonl"
     command = [sys.executable, __file__, "--port", str(port), "--log", str(log)]
     with Process(command, log=folder / "target.log") as process:

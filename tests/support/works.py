@@ -11,6 +11,7 @@ import http.client
 import json
 import re
 import signal
+import subprocess
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -367,8 +368,6 @@ def _toml(value: Any) -> str:
 
 
 def _output(command: list[str]) -> str:
-    import subprocess
-
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
 
 
