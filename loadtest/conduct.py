@@ -142,7 +142,7 @@ def _on_quitting(environment: Environment, **_: Any) -> None:
     if log:
         with Path(log).open(encoding="utf-8", errors="replace") as lines:
             inside = peak_inside(lines)
-    seen = Evidence(
+    evidence = Evidence(
         requests=environment.stats.total.num_requests,
         errors=LEDGER.errors,
         stays=list(LEDGER.stays.values()),
@@ -150,7 +150,7 @@ def _on_quitting(environment: Environment, **_: Any) -> None:
         inside=inside,
         cap=options.waitroom_cap or None,
     )
-    findings = judge(seen)
+    findings = judge(evidence)
     kept = all(finding.kept for finding in findings)
     print("\nWaiting room")
     for finding in findings:

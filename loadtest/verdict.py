@@ -63,17 +63,17 @@ class Evidence:
     cap: int | None = None
 
 
-def judge(seen: Evidence) -> list[Finding]:
-    found = [_judge_errors(seen)]
-    if seen.sessions is not None:
-        found.append(_judge_sessions(seen.sessions, seen.cap))
-    cap = seen.cap
-    if cap is None and seen.sessions:
-        cap = max(cap for _, cap in seen.sessions)
-    if seen.inside is not None and cap is not None:
-        text = f"at most {seen.inside} inside at once at the origin, cap {cap}"
-        found.append(Finding("cap, seen by the origin", seen.inside <= cap, text))
-    found.append(_judge_order(seen.stays))
+def judge(evidence: Evidence) -> list[Finding]:
+    found = [_judge_errors(evidence)]
+    if evidence.sessions is not None:
+        found.append(_judge_sessions(evidence.sessions, evidence.cap))
+    cap = evidence.cap
+    if cap is None and evidence.sessions:
+        cap = max(cap for _, cap in evidence.sessions)
+    if evidence.inside is not None and cap is not None:
+        text = f"at most {evidence.inside} inside at once at the origin, cap {cap}"
+        found.append(Finding("cap, seen by the origin", evidence.inside <= cap, text))
+    found.append(_judge_order(evidence.stays))
     return found
 
 
@@ -135,12 +135,12 @@ def peak_overlap(intervals: Iterable[tuple[float, float]]) -> int:
     return peak
 
 
-def _judge_errors(seen: Evidence) -> Finding:
-    if not seen.requests:
+def _judge_errors(evidence: Evidence) -> Finding:
+    if not evidence.requests:
         return Finding("no unexpected answer", kept=False, text="not one request was answered")
-    count = sum(seen.errors.values())
-    worst = sorted(seen.errors.items(), key=lambda item: -item[1])[:5]
-    text = f"{count} in {seen.requests} requests"
+    count = sum(evidence.errors.values())
+    worst = sorted(evidence.errors.items(), key=lambda item: -item[1])[:5]
+    text = f"{count} in {evidence.requests} requests"
     text += "".join(f"; {number} x {what}" for what, number in worst)
     return Finding("no unexpected answer", not count, text)
 
@@ -149,7 +149,7 @@ def _judge_sessions(sessions: Sequence[tuple[int, int]], cap: int | None) -> Fin
     promise = "cap, seen by the ops listener"
     if not sessions:
         return Finding(promise, kept=False, text="the ops listener never answered")
-    over = [(active, cap or seen) for active, seen in sessions if active > (cap or seen)]
+    over = [(active, cap or own_cap) for active, own_cap in sessions if active > (cap or own_cap)]
     peak = max(active for active, _ in sessions)
     text = f"at most {peak} sessions, cap {cap or sessions[-1][1]}, looked {len(sessions)} times"
     return Finding(promise, not over, text)

@@ -66,13 +66,12 @@ async def fill(redis: Any, room: str, events: int) -> None:
         for kind, why in _STEPS:
             for n, visitor in enumerate(visitors):
                 order = 1000 * now_ms + start + n
-                more: dict[Any, Any] = {}
+                event: dict[Any, Any] = {"kind": kind, "visitor": visitor, "why": why, "at": now_ms}
                 if kind == "joined":
-                    more = {"order": order, "joined": now_ms, "position": n + 1}
+                    event |= {"order": order, "joined": now_ms, "position": n + 1}
                 elif kind == "called":
-                    more = {"position": 1}
-                said = {"kind": kind, "visitor": visitor, "why": why, "at": now_ms, **more}
-                pipe.xadd(room_key(room, "events"), said)
+                    event["position"] = 1
+                pipe.xadd(room_key(room, "events"), event)
         await pipe.execute()
 
 

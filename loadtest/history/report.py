@@ -94,8 +94,8 @@ def report(result: Result) -> Report:
 
 
 def _loads(result: Result) -> str:
-    said = ", ".join(f"{part} {load:.1f}" for part, load in result.loads.items())
-    return f"The machine's load when each part began: {said}."
+    loads = ", ".join(f"{part} {load:.1f}" for part, load in result.loads.items())
+    return f"The machine's load when each part began: {loads}."
 
 
 def _problems(result: Result) -> list[str]:
@@ -133,8 +133,8 @@ def _warm(result: Result) -> str:
 def _live(result: Result) -> list[str]:
     if result.live is None:
         return []
-    said = f"The live answer, from Redis, with {result.amount.waiting:,} waiting:"
-    return [said, table(_COLUMNS, [_row("place now", "hot", result.live)], words=2)]
+    title = f"The live answer, from Redis, with {result.amount.waiting:,} waiting:"
+    return [title, table(_COLUMNS, [_row("place now", "hot", result.live)], words=2)]
 
 
 def _written(result: Result) -> str:

@@ -151,8 +151,8 @@ class _Measurement:
                 rate = await self._execute(arq, self._amount.jobs // 2)
             found[delay] = rate.per_second
         best = max(found, key=lambda delay: found[delay])
-        said = ", ".join(f"{delay:g} s {rate:,.0f}/s" for delay, rate in found.items())
-        print(f"arq's worker, by its poll_delay: {said}", flush=True)
+        rates = ", ".join(f"{delay:g} s {rate:,.0f}/s" for delay, rate in found.items())
+        print(f"arq's worker, by its poll_delay: {rates}", flush=True)
         return best
 
     @asynccontextmanager
@@ -166,15 +166,15 @@ class _Measurement:
 
     async def _execute(self, system: System, line: int) -> Rate:
         """Measure how a worker that was just started works off `line` jobs."""
-        seen: list[tuple[int, float, dict[str, int]]] = []
+        looks: list[tuple[int, float, dict[str, int]]] = []
         ends = time.monotonic() + START_S + line / 20
         calls = 0
         while calls < line and time.monotonic() < ends:
             await asyncio.sleep(LOOK_S)
             calls = await self._counter.calls()
-            seen.append((calls, time.monotonic(), self._cpu(system)))
-        first = next((each for each in seen if each[0] >= FIRST * line), seen[-1])
-        last = next((each for each in seen if each[0] >= LAST * line), seen[-1])
+            looks.append((calls, time.monotonic(), self._cpu(system)))
+        first = next((each for each in looks if each[0] >= FIRST * line), looks[-1])
+        last = next((each for each in looks if each[0] >= LAST * line), looks[-1])
         if calls < line:
             self._figures.problems.append(f"{system.name}: {calls:,} of {line:,} jobs were called")
         return self._rate(last[0] - first[0], last[1] - first[1], first[2], last[2])

@@ -142,11 +142,11 @@ def section(figures: Figures) -> str:
         [title, *(f"{_median(figures, what, system):,.0f}" for system in figures.systems)]
         for what, title in _TITLES.items()
     ]
-    said = (
+    note = (
         "From submission to result against a target that says 200 at once; what differs between "
         "the two, what a job costs and what a runner that has nothing to do: [jobs.md](jobs.md)."
     )
-    return "\n\n".join(["## Jobs", table(head, rows), said])
+    return "\n\n".join(["## Jobs", table(head, rows), note])
 
 
 def per_second(rate: Rate) -> float:

@@ -98,8 +98,8 @@ def report(figures: Figures) -> Report:
         _WAYS,
         "![Decisions a second](limits.svg)",
     ]
-    for calls, said in _CALLS.items():
-        parts += [said, _table(figures, calls)]
+    for calls, description in _CALLS.items():
+        parts += [description, _table(figures, calls)]
     parts += [
         "## One decision, on an idle machine",
         _singles(figures),
