@@ -36,7 +36,7 @@ class Lua(System):
     name = "lua"
     site: LuaSite
 
-    def start(self) -> None:
+    def _start(self) -> None:
         self.site = self._stack.enter_context(LuaSite(max_active=1, origin=ORIGIN))
         self._redis = redis.Redis(unix_socket_path=str(self.site.redis_socket))
         self._stack.callback(self._redis.close)

@@ -10,14 +10,13 @@ import json
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 from loadtest.machine import cpu_seconds, peak_memory_mb
-from tests.support.site import Site
+from tests.support.site import Servers, Site
 
 SCRIPT = Path(__file__).with_name("requests.lua")
 CONNECTIONS = 64
@@ -101,29 +100,11 @@ class Load:
         return ["count"] if self.count else []
 
 
-class System(AbstractContextManager[Any]):
-    """Something that is measured: a site of `start`, and a method `_NAME` for each workload."""
+class System(Servers):
+    """A measured system: `_start` sets `site`, and a method `_NAME` prepares each workload."""
 
     name: ClassVar[str]
     site: Site
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-
-    def start(self) -> None:
-        """Set `site`. What is entered in `_stack` is stopped with the system."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     @property
     def pids(self) -> dict[str, list[int]]:

@@ -129,7 +129,7 @@ class Plain(System):
         super().__init__()
         self._other = other
 
-    def start(self) -> None:
+    def _start(self) -> None:
         self.site = self._stack.enter_context(PlainSite(self._other))
 
     def _admitted(self) -> Load:
@@ -148,7 +148,7 @@ class Bare(System):
 
     name = "bare"
 
-    def start(self) -> None:
+    def _start(self) -> None:
         folder = make_folder(self._stack)
         handlers = []
         for number in range(REPLICAS):

@@ -76,7 +76,7 @@ def _settings(workload: str) -> dict[str, Any]:
 class Waitroom(System):
     name = "waitroom"
 
-    def start(self) -> None:
+    def _start(self) -> None:
         site = Site(
             rooms={name: _settings(name) for name in _CAPS},
             replicas=REPLICAS,

@@ -7,12 +7,10 @@ import contextlib
 import random
 import socket
 import subprocess
-import tempfile
 import time
-from contextlib import AbstractContextManager
-from pathlib import Path
 
 from tests.support.processes import Process, wait_until
+from tests.support.site import Servers, make_folder
 
 #: Below the ports of outgoing connections, which could take a server's while it is down.
 PORTS = range(12_000, 22_000)
@@ -33,12 +31,13 @@ def quiet_port() -> int:
             return port
 
 
-class RedisServer(AbstractContextManager["RedisServer"]):
+class RedisServer(Servers):
     """One redis-server. With `aof` its data survives `kill` and `restart`."""
 
     def __init__(
         self, *options: str, aof: bool = False, password: str = "", port: int | None = None
     ) -> None:
+        super().__init__()
         self.port = port or quiet_port()
         self.password = password
         self._options = [
@@ -49,19 +48,11 @@ class RedisServer(AbstractContextManager["RedisServer"]):
         if password:
             self._options += ["--requirepass", password, "--masterauth", password]
 
-    def __enter__(self) -> "RedisServer":
-        with contextlib.ExitStack() as stack:
-            name = f"waitroom-store-{self.port}-"
-            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=name)))
-            self.process = Process(self._command(), log=self.folder / "log")
-            stack.callback(self.kill)
-            self.process.start()
-            self._wait()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def _start(self) -> None:
+        self.folder = make_folder(self._stack)
+        self.process = Process(self._command(), log=self.folder / "log")
+        self._stack.callback(self.kill)
+        self.start()
 
     def _command(self) -> list[str]:
         return ["redis-server", *self._options, "--dir", str(self.folder)]
@@ -128,30 +119,25 @@ class RedisServer(AbstractContextManager["RedisServer"]):
         self.cli("del", *keys)
 
 
-class SentinelStore(AbstractContextManager["SentinelStore"]):
+class SentinelStore(Servers):
     """A primary, two replicas, and three sentinels with a quorum of two. The password is for the
     servers only."""
 
     def __init__(self, *, password: str = "") -> None:
+        super().__init__()
         self.password = password
 
-    def __enter__(self) -> "SentinelStore":
-        with contextlib.ExitStack() as stack:
-            start = stack.enter_context
-            first = start(RedisServer(*_REPLICATION, password=self.password))
-            of = ["--replicaof", f"127.0.0.1 {first.port}"]
-            self.servers = [first] + [
-                start(RedisServer(*_REPLICATION, *of, password=self.password)) for _ in range(2)
-            ]
-            # A sentinel that starts before the replicas are there finds them ten seconds later.
-            wait_until(lambda: _replicas_online(first) == 2, "two replicas")
-            self.sentinels = [start(_SentinelServer(first)) for _ in range(3)]
-            wait_until(self._is_complete, "sentinels that know each other")
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def _start(self) -> None:
+        start = self._stack.enter_context
+        first = start(RedisServer(*_REPLICATION, password=self.password))
+        of = ["--replicaof", f"127.0.0.1 {first.port}"]
+        self.servers = [first] + [
+            start(RedisServer(*_REPLICATION, *of, password=self.password)) for _ in range(2)
+        ]
+        # A sentinel that starts before the replicas are there finds them ten seconds later.
+        wait_until(lambda: _replicas_online(first) == 2, "two replicas")
+        self.sentinels = [start(_SentinelServer(first)) for _ in range(3)]
+        wait_until(self._is_complete, "sentinels that know each other")
 
     def _is_complete(self) -> bool:
         right = {"num-other-sentinels": "2", "num-slaves": "2", "flags": "master"}
@@ -208,24 +194,18 @@ class _SentinelServer(RedisServer):
         return dict(zip(lines[::2], lines[1::2], strict=False))
 
 
-class ClusterStore(AbstractContextManager["ClusterStore"]):
+class ClusterStore(Servers):
     """Six servers: three primaries with a replica each."""
 
-    def __enter__(self) -> "ClusterStore":
+    def _start(self) -> None:
         options = [*_REPLICATION, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
-        with contextlib.ExitStack() as stack:
-            self.servers = [stack.enter_context(RedisServer(*options)) for _ in range(6)]
-            subprocess.run(
-                ["redis-cli", "--cluster", "create", *(one.address for one in self.servers),
-                 "--cluster-replicas", "1", "--cluster-yes"],
-                check=True, capture_output=True, timeout=60,
-            )  # fmt: skip
-            wait_until(self.is_whole, "the cluster")
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self.servers = [self._stack.enter_context(RedisServer(*options)) for _ in range(6)]
+        subprocess.run(
+            ["redis-cli", "--cluster", "create", *(one.address for one in self.servers),
+             "--cluster-replicas", "1", "--cluster-yes"],
+            check=True, capture_output=True, timeout=60,
+        )  # fmt: skip
+        wait_until(self.is_whole, "the cluster")
 
     @property
     def url(self) -> str:
