@@ -106,27 +106,27 @@ constraints:
 
 bench: $(ALL)
 	@scripts/install-packages bench
-	@$(BIN)/python -m loadtest.bench $(if $(QUICK),--quick)
+	@$(BIN)/python -m loadtest bench $(if $(QUICK),--quick)
 
 bench-history: $(ALL)
 	@scripts/install-packages bench
-	@$(BIN)/python -m loadtest.history $(if $(QUICK),--quick)
+	@$(BIN)/python -m loadtest history $(if $(QUICK),--quick)
 
 bench-opening: $(ALL)
 	@scripts/install-packages run
-	@$(BIN)/python -m loadtest.opening $(if $(QUICK),--quick)
+	@$(BIN)/python -m loadtest opening $(if $(QUICK),--quick)
 
 bench-limits: $(ALL)
 	@scripts/install-packages run
-	@$(BIN)/python -m loadtest.limits $(if $(QUICK),--quick)
+	@$(BIN)/python -m loadtest limits $(if $(QUICK),--quick)
 
 bench-jobs: $(ALL)
 	@scripts/install-packages bench
-	@$(BIN)/python -m loadtest.jobs $(if $(QUICK),--quick)
+	@$(BIN)/python -m loadtest jobs $(if $(QUICK),--quick)
 
 loadtest: $(ALL)
 	@scripts/install-packages run
-	@$(BIN)/python -m loadtest.cluster --replicas $(REPLICAS) $(if $(QUICK),--quick)
+	@$(BIN)/python -m loadtest cluster --replicas $(REPLICAS) $(if $(QUICK),--quick)
 
 faults: $(ALL)
 	@scripts/install-packages run

@@ -1,4 +1,4 @@
-"""Starts a command in its own place when all that it needs is there:
+"""Wait for addresses or sockets, then become a command:
 after.py HTTP-ADDRESS-OR-SOCKET… -- COMMAND…"""
 
 import os

@@ -1,4 +1,4 @@
-"""Brings visitors: each arrives, waits with honest polls, looks around, finishes.
+"""Visitors for the demo: each arrives, polls as told, looks around and finishes.
 
 Sends to this machine only, and ends by itself.
 """

@@ -1,5 +1,5 @@
-"""Pictures for the shop's visitors. The studio draws slowly, and one at a time: the page submits
-jobs, and shows how they stand. Its visitors know nothing of jobs and have no token."""
+"""Pictures for the shop's visitors. The studio draws slowly, one at a time, so the page submits
+jobs and shows their state. Visitors need no token."""
 
 import asyncio
 import html
@@ -18,7 +18,7 @@ Page: TypeAlias = Callable[[str, str], web.Response]
 
 
 async def draw(_request: web.Request) -> web.Response:
-    """The studio: what jobs call."""
+    """Draw a picture: the target of jobs."""
     await asyncio.sleep(DRAWING_S)
     shapes = "".join(
         f'<circle cx="{random.randrange(100)}" cy="{random.randrange(60)}" '
@@ -30,7 +30,7 @@ async def draw(_request: web.Request) -> web.Response:
 
 
 def add(app: web.Application, page: Page, url: str, token: str) -> None:
-    """`url`: of a replica's ops listener."""
+    """Add the page. `url` is a replica's ops listener."""
 
     async def service(app: web.Application) -> AsyncIterator[None]:
         headers = {"Authorization": f"Bearer {token}"}

@@ -26,7 +26,7 @@ OPS_PORTS = (8401, 8402)
 #: The service_token of waitroom.toml.
 TOKEN = "demo-service-token"
 STOPPED = {None, 0, 130, 143}
-#: For so long a process may stop, seconds: a replica gives its last requests 5 s.
+#: How long a process may take to stop, seconds: a replica gives its last requests 5 s.
 STOP_S = 15
 
 
@@ -114,7 +114,7 @@ def write_nginx(folder: Path, port: int, studio_port: int) -> None:
 
 
 def write_key(folder: Path, config: Path) -> None:
-    """So that nginx knows for seconds who is inside, without asking."""
+    """Write nginx's key for stamps."""
     waitroom, file = Path(sys.executable).parent / "waitroom", folder / "waitroom-stamp.conf"
     subprocess.run(
         [waitroom, "nginx-key", file, "--config", config],
@@ -123,7 +123,7 @@ def write_key(folder: Path, config: Path) -> None:
 
 
 def remember(config: Path) -> None:
-    """So that `waitroom rooms` finds the demo: .run/waitroom.toml."""
+    """Write .run/waitroom.toml, by which `waitroom rooms` finds the demo."""
     run = ROOT / ".run"
     run.mkdir(exist_ok=True)
     (run / "waitroom.toml").write_text(config.read_text())
@@ -172,7 +172,7 @@ def is_free(port: int) -> bool:
 
 
 def take_port(preferred: int) -> int:
-    """0: any."""
+    """Return the preferred port, or any free one; 0 has no preference."""
     if preferred and is_free(preferred):
         return preferred
     with socket.socket() as probe:

@@ -1,5 +1,5 @@
-"""A small shop to put a waiting room in front of. It knows nothing of the room; its page of
-pictures (pictures.py) submits jobs."""
+"""A small shop behind a waiting room, of which it knows nothing. Its page of pictures (pictures.py)
+submits jobs."""
 
 import argparse
 import html

@@ -1,10 +1,12 @@
 """`make loadtest`: a room under up to 3,000 users, before one replica, three, and a cluster.
 
 Everything runs on this machine, on loopback: replicas, Redis, nginx, the site behind it
-and the users. Each step has a site of its own, fresh.
+and the users. Each step has a fresh site.
 """
 
 import argparse
+import csv
+import io
 import json
 import os
 import resource
@@ -13,74 +15,166 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from loadtest import quiet
-from loadtest.figures import TARGETS, Plan, Step, write_reports
-from loadtest.machine import cpu_seconds, describe
+from matplotlib.figure import Figure
+
+from loadtest.machine import busy_seconds, cpu_seconds
+from loadtest.report import OLD, OURS, PLAIN, Report, new_figure, table
 from tests.support.processes import free_port
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, TO_ORIGIN, Site, gated
 
-FULL = Plan(users=(500, 1000, 1500, 2000, 2500, 3000), cap=1500, warm_up_s=4, measured_s=12)
-QUICK = Plan(users=(500, 1000), cap=800, warm_up_s=4, measured_s=6)
-#: How often what has a target is measured, one after the other.
-ROUNDS = 5
-#: Of replicas, beside those of the cluster.
-COUNTS = (1, 3)
-#: Users that appear within a second.
+#: How many users start within a second.
 SPAWN = 600
 THINK_S = 0.25
 STAY = 60
 GENERATORS = 2
 NOFILE = 65536
-#: Where sites lie: nginx keeps verdicts in files, on a server in /run, which is memory.
+#: The folder of sites: nginx keeps verdicts in files, on a server in /run, which is memory.
 MEMORY = Path("/dev/shm")
-#: Answers at once, so that what is measured stands before it; logs who was served.
+#: A site that answers at once; it logs which visitors it served.
 ORIGIN = "location / { access_log @folder@/hits.log load; return 200 'Welcome.'; }"
+#: The older system's requests/s and mean in ms: one machine, and ten at a number of users.
+OLD_ONE = (833.3, 348)
+OLD_TEN_USERS, OLD_TEN = 2000, (4062, 355)
+#: At 3,000 users: more requests/s than these within 300 to 600 ms.
+OLD_MOST_USERS, OLD_MOST = 3000, (4000, 600)
+#: Names of requests by kind; see journeys.py.
+KINDS = {"passes": ("pass",), "polls": ("poll",), "arrivals": ("arrival", "join")}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m loadtest.cluster", description=__doc__)
-    parser.add_argument("--replicas", type=int, default=10, help="of the cluster")
-    parser.add_argument("--quick", action="store_true", help="two steps, two replicas at most")
-    parser.add_argument("--users", type=int, nargs="+", help="other steps than the plan's")
-    parser.add_argument("--only", action="store_true", help="the cluster without fewer replicas")
-    options = parser.parse_args()
-    plan = QUICK if options.quick else FULL
-    if options.users:
-        plan = Plan(tuple(options.users), plan.cap, plan.warm_up_s, plan.measured_s)
-    replicas = min(options.replicas, 2) if options.quick else options.replicas
-    counts = {replicas} if options.only else {*COUNTS[: 1 if options.quick else None], replicas}
-    whole = not (options.quick or options.users or options.only)
-    watch = quiet.begin(quiet.REPORTS if whole else quiet.PARTS)
+@dataclass(frozen=True, slots=True)
+class Amount:
+    users: tuple[int, ...] = (500, 1000, 1500, 2000, 2500, 3000)
+    cap: int = 1500
+    warm_up_s: float = 4
+    measured_s: float = 12
+    #: How often each step with a target is measured.
+    rounds: int = 5
+    #: Replicas of the cluster; and the numbers of replicas that are measured beside it.
+    replicas: int = field(default=10, compare=False)
+    fewer: tuple[int, ...] = (1, 3)
+
+
+WHOLE = Amount()
+QUICK = Amount(users=(500, 1000), cap=800, measured_s=6, rounds=1, fewer=(1,))
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedTarget:
+    """A wanted rate, and a bound of the mean response time."""
+
+    replicas: int
+    users: int
+    rate: float
+    mean_ms: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.replicas} replicas, {self.users:,} users: more than {self.rate:,.0f}"
+            f" requests/s, mean below {self.mean_ms / 1000:g} s"
+        )
+
+
+TARGETS = (SpeedTarget(10, OLD_TEN_USERS, *OLD_TEN), SpeedTarget(3, OLD_MOST_USERS, *OLD_MOST))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    users: int
+    replicas: int
+    figures: dict[str, Any]
+    #: CPU time of each part, in cores, the ramp included.
+    cores: dict[str, float]
+
+    @property
+    def kept(self) -> bool:
+        return bool(self.figures["kept"])
+
+    @property
+    def rate(self) -> float:
+        return float(self.figures["requests_per_s"])
+
+    @property
+    def mean_ms(self) -> float:
+        return float(self.figures["total"]["mean_ms"])
+
+    @property
+    def overshoot(self) -> bool:
+        return any(
+            not each["kept"]
+            for each in self.figures["findings"]
+            if each["promise"].startswith("cap")
+        )
+
+    def share(self, kind: str) -> float:
+        kinds, total = self.figures["kinds"], self.figures["total"]["requests"]
+        count = sum(kinds[name]["requests"] for name in KINDS[kind] if name in kinds)
+        return count / total if total else 0.0
+
+    def row(self, cap: int) -> dict[str, object]:
+        total = self.figures["total"]
+        return {
+            "replicas": self.replicas,
+            "users": self.users,
+            "requests/s": f"{self.rate:.0f}",
+            "mean ms": f"{self.mean_ms:.0f}",
+            "p50": f"{total['p50_ms']:.0f}",
+            "p95": f"{total['p95_ms']:.0f}",
+            "p99": f"{total['p99_ms']:.0f}",
+            "failures": sum(self.figures["errors"].values()),
+            "peak sessions": self.figures["peak_sessions"],
+            "peak at the origin": self.figures["peak_inside"],
+            "cap": cap,
+            "peak waiting": self.figures["peak_waiting"],
+            **{kind: f"{self.share(kind):.1%}" for kind in KINDS},
+            "verdict": "kept" if self.kept else "BROKEN",
+        }
+
+    def __str__(self) -> str:
+        cores = ", ".join(f"{name} {used:.2f}" for name, used in self.cores.items())
+        figures = self.figures
+        return (
+            f"{self.replicas:>2} replicas, {self.users:>5} users: {self.rate:>6.0f} requests/s, "
+            f"mean {self.mean_ms:.0f} ms, peak {figures['peak_sessions']} sessions "
+            f"({figures['peak_inside']} at the origin), {'kept' if self.kept else 'BROKEN'}; "
+            f"cores: {cores}"
+        )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--replicas", type=int, help="of the cluster; with --quick two at most")
+    parser.add_argument("--users", type=int, nargs="+", help="other steps")
+    parser.add_argument(
+        "--only", dest="fewer", action="store_const", const=(), help="the cluster alone"
+    )
+
+
+def measure_reports(amount: Amount) -> Iterator[Report]:
+    replicas = min(amount.replicas, 2) if amount.cap == QUICK.cap else amount.replicas
+    rounds = amount.rounds if amount == WHOLE else 1
     _raise_limits()
     if os.access(MEMORY, os.W_OK):
         tempfile.tempdir = str(MEMORY)
-    # Asked to end, it ends what it has started, as on Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     steps: list[Step] = []
-    try:
-        for count, users in _order(sorted(counts), plan.users, ROUNDS if whole else 1):
-            steps.append(_run_step(plan, count, users))
-            print(steps[-1], flush=True)
-    except KeyboardInterrupt:
-        print("\ninterrupted; nothing is left running")
-        return 130
-    for file in write_reports(watch.folder(), plan, steps, describe()):
-        print(f"written: {file.relative_to(ROOT)}")
-    return 0 if all(step.kept for step in steps) else 1
+    for count, users in _order(sorted({*amount.fewer, replicas}), amount.users, rounds):
+        steps.append(_run_step(amount, count, users))
+        print(steps[-1], flush=True)
+    yield report(amount, steps)
 
 
 def _order(counts: list[int], users: Sequence[int], rounds: int) -> list[tuple[int, int]]:
-    """All steps, and those that have a target again in each further round."""
+    """Return all steps, and those with a target again for each further round."""
     steps = [(count, each) for count in counts for each in users]
     again = [(target.replicas, target.users) for target in TARGETS]
     return steps + [step for step in again if step in steps] * (rounds - 1)
 
 
-def _run_step(plan: Plan, replicas: int, users: int) -> Step:
+def _run_step(plan: Amount, replicas: int, users: int) -> Step:
     room = {"total_active_users": plan.cap, "session_duration": 60}
     with Site(
         replicas=replicas, rooms={"shop": room}, origin=ORIGIN, locations=gated("/", *TO_ORIGIN),
@@ -101,22 +195,19 @@ def _run_step(plan: Plan, replicas: int, users: int) -> Step:
 
 
 def _cpu(site: Site) -> dict[str, float]:
-    """CPU seconds so far, by part; the last is the whole machine's."""
+    """Return CPU seconds so far by part; the last is the whole machine's."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # user, nice, system, idle, iowait, irq, softirq, steal
-    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
-    busy = sum(map(int, fields)) - int(fields[3]) - int(fields[4])
     return {
         "nginx": cpu_seconds([site.nginx.pid]),
         "replicas": cpu_seconds(replica.pid for replica in site.replicas),
         "Redis": cpu_seconds([site.redis.pid]),
         "site": cpu_seconds([site.origin.pid]),
         "load generator": ended.ru_utime + ended.ru_stime,
-        "everything else": busy / os.sysconf("SC_CLK_TCK"),
+        "everything else": busy_seconds(with_steal=True),
     }
 
 
-def _load(plan: Plan, site: Site, users: int, report: Path) -> str:
+def _load(plan: Amount, site: Site, users: int, report: Path) -> str:
     ramp = max(1.0, users / SPAWN)
     values = {
         "room": "shop", "mix": "shopper=95,api=5", "think": THINK_S, "stay": STAY,
@@ -147,7 +238,7 @@ def _load(plan: Plan, site: Site, users: int, report: Path) -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """The generator and its workers: a session of their own, so that none is left."""
+    """Stop the generator and its workers, which are a session of their own."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -160,15 +251,122 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _raise_limits() -> None:
-    """Thousands of connections; what is started inherits it."""
+    """Allow thousands of connections, also to the processes that are started."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = NOFILE if hard == resource.RLIM_INFINITY else min(NOFILE, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except quiet.NotQuietError as error:
-        sys.exit(f"{error}")
+def report(amount: Amount, steps: Sequence[Step]) -> Report:
+    rows = [step.row(amount.cap) for step in steps]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    shown = typical(steps)
+    files: dict[str, Figure | str] = {
+        "loadtest.csv": text.getvalue(),
+        "loadtest.svg": _draw(shown),
+    }
+    problems = [f"a verdict is broken: {step}" for step in steps if not step.kept]
+    title, paragraphs = "A room under load", _paragraphs(amount, steps, shown)
+    return Report("loadtest", title, paragraphs, steps, files, problems)
+
+
+def _paragraphs(amount: Amount, steps: Sequence[Step], shown: Sequence[Step]) -> list[str]:
+    words = {True: "reached", False: "not reached", None: "not measured"}
+    rows = [{name: str(value) for name, value in step.row(amount.cap).items()} for step in shown]
+    reached = targets(steps)
+    cores = [
+        [f"{step.replicas}", f"{step.users}", *(f"{used:.2f}" for used in step.cores.values())]
+        for step in shown
+    ]
+    verdicts = [
+        f"* {step.replicas} replicas, {step.users} users, {each['promise']}:"
+        f" {'kept' if each['kept'] else 'BROKEN'} ({each['text']})"
+        for step in steps
+        for each in step.figures["findings"]
+    ]
+    return [
+        (f"`make loadtest`. Cap {amount.cap:,}: users beyond it wait and poll as advised. Each"
+        f" step is measured for {amount.measured_s:g} s, with a fresh site; those with a target"
+        " several times, of which the one in the middle is shown. Users pause 0.25 s on"
+        " average between two requests, stay for 60 and leave; then somebody new arrives."
+        " Load generator, nginx, Redis, the replicas and the site behind them shared the machine."),
+        "## Targets",
+        table(["target", "", "measured"], [[what, words[is_], by] for what, is_, by in reached],
+              words=3),
+        ("The system that this one answers to gave: one machine at its"
+        f" best {OLD_ONE[0]:g} requests/s with a mean of {OLD_ONE[1] / 1000:g} s; ten machines"
+        f" {OLD_TEN[0]:,} requests/s at {OLD_TEN_USERS:,} users with a mean of"
+        f" {OLD_TEN[1] / 1000:g} s; at {OLD_MOST_USERS:,} users still more than"
+        f" {OLD_MOST[0]:,} requests/s within 0.3 to 0.6 s."),
+        *([_WHY_NOT] if any(is_ is False for _, is_, _ in reached) else []),
+        "## Figures",
+        table(list(rows[0]), [list(row.values()) for row in rows], words=0),
+        ("Times are milliseconds, over all requests. Passes were answered by the site, polls by"
+        " the status endpoint; arrivals are first requests and denied ones; the rest is leaving."
+        " Peak sessions: asked of the ops listener once a second; at the origin: the most"
+        " visits at once, each from its first request there to its last."),
+        "![requests per second and mean response time](loadtest.svg)",
+        "## Cores used",
+        table(["replicas", "users", *steps[0].cores], cores, words=0),
+        "Where everything else used much, something else was running, and the figures are too low.",
+        "## Verdicts",
+        "\n".join(verdicts),
+    ]  # fmt: skip
+
+
+def typical(steps: Sequence[Step]) -> list[Step]:
+    """Return one step of each number of replicas and users: the one in the middle by its rate."""
+    by_kind: dict[tuple[int, int], list[Step]] = {}
+    for step in steps:
+        by_kind.setdefault((step.replicas, step.users), []).append(step)
+    return [sorted(of, key=lambda step: step.rate)[len(of) // 2] for of in by_kind.values()]
+
+
+def targets(steps: Sequence[Step]) -> list[tuple[str, bool | None, str]]:
+    """Return each target, whether it was reached (None: not measured), and the figures."""
+    rows: list[tuple[str, bool | None, str]] = []
+    for target in TARGETS:
+        of = [s for s in steps if (s.replicas, s.users) == (target.replicas, target.users)]
+        if not of:
+            rows.append((str(target), None, ""))
+            continue
+        rate, mean_ms = (median(getattr(step, name) for step in of) for name in ("rate", "mean_ms"))
+        times = f", median of {len(of)}" if len(of) > 1 else ""
+        figures = f"{rate:,.0f} requests/s, mean {mean_ms / 1000:.3f} s{times}"
+        rows.append((str(target), rate > target.rate and mean_ms < target.mean_ms, figures))
+    over = [step for step in steps if step.overshoot]
+    rows.append(("overshoot 0, in every step", not over, f"{len(steps)} steps, {len(over)} over"))
+    return rows
+
+
+_WHY_NOT = (
+    "Where the time goes is below, under *Cores used*: generator, nginx and replicas share all"
+    " there is. A visitor asks for a page about once a second then, and a stamp holds for two to"
+    " three: every third page asks a replica, which costs some five times what nginx takes for the"
+    " others. On two cores ten replicas take turns: more cores, or fewer replicas, bring it nearer."
+)
+
+
+def _draw(steps: Sequence[Step]) -> Figure:
+    figure = new_figure(9, 4)
+    rates, means = figure.subplots(1, 2)
+    counts = sorted({step.replicas for step in steps})
+    for count, color in zip(counts, (PLAIN, "#66b2c2", OURS), strict=False):
+        of = [step for step in steps if step.replicas == count]
+        label = f"{count} replica{'s' if count > 1 else ''}"
+        users = [step.users for step in of]
+        rates.plot(users, [step.rate for step in of], "o-", color=color, label=label)
+        means.plot(users, [step.mean_ms for step in of], "o-", color=color, label=label)
+    rates.plot([OLD_TEN_USERS], [OLD_TEN[0]], "s", color=OLD, label="to answer to, ten machines")
+    means.plot([OLD_TEN_USERS], [OLD_TEN[1]], "s", color=OLD)
+    rates.axhline(OLD_ONE[0], color=OLD, linestyle=":", label="to answer to, one machine")
+    rates.set(xlabel="users", ylabel="requests per second")
+    means.set(xlabel="users", ylabel="mean response time, ms")
+    rates.set_ylim(bottom=0)
+    means.set_ylim(bottom=0)
+    rates.legend(fontsize=8)
+    return figure

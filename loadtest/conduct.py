@@ -1,4 +1,4 @@
-"""The suite's part in Locust's run: options, mix, shape, merging, watching, the verdict."""
+"""The suite's listeners to Locust's events: options, mix, shape, merging, watching, the verdict."""
 
 import json
 import time
@@ -17,12 +17,12 @@ from loadtest.options import add_options, options_of, read_mix
 from loadtest.verdict import Evidence, Finding, judge, peak_inside
 
 PERCENTILES = (0.5, 0.95, 0.99)
-#: A worker's last words, after Locust's own last report.
+#: A worker's last message, after Locust's own last report.
 _LAST = "waitroom_last"
 _MEASURE = "waitroom_measure"
 
-#: The room as the ops listener reported it, once a second: sessions, cap, waiting.
-_seen: list[tuple[int, int, int]] = []
+#: Sessions, cap and waiting, as the ops listener reports them once a second.
+_reports: list[tuple[int, int, int]] = []
 
 
 def listen() -> None:
@@ -44,12 +44,12 @@ def listen() -> None:
 def _on_init(environment: Any, **_: Any) -> None:
     options = options_of(environment)
     weights = read_mix(options.waitroom_mix)
-    known = {user.journey: user for user in environment.user_classes}
-    if unknown := set(weights) - set(known):
-        raise ValueError(f"waitroom-mix: {sorted(unknown)} are none of {sorted(known)}")
-    for name, user in known.items():
+    users = {user.journey: user for user in environment.user_classes}
+    if unknown := set(weights) - set(users):
+        raise ValueError(f"waitroom-mix: {sorted(unknown)} are none of {sorted(users)}")
+    for name, user in users.items():
         user.weight = weights.get(name, 0)
-    environment.user_classes = [user for user in known.values() if user.weight]
+    environment.user_classes = [user for user in users.values() if user.weight]
     runner = environment.runner
     if isinstance(runner, MasterRunner):
         runner.register_message(_LAST, _on_last)
@@ -66,7 +66,7 @@ def _on_test_start(environment: Environment, **_: Any) -> None:
     LEDGER.clear()
     if isinstance(environment.runner, WorkerRunner):
         return
-    _seen.clear()
+    _reports.clear()
     options = options_of(environment)
     if options.waitroom_ops:
         gevent.spawn(_watch, environment)
@@ -95,10 +95,10 @@ def _watch(environment: Environment) -> None:
             with urllib.request.urlopen(request, timeout=5) as answer:
                 room = json.load(answer)
         except OSError:
-            pass  # a replica may be away; that nobody ever answered is found at the end
+            pass  # a replica may be down; no answer at all is found at the end
         else:
             cap = room["settings"]["total_active_users"]
-            _seen.append((room["active"], cap, room["waiting"]))
+            _reports.append((room["active"], cap, room["waiting"]))
         gevent.sleep(1)
 
 
@@ -121,7 +121,7 @@ def _on_worker_report(data: dict[str, Any], **_: Any) -> None:
 
 
 def _on_test_stop(environment: Environment, **_: Any) -> None:
-    """Locust's workers report every few seconds; the last ones would come too late."""
+    """Send a worker's last report now: Locust's own reports would come too late."""
     runner = environment.runner
     if isinstance(runner, WorkerRunner):
         data: dict[str, Any] = {}
@@ -142,15 +142,15 @@ def _on_quitting(environment: Environment, **_: Any) -> None:
     if log:
         with Path(log).open(encoding="utf-8", errors="replace") as lines:
             inside = peak_inside(lines)
-    seen = Evidence(
+    evidence = Evidence(
         requests=environment.stats.total.num_requests,
         errors=LEDGER.errors,
         stays=list(LEDGER.stays.values()),
-        sessions=[(active, cap) for active, cap, _ in _seen] if options.waitroom_ops else None,
+        sessions=[(active, cap) for active, cap, _ in _reports] if options.waitroom_ops else None,
         inside=inside,
         cap=options.waitroom_cap or None,
     )
-    findings = judge(seen)
+    findings = judge(evidence)
     kept = all(finding.kept for finding in findings)
     print("\nWaiting room")
     for finding in findings:
@@ -177,8 +177,8 @@ def _describe(
         "total": _figures(total),
         "kinds": kinds,
         "errors": dict(LEDGER.errors),
-        "peak_sessions": max((active for active, _, _ in _seen), default=None),
-        "peak_waiting": max((waiting for _, _, waiting in _seen), default=None),
+        "peak_sessions": max((active for active, _, _ in _reports), default=None),
+        "peak_waiting": max((waiting for _, _, waiting in _reports), default=None),
         "peak_inside": inside,
     }
 

@@ -1,6 +1,6 @@
-"""Who comes: a shopper, an API client, a flood without cookies, a storm of reloads.
+"""The users: a shopper, an API client, a flood without cookies, a storm of reloads.
 
-A user of Locust's is one visitor after another: each begins without cookies.
+One Locust user plays one visitor after another. Each begins without cookies.
 """
 
 import json
@@ -17,7 +17,7 @@ from loadtest.wire import FastWire, LeanWire, Reply, Wire
 
 PAGE = "text/html,application/xhtml+xml"
 JSON = "application/json"
-#: Who polls later than advised by this may have been skipped, seconds.
+#: A visitor who polls this much later than advised may have been skipped, seconds.
 LATE_S = 5.0
 
 
@@ -44,11 +44,11 @@ class Visitor(FastHttpUser):
         self.begin_stay()
 
     def begin_stay(self) -> None:
-        """Each stay inside is an interval of its own for the origin."""
+        """Take a new name: each stay inside is an interval of its own for the origin."""
         self.headers["X-Load-Visitor"] = LEDGER.next_name()
 
     def is_denied(self, reply: Reply) -> bool:
-        """The waiting room's own answer, not the site's."""
+        """Return True for a response of the waiting room, False for one of the site."""
         if reply.status in {302, 303}:
             return reply.header("Location").startswith("/_waitroom/")
         if reply.status not in {self.set.waitroom_denied_status, 503}:
@@ -56,7 +56,7 @@ class Visitor(FastHttpUser):
         return bool(reply.header("Retry-After")) and "no-store" in reply.header("Cache-Control")
 
     def open(self) -> bool | None:
-        """Asks for the page: whether it came; None for what should not have come."""
+        """Request the page. Return whether it came; None for an unexpected response."""
         reply = self.wire.send("GET", self.set.waitroom_path, self.headers, self.judge_page)
         self.is_new = False
         self.last = reply
@@ -70,9 +70,14 @@ class Visitor(FastHttpUser):
         fine = denied or 200 <= reply.status < 400
         return name, None if fine else _complain(reply)
 
+    def judge_any(self, reply: Reply) -> tuple[str, str | None]:
+        """Judge a request that may be refused for coming too often."""
+        fine = self.is_denied(reply) or 200 <= reply.status < 400 or reply.status == 429
+        return self.journey, None if fine else _complain(reply)
+
     def call(self, endpoint: str, at: str | None = None) -> dict[str, Any] | None:
-        """Polls, joins or leaves: the document, if there is one. `at`: the address, where the
-        document before named one."""
+        """Poll, join or leave. Return the document, if there is one. `at` is the address that the
+        last document named."""
         name = "poll" if endpoint == "status" else endpoint
 
         def judge(reply: Reply) -> tuple[str, str | None]:
@@ -109,7 +114,7 @@ class Shopper(Visitor):
             gevent.sleep(1)
 
     def browse(self) -> bool | None:
-        """Looks around and ends the visit: True. False: the session ended before."""
+        """Visit pages and end the visit. Return False if the session ended before."""
         wanted = self.set
         for _ in range(max(1, round(random.uniform(0.5, 1.5) * wanted.waitroom_stay))):
             gevent.sleep(random.uniform(0.5, 1.5) * wanted.waitroom_think)
@@ -129,7 +134,7 @@ class Shopper(Visitor):
             self.call("leave")
 
     def wait_in_line(self) -> bool:
-        """Whether the visitor was let in; else they gave up."""
+        """Return True if the visitor was admitted, False if they gave up."""
         wanted = self.set
         fate = random.random()
         patience = random.randint(1, 4)
@@ -149,7 +154,7 @@ class Shopper(Visitor):
             if state == "admitted":
                 return True
             if state == "not_queued":
-                # Newcomers come back spread out, so that they are no rush again.
+                # Newcomers come back spread out, so that they are no second rush.
                 endpoint, at = "join", document.get("join_url")
                 gevent.sleep(random.uniform(2 if at else 0, pause))
                 continue
@@ -173,7 +178,7 @@ class ApiClient(Shopper):
     def open(self) -> bool | None:
         inside = super().open()
         if inside is False:
-            # It reads where to ask and when, as a program would.
+            # The problem document says where to poll and when.
             problem = json.loads(self.last.content)
             self.endpoints = problem["status_url"].removesuffix("status")
             gevent.sleep(min(1.0, problem["retry_after_seconds"]))
@@ -187,23 +192,19 @@ class ApiClient(Shopper):
 
 
 class Flood(Visitor):
-    """Sends no cookie, ever: every request is a newcomer's."""
+    """Sends no cookie: every request is a newcomer's."""
 
     journey = "flood"
 
     @task
     def hit(self) -> None:
         self.become_new()
-        self.wire.send("GET", self.set.waitroom_path, self.headers, self.judge_flood)
+        self.wire.send("GET", self.set.waitroom_path, self.headers, self.judge_any)
         gevent.sleep(random.uniform(0.5, 1.5) * self.set.waitroom_think)
-
-    def judge_flood(self, reply: Reply) -> tuple[str, str | None]:
-        fine = self.is_denied(reply) or 200 <= reply.status < 400 or reply.status == 429
-        return "flood", None if fine else _complain(reply)
 
 
 class Storm(Visitor):
-    """Keeps its cookie, reloads and polls several times a second, and obeys nothing."""
+    """Keeps its cookie, and reloads and polls several times a second, whatever it is told."""
 
     journey = "storm"
 
@@ -211,18 +212,11 @@ class Storm(Visitor):
     def visit(self) -> None:
         self.become_new()
         for _ in range(round(self.set.waitroom_stay)):
-            self.wire.send("GET", self.set.waitroom_path, self.headers, self.judge_storm)
+            self.wire.send("GET", self.set.waitroom_path, self.headers, self.judge_any)
             gevent.sleep(random.uniform(0.05, 0.2))
             polls = {**self.headers, "Accept": JSON}
-            self.wire.send("GET", self.endpoints + "status", polls, self.judge_storm)
+            self.wire.send("GET", self.endpoints + "status", polls, self.judge_any)
             gevent.sleep(random.uniform(0.05, 0.2))
-
-    def judge_storm(self, reply: Reply) -> tuple[str, str | None]:
-        fine = self.is_denied(reply) or 200 <= reply.status < 400 or reply.status == 429
-        return "storm", None if fine else _complain(reply)
-
-
-JOURNEYS = (Shopper, ApiClient, Flood, Storm)
 
 
 def _judge_leave(reply: Reply) -> tuple[str, str | None]:

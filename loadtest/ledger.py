@@ -1,4 +1,4 @@
-"""What a run's processes note, and how it comes together on the master."""
+"""The notes of a run's processes, and how they come together on the master."""
 
 import os
 import time
@@ -11,9 +11,9 @@ from loadtest.wire import Reply
 
 
 class Ledger:
-    """One process's notes; the master's, and a lone process's, has everybody's.
+    """The notes of one process. The master's ledger has those of all workers.
 
-    A report holds what changed since the last one.
+    A report has what changed since the last one.
     """
 
     def __init__(self) -> None:
@@ -26,18 +26,18 @@ class Ledger:
         self._unreported: Counter[str] = Counter()
         self._keys: dict[int, str] = {}
         self._names = 0
-        # Of the store's clock it is known that it is at least so far ahead of ours, ms.
+        # Redis' clock is at least this far ahead of ours, ms.
         self._ahead: float | None = None
 
     def next_name(self) -> str:
-        """A name that no other process gives."""
+        """Return a name that no other process uses."""
         self._names += 1
         return f"{_NAME}-{os.getpid()}-{self._names}"
 
     def note(
         self, stay: Stay | None, document: dict[str, Any], reply: Reply, *, late: bool
     ) -> Stay | None:
-        """Adds what a status document says to the visitor's stay, or begins one."""
+        """Add a status document to the visitor's stay, or begin one. Return the stay."""
         now = _ms(document["updated_at"])
         ahead = now - reply.received
         self._ahead = ahead if self._ahead is None else max(self._ahead, ahead)
@@ -56,7 +56,7 @@ class Ledger:
         return stay
 
     def enter_directly(self, reply: Reply) -> None:
-        """A newcomer who passed at once; unknown while no document gave the store's time."""
+        """Note a newcomer who was admitted at once, if a document has shown Redis' time."""
         if self._ahead is not None:
             sent, received = reply.sent + self._ahead, reply.received + self._ahead
             self._keep(Stay(sent, admitted=received, direct=True))

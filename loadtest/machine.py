@@ -1,10 +1,11 @@
-"""The machine that a measurement ran on, CPU time that processes took on it, a report's tables."""
+"""The machine that a measurement ran on, and the CPU time of processes on it."""
 
 import os
 import platform
 import subprocess
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -26,9 +27,6 @@ class Machine:
             f"Python {self.python}, nginx {self.nginx}, Redis {self.redis}"
         )
 
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
-
 
 def describe() -> Machine:
     return Machine(
@@ -45,17 +43,34 @@ def describe() -> Machine:
 def cpu_seconds(
     pids: Iterable[int], *, with_children: bool = True, with_ended: bool = False
 ) -> float:
-    """User and system time of these processes and their living children, seconds.
+    """Return the user and system time of these processes and their living children.
 
     A process that has ended counts nothing, unless `with_ended` (and it was waited for).
     Resolution: one tick, mostly 10 ms.
     """
-    found = _families(pids) if with_children else pids
-    return sum(_ticks(pid, with_ended=with_ended) for pid in found) / _TICKS_PER_S
+    counted = _families(pids) if with_children else pids
+    return sum(_ticks(pid, with_ended=with_ended) for pid in counted) / _TICKS_PER_S
+
+
+def cpu_ns(pids: Iterable[int], *, with_children: bool = True) -> int:
+    """Return the CPU time, to the nanosecond, of all threads that these processes have now."""
+    total = 0
+    for pid in _families(pids) if with_children else pids:
+        for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            with suppress(OSError):
+                total += int(task.read_text().split()[0])
+    return total
+
+
+def busy_seconds(*, with_steal: bool = False) -> float:
+    """Return how long all cores together have been busy; steal is the time of other machines."""
+    # user, nice, system, idle, iowait, irq, softirq, steal
+    fields = [int(f) for f in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return (sum(fields[:3]) + sum(fields[5 : 8 if with_steal else 7])) / _TICKS_PER_S
 
 
 def peak_memory_mb(pid: int) -> float:
-    """The most resident memory that the process has had; 0 where it has ended."""
+    """Return the most resident memory that a process has had; 0 if it has ended."""
     return int(_field(f"/proc/{pid}/status", "VmHWM").removesuffix(" kB") or 0) / 1024
 
 
@@ -109,9 +124,3 @@ def _version(program: str, option: str) -> str:
     except OSError:
         return "unknown"
     return (done.stdout + done.stderr).strip().splitlines()[0]
-
-
-def table(head: list[str], rows: list[list[str]], *, words: int = 1) -> str:
-    """A Markdown table; the columns after so many words are figures, and to the right."""
-    lines = [head, ["---" if i < words else "---:" for i in range(len(head))], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,4 +1,4 @@
-"""The suite's own parameters: options of locust, each with a variable."""
+"""The suite's own options of locust, each with an environment variable."""
 
 from typing import Any
 
@@ -37,12 +37,12 @@ def add_options(parser: LocustArgumentParser) -> None:
 
 
 def options_of(environment: Environment) -> Any:
-    """The parsed options, of which Locust does not say what is in them."""
+    """Return the parsed options, which Locust types as Any."""
     return environment.parsed_options
 
 
 def read_mix(text: str) -> dict[str, int]:
-    """`shopper=80,api=15` as weights."""
+    """Parse weights such as `shopper=80,api=15`."""
     weights = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, weight = part.partition("=")

@@ -1,7 +1,6 @@
-"""Figures for a report come from quiet minutes: how busy everything else on the machine was.
+"""A check that nothing else keeps the machine busy while figures for a report are measured.
 
-`make …` writes its report only where other programs took less than a fifth of a core, unless it is
-asked to (FORCE=1).
+`make …` writes its report only if other programs took less than a fifth of a core, or with FORCE=1.
 """
 
 import os
@@ -9,15 +8,14 @@ import sys
 import time
 from pathlib import Path
 
-from loadtest.machine import cpu_seconds
+from loadtest.machine import busy_seconds, cpu_seconds
 
 _ROOT = Path(__file__).resolve().parents[1]
-#: Where whole reports lie, and where those of parts.
+#: Folders of whole reports and of partial ones.
 REPORTS, PARTS = _ROOT / "loadtest/reports", _ROOT / ".run/reports"
-#: Cores that other programs may use.
+#: Cores that other programs may use at most.
 MOST = 0.2
 _LOOK_S = 2.0
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class NotQuietError(Exception):
@@ -25,7 +23,7 @@ class NotQuietError(Exception):
 
 
 class Watch:
-    """The cores that others use, from its making on; and where the report goes."""
+    """How many cores other programs have used since this was created, and where reports go."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,18 +38,18 @@ class Watch:
         return self.others() <= MOST or bool(os.environ.get("FORCE"))
 
     def folder(self) -> Path:
-        """That of the reports, or that of parts where it was not quiet."""
+        """Return the folder for the report: PARTS if the machine was not quiet."""
         if self._folder == REPORTS and not self.is_quiet:
             self._folder = PARTS
-            print(f"NO REPORT: {self._said()}", file=sys.stderr)
+            print(f"NO REPORT: {self._complaint()}", file=sys.stderr)
         return self._folder
 
     def must_be_quiet(self) -> None:
-        """Raises NotQuietError, unless no report is written anyway."""
+        """Raise NotQuietError if the machine is busy and the report would go to REPORTS."""
         if self._folder == REPORTS and not self.is_quiet:
-            raise NotQuietError(f"{self._said()} The busiest now: {', '.join(_busiest())}.")
+            raise NotQuietError(f"{self._complaint()} The busiest now: {', '.join(_busiest())}.")
 
-    def _said(self) -> str:
+    def _complaint(self) -> str:
         return (
             f"other programs used {self.others():.2f} of a core, and figures beside more than "
             f"{MOST:g} are worth little. Measure in a quiet minute, or say FORCE=1."
@@ -59,7 +57,7 @@ class Watch:
 
 
 def begin(folder: Path) -> Watch:
-    """Looks for a moment before anything is measured; raises NotQuietError."""
+    """Watch the machine before anything is measured. Raises NotQuietError."""
     if folder == REPORTS:
         look = Watch(folder)
         time.sleep(_LOOK_S)
@@ -68,15 +66,12 @@ def begin(folder: Path) -> Watch:
 
 
 def _others_s() -> float:
-    """CPU seconds so far of all but this process, those it started, and what they started."""
-    # user, nice, system, idle, iowait, irq, softirq
-    fields = [int(f) for f in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]]
-    busy = sum(fields) - fields[3] - fields[4]
-    return busy / _TICKS_PER_S - cpu_seconds([os.getpid()], with_ended=True)
+    """Return the CPU seconds of all but this process and its descendants, ended ones included."""
+    return busy_seconds() - cpu_seconds([os.getpid()], with_ended=True)
 
 
 def _busiest() -> list[str]:
-    """Programs by the CPU time that they took within a moment, the first three."""
+    """Return the three programs that take the most CPU time at this moment."""
     before = _by_process()
     time.sleep(0.5)
     took = {pid: s - before.get(pid, s) for pid, s in _by_process().items() if pid != os.getpid()}

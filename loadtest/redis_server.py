@@ -1,9 +1,6 @@
-"""A redis-server of a measurement's own, what scripts cost it, and rooms that are full already."""
+"""A redis-server for a measurement, what scripts cost it, and rooms that are full already."""
 
-import asyncio
 import random
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
@@ -17,7 +14,7 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import library
 from sidecar.visitors.model import Ticket
 from sidecar.visitors.tokens import new_visitor
-from tests.support.processes import Process, listens, wait_until
+from tests.support.site import SocketRedis
 
 NOW_MS = 1_800_000_000_000
 _EVENTS_KEPT = 100_000  # rooms/lua/parts/room.lua
@@ -29,13 +26,13 @@ Item = TypeVar("Item")
 
 @dataclass
 class Cost:
-    """What the scripts of one kind took."""
+    """The cost of all scripts of one kind."""
 
     scripts: int = 0
     visitors: int = 0
     #: Redis's CPU time for all of them, replies and parsing included.
     cpu_us: float = 0
-    #: Of that inside FCALL, by the clock (INFO commandstats).
+    #: The part of it inside FCALL, by the clock (INFO commandstats).
     script_us: float = 0
     longest_cpu_ms: float = 0
     #: By the clock (SLOWLOG): another program that needs the processor lengthens it.
@@ -49,19 +46,19 @@ class Cost:
 
 @dataclass
 class Server:
-    """A redis-server of the measurement's own."""
+    """A redis-server, and the costs of scripts by name."""
 
     redis: Redis
     pid: int
     costs: dict[str, Cost] = field(default_factory=dict)
 
     def cpu_ns(self) -> int:
-        """Of its main thread, exact while it waits for the next command."""
+        """Return the CPU time of the main thread; exact while it waits for the next command."""
         return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0])
 
     @asynccontextmanager
     async def cost(self, name: str) -> "AsyncIterator[Meter]":
-        """The scripts that run within are put down under this name."""
+        """Add up the scripts that run within the block, under this name."""
         meter = Meter(self)
         await self.redis.slowlog_reset()
         before = await self._script_us()
@@ -78,7 +75,7 @@ class Server:
         self.costs[name] = meter.cost
 
     async def used_memory(self) -> int:
-        """Without what the connections and the SLOWLOG hold."""
+        """Return the memory without that of connections and the SLOWLOG."""
         await self.redis.slowlog_reset()
         info = await self.redis.info("memory")
         return int(info["used_memory"]) - int(info["mem_clients_normal"])
@@ -92,7 +89,7 @@ class Server:
 
 
 class Meter:
-    """Runs scripts one after the other, and adds up."""
+    """Runs scripts one after the other, and adds up their cost."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -101,7 +98,7 @@ class Meter:
     async def script(
         self, reply: Awaitable[Reply], *, visitors: int = 0, scripts: int = 1
     ) -> Reply:
-        """The reply of a script, or of some that were sent together."""
+        """Return the reply of a script, or of `scripts` that were sent together."""
         before = self._server.cpu_ns()
         answer = await reply
         cpu_us = (self._server.cpu_ns() - before) / 1000
@@ -114,26 +111,17 @@ class Meter:
 
 @asynccontextmanager
 async def redis_server() -> AsyncIterator[Server]:
-    binary = shutil.which("redis-server")
-    if binary is None:
-        raise RuntimeError("redis-server is not installed; run make install")
-    with tempfile.TemporaryDirectory(prefix="waitroom-scale-") as folder:
-        socket = Path(folder) / "redis.sock"
-        command = [
-            binary, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder,
-            "--slowlog-log-slower-than", str(_SLOW_US), "--slowlog-max-len", "100000",
-        ]  # fmt: skip
-        with Process(command, log=Path(folder) / "redis.log") as process:
-            await asyncio.to_thread(wait_until, lambda: listens(socket), "redis-server's socket")
-            redis = connect(f"unix://{socket}", timeout_s=60)
-            assert isinstance(redis, Redis)  # which a socket's always is
-            await redis.function_load(library("rooms").text)
-            yield Server(redis, process.pid)
-            await close(redis)
+    options = ["--slowlog-log-slower-than", str(_SLOW_US), "--slowlog-max-len", "100000"]
+    with SocketRedis(*options) as started:
+        redis = connect(started.url, timeout_s=60)
+        assert isinstance(redis, Redis)  # which a socket's always is
+        await redis.function_load(library("rooms").text)
+        yield Server(redis, started.pid)
+        await close(redis)
 
 
 async def fill_sessions(redis: Redis, room: str, number: int) -> None:
-    """So many are inside, and stay."""
+    """Admit `number` visitors, who stay."""
     visitors = [new_visitor() for _ in range(number)]
     ends = NOW_MS + 7 * 86_400_000
     await redis.zadd(room_key(room, "active"), dict.fromkeys(visitors, ends))
@@ -141,8 +129,8 @@ async def fill_sessions(redis: Redis, room: str, number: int) -> None:
 
 
 async def fill_line(redis: Redis, room: str, number: int) -> list[tuple[int, Ticket]]:
-    """So many wait who came in the last ten minutes, and when each polls next: within a
-    minute. What joins and polls leave behind, without the scripts."""
+    """Queue `number` visitors who joined in the last ten minutes: the keys that joins and polls
+    leave behind, without the scripts. Return when each polls next, ms, with their ticket."""
     first = (NOW_MS - 600_000) * 1000
     tickets = [
         Ticket(new_visitor(), first + i * 600_000_000 // number, NOW_MS, 0) for i in range(number)

@@ -1,4 +1,4 @@
-"""Shapes are data, in shapes.toml: this reads them."""
+"""Shapes of load, from shapes.toml."""
 
 import tomllib
 from pathlib import Path
@@ -20,7 +20,7 @@ def read_shape(name: str, file: Path = FILE) -> "TomlShape":
 
 
 class TomlShape(LoadTestShape):
-    """Abstract for Locust: it is chosen by an option, not by being there."""
+    """A shape that an option chooses: Locust would take any class that is not abstract."""
 
     abstract = True
 

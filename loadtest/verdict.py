@@ -1,6 +1,6 @@
-"""Whether a run kept the promises: the cap, the order, and nothing unexpected.
+"""The verdict on a run: the cap, the order, and no unexpected responses.
 
-Pure functions over what was seen, so that a verdict can be tried without a run.
+Pure functions, so that tests need no run.
 """
 
 from bisect import bisect_left
@@ -9,35 +9,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-#: Who joined this much earlier joined earlier, ms.
+#: Visitors who joined within this time have no order, ms.
 MARGIN_MS = 50
-#: How exactly a worker knows the store's clock, where it has to guess, ms.
+#: How exactly a worker knows Redis' clock where it has to guess, ms.
 CLOCK_MS = 250
 
 
 @dataclass(slots=True)
 class Stay:
-    """One honest visitor's way in; times are the store's, ms.
+    """One honest visitor's wait; times are by Redis' clock, ms.
 
-    `waiting` is the last moment they had to wait, `admitted` when they were let in.
-    `direct`: they never waited, so both of their times are the worker's guess.
+    `waiting` is the last moment at which the visitor waited, `admitted` when they were admitted.
+    `direct`: the visitor never waited, so both times are the worker's guess.
     """
 
     joined: float
     waiting: float | None = None
     admitted: float | None = None
     direct: bool = False
-    #: Polled so late that others may have been let in meanwhile; `waiting` is from before.
+    #: The visitor polled so late that others may have been let in; `waiting` is from before.
     late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Overtaking:
-    """Who was let in while somebody who had joined earlier had to wait."""
+    """A visitor who was admitted while another who had joined earlier still waited."""
 
     joined: float
     admitted: float
-    #: When the one who was overtaken was still waiting.
+    #: When the other visitor was still waiting.
     waiting: float
 
 
@@ -50,38 +50,38 @@ class Finding:
 
 @dataclass(slots=True)
 class Evidence:
-    """What a run saw. What could not be seen is None, and is not judged."""
+    """What a run observed. Values that are None were not observed, and are not judged."""
 
     requests: int
     errors: Mapping[str, int] = field(default_factory=dict)
     stays: Sequence[Stay] = ()
-    #: The room's sessions and its cap at that moment, as the ops listener reported.
+    #: The room's sessions and cap in each report of the ops listener.
     sessions: Sequence[tuple[int, int]] | None = None
-    #: The most that were inside at once, as the origin saw it.
+    #: The most visitors who were inside at once, by the origin's log.
     inside: int | None = None
-    #: The cap to hold; else the one that the ops listener tells.
+    #: The cap; None: the one that the ops listener reports.
     cap: int | None = None
 
 
-def judge(seen: Evidence) -> list[Finding]:
-    found = [_judge_errors(seen)]
-    if seen.sessions is not None:
-        found.append(_judge_sessions(seen.sessions, seen.cap))
-    cap = seen.cap
-    if cap is None and seen.sessions:
-        cap = max(cap for _, cap in seen.sessions)
-    if seen.inside is not None and cap is not None:
-        text = f"at most {seen.inside} inside at once at the origin, cap {cap}"
-        found.append(Finding("cap, seen by the origin", seen.inside <= cap, text))
-    found.append(_judge_order(seen.stays))
+def judge(evidence: Evidence) -> list[Finding]:
+    found = [_judge_errors(evidence)]
+    if evidence.sessions is not None:
+        found.append(_judge_sessions(evidence.sessions, evidence.cap))
+    cap = evidence.cap
+    if cap is None and evidence.sessions:
+        cap = max(cap for _, cap in evidence.sessions)
+    if evidence.inside is not None and cap is not None:
+        text = f"at most {evidence.inside} inside at once at the origin, cap {cap}"
+        found.append(Finding("cap, seen by the origin", evidence.inside <= cap, text))
+    found.append(_judge_order(evidence.stays))
     return found
 
 
 def overtakings(stays: Iterable[Stay], margin: float = MARGIN_MS) -> list[Overtaking]:
-    """Every visitor who was let in past one who had joined earlier and went on waiting."""
+    """Return every admission of a visitor while one who had joined earlier went on waiting."""
     joined = sorted(stays, key=lambda stay: stay.joined)
     times = [stay.joined for stay in joined]
-    # The latest wait among the first so many.
+    # The latest wait among the visitors before each.
     latest = list(
         accumulate(
             (float("-inf") if stay.waiting is None else stay.waiting for stay in joined),
@@ -101,7 +101,7 @@ def overtakings(stays: Iterable[Stay], margin: float = MARGIN_MS) -> list[Overta
 
 
 def peak_inside(lines: Iterable[str]) -> int:
-    """The most visitors inside at once, by an origin's log of `seconds visitor` lines.
+    """Return the most visitors inside at once, by an origin's log of `seconds visitor` lines.
 
     A visitor is inside from the first request that the origin answered to the last.
     """
@@ -121,7 +121,7 @@ def peak_inside(lines: Iterable[str]) -> int:
 
 
 def peak_overlap(intervals: Iterable[tuple[float, float]]) -> int:
-    """The most closed intervals that share a moment."""
+    """Return the most closed intervals that share a moment."""
     changes: defaultdict[float, list[int]] = defaultdict(lambda: [0, 0])
     for begin, end in intervals:
         changes[begin][0] += 1
@@ -135,12 +135,12 @@ def peak_overlap(intervals: Iterable[tuple[float, float]]) -> int:
     return peak
 
 
-def _judge_errors(seen: Evidence) -> Finding:
-    if not seen.requests:
+def _judge_errors(evidence: Evidence) -> Finding:
+    if not evidence.requests:
         return Finding("no unexpected answer", kept=False, text="not one request was answered")
-    count = sum(seen.errors.values())
-    worst = sorted(seen.errors.items(), key=lambda item: -item[1])[:5]
-    text = f"{count} in {seen.requests} requests"
+    count = sum(evidence.errors.values())
+    worst = sorted(evidence.errors.items(), key=lambda item: -item[1])[:5]
+    text = f"{count} in {evidence.requests} requests"
     text += "".join(f"; {number} x {what}" for what, number in worst)
     return Finding("no unexpected answer", not count, text)
 
@@ -149,7 +149,7 @@ def _judge_sessions(sessions: Sequence[tuple[int, int]], cap: int | None) -> Fin
     promise = "cap, seen by the ops listener"
     if not sessions:
         return Finding(promise, kept=False, text="the ops listener never answered")
-    over = [(active, cap or seen) for active, seen in sessions if active > (cap or seen)]
+    over = [(active, cap or own_cap) for active, own_cap in sessions if active > (cap or own_cap)]
     peak = max(active for active, _ in sessions)
     text = f"at most {peak} sessions, cap {cap or sessions[-1][1]}, looked {len(sessions)} times"
     return Finding(promise, not over, text)

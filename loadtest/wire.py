@@ -1,9 +1,9 @@
-"""How the users send: as FastHttpUser does, or leaner, for a machine that runs it all.
+"""The users' clients: FastHttpUser's, or a leaner one, for a machine that runs everything.
 
-On one core of a small machine Locust's own client sends some 4,000 requests a second, a
-socket of one's own eight times as many. The lean one knows what nginx on loopback says:
-HTTP/1.1, a length or chunks, no TLS, no compression; a request is one write, and an answer is
-waited for before it is read, by gevent's loop and not by its sockets.
+On one core of a small machine Locust's own client sends some 4,000 requests a second, a plain
+socket eight times as many. The lean client understands what nginx on loopback sends: HTTP/1.1, a
+length or chunks, no TLS, no compression. A request is one write; gevent's loop waits for the
+response, not gevent's sockets.
 """
 
 import os
@@ -23,7 +23,7 @@ TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class Reply:
-    """What came back; status 0 with `error` if nothing did. Times are this machine's, ms."""
+    """A response; status 0 with `error` if there was none. Times are this machine's, ms."""
 
     status: int
     head: Any = None
@@ -31,7 +31,7 @@ class Reply:
     error: Exception | None = None
     sent: float = 0.0
     received: float = 0.0
-    #: `head` in lower case, once it was looked at.
+    #: `head` in lower case, after the first look.
     folded: bytes = b""
 
     def header(self, name: str) -> str:
@@ -48,21 +48,15 @@ class Reply:
         return self.head[start : self.head.index(b"\r\n", start)].strip().decode("latin-1")
 
 
-#: Says what a reply counts as, and what is wrong with it, if anything is.
+#: Returns the name under which a reply counts, and what is wrong with it, if anything is.
 Judge: TypeAlias = Callable[[Reply], tuple[str, str | None]]
 
 
 class Wire(Protocol):
-    def send(
-        self,
-        method: str,
-        path: str,
-        headers: dict[str, str],
-        judge: Judge,
-    ) -> Reply: ...
+    def send(self, method: str, path: str, headers: dict[str, str], judge: Judge) -> Reply: ...
 
     def forget(self) -> None:
-        """Forgets all cookies: the next request is somebody else's."""
+        """Forget all cookies: the next request is another visitor's."""
 
 
 class FastWire:
@@ -71,13 +65,7 @@ class FastWire:
     def __init__(self, user: FastHttpUser) -> None:
         self._client = user.client
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        headers: dict[str, str],
-        judge: Judge,
-    ) -> Reply:
+    def send(self, method: str, path: str, headers: dict[str, str], judge: Judge) -> Reply:
         sent = time.time() * 1000
         with self._client.request(
             method, path, headers=headers, catch_response=True, allow_redirects=False
@@ -100,7 +88,7 @@ class FastWire:
 
 
 class LeanWire:
-    """One kept connection and a dictionary of cookies."""
+    """A keep-alive connection and a dictionary of cookies."""
 
     def __init__(self, user: FastHttpUser) -> None:
         url = urlsplit(user.host or "")
@@ -115,13 +103,7 @@ class LeanWire:
         self._cookies: dict[str, str] = {}
         _PATIENCE.watch(self)
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        headers: dict[str, str],
-        judge: Judge,
-    ) -> Reply:
+    def send(self, method: str, path: str, headers: dict[str, str], judge: Judge) -> Reply:
         lines = [f"{method} {path} HTTP/1.1\r\nHost: {self._host}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         if self._cookies:
@@ -159,7 +141,7 @@ class LeanWire:
             self._socket = None
 
     def give_up(self, now: float) -> None:
-        """Ends a request that has waited for its answer for too long."""
+        """End a request that has waited too long."""
         if self._began and now - self._began > TIMEOUT_S:
             gevent.get_hub().cancel_wait(self._readable, TimeoutError("no answer"))
 
@@ -213,8 +195,8 @@ class LeanWire:
 
 
 class _Patience:
-    """Looks after all requests of this process now and then: a timer of its own for each would
-    cost a twentieth of it."""
+    """Checks all requests of this process now and then. A timer for each request would cost a
+    twentieth of the process' time."""
 
     def __init__(self) -> None:
         self._wires: WeakSet[LeanWire] = WeakSet()
@@ -233,7 +215,7 @@ class _Patience:
                 wire.give_up(now)
 
 
-_READ = 1  # gevent's word for it, in its loop
+_READ = 1  # in gevent's loop
 _PATIENCE = _Patience()
 
 

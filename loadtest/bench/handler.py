@@ -1,6 +1,6 @@
 """`python -m loadtest.bench.handler SOCKET`: an aiohttp handler that only answers, with uvloop.
 
-What a poll costs in a replica is compared with it: the same server, a document of the same size.
+A replica's poll is compared with it: the same server, a document of the same size.
 """
 
 import json
@@ -9,7 +9,7 @@ import sys
 import uvloop
 from aiohttp import web
 
-#: Nothing is looked at to write it.
+#: As large as the response to a poll.
 DOCUMENT = json.dumps(
     {
         "room": "polls", "state": "waiting", "position": 12_345, "ahead": 12_344,

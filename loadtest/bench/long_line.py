@@ -1,10 +1,11 @@
 """What a long queue costs: the report's chapter and its chart (loadtest/bench/scale.py)."""
 
-from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from loadtest.bench.scale import JOINS, POLLS
-from loadtest.charts import OLD, OURS, PLAIN, new_figure, save
+from loadtest.report import OLD, OURS, PLAIN, new_figure, table
 
 _BEYOND_CACHES = (
     "A queue of a million takes a quarter of a GB, which no processor's cache holds: each step to "
@@ -13,13 +14,13 @@ _BEYOND_CACHES = (
     "then be a sum over the parts."
 )
 
-#: What is asked of a room in which a million wait.
+#: The targets of a room in which a million wait.
 TARGET_WAITING = 1_000_000
 POLL_US, VISITOR_BYTES, SCRIPT_MS = 18.0, 300.0, 5.0
 
 
 def reached(result: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Of the largest line measured: what is asked for, what was measured, the most allowed."""
+    """Return what is limited, the figure of the largest queue, and the limit."""
     size = result["sizes"][-1]
     longest = max(script["longest_cpu_ms"] for script in size["scripts"].values())
     return [
@@ -55,8 +56,9 @@ def section(result: dict[str, Any]) -> str:
     for name, first in sizes[0]["scripts"].items():
         each = bool(first["visitors"])
         label = f"{name}: µs of CPU for each" if each else f"{name}: µs of CPU"
-        rows.append([label, *(_cpu(size["scripts"][name]) for size in sizes)])
-        rows.append(["…in the script itself", *(_own(size["scripts"][name]) for size in sizes)])
+        rows.append([label, *(_each(size["scripts"][name], "cpu_us") for size in sizes)])
+        own = (_each(size["scripts"][name], "script_us") for size in sizes)
+        rows.append(["…in the script itself", *own])
         rows.append([
             f"{name}: longest script, ms of CPU (by the clock)",
             *(_longest(size["scripts"][name]) for size in sizes),
@@ -64,10 +66,9 @@ def section(result: dict[str, Any]) -> str:
     for name, label in (("sweep", "a sweep of a tenth"), ("raised cap", "a cap raised by 10,000")):
         rows.append([f"{label}: ms of CPU in all", *(_total(s["scripts"][name]) for s in sizes)])
         rows.append([f"{label}: scripts", *(str(s["scripts"][name]["scripts"]) for s in sizes)])
-    table = [header, ["---", *("---:" for _ in sizes)], *rows]
     lines = ["## A long line", "", "![Redis's CPU for a poll, by how many wait](scale.svg)", ""]
-    lines += ["| " + " | ".join(row) + " |" for row in table]
     lines += [
+        table(header, rows),
         "",
         _ALONE,
         "",
@@ -82,8 +83,8 @@ def section(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(result: dict[str, Any], folder: Path) -> None:
-    """Redis's CPU for a poll and for a join into a full room, by how many wait."""
+def draw(result: dict[str, Any]) -> Figure:
+    """Draw Redis's CPU for a poll and for a join into a full room, by how many wait."""
     figure = new_figure()
     axes = figure.subplots()
     waiting = [size["waiting"] for size in result["sizes"]]
@@ -96,19 +97,15 @@ def draw(result: dict[str, Any], folder: Path) -> None:
     axes.set_xlabel("visitors waiting in the room")
     axes.set_ylabel("Redis CPU each, µs")
     axes.legend()
-    save(figure, folder / "scale.svg")
+    return figure
 
 
 def _bytes_in(size: dict[str, Any], key: str) -> str:
     return f"{size['bytes'][key] / size['waiting']:.0f}"
 
 
-def _cpu(script: dict[str, Any]) -> str:
-    return f"{script['cpu_us'] / (script['visitors'] or script['scripts']):.1f}"
-
-
-def _own(script: dict[str, Any]) -> str:
-    return f"{script['script_us'] / (script['visitors'] or script['scripts']):.1f}"
+def _each(script: dict[str, Any], name: str) -> str:
+    return f"{script[name] / (script['visitors'] or script['scripts']):.1f}"
 
 
 def _longest(script: dict[str, Any]) -> str:

@@ -1,19 +1,15 @@
 """The Lua design as it is measured (baselines/lua).
 
-Its visitors poll every ten seconds. Who is denied is redirected to the waiting page and
-fetches it; a flood does not.
+Its visitors poll every ten seconds. A visitor who has to wait is redirected to the waiting page,
+and fetches it, except in the flood.
 """
 
 import secrets
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
-from pathlib import Path
-from typing import Self
 
 import redis
 
 from loadtest.baselines.lua.site import LuaSite
-from loadtest.bench.runs import Load, Reply, Request, Room
+from loadtest.bench.runs import Load, Reply, Request, Room, System
 from loadtest.bench.systems import (
     DEEP,
     DEEP_POLLED,
@@ -36,41 +32,14 @@ _PAGE = "/queue/waiting.html"
 _AT_ONCE = 5_000
 
 
-class Lua(AbstractContextManager["Lua"]):
+class Lua(System):
     name = "lua"
+    site: LuaSite
 
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        self.site = LuaSite(max_active=1, origin=ORIGIN)
-        self._stack.enter_context(self.site)
+    def _start(self) -> None:
+        self.site = self._stack.enter_context(LuaSite(max_active=1, origin=ORIGIN))
         self._redis = redis.Redis(unix_socket_path=str(self.site.redis_socket))
         self._stack.callback(self._redis.close)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    @property
-    def url(self) -> str:
-        return str(self.site.url)
-
-    @property
-    def port(self) -> int:
-        return int(self.site.port)
-
-    @property
-    def folder(self) -> Path:
-        return Path(self.site.folder)
-
-    @property
-    def pids(self) -> dict[str, list[int]]:
-        return {
-            "nginx": [self.site.nginx.pid],
-            "redis": [self.site.redis.pid],
-            "origin": [self.site.origin.pid],
-        }
 
     def room(self, workload: str) -> Room | None:  # noqa: ARG002 - it has one room
         return Room(self.site.authorized, self.site.waiting, self.site.max_active)
@@ -86,20 +55,20 @@ class Lua(AbstractContextManager["Lua"]):
             return "page"
         return f"status {reply.status}"
 
-    def prepare(self, workload: str) -> Load | None:
-        """Nothing is left of the run before."""
-        made: dict[str, Callable[[], Load]] = {
-            "admitted": lambda: Load(self._passes(VISITORS), pictures=pictures("/")),
-            "kept": lambda: Load(self._passes(VISITORS)),
-            "newcomers": lambda: self._arriving(OPEN_CAP, visit("/", "site")),
-            "full": lambda: self._arriving(1, visit("/", "place"), visit(_PAGE, "page")),
-            "flood": lambda: self._arriving(1, visit("/", "place")),
-            "polls": self._polls,
-            "mix": self._mix,
-            "deep": self._deep,
-            "rush": self._rush,
-        }
-        return made[workload]() if workload in made else None
+    def _admitted(self) -> Load:
+        return Load(self._passes(VISITORS), pictures=pictures("/"))
+
+    def _kept(self) -> Load:
+        return Load(self._passes(VISITORS))
+
+    def _newcomers(self) -> Load:
+        return self._arriving(OPEN_CAP, visit("/", "site"))
+
+    def _full(self) -> Load:
+        return self._arriving(1, visit("/", "place"), visit(_PAGE, "page"))
+
+    def _flood(self) -> Load:
+        return self._arriving(1, visit("/", "place"))
 
     def _arriving(self, cap: int, *requests: Request) -> Load:
         self._fill(cap, inside=1 if cap == 1 else 0)
@@ -125,6 +94,7 @@ class Lua(AbstractContextManager["Lua"]):
         return Load(requests, joins=True, count=True, connections=256)
 
     def _fill(self, cap: int, inside: int = 0) -> list[str]:
+        """Empty the room, and admit visitors. Return their ids."""
         self.site.max_active = cap
         self.site.flush()
         visitors = [secrets.token_hex(16) for _ in range(inside)]

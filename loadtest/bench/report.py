@@ -1,19 +1,37 @@
-"""Writes what was measured: bench.md, its charts, bench.json with every run."""
+"""`make bench`: Waitroom beside plain nginx and a Lua design, in paired, alternating runs.
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from pathlib import Path
+systems.py, waitroom.py and lua.py are what is measured, workloads.py what they are asked; runs.py
+measures, and figures.py makes medians and ratios.
+"""
+
+import argparse
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from http.client import HTTPException
+from itertools import product
 from typing import Any
 
+import uvloop
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from loadtest import quiet
+from loadtest.bench import long_line, scale
 from loadtest.bench.figures import KINDS, Figures, per_second
-from loadtest.bench.runs import Run
-from loadtest.bench.targets import Target, targets
+from loadtest.bench.runs import MeasurementError, Run, System, measure
+from loadtest.bench.systems import Bare, Plain, in_memory
+from loadtest.bench.targets import targets
+from loadtest.bench.waitroom import Waitroom
 from loadtest.bench.workloads import WORKLOADS
-from loadtest.charts import OLD, OURS, PLAIN, new_figure, save
-from loadtest.machine import Machine, table
+from loadtest.jobs import measure as jobs
+from loadtest.jobs import report as jobs_report
+from loadtest.report import OLD, OURS, PLAIN, Report, Target, count, new_figure, table
+from loadtest.rounds import rounds
+from sidecar.kit.errors import StoreError
 
 NAMES = {
     "plain": "plain nginx", "bare": "bare handlers", "waitroom": "Waitroom", "lua": "Lua design",
@@ -32,54 +50,131 @@ _ROUNDS = (
     "wrk keeps 64 requests in flight, so latency is that of a saturated system. CPU of nginx and "
     "the replicas is for one request, arrival or poll; it varies less than throughput."
 )
-_KINDS_SAID = (
+_CPU_NOTE = (
     "CPU seconds per 1,000 (user and system, all processes of a kind; nginx with its master). "
     "`own` is everything but the site."
 )
-_TARGETS_SAID = (
+_TARGETS_NOTE = (
     "Ratios are medians of the rounds' ratios. Where another report is named, it is from there."
 )
 _STEADY = [each for each in WORKLOADS if not each.is_rush]
+RUSH_SECONDS = 2
+_FAILURES = (
+    MeasurementError,
+    StoreError,
+    OSError,
+    RuntimeError,
+    HTTPException,
+    subprocess.SubprocessError,
+)
 
 
-def write(  # noqa: PLR0913 - what a report is made of
+@dataclass(frozen=True, slots=True)
+class Amount:
+    rounds: int = 5
+    seconds: int = 3
+    #: Names of workloads.
+    only: tuple[str, ...] = tuple(workload.name for workload in WORKLOADS)
+    #: What a long queue costs, and `make bench-jobs`, are measured too.
+    scale: bool = True
+    jobs: bool = True
+
+
+WHOLE = Amount()
+QUICK = Amount(rounds=1, seconds=1)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", nargs="+", choices=WHOLE.only, help="these workloads")
+    for name, what in (("scale", "what a long queue costs"), ("jobs", "make bench-jobs")):
+        parser.add_argument(
+            f"--no-{name}", dest=name, action="store_const", const=False, help=f"without {what}"
+        )
+
+
+def measure_reports(amount: Amount) -> Iterator[Report]:
+    """Yield the report anew after each part: should one fail, the rest is written."""
+    figures = compare(amount)
+    how = f"{count(amount.rounds, 'round')}, {amount.seconds} s a run, after a second of warming."
+    charts: dict[str, Figure | str] = {}
+    sections: list[str] = []
+    data: dict[str, Any] = {"how": how, "runs": figures.runs}
+    rows: Sequence[Target] = ()
+
+    def write() -> Report:
+        return report(figures, how=how, sections=sections, charts=charts, data=data, rows=rows)
+
+    yield write()
+    if amount.scale:
+        data["scale"] = scale.measure(amount.seconds < WHOLE.seconds)
+        charts["scale.svg"] = long_line.draw(data["scale"])
+        sections.append(long_line.section(data["scale"]))
+        yield write()
+    if amount.jobs:
+        made = uvloop.run(jobs.measure(jobs.WHOLE if amount.rounds == WHOLE.rounds else jobs.QUICK))
+        report_of_jobs = jobs_report.report(made)
+        yield report_of_jobs
+        rows = report_of_jobs.targets
+        sections.append(jobs_report.section(made))
+        yield write()
+
+
+def compare(amount: Amount) -> Figures:
+    """Let every system run every workload once a round."""
+    runs, lost = [], []
+    workloads = [workload for workload in WORKLOADS if workload.name in amount.only]
+    with ExitStack() as stack:
+        if not stack.enter_context(in_memory()):
+            print("No /dev/shm: verdicts are on a disk, which costs nginx more.", file=sys.stderr)
+        for number, systems in rounds(amount.rounds, _start(stack)):
+            for workload, system in product(workloads, systems):
+                title = f"{number + 1}/{amount.rounds} {workload.name:10}{system.name:9}"
+                seconds = min(amount.seconds, RUSH_SECONDS) if workload.is_rush else amount.seconds
+                warm_s = 0 if workload.is_rush else 1
+                try:
+                    run = measure(system, workload.name, number, warm_s=warm_s, seconds=seconds)
+                except _FAILURES as error:
+                    lost.append(f"{system.name}, {workload.name}, round {number + 1}: {error!r}")
+                    print(f"{title} LOST {error!r}", flush=True)
+                    continue
+                if run is not None:
+                    runs.append(run)
+                    cost = run.cpu_per_1000()
+                    print(
+                        f"{title}{run.per_second:10,.0f}/s{cost:9.3f} CPU s per 1,000", flush=True
+                    )
+    return Figures(runs, lost)
+
+
+def _start(stack: ExitStack) -> list[System]:
+    ours = stack.enter_context(Waitroom())
+    systems: list[System] = [ours]
+    systems.append(stack.enter_context(Plain(ours.site)))
+    systems.append(stack.enter_context(Bare()))
+    try:
+        lua = importlib.import_module("loadtest.bench.lua")
+        systems.append(stack.enter_context(lua.Lua()))
+    except (ImportError, OSError, AssertionError) as error:
+        print(f"The Lua design is not measured: {error}", file=sys.stderr)
+    return systems
+
+
+def report(  # noqa: PLR0913 - what a report is made of
     figures: Figures,
-    machine: Machine,
-    folder: Path,
     *,
     how: str,
-    scale: dict[str, Any] | None = None,
     sections: Sequence[str] = (),
-) -> str:
-    """All files into `folder`; the report's text."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = targets(figures, folder)
-    text = render(figures, machine, rows, how=how, sections=sections)
-    (folder / "bench.md").write_text(text)
-    document = {
-        "machine": machine.as_dict(),
-        "how": how,
-        "targets": [asdict(row) for row in rows],
-        "problems": figures.problems(),
-        "scale": scale,
-        "runs": [run.as_dict() for run in figures.runs],
-    }
-    (folder / "bench.json").write_text(json.dumps(document, indent=1) + "\n")
-    draw_throughput(figures, folder / "bench-throughput.svg")
-    draw_cpu(figures, folder / "bench-cpu.svg")
-    return text
-
-
-def render(
-    figures: Figures, machine: Machine, rows: list[Target], *, how: str, sections: Sequence[str]
-) -> str:
+    charts: dict[str, Figure | str] | None = None,
+    data: Any = None,
+    rows: Sequence[Target] = (),
+) -> Report:
+    """Return the report. `rows` are the targets of jobs; others are read from REPORTS."""
+    rows = targets(figures, quiet.REPORTS, rows)
     parts = [
-        "# Benchmark",
-        f"{machine}.",
         f"{how} {_SHARED}",
         "## Targets",
         _targets(rows),
-        _TARGETS_SAID,
+        _TARGETS_NOTE,
         *_why_not(rows),
         *_problems(figures),
         "## Throughput and latency",
@@ -89,7 +184,7 @@ def render(
         "## Where the time goes",
         "![CPU by workload](bench-cpu.svg)",
         _cpu(figures),
-        _KINDS_SAID,
+        _CPU_NOTE,
         "## A waiting visitor",
         _waiting(figures),
         "## The cap in a rush",
@@ -98,18 +193,25 @@ def render(
         "## Workloads",
         "\n".join(f"* **{each.title}.** {each.what}" for each in WORKLOADS),
     ]
-    return "\n\n".join(parts) + "\n"
+    files: dict[str, Figure | str] = {
+        "bench-throughput.svg": draw_throughput(figures),
+        "bench-cpu.svg": draw_cpu(figures),
+        **(charts or {}),
+    }
+    return Report(
+        "bench", "Benchmark", parts, data, files, problems=figures.problems(), targets=rows
+    )
 
 
 def _targets(rows: list[Target]) -> str:
-    said = {True: "holds", False: "**does not hold**", None: ""}
-    body = [[t.what, t.wanted, t.figure, said[t.reached]] for t in rows]
+    verdicts = {True: "holds", False: "**does not hold**", None: ""}
+    body = [[t.what, t.wanted, t.figure, verdicts[t.is_reached]] for t in rows]
     return table(["what", "target", "reached", ""], body, words=4)
 
 
 def _why_not(rows: list[Target]) -> list[str]:
-    """Once for all targets that are missed for the same reason."""
-    missed = [row for row in rows if row.reached is False and row.why_not]
+    """Return a list of reasons, each once."""
+    missed = [row for row in rows if row.is_reached is False and row.why_not]
     whats = {row.why_not: row.what for row in missed}
     if not whats:
         return []
@@ -201,8 +303,8 @@ def _rush(figures: Figures) -> str:
     )
 
 
-def draw_throughput(figures: Figures, path: Path) -> None:
-    """Requests, arrivals or polls a second, by workload and system."""
+def draw_throughput(figures: Figures) -> Figure:
+    """Draw requests, arrivals or polls a second, by workload and system."""
     figure = new_figure(11, 4.2)
     axes = figure.subplots()
     found = [
@@ -227,11 +329,11 @@ def draw_throughput(figures: Figures, path: Path) -> None:
     axes.set_ylabel("per second")
     axes.set_title("Throughput (more is better)", loc="left", fontweight="bold")
     figure.legend(loc="outside upper right", ncols=4)
-    save(figure, path)
+    return figure
 
 
-def draw_cpu(figures: Figures, path: Path) -> None:
-    """CPU per 1,000, by kind of process."""
+def draw_cpu(figures: Figures) -> Figure:
+    """Draw CPU per 1,000, by kind of process."""
     figure = new_figure(9, 5.2)
     figure.set_layout_engine("constrained", w_pad=0.1)  # the names are not as wide everywhere
     axes = figure.subplots()
@@ -258,4 +360,4 @@ def draw_cpu(figures: Figures, path: Path) -> None:
     axes.set_title("Where the time goes (less is better)", loc="left", fontweight="bold")
     handles = [Patch(color=_KIND_COLOURS[kind]) for kind in KINDS]
     figure.legend(handles, [*KINDS[:3], "site"], loc="outside upper right", ncols=4)
-    save(figure, path)
+    return figure

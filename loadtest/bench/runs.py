@@ -1,21 +1,22 @@
-"""One measured run: wrk asks, the processes' CPU time is read before and after.
+"""One measured run: wrk sends requests, and the processes' CPU time is read before and after.
 
-wrk says only how many answers had a status above 399, and every workload is made so that
-none should. What was served is looked at in a sample before and after, and by the room's
-counters: a run whose answers are not what the workload claims says so in `problems`.
+wrk only counts responses with a status above 399, and no workload should have one. Samples before
+and after the run and the room's counters show what was served: `problems` has the differences from
+what the workload claims.
 """
 
 import http.client
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
-from typing import Any, Protocol
+from typing import ClassVar
 
 from loadtest.machine import cpu_seconds, peak_memory_mb
+from tests.support.site import Servers, Site
 
 SCRIPT = Path(__file__).with_name("requests.lua")
 CONNECTIONS = 64
@@ -33,7 +34,7 @@ class Request:
     method: str
     path: str
     headers: tuple[tuple[str, str], ...] = ()
-    #: What has to be served, in the words of `System.served`; any of several.
+    #: The results of `System.served` that are right.
     serves: tuple[str, ...] = ("site",)
 
     @property
@@ -51,7 +52,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many are in a room, and how many may be."""
+    """How many are in a room, and its cap."""
 
     inside: int
     waiting: int
@@ -60,30 +61,29 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one run of a workload asks of one system."""
+    """The requests of one run of a workload to one system."""
 
     requests: list[Request]
-    #: What a visitor whose page was asked for asks for next, with the cookies that they were given.
+    #: What a visitor requests after a page, with the cookies that came with it.
     pictures: tuple[Request, ...] = ()
-    #: Of all requests those that are pages of such visitors; empty: all are.
+    #: The requests that are such pages; empty: all are.
     pages: Sequence[Request] = ()
-    #: Requests that make one arrival.
+    #: How many requests make one arrival.
     each: int = 1
-    #: Every arrival takes a place, or the run is spoiled.
+    #: Every arrival must take a place.
     joins: bool = False
-    #: Whether the answers with status 200 are counted.
+    #: Count responses with status 200.
     count: bool = False
-    #: Warming asks an eighth of the requests and the run the others: who has just polled is
-    #: not to poll again.
+    #: Warming sends an eighth of the requests and the run the others: nobody polls again at once.
     apart: bool = False
-    #: Nobody is to be asked about twice within two seconds: nginx may have kept the answer.
+    #: No visitor may be asked about twice within two seconds: nginx may have kept the response.
     distinct: bool = False
-    #: How often a waiting visitor should ask, times a minute.
+    #: How often a waiting visitor should poll.
     polls_per_minute: float = 0.0
     connections: int = CONNECTIONS
 
     def lines(self, requests: Sequence[Request]) -> Iterator[str]:
-        """The file that requests.lua reads."""
+        """Yield the lines of the file that requests.lua reads."""
         yield from (request.line for request in self.pages or requests)
         if self.pictures:
             yield ""
@@ -100,34 +100,38 @@ class Load:
         return ["count"] if self.count else []
 
 
-class System(Protocol):
-    name: str
+class System(Servers):
+    """A measured system: `_start` sets `site`, and a method `_NAME` prepares each workload."""
+
+    name: ClassVar[str]
+    site: Site
 
     @property
-    def url(self) -> str: ...
-
-    @property
-    def port(self) -> int: ...
-
-    @property
-    def folder(self) -> Path:
-        """Where it keeps its files; it goes with the system."""
-
-    @property
-    def pids(self) -> dict[str, list[int]]: ...
+    def pids(self) -> dict[str, list[int]]:
+        """Process ids by kind."""
+        pids = {"nginx": [self.site.nginx.pid], "origin": [self.site.origin.pid]}
+        if replicas := [process.pid for process in self.site.replicas]:
+            pids["replicas"] = replicas
+        if hasattr(self.site, "redis"):
+            pids["redis"] = [self.site.redis.pid]
+        return pids
 
     def prepare(self, workload: str) -> Load | None:
-        """Empties the workload's room, fills it, and makes the requests, if the system has it."""
+        """Return the requests of a workload, with its room filled anew; None if there are none."""
+        make: Callable[[], Load] | None = getattr(self, f"_{workload}", None)
+        return make() if make else None
 
-    def room(self, workload: str) -> Room | None: ...
+    def room(self, workload: str) -> Room | None:  # noqa: ARG002 - there may be none
+        return None
 
     def served(self, reply: Reply) -> str:
-        """What this answer is, in a word or two."""
+        """Return what a response is, in a word or two."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What wrk said."""
+    """What wrk counted."""
 
     requests: int
     seconds: float
@@ -153,7 +157,7 @@ class Run:
     inside: int = 0
     cap: int = 0
     polls_per_minute: float = 0.0
-    #: The most memory that any replica had until then, MB.
+    #: The most memory that a replica has had, MB.
     memory_mb: float = 0.0
     problems: list[str] = field(default_factory=list)
 
@@ -166,7 +170,7 @@ class Run:
         return self.arrivals / self.totals.seconds
 
     def cpu_per_1000(self, *kinds: str) -> float:
-        """CPU seconds per 1,000 arrivals, of these kinds of process; of all if none is named."""
+        """Return CPU seconds per 1,000 arrivals, of these kinds of process or of all."""
         return 1000 * sum(self.cpu[k] for k in kinds or self.cpu if k in self.cpu) / self.arrivals
 
     @property
@@ -192,33 +196,25 @@ class Run:
     def overshoot(self) -> int:
         return max(0, self.inside - self.cap)
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            **asdict(self),
-            "per_second": self.per_second,
-            "cpu_per_1000": self.cpu_per_1000(),
-            "overshoot": self.overshoot,
-        }
-
 
 def parse(output: str) -> Totals:
-    """What requests.lua wrote; raises MeasurementError where it did not."""
+    """Read what requests.lua printed. Raises MeasurementError if it printed nothing."""
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
             totals = Totals(**json.loads(line))
             if totals.requests == 0 or totals.seconds == 0:
                 raise MeasurementError(f"wrk got no answer: {line}")
             return totals
-    raise MeasurementError(f"wrk said nothing that can be read:\n{output}")
+    raise MeasurementError(f"the output of wrk cannot be read:\n{output}")
 
 
 def ask(system: System, load: Load, requests: Sequence[Request], seconds: int) -> Totals:
-    """These requests in turn, as fast as they are answered."""
-    path = system.folder / "requests.txt"
+    """Send these requests in turn, as fast as they are answered."""
+    path = system.site.folder / "requests.txt"
     path.write_text("".join(f"{line}\n" for line in load.lines(requests)))
     command = [
         "wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout", "10s",
-        "-s", str(SCRIPT), system.url, "--", str(path), *load.words,
+        "-s", str(SCRIPT), system.site.url, "--", str(path), *load.words,
     ]  # fmt: skip
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=seconds + 30
@@ -229,10 +225,10 @@ def ask(system: System, load: Load, requests: Sequence[Request], seconds: int) -
 
 
 def sample(system: System, requests: Sequence[Request]) -> list[str]:
-    """Some of the requests, one by one; what was served that should not have been."""
+    """Send some of the requests, one by one. Return what should not have been served."""
     wrong: Counter[str] = Counter()
     step = max(1, len(requests) // SAMPLE)
-    connection = http.client.HTTPConnection("127.0.0.1", system.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", system.site.port, timeout=10)
     try:
         for request in requests[::step][:SAMPLE]:
             served = system.served(fetch(connection, request))
@@ -250,7 +246,7 @@ def fetch(connection: http.client.HTTPConnection, request: Request) -> Reply:
 
 
 def measure(system: System, workload: str, number: int, *, warm_s: int, seconds: int) -> Run | None:
-    """One run of a workload; None where the system has none."""
+    """Run a workload once; None if the system does not have it."""
     load = system.prepare(workload)
     if load is None:
         return None

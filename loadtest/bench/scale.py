@@ -1,11 +1,10 @@
 """What the scripts cost Redis while a thousand to a million visitors wait in one room.
 
-Everything is counted in Redis's own CPU time, which another program on the machine does not
-lengthen; the scripts' own part and the longest script are given by the clock, as Redis saw it. The
-line is filled without the scripts, by the keys that real joins leave behind
-(`tests/loadtest/test_scale.py` compares), and then polled as browsers poll it: each visitor when
-the last reply said, 64 in a batch or 32 at a time in a script each. Sent one by one, with a client
-at work in between, a script finds the processor's caches cold, and a short one takes twice as long.
+Costs are Redis's own CPU time, which another program on the machine does not lengthen; the scripts'
+own part and the longest script are by the clock. The queue is filled without the scripts, with the
+keys that real joins leave behind (`tests/loadtest/test_scale.py` compares them). Then visitors poll
+when the last reply told them to, 64 in a batch, or 32 at a time in a script each: single scripts
+with pauses find the processor's caches cold, and take twice as long.
 """
 
 import asyncio
@@ -35,14 +34,14 @@ from sidecar.visitors.tokens import new_visitor
 BATCH = 64
 CAP = 1_000
 RAISE = 10_000
-#: Scripts of one visitor each that are sent at a time, each by another replica.
+#: How many scripts of one visitor each are sent at a time, each by another replica.
 ALONE = 32
 
 POLLS, JOINS = f"poll, {BATCH} a batch", f"join, full room, {BATCH} a batch"
 
 
 class Now:
-    """The store's time, turned by the measurement."""
+    """Redis' time, which the measurement sets."""
 
     ms = NOW_MS
 
@@ -58,12 +57,12 @@ def room_store(redis: Redis, room: str, now: Now, **settings: Any) -> RoomStore:
 
 
 def replicas(redis: Redis, room: str, now: Now, **settings: Any) -> list[RoomStore]:
-    """As many as send a script at a time."""
+    """Return the stores that send scripts at the same time."""
     return [room_store(redis, room, now, **settings) for _ in range(ALONE)]
 
 
 async def beats(stores: Sequence[RoomStore], tickets: Sequence[Ticket]) -> list[Standing]:
-    """Those of one replica are one batch."""
+    """Poll; the tickets of one store are one batch."""
     asked = zip(cycle(stores), tickets, strict=False)
     return await asyncio.gather(*(store.beat(ticket) for store, ticket in asked))
 
@@ -74,7 +73,7 @@ async def enters(stores: Sequence[RoomStore], number: int) -> list[Standing]:
 
 
 async def measure_size(number: int, *, polls: int) -> dict[str, Any]:
-    """Everything about a room in which so many wait."""
+    """Measure a room in which `number` visitors wait."""
     now = Now()
     async with redis_server() as server:
         stores = replicas(server.redis, "scale", now)
@@ -109,7 +108,7 @@ async def _poll(
     line: list[tuple[int, Ticket]],
     polls: int,
 ) -> None:
-    """Each when it is due; `line` is a heap by the time of the next poll."""
+    """Let visitors poll when they are due; `line` has the next poll of each."""
     line.sort(key=lambda place: place[0])
     entries = [(due, i, ticket) for i, (due, ticket) in enumerate(line)]
     for size, number in ((BATCH, polls), (1, polls // 10)):
@@ -140,14 +139,14 @@ async def _join(server: Server, full: Sequence[RoomStore], empty: Sequence[RoomS
 
 
 def _asked(stores: Sequence[RoomStore], size: int) -> tuple[Sequence[RoomStore], int]:
-    """Who sends scripts of that size at a time, and of how many visitors they are together."""
+    """Return the stores that send scripts of that size, and the visitors in all of these."""
     return (stores, len(stores)) if size == 1 else (stores[:1], size)
 
 
 async def _sweep(
     server: Server, store: RoomStore, now: Now, line: list[tuple[int, Ticket]], number: int
 ) -> int:
-    """So many fell silent, anywhere in the queue."""
+    """Sweep `number` silent visitors, anywhere in the queue."""
     silent = [ticket.visitor for _, ticket in random.sample(line, number)]
     due = room_key("scale", "due")
     for some in by_thousand(silent):
@@ -172,7 +171,7 @@ async def _raise_cap(server: Server, store: RoomStore) -> None:
 
 
 async def _polls_bytes(server: Server, line: list[tuple[int, Ticket]]) -> int:
-    """If everybody polled too early within one minute."""
+    """Return the size of the key in which everybody polled too early within a minute."""
     key = room_key("scale", "polls")
     for some in by_thousand(line):
         await server.redis.hset(key, mapping={ticket.visitor: "1" for _, ticket in some})

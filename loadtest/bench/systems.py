@@ -1,33 +1,43 @@
-"""What all systems share, and the one without a waiting room.
+"""What all systems share, and those without a waiting room.
 
-All stand before the same origin lines with one nginx worker, the same backlog and the same
-keepalive connections to the origin.
+All have the same site behind them, one nginx worker, the same backlog and the same keepalive
+connections to the site.
 """
 
 import os
 import random
-import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
 
-from loadtest.bench.runs import Load, Reply, Request, Room
+from loadtest.bench.runs import Load, Reply, Request, System
 from tests.support.processes import Process, free_port, wait_until
-from tests.support.site import TEMPORARY, TO_ORIGIN, nginx_binary
+from tests.support.site import (
+    ROOT,
+    TO_ORIGIN,
+    Site,
+    answers,
+    around,
+    fill,
+    make_folder,
+    nginx_binary,
+)
 
 _T = TypeVar("_T")
 
 MARK = "the site itself"
 BODY = f"<!doctype html><title>Shop</title><p>{MARK}</p>".ljust(1024, ".")
-#: The site: a small page that costs next to nothing, and says who asked (requests.lua).
+#: The site: a small page that costs next to nothing, and names the visitor (requests.lua).
 ORIGIN = (
     "location / { default_type text/html; add_header X-Visitor $http_x_visitor; "
     f"return 200 '{BODY}'; }}"
 )
 
-#: Who admitted visitors are, in all systems alike.
+#: How many visitors are admitted, in all systems.
+REPLICAS = 2
 VISITORS = 2_000
 PICTURES = 20
 WAITING = 40_000
@@ -51,19 +61,19 @@ _PICTURE = (
 
 
 def visit(path: str, *serves: str, cookie: str = "") -> Request:
-    """A browser asks for a page."""
+    """Return a browser's request for a page."""
     cookies = (("Cookie", cookie),) if cookie else ()
     return Request("GET", path, (*_BROWSER, *cookies), serves)
 
 
 def pictures(path: str) -> tuple[Request, ...]:
-    """What a page is made of, as the browser asks for it next."""
+    """Return the requests that a browser sends after a page."""
     headers = (*_PICTURE, ("Sec-Fetch-Mode", "no-cors"), _BROWSER[-1])
     return tuple(Request("GET", f"{path}{n}.webp", headers) for n in range(PICTURES))
 
 
 def poll(path: str, cookie: str) -> Request:
-    """The waiting page asks how things stand."""
+    """Return a poll of the waiting page."""
     return Request("GET", path, (("Accept", "application/json"), ("Cookie", cookie)), ("status",))
 
 
@@ -72,16 +82,15 @@ def is_site(reply: Reply) -> bool:
 
 
 def spread(items: list[_T], number: int) -> list[_T]:
-    """So many of them, evenly from all."""
+    """Return `number` of the items, evenly from all."""
     return [items[i * len(items) // number] for i in range(number)]
 
 
 @contextmanager
 def in_memory() -> Iterator[bool]:
-    """Temporary folders are made in memory; whether they are.
+    """Create temporary folders in memory. Yield False if there is no such file system.
 
-    nginx keeps verdicts in memory as delivered.
-    On a disk a verdict costs nginx many times more.
+    nginx keeps verdicts in memory as delivered. On a disk they cost many times more.
     """
     memory = Path("/dev/shm")
     before = tempfile.tempdir
@@ -94,64 +103,84 @@ def in_memory() -> Iterator[bool]:
         tempfile.tempdir = before
 
 
-class Plain(AbstractContextManager["Plain"]):
-    """nginx that hands every request on."""
+class PlainSite(Site):
+    """nginx that hands every request on to the site of another system."""
+
+    def __init__(self, other: Site) -> None:
+        super().__init__(replicas=0)
+        self.origin, self.origin_port = other.origin, other.origin_port
+
+    def _start(self) -> None:
+        self.folder, self.port = make_folder(self._stack), free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        text = fill(_PLAIN, port=self.port, origin=self.origin_port, lines="\n".join(TO_ORIGIN))
+        config = self.folder / "nginx.conf"
+        config.write_text(around(self.folder, text))
+        self.nginx = self._run("nginx", [nginx_binary(), "-p", str(self.folder), "-c", str(config)])
+        wait_until(lambda: answers(f"{self.url}/"), "nginx", of=self.nginx)
+
+
+class Plain(System):
+    """nginx without a waiting room."""
 
     name = "plain"
 
-    def __init__(self, origin_port: int, origin: Process) -> None:
-        self._origin_port, self._origin = origin_port, origin
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        self.folder = Path(tempfile.mkdtemp(prefix="wr-plain-"))
-        self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def __init__(self, other: Site) -> None:
+        super().__init__()
+        self._other = other
 
     def _start(self) -> None:
-        self.folder.chmod(0o755)
-        (self.folder / "tmp").mkdir(mode=0o777)
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        config = self.folder / "nginx.conf"
-        config.write_text(
-            _PLAIN.format(
-                user="user root;" if os.geteuid() == 0 else "", folder=self.folder,
-                temporary=TEMPORARY.format(folder=self.folder), port=self.port,
-                origin=self._origin_port, lines="\n".join(TO_ORIGIN),
-            )
-        )  # fmt: skip
-        command = [nginx_binary(), "-p", str(self.folder), "-c", str(config)]
-        self._nginx = self._stack.enter_context(Process(command, log=self.folder / "log"))
-        wait_until((self.folder / "nginx.pid").exists, f"nginx: {self._nginx.output}")
+        self.site = self._stack.enter_context(PlainSite(self._other))
 
-    @property
-    def pids(self) -> dict[str, list[int]]:
-        return {"nginx": [self._nginx.pid], "origin": [self._origin.pid]}
+    def _admitted(self) -> Load:
+        return Load([visit("/admitted/", "site")] * VISITORS, pictures=pictures("/admitted/"))
 
-    def prepare(self, workload: str) -> Load | None:
-        page = [visit("/admitted/", "site")]
-        if workload == "admitted":
-            return Load(page * VISITORS, pictures=pictures("/admitted/"))
-        return Load(page) if workload == "kept" else None
-
-    def room(self, workload: str) -> Room | None:  # noqa: ARG002 - there is none
-        return None
+    def _kept(self) -> Load:
+        return Load([visit("/admitted/", "site")])
 
     def served(self, reply: Reply) -> str:
         return "site" if is_site(reply) else f"status {reply.status}"
 
 
+class Bare(System):
+    """nginx with the includes, and handlers that only answer in place of replicas: the cost of
+    aiohttp itself."""
+
+    name = "bare"
+
+    def _start(self) -> None:
+        folder = make_folder(self._stack)
+        handlers = []
+        for number in range(REPLICAS):
+            socket = folder / f"handler-{number}.sock"
+            command = [sys.executable, "-m", "loadtest.bench.handler", str(socket)]
+            handler = Process(command, log=socket.with_suffix(".log"), cwd=ROOT)
+            handlers.append(self._stack.enter_context(handler))
+            wait_until(socket.exists, "a handler", of=handler)
+        edges = tuple(f"unix:{folder}/handler-{number}.sock" for number in range(REPLICAS))
+        self.site = self._stack.enter_context(Site(replicas=0, edges=edges, origin=ORIGIN))
+        self._handlers = handlers
+
+    @property
+    def pids(self) -> dict[str, list[int]]:
+        pids = super().pids
+        del pids["redis"]
+        return {**pids, "replicas": [handler.pid for handler in self._handlers]}
+
+    def served(self, reply: Reply) -> str:
+        is_status = reply.status == 200 and b'"state": "waiting"' in reply.body
+        return "status" if is_status else f"status {reply.status}"
+
+    def _polls(self) -> Load:
+        """Send different cookies, as long as a ticket."""
+        tickets = (
+            f"waitroom_polls=t~{n:022}~{n:016}~{n:013}~0.{n:06}.{n:043}" for n in range(WAITING)
+        )
+        return Load([poll("/_waitroom/polls/status", each) for each in tickets], apart=True)
+
+
 def mixed(passes: Iterable[Request], polls: Iterable[Request], arrival: Request) -> list[Request]:
-    """70 % requests of admitted visitors, 25 % polls, 5 % arrivals; always the same order."""
+    """Return 70 % requests of visitors inside, 25 % polls, 5 % arrivals, always in one order."""
     inside, waiting = list(passes), list(polls)
     total = len(waiting) * 4
     requests = [inside[i % len(inside)] for i in range(total * 70 // 100)]
@@ -162,22 +191,13 @@ def mixed(passes: Iterable[Request], polls: Iterable[Request], arrival: Request)
 
 
 _PLAIN = """\
-{user}
-daemon off;
-pid {folder}/nginx.pid;
-error_log {folder}/nginx.log warn;
-worker_processes 1;
-events {{ worker_connections 4096; }}
-http {{
-    access_log off;
-    {temporary}
-    upstream origin {{ server 127.0.0.1:{origin}; keepalive 512; }}
-    server {{
-        listen 127.0.0.1:{port} backlog=4096;
-        location / {{
-            {lines}
-            proxy_pass http://origin;
-        }}
-    }}
-}}
+access_log off;
+upstream origin { server 127.0.0.1:@origin@; keepalive 512; }
+server {
+    listen 127.0.0.1:@port@ backlog=4096;
+    location / {
+        @lines@
+        proxy_pass http://origin;
+    }
+}
 """

@@ -2,7 +2,7 @@
 
 The settings are the defaults but for these: a full room answers 202, so that wrk can tell an
 error from a waiting page; the shield is out of reach but in `flood`; `poll_limit` is out of
-reach, since wrk polls as fast as it can; nothing recovers.
+reach, as wrk polls as fast as it can; there is no recovery window.
 """
 
 import asyncio
@@ -10,20 +10,20 @@ import http.client
 import json
 import statistics
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import redis
 import redis.asyncio
 
-from loadtest.bench.runs import Load, Reply, Request, Room, fetch
+from loadtest.bench.runs import Load, Reply, Request, Room, System, fetch
 from loadtest.bench.systems import (
     DEEP,
     DEEP_POLLED,
     MIX_WAITING,
     OPEN_CAP,
     ORIGIN,
+    REPLICAS,
     RUSH_CAP,
     VISITORS,
     WAITING,
@@ -42,11 +42,10 @@ from sidecar.visitors.model import Outcome, Pass, Standing, Ticket
 from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.site import BY_DEFAULT, SECRET, TO_ORIGIN, Site, gated
 
-REPLICAS = 2
-#: Newcomers a second and replica, more than which raise the shield of the flooded room.
+#: How many newcomers per second and replica raise the shield of the flooded room.
 SHIELD = 50
 _NEVER = 10_000_000
-#: How many are inside the deep room; they make the queue move as fast as a big site's.
+#: The cap of the deep room, with which its queue moves as fast as a big site's.
 DEEP_CAP = 5_000
 _AT_ONCE = 5_000
 
@@ -74,14 +73,11 @@ def _settings(workload: str) -> dict[str, Any]:
     }
 
 
-class Waitroom(AbstractContextManager["Waitroom"]):
+class Waitroom(System):
     name = "waitroom"
 
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        self.site = Site(
+    def _start(self) -> None:
+        site = Site(
             rooms={name: _settings(name) for name in _CAPS},
             replicas=REPLICAS,
             origin=ORIGIN,
@@ -90,34 +86,9 @@ class Waitroom(AbstractContextManager["Waitroom"]):
             sockets=True,
             locations="".join(gated(f"/{name}/", *TO_ORIGIN, room=name) for name in _CAPS),
         )
-        self._stack.enter_context(self.site)
+        self.site = self._stack.enter_context(site)
         self._redis = redis.Redis(unix_socket_path=str(self.site.redis_socket))
         self._stack.callback(self._redis.close)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    @property
-    def url(self) -> str:
-        return str(self.site.url)
-
-    @property
-    def port(self) -> int:
-        return int(self.site.port)
-
-    @property
-    def folder(self) -> Path:
-        return Path(self.site.folder)
-
-    @property
-    def pids(self) -> dict[str, list[int]]:
-        return {
-            "nginx": [self.site.nginx.pid],
-            "replicas": [each.pid for each in self.site.replicas],
-            "redis": [self.site.redis.pid],
-            "origin": [self.site.origin.pid],
-        }
 
     def room(self, workload: str) -> Room | None:
         inside = int(self._redis.zcard(room_key(workload, "active")))
@@ -134,9 +105,9 @@ class Waitroom(AbstractContextManager["Waitroom"]):
         return f"status {reply.status}"
 
     def prepare(self, workload: str) -> Load | None:
-        """Nothing is left of the run before: passes are new, so that none is due for renewal."""
+        """Empty the room first: passes are new, so that none is due for renewal."""
         self._redis.delete(*room_keys(workload))
-        return getattr(self, f"_{workload}")()  # type: ignore[no-any-return]
+        return super().prepare(workload)
 
     def _admitted(self) -> Load:
         return Load(self._passes("admitted", VISITORS), pictures=pictures("/admitted/"))
@@ -184,8 +155,8 @@ class Waitroom(AbstractContextManager["Waitroom"]):
         return [poll(f"/_waitroom/{room}/status", each) for each in _cookies(room, entered)]
 
     def _line(self, room: str, number: int, polled: int) -> list[Request]:
-        """A line written straight into the store, as enter.lua would have: it is quicker. So
-        many of those in it, from all along, poll."""
+        """Write a queue of `number` into Redis, which is quicker than joining. Return the polls of
+        `polled` visitors, evenly from all."""
         now_ms = StoreClock().now_ms()
         settings = RoomSettings(**_settings(room))
         due = now_ms + 1000 * (settings.claim_window - settings.heartbeat_timeout) + 0.5
@@ -199,16 +170,16 @@ class Waitroom(AbstractContextManager["Waitroom"]):
         return [poll(f"/_waitroom/{room}/status", each) for each in _cookies(room, tickets)]
 
     def _advised(self, requests: list[Request]) -> float:
-        """After how many seconds visitors at every place should ask again, at a mean."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        """Return the mean of the seconds after which visitors should poll again."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.site.port, timeout=10)
         try:
-            said = [json.loads(fetch(connection, each).body) for each in spread(requests, 100)]
+            documents = [json.loads(fetch(connection, each).body) for each in spread(requests, 100)]
         finally:
             connection.close()
-        return statistics.fmean(each["refresh_after_seconds"] for each in said)
+        return statistics.fmean(each["refresh_after_seconds"] for each in documents)
 
     def _enter(self, room: str, number: int, outcome: Outcome) -> list[Ticket | Pass]:
-        """So many newcomers through the store's own script; their tokens."""
+        """Let newcomers join through the product's script. Return their tokens."""
         entered = asyncio.run(_enter(self.site.redis_socket, room, number))
         for _, standing in entered:
             if standing.outcome is not outcome:

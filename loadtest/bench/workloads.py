@@ -1,4 +1,4 @@
-"""What is asked of each system, in the order of the report."""
+"""The workloads, in the order of the report."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Workload:
     name: str
     title: str
-    #: What one of them is, in the plural.
+    #: What is counted per second.
     unit: str
     what: str
     #: A rush is over before anything is warm, and is about how many get in.

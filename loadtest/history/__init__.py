@@ -1,4 +1,1 @@
-"""What the history costs at ten million stays: look-ups, the recorder, reports (docs/history.md).
-
-Read in the order `stays`, `load`, `servers`, `lookups`, `recording`, `command`, `report`.
-"""
+"""`make bench-history`: what the history costs at ten million stays (docs/history.md)."""

@@ -1,4 +1,4 @@
-"""Brings the made-up stays into MariaDB: a file of rows is written while the one before is read."""
+"""Generated stays into MariaDB: a file of rows is written while the one before is loaded."""
 
 import random
 import subprocess
@@ -9,14 +9,14 @@ from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
-from loadtest.databases import Mariadb
 from loadtest.history.stays import Size, events_of, make_stays
 from sidecar.history.model import Entry
 from sidecar.history.store.tables import entries, events
+from tests.support.databases import Mariadb
 
-#: Stays in one file: some 20 MB, one transaction.
+#: How many stays are in one file: some 20 MB, one transaction.
 CHUNK = 100_000
-#: Latest stays of a room that have events, at least.
+#: How many of a room's latest stays have events, at least.
 _LATEST = 100
 _COLUMNS = [column.name for column in entries.columns][1:]
 _INDEXES = sorted(entries.indexes, key=lambda index: str(index.name), reverse=True)
@@ -31,7 +31,7 @@ class Loaded:
     seconds: float = 0
     waiting: int = 0
     inside: int = 0
-    #: By room, of those asked for: visitors of any age, and of the latest, who have events.
+    #: Visitors by room, of any age, and of the latest, who have events.
     some: dict[str, list[str]] = field(default_factory=dict)
     latest: dict[str, list[str]] = field(default_factory=dict)
 
@@ -39,8 +39,8 @@ class Loaded:
 def load(
     server: Mariadb, rooms: list[Size], *, now_ms: int, with_events: float, sample: dict[str, int]
 ) -> Loaded:
-    """All stays, and the events of this share of them, each room's latest. `sample`: how many
-    visitors to remember, by room."""
+    """Load all stays, and the events of the share `with_events` of each room, its latest.
+    `sample` says how many visitors of a room to return."""
     began, loaded = time.monotonic(), Loaded(rooms=len(rooms))
     _run(server, [f"DROP INDEX {index.name}" for index in _INDEXES])
     pipe = _Pipe(server)
@@ -67,14 +67,14 @@ def load(
             picker.shuffle(loaded.some[size.room])
             loaded.latest[size.room] = picker.sample(latest, min(wanted, len(latest)))
     pipe.close()
-    # Made of all rows at once they take a third of the time.
+    # Indexes that are built from all rows at once take a third of the time.
     _run(server, [f"ADD INDEX {i.name} ({', '.join(i.columns.keys())})" for i in _INDEXES])
     loaded.seconds = time.monotonic() - began
     return loaded
 
 
 def _run(server: Mariadb, changes: list[str]) -> None:
-    """Changes of the table of stays."""
+    """Alter the table of stays."""
     change = f"ALTER TABLE {entries.name} {', '.join(changes)}"
     subprocess.run([*server.client, "history", "-e", change], check=True)
 
@@ -94,7 +94,7 @@ def _entry_lines(room: str, chunk: list[Entry]) -> list[str]:
 
 
 def _event_lines(room: str, chunk: list[Entry], start: int) -> list[str]:
-    """`seq` counts through, and a chunk begins where none before it ended."""
+    """Return rows of events. `seq` is unique: a chunk begins above all before it."""
     rows = sorted(row for entry in chunk for row in events_of(entry))
     return [
         f"{room}\t{ms}\t{seq}\t{kind}\t{visitor}\t{why}\t{ms}\t{more}"
@@ -103,7 +103,7 @@ def _event_lines(room: str, chunk: list[Entry], start: int) -> list[str]:
 
 
 class _Pipe:
-    """Files of rows, which the client reads one behind."""
+    """Files of rows, of which the client loads one while the next is written."""
 
     def __init__(self, server: Mariadb) -> None:
         self._client = [*server.client, "--local-infile=1", "history", "-e"]

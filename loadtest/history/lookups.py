@@ -1,4 +1,4 @@
-"""How long look-ups take, through Waitroom's own code, and how the database goes about them."""
+"""How long look-ups take through Waitroom's own code, and how the database executes them."""
 
 import math
 import time
@@ -15,16 +15,16 @@ from sidecar.history.store.stays import History
 from sidecar.storage.sql import database as sql
 
 Ask = Callable[[History, str, str], Awaitable[Any]]
-#: ms of every look-up, by kind and room.
+#: Durations of look-ups in ms, by kind and room.
 Taken = dict[str, dict[str, list[float]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Visitors of one room to look up."""
+    """Visitors of one room who are looked up."""
 
     room: str
-    #: hot, middling or small.
+    #: "hot", "middling" or "small".
     title: str
     stays: int
     visitors: Sequence[str]
@@ -32,7 +32,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Of look-ups of one kind, ms."""
+    """Statistics of durations, ms."""
 
     number: int
     median: float
@@ -55,10 +55,10 @@ async def _place(history: History, room: str, visitor: str) -> Any:
     return entry and places(entry, ahead or [])
 
 
-#: Visitors whose look-ups are explained: those who wait still are asked for in other words.
+#: How many visitors' look-ups are explained: the statements for those who still wait differ.
 _EXPLAINED = 40
 
-#: What is looked up, in the words of the report.
+#: What is looked up, by its title in the report.
 KINDS: dict[str, Ask] = {
     "in the queue? (stay)": _stay,
     "history (events)": _events,
@@ -69,7 +69,7 @@ KINDS: dict[str, Ask] = {
 
 @asynccontextmanager
 async def open_history(url: str, partitions: int = 1) -> AsyncIterator[History]:
-    """`partitions` is what `migrate` makes."""
+    """Open a history; `migrate` would create this number of partitions."""
     history = History(sql.open_database(url), partitions=partitions)
     try:
         yield history
@@ -80,7 +80,7 @@ async def open_history(url: str, partitions: int = 1) -> AsyncIterator[History]:
 async def look_up(
     history: History, samples: Sequence[Sample], *, begin: int = 0, number: int = 0
 ) -> Taken:
-    """Each visitor, or so many: one room after the other, the kinds in turn from `begin` on."""
+    """Look up `number` visitors of each room, or all. The kinds take turns, from `begin` on."""
     kinds = list(KINDS)
     kinds = kinds[begin % len(kinds) :] + kinds[: begin % len(kinds)]
     taken: Taken = {kind: {sample.title: [] for sample in samples} for kind in KINDS}
@@ -97,7 +97,7 @@ async def look_up(
 
 
 async def read_all(history: History, samples: Sequence[Sample]) -> None:
-    """So that what will be looked up is in memory."""
+    """Bring everything that will be looked up into memory."""
     for sample in samples:
         for visitor in sample.visitors:
             await find_visitor(history, sample.room, visitor)
@@ -123,7 +123,7 @@ def times(values: Sequence[float]) -> Times:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What EXPLAIN says of one statement, as it was sent."""
+    """What EXPLAIN says about one statement."""
 
     lookup: str
     statement: str
@@ -139,7 +139,7 @@ class Plan:
 
 
 async def explain(history: History, sample: Sample) -> list[Plan]:
-    """Of each statement that the look-ups of some visitors send, and of the first of its kind."""
+    """Return the plan of each statement that the look-ups of some visitors send."""
     plans: dict[str, Plan] = {}
     for visitor in sample.visitors[:_EXPLAINED]:
         for name, ask in KINDS.items():
@@ -160,7 +160,7 @@ async def _explain(history: History, name: str, statement: str, parameters: Any)
 
 
 async def _sent(history: History, room: str, visitor: str, ask: Ask) -> list[tuple[str, Any]]:
-    """The SELECTs, as the driver gets them."""
+    """Return the SELECTs of a look-up, as the driver gets them."""
     sent: list[tuple[str, Any]] = []
     engine = history._engine.sync_engine  # noqa: SLF001
 

@@ -1,11 +1,11 @@
-"""How fast events become rows, and how long visitors wait for the event loop meanwhile.
+"""How fast events become rows, and for how long that blocks the event loop.
 
-The recorder runs in a process of its own, as in a replica and with what a replica has loaded:
+The recorder runs in a process of its own, with all that a replica imports:
 
     python -m loadtest.history.recording REDIS_SOCKET URL ROOM [EVENTS]
 
-It writes so many events and prints its figures; or, where no number is given, writes as fast as a
-replica does until it is asked to end, and prints when it begins and how many it wrote.
+It records EVENTS events and prints its figures. Without EVENTS it records as fast as a replica does
+until SIGTERM, and prints when it begins and how many it recorded.
 """
 
 import asyncio
@@ -39,17 +39,17 @@ from sidecar.visitors.tokens import Tokens, new_visitor
 #: Events of one stay, as a room's scripts write them.
 _STEPS = (("joined", "new"), ("called", "head"), ("admitted", "claimed"), ("expired", "session"))
 _TICK_S = 0.001
-#: Said when the first batch is written.
+#: Printed when the first batch is written.
 STARTED = "started"
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One run."""
+    """One run of the recorder."""
 
     events: int
     seconds: float
-    #: Of each batch: the longest that the event loop did not come round, ms.
+    #: How long batches block the event loop, ms.
     kept: Times
 
     @property
@@ -58,7 +58,7 @@ class Recording:
 
 
 async def fill(redis: Any, room: str, events: int) -> None:
-    """Stays of four events each, one after the other."""
+    """Write the events of stays with four events each to the room's stream."""
     now_ms = int(time.time() * 1000)
     for start in range(0, events, 4 * BATCH):
         pipe = redis.pipeline(transaction=False)
@@ -66,18 +66,17 @@ async def fill(redis: Any, room: str, events: int) -> None:
         for kind, why in _STEPS:
             for n, visitor in enumerate(visitors):
                 order = 1000 * now_ms + start + n
-                more: dict[Any, Any] = {}
+                event: dict[Any, Any] = {"kind": kind, "visitor": visitor, "why": why, "at": now_ms}
                 if kind == "joined":
-                    more = {"order": order, "joined": now_ms, "position": n + 1}
+                    event |= {"order": order, "joined": now_ms, "position": n + 1}
                 elif kind == "called":
-                    more = {"position": 1}
-                said = {"kind": kind, "visitor": visitor, "why": why, "at": now_ms, **more}
-                pipe.xadd(room_key(room, "events"), said)
+                    event["position"] = 1
+                pipe.xadd(room_key(room, "events"), event)
         await pipe.execute()
 
 
 async def bytes_per_event(socket: str, events: int) -> float:
-    """What an event takes in the store while it waits."""
+    """Return the memory that an event takes in Redis until it is recorded."""
     redis: Any = connect(f"unix://{socket}", timeout_s=60)
     await fill(redis, "size", events)
     key = room_key("size", "events")
@@ -88,7 +87,7 @@ async def bytes_per_event(socket: str, events: int) -> float:
 
 
 def run(socket: str, url: str, room: str, events: int) -> Recording:
-    """In a process of its own."""
+    """Record in a process of its own."""
     command = [sys.executable, "-m", "loadtest.history.recording", socket, url, room, str(events)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     result = json.loads(done.stdout)
@@ -96,7 +95,7 @@ def run(socket: str, url: str, room: str, events: int) -> Recording:
 
 
 async def record(socket: str, url: str, room: str, events: int) -> Recording:
-    """So many events of one room, with rests as a replica has them, into a migrated database."""
+    """Record events of one room, with pauses as a replica has them, into a migrated database."""
     redis: Any = connect(f"unix://{socket}", timeout_s=5)
     async with open_history(url) as history:
         await history.check()
@@ -134,7 +133,7 @@ def _recorder(redis: Any, history: History, name: str) -> tuple[Recorder, Room, 
 
 
 class _Late:
-    """Comes round every millisecond, and notes how late at most."""
+    """Wakes every millisecond, and notes how late it was at most."""
 
     def __init__(self) -> None:
         self._most = 0.0
@@ -146,13 +145,13 @@ class _Late:
             self._most = max(self._most, time.perf_counter() - due)
 
     def take(self) -> float:
-        """ms, since it was taken last."""
+        """Return the longest delay since the last call, ms."""
         most, self._most = self._most, 0.0
         return 1000 * most
 
 
 async def write_until_sigterm(socket: str, url: str, room: str) -> int:
-    """How many events."""
+    """Record until SIGTERM. Return how many events."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     redis: Any = connect(f"unix://{socket}", timeout_s=5)

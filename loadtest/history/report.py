@@ -1,15 +1,23 @@
-"""Writes what was measured: history.md, and history.json with every value."""
+"""`make bench-history`: what the history costs at ten million stays (docs/history.md).
 
-import json
-from dataclasses import asdict
+Read in the order stays.py, load.py, lookups.py, recording.py, measure.py.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
 from loadtest.databases import SETTINGS, versions
 from loadtest.history.lookups import Plan, Times, times
-from loadtest.history.result import Result
+from loadtest.history.measure import QUICK, WHOLE, Amount, Result, measure
 from loadtest.history.stays import DAYS
-from loadtest.machine import Machine, table
+from loadtest.report import Report, table
+
+__all__ = ["QUICK", "WHOLE", "add_options", "measure_reports", "report"]
 
 _NAMES = {"sqlite": "SQLite", "mariadb": "MariaDB", "postgresql": "PostgreSQL"}
 _SHARED = (
@@ -38,32 +46,22 @@ _KEPT = (
 _COLUMNS = ["look-up", "room", "number", "median", "p90", "p99", "most"]
 
 
-def write(result: Result, machine: Machine, folder: Path) -> str:
-    """Both files into `folder`; the report's text."""
-    folder.mkdir(parents=True, exist_ok=True)
-    text = render(result, machine)
-    (folder / "history.md").write_text(text)
-    document = asdict(result)
-    for name in ("samples", "loaded"):
-        document.pop(name)
-    for sample in result.samples:
-        document.setdefault("rooms", {})[sample.title] = sample.stays
-    document["machine"] = {**machine.as_dict(), "databases": versions()}
-    document["problems"] = result.problems()
-    for name in ("first", "cold", "warm", "written"):
-        document[name] = {
-            kind: {room: asdict(times(values)) for room, values in rooms.items()}
-            for kind, rooms in document[name].items()
-        }
-    (folder / "history.json").write_text(json.dumps(document, indent=1) + "\n")
-    return text
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stays", type=int, help="another number than ten million")
+    parser.add_argument("--home", type=Path, help="where the databases lie meanwhile")
 
 
-def render(result: Result, machine: Machine) -> str:
+def measure_reports(amount: Amount) -> Iterator[Report]:
+    home = amount.home or Path(tempfile.gettempdir())
+    need_gb, free_gb = 3 + 0.7 * amount.stays / 1e6, shutil.disk_usage(home).free / 1e9
+    if free_gb < need_gb:
+        sys.exit(f"{home} has {free_gb:.0f} GB, {need_gb:.0f} are needed: --home")
+    yield report(measure(amount))
+
+
+def report(result: Result) -> Report:
     amount = result.amount
     parts = [
-        "# The history, measured",
-        f"{machine}; {', '.join(versions())}.",
         f"{_SHARED} {_loads(result)}",
         *_problems(result),
         _filled(result),
@@ -89,12 +87,15 @@ def render(result: Result, machine: Machine) -> str:
         "`waitroom report` over the hot room, a process of its own.",
         _reports(result),
     ]
-    return "\n\n".join(parts) + "\n"
+    title, problems = "The history, measured", result.problems()
+    return Report(
+        "history", title, parts, result, problems=problems, versions=[", ".join(versions())]
+    )
 
 
 def _loads(result: Result) -> str:
-    said = ", ".join(f"{part} {load:.1f}" for part, load in result.loads.items())
-    return f"The machine's load when each part began: {said}."
+    loads = ", ".join(f"{part} {load:.1f}" for part, load in result.loads.items())
+    return f"The machine's load when each part began: {loads}."
 
 
 def _problems(result: Result) -> list[str]:
@@ -132,8 +133,8 @@ def _warm(result: Result) -> str:
 def _live(result: Result) -> list[str]:
     if result.live is None:
         return []
-    said = f"The live answer, from Redis, with {result.amount.waiting:,} waiting:"
-    return [said, table(_COLUMNS, [_row("place now", "hot", result.live)], words=2)]
+    title = f"The live answer, from Redis, with {result.amount.waiting:,} waiting:"
+    return [title, table(_COLUMNS, [_row("place now", "hot", result.live)], words=2)]
 
 
 def _written(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""Makes up what a room's history looks like, the same each time. Pure.
+"""Generated histories of rooms, the same each time. Pure.
 
 Rooms differ in size as Zipf has it. In each, nine stays of ten begin within one hour of the day,
 and their queue is served in two: a visitor who finds a slot is admitted at once, the others
@@ -31,16 +31,16 @@ EventRow = tuple[int, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A room and the stays that it has had."""
+    """A room and the number of its stays."""
 
     room: str
     stays: int
-    #: Its place by size, from 1 on: 1 is the hot one.
+    #: 1 for the largest room, the hot one.
     rank: int
 
 
 def sizes(total: int, rooms: int) -> list[Size]:
-    """Largest first; `total` in all."""
+    """Divide `total` stays among rooms, the largest first."""
     weights = [rank**-_ZIPF for rank in range(1, rooms + 1)]
     whole = sum(weights)
     counts = [max(1, int(total * weight / whole)) for weight in weights]
@@ -49,7 +49,7 @@ def sizes(total: int, rooms: int) -> list[Size]:
 
 
 def make_stays(size: Size, now_ms: int) -> Iterator[Entry]:
-    """All stays of a room, by when they began, as it is at `now_ms`: some wait, some are inside."""
+    """Yield all stays of a room in the order in which they began, as of `now_ms`."""
     rng = random.Random(size.room)
     behind_ms = 0 if size.rank == 1 else rng.randrange(DAY_MS)
     line = _Line(rng, now_ms, gap_ms=_SERVED_MS / max(1, size.stays / DAYS * _RUSH))
@@ -63,7 +63,7 @@ def make_stays(size: Size, now_ms: int) -> Iterator[Entry]:
 
 
 def _joins(rng: random.Random, count: int, ends_ms: int) -> list[int]:
-    """When those of one day came, in order."""
+    """Return the moments of one day's joins, in order."""
     return sorted(
         ends_ms - 1 - rng.randrange(_RUSH_MS if rng.random() < _RUSH else DAY_MS)
         for _ in range(count)
@@ -71,7 +71,7 @@ def _joins(rng: random.Random, count: int, ends_ms: int) -> list[int]:
 
 
 class _Line:
-    """Calls one every `gap_ms`, in order."""
+    """A queue that calls a visitor every `gap_ms`, in order."""
 
     def __init__(self, rng: random.Random, now_ms: int, *, gap_ms: float) -> None:
         self._rng = rng
@@ -129,7 +129,7 @@ class _Line:
 
 
 def events_of(entry: Entry) -> Iterator[EventRow]:
-    """What must have happened for a stay to be as it is."""
+    """Yield the events that lead to a stay."""
     joined = {"order": str(entry.queue_order), "joined": str(entry.joined_ms)}
     if entry.queued_ms is not None:
         more = {**joined, "position": str(entry.first_position)}

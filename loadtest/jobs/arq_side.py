@@ -31,7 +31,7 @@ async def stop(ctx: dict[str, Any]) -> None:
 
 
 async def call(ctx: dict[str, Any], url: str, body: str) -> tuple[int, bytes]:
-    """What a runner does for a job: one POST, and its answer is the result."""
+    """Do what a runner does for a job: one POST, whose answer is the result."""
     async with ctx["session"].post(url, data=body) as reply:
         return reply.status, await reply.read()
 
@@ -51,7 +51,7 @@ def work(address: str, max_jobs: int, poll_delay: float) -> None:
 
 
 async def submit(pool: ArqRedis, url: str, count: int, callers: int) -> list[float]:
-    """From the first to the last; each caller enqueues again as soon as it may."""
+    """Enqueue `count` jobs. Return the moments of the first and the last."""
     left = iter(range(count))
     began = time.monotonic()
 
@@ -64,7 +64,7 @@ async def submit(pool: ArqRedis, url: str, count: int, callers: int) -> list[flo
 
 
 async def single(pool: ArqRedis, url: str, poll_delay: float) -> list[float]:
-    """From when on it was enqueued, until its caller has the result."""
+    """Return when a job was enqueued, and when its caller had the result."""
     began = time.monotonic()
     job = await pool.enqueue_job("call", url, "{}")
     await job.result(poll_delay=poll_delay)
@@ -72,7 +72,7 @@ async def single(pool: ArqRedis, url: str, poll_delay: float) -> list[float]:
 
 
 async def results(pool: ArqRedis) -> int:
-    """How many jobs were done; they are forgotten."""
+    """Delete all results. Return how many there were."""
     keys = [key async for key in pool.scan_iter("arq:result:*", count=1000)]
     for begin in range(0, len(keys), 1000):
         await pool.delete(*keys[begin : begin + 1000])

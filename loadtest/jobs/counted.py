@@ -1,5 +1,5 @@
-"""`python -m loadtest.jobs.counted FILE COMMAND…`: the waitroom command, which keeps the number of
-statements that it sends to SQL in a file."""
+"""`python -m loadtest.jobs.counted FILE COMMAND…`: the waitroom command; FILE has the number of
+statements that it sent to SQL."""
 
 import os
 import sys

@@ -1,5 +1,6 @@
-"""What a worker costs while there is nothing to do: its CPU time, and what it asks of Redis and of
-SQL. Each has a redis-server of its own, and all are idle at the same time.
+"""What idle workers cost: CPU time, commands to Redis and statements to SQL.
+
+Each has a redis-server of its own, and all are idle at the same time.
 """
 
 import asyncio
@@ -10,25 +11,23 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from loadtest.jobs.cpu_time import cpu_ns
-from loadtest.jobs.target import Redis
+from loadtest.machine import cpu_ns
 from tests.support.processes import Process, wait_until
-from tests.support.site import SECRET
+from tests.support.site import ROOT, SECRET, SocketRedis
 
-ROOT = Path(__file__).resolve().parents[2]
 TARGETS = (1, 20)
-#: Until a worker has started, and does what it does all the time, seconds.
+#: How long workers get to start, seconds.
 SETTLE_S = 3.0
 _OWN_DELAY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A minute of a worker that has nothing to do."""
+    """What a worker without jobs costs in a minute."""
 
     name: str
     cpu_ms: float
-    #: Of its Redis, CPU ms.
+    #: CPU time of its Redis.
     redis_cpu_ms: float
     #: Commands sent to Redis, those within scripts left out; statements sent to SQL.
     commands: float
@@ -39,14 +38,14 @@ async def measure(python: str, seconds: float, poll_delay_s: float) -> list[Idle
     async with AsyncExitStack() as stack:
         workers = []
         for delay_s in sorted({poll_delay_s, _OWN_DELAY_S}, reverse=True):
-            redis = stack.enter_context(Redis())
+            redis = stack.enter_context(SocketRedis())
             side = str(Path(__file__).with_name("arq_side.py"))
             command = [python, side, "worker", redis.url, "50", str(delay_s)]
             process = Process(command, log=redis.folder / "worker.log")
             stack.enter_context(process)
             workers.append(_Worker(f"arq, poll_delay {delay_s:g} s", process, redis))
         for number in TARGETS:
-            redis = stack.enter_context(Redis())
+            redis = stack.enter_context(SocketRedis())
             counts = redis.folder / "statements"
             command = [sys.executable, "-m", "loadtest.jobs.counted", str(counts), "run-jobs",
                        "--config", str(_settings(redis, number))]  # fmt: skip
@@ -59,7 +58,7 @@ async def measure(python: str, seconds: float, poll_delay_s: float) -> list[Idle
         return await asyncio.gather(*(worker.watch(seconds) for worker in workers))
 
 
-def _settings(redis: Redis, targets: int) -> Path:
+def _settings(redis: SocketRedis, targets: int) -> Path:
     lines = [
         f'store = "{redis.url}"', f'secret_keys = ["{SECRET}"]',
         f'jobs = "sqlite:///{redis.folder}/jobs.db"',
@@ -73,7 +72,7 @@ def _settings(redis: Redis, targets: int) -> Path:
 
 class _Worker:
     def __init__(
-        self, name: str, process: Process, redis: Redis, counts: Path | None = None
+        self, name: str, process: Process, redis: SocketRedis, counts: Path | None = None
     ) -> None:
         self._name, self._process, self._redis, self._counts = name, process, redis, counts
 
@@ -85,7 +84,7 @@ class _Worker:
         await asyncio.sleep(seconds)
         after = cpu()
         more = None if statements is None else (self._statements() or 0) - statements
-        # Only then: it makes Redis work.
+        # MONITOR makes Redis work, so it comes after the CPU time was read.
         commands = await _commands(self._redis, seconds / 2)
         assert self._process.running, self._process.output
         minutes = seconds / 60
@@ -101,8 +100,8 @@ class _Worker:
         return None if self._counts is None else int(self._counts.read_text())
 
 
-async def _commands(redis: Redis, seconds: float) -> int:
-    """How many arrive at Redis; those that scripts run are left out."""
+async def _commands(redis: SocketRedis, seconds: float) -> int:
+    """Count the commands that arrive at Redis, without those that scripts run."""
     reader, writer = await asyncio.open_unix_connection(str(redis.socket))
     writer.write(b"MONITOR\r\n")
     await reader.readline()
@@ -119,7 +118,7 @@ async def _commands(redis: Redis, seconds: float) -> int:
 
 
 def versions(python: str) -> dict[str, str]:
-    """Of arq and of both redis-py."""
+    """Return the versions of arq and of both redis-py."""
     code = "from importlib.metadata import version as v; print(v('arq'), v('redis'))"
     done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
     arq, theirs = done.stdout.split()

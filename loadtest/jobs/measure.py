@@ -1,7 +1,6 @@
-"""Runs both systems in turn, on one redis-server."""
+"""Both systems in turn, on one redis-server."""
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,21 +9,23 @@ from typing import NamedTuple
 
 from loadtest import databases
 from loadtest.jobs import idle
-from loadtest.jobs.cpu_time import cpu_ns
 from loadtest.jobs.idle import Idle
 from loadtest.jobs.systems import Arq, System, Waitroom, environment_of_arq
-from loadtest.jobs.target import Bell, Counter, Redis, Target
+from loadtest.jobs.target import Bell, Counter, Target
+from loadtest.machine import cpu_ns
+from loadtest.rounds import rounds
+from tests.support.site import SocketRedis
 
-#: As many callers submit at the same time.
+#: Numbers of callers that submit at the same time.
 CALLERS = (16, 64)
-#: What arq's worker is tried with, between two looks at its queue, seconds; half a second is its
-#: own. The quickest is measured; what it costs when idle, of both.
+#: The pauses that are tried between two looks of arq's worker at its queue, seconds. The quickest
+#: is measured, and idle workers also with arq's default.
 POLL_DELAYS = (0.5, 0.05, 0.01, 0.001)
 OWN_DELAY = 0.5
-#: Which part of a line's calls counts: not how a worker starts, and not how it ends.
+#: The part of a queue's calls that counts: without a worker's start and its end.
 FIRST, LAST = 0.1, 0.9
 LOOK_S = 0.01
-#: Before a single job, so that everything is idle; and how long a worker may take to start.
+#: The pause before a single job, and how long a worker may take to start, seconds.
 REST_S, START_S = 0.05, 30.0
 
 
@@ -33,7 +34,7 @@ class Amount:
     rounds: int = 5
     #: Jobs that each number of callers submits, while nothing is called.
     jobs: int = 1000
-    #: Single jobs a round, of each way to see that they are done.
+    #: Single jobs per round and way to see that they are done.
     singles: int = 5
     idle_s: float = 20.0
 
@@ -44,15 +45,15 @@ QUICK = Amount(rounds=1, jobs=300, singles=3, idle_s=3.0)
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Jobs a second, and the CPU time of each by the kind of process, µs."""
+    """Jobs per second, and the CPU time of a job by kind of process, µs."""
 
     per_second: float
     cpu_us: dict[str, float]
 
 
 class Single(NamedTuple):
-    """One job while there are no others, ms from its submission on: until its target was called,
-    and until it was seen done."""
+    """One job on an idle machine: ms from its submission until its target was called, and until its
+    caller saw that it was done."""
 
     called_ms: float
     seen_ms: float
@@ -62,9 +63,9 @@ class Single(NamedTuple):
 class Figures:
     amount: Amount
     systems: list[str] = field(default_factory=list)
-    #: By what was done (CALLERS, "execute", "both") and by system; one a round.
+    #: Rates of each round, by what was done ("submit 16", "execute", "both") and by system.
     rates: dict[tuple[str, str], list[Rate]] = field(default_factory=dict)
-    #: By system, and by how they were seen done: "watched", "reported".
+    #: Single jobs by system, and by how their callers saw them done: "watched", "reported".
     singles: dict[tuple[str, str], list[Single]] = field(default_factory=dict)
     idle: list[Idle] = field(default_factory=list)
     poll_delay_s: float = OWN_DELAY
@@ -83,7 +84,7 @@ async def measure(amount: Amount, *, kinds: tuple[str, ...] = ("sqlite", "postgr
     python = environment_of_arq()
     figures.versions = idle.versions(python)
     async with AsyncExitStack() as stack:
-        redis = stack.enter_context(Redis())
+        redis = stack.enter_context(SocketRedis())
         target = stack.enter_context(Target())
         counter = await stack.enter_async_context(target.counter())
         bell = await stack.enter_async_context(Bell().open())
@@ -91,19 +92,16 @@ async def measure(amount: Amount, *, kinds: tuple[str, ...] = ("sqlite", "postgr
         arq = Arq(python, redis.url, redis.folder, poll_delay=OWN_DELAY, **where)
         systems: list[System] = [await stack.enter_async_context(arq)]
         for kind in kinds:
-            made = {"sqlite": databases.Sqlite, "postgresql": databases.Postgresql}[kind]
-            database = stack.enter_context(made())
-            # A Redis keeps the jobs of one database: each has a database of its own there.
+            database = stack.enter_context(databases.open_database(kind))
+            # A Redis database holds the jobs of one SQL database.
             address = f"{redis.url}?db={len(systems)}"
             ours = Waitroom(address, database, **where)
             systems.append(await stack.enter_async_context(ours))
         work = _Measurement(figures, counter, bell, redis.pid)
         arq.poll_delay = figures.poll_delay_s = await work.best(arq, quick=amount != WHOLE)
         figures.systems = [system.name for system in systems]
-        for number in range(amount.rounds):
-            figures.loads.append(os.getloadavg()[0])
-            turn = number % len(systems)
-            for system in systems[turn:] + systems[:turn]:
+        for _, ordered in rounds(amount.rounds, systems, figures.loads):
+            for system in ordered:
                 await work.round(system)
             await work.reported_by_default(arq)
     figures.idle = await idle.measure(python, amount.idle_s, figures.poll_delay_s)
@@ -137,14 +135,14 @@ class _Measurement:
             self._figures.problems.append(f"{system.name}: {done:,} of {expected:,} jobs were done")
 
     async def reported_by_default(self, arq: Arq) -> None:
-        """Of a worker as arq has it by itself."""
+        """Measure single jobs with arq's default pause."""
         chosen, arq.poll_delay = arq.poll_delay, OWN_DELAY
         async with self._working(arq):
             await self._singles(arq, "reported")
         arq.poll_delay = chosen
 
     async def best(self, arq: Arq, *, quick: bool) -> float:
-        """With which delay arq's worker does most."""
+        """Return the pause with which arq's worker does most."""
         found: dict[float, float] = {}
         for delay in POLL_DELAYS[1::2] if quick else POLL_DELAYS:
             arq.poll_delay = delay
@@ -153,8 +151,8 @@ class _Measurement:
                 rate = await self._execute(arq, self._amount.jobs // 2)
             found[delay] = rate.per_second
         best = max(found, key=lambda delay: found[delay])
-        said = ", ".join(f"{delay:g} s {rate:,.0f}/s" for delay, rate in found.items())
-        print(f"arq's worker, by its poll_delay: {said}", flush=True)
+        rates = ", ".join(f"{delay:g} s {rate:,.0f}/s" for delay, rate in found.items())
+        print(f"arq's worker, by its poll_delay: {rates}", flush=True)
         return best
 
     @asynccontextmanager
@@ -167,22 +165,22 @@ class _Measurement:
             await asyncio.to_thread(system.stop_worker)
 
     async def _execute(self, system: System, line: int) -> Rate:
-        """The line is there; its worker has just been started."""
-        seen: list[tuple[int, float, dict[str, int]]] = []
+        """Measure how a worker that was just started works off `line` jobs."""
+        looks: list[tuple[int, float, dict[str, int]]] = []
         ends = time.monotonic() + START_S + line / 20
         calls = 0
         while calls < line and time.monotonic() < ends:
             await asyncio.sleep(LOOK_S)
             calls = await self._counter.calls()
-            seen.append((calls, time.monotonic(), self._cpu(system)))
-        first = next((each for each in seen if each[0] >= FIRST * line), seen[-1])
-        last = next((each for each in seen if each[0] >= LAST * line), seen[-1])
+            looks.append((calls, time.monotonic(), self._cpu(system)))
+        first = next((each for each in looks if each[0] >= FIRST * line), looks[-1])
+        last = next((each for each in looks if each[0] >= LAST * line), looks[-1])
         if calls < line:
             self._figures.problems.append(f"{system.name}: {calls:,} of {line:,} jobs were called")
         return self._rate(last[0] - first[0], last[1] - first[1], first[2], last[2])
 
     async def _both(self, system: System) -> Rate:
-        """A worker works while jobs are submitted."""
+        """Measure a worker that works while jobs are submitted."""
         before = await self._counter.calls()
         ns = self._cpu(system)
         submitting = asyncio.create_task(system.submit(self._amount.jobs, CALLERS[-1]))
@@ -204,10 +202,10 @@ class _Measurement:
             found.append(Single(1000 * (self._bell.rung_s - began), 1000 * (ended - began)))
 
     def _cpu(self, system: System) -> dict[str, int]:
-        """ns, by kind of process."""
+        """Return the CPU time by kind of process, ns."""
         kinds = {**system.pids, "Redis": [self._redis]}
-        # Who asks for Waitroom is this process, and everything else is its child.
-        return {kind: cpu_ns(pids, families=kind != "caller") for kind, pids in kinds.items()}
+        # Waitroom's caller is this process, whose children are everything else.
+        return {kind: cpu_ns(pids, with_children=kind != "caller") for kind, pids in kinds.items()}
 
     def _rate(
         self, jobs: int, seconds: float, before: dict[str, int], after: dict[str, int]

@@ -1,23 +1,40 @@
-"""Writes what was measured: jobs.md, and jobs.json with the figures of each round."""
+"""`make bench-jobs`: what a job costs from submission to result, beside the library `arq`.
 
-import json
-from collections.abc import Callable
-from dataclasses import asdict
-from pathlib import Path
+systems.py has the two systems, with arq_side.py in an environment of its own; target.py is what
+they call; measure.py runs both in turn, and idle.py measures workers without jobs.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from statistics import median
-from typing import Any
+
+import uvloop
 
 from loadtest.jobs.idle import Idle
-from loadtest.jobs.measure import CALLERS, OWN_DELAY, Figures, Rate, Single
+from loadtest.jobs.measure import (
+    CALLERS,
+    OWN_DELAY,
+    QUICK,
+    WHOLE,
+    Amount,
+    Figures,
+    Rate,
+    Single,
+    measure,
+)
 from loadtest.jobs.systems import CONCURRENCY
-from loadtest.machine import Machine, table
+from loadtest.report import Report, Target, bold, count, median_of, spread, table
+from loadtest.rounds import describe_loads
+
+__all__ = ["QUICK", "TARGETS", "WHOLE", "add_options", "measure_reports", "report"]
 
 _HOW = (
     "One redis-server for all, one replica and one runner of each of ours, one worker of arq's; a "
     "target that says 200 at once (nginx, on loopback), {concurrency} calls at a time. {rounds}, "
     "one system after the other, each round beginning with another; medians of the rounds, ± is "
     "half the distance between the best and the worst. Callers, replicas, workers, Redis, SQL and "
-    "the target shared this machine. The machine's load when each round began: {loads}."
+    "the target shared this machine. {loads}"
 )
 _WHAT = (
     "*Submitted*: so many callers, each submitting again as soon as it is answered, while nothing "
@@ -58,22 +75,27 @@ _TITLES = {
     "execute": "executed",
     "both": "both at once",
 }
+#: CPU time a minute of an idle runner with 20 targets.
+IDLE_MS = 100
+TARGETS = (
+    Target("jobs executed/s, over arq's ([jobs.md](jobs.md))", "≥ 1"),
+    Target("an idle runner with 20 targets, CPU a minute ([jobs.md](jobs.md))", f"≤ {IDLE_MS} ms"),
+)
 KINDS = ("caller", "replica", "worker", "Redis", "SQL")
 
 
-def write(figures: Figures, machine: Machine, folder: Path) -> str:
-    """Both files into `folder`; the report's text."""
-    folder.mkdir(parents=True, exist_ok=True)
-    text = render(figures, machine)
-    (folder / "jobs.md").write_text(text)
-    (folder / "jobs.json").write_text(json.dumps(_as_dict(figures, machine), indent=1) + "\n")
-    return text
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", type=int, help="another number of jobs per number of callers")
 
 
-def render(figures: Figures, machine: Machine) -> str:
+def measure_reports(amount: Amount) -> Iterator[Report]:
+    yield report(uvloop.run(measure(amount)))
+
+
+def report(figures: Figures) -> Report:
     how = _HOW.format(
-        concurrency=CONCURRENCY, rounds=_times(figures.amount.rounds),
-        loads=", ".join(f"{load:.1f}" for load in figures.loads),
+        concurrency=CONCURRENCY, rounds=count(figures.amount.rounds, "round"),
+        loads=describe_loads(figures.loads),
     )  # fmt: skip
     differs = _DIFFERS.format(
         concurrency=CONCURRENCY, own=OWN_DELAY, delay=figures.poll_delay_s
@@ -83,10 +105,8 @@ def render(figures: Figures, machine: Machine) -> str:
         ours=figures.versions["our redis-py"],
     )  # fmt: skip
     parts = [
-        "# Jobs, measured",
-        f"{machine}.",
         how,
-        *(f"**{problem}.**" for problem in figures.problems),
+        *bold(figures.problems),
         f"{differs} {versions}",
         "## Jobs a second",
         _WHAT.format(most=CALLERS[-1]),
@@ -98,25 +118,35 @@ def render(figures: Figures, machine: Machine) -> str:
         _IDLE.format(seconds=figures.amount.idle_s),
         _idle(figures.idle),
     ]
-    return "\n\n".join(parts) + "\n"
+    targets = _targets(figures)
+    return Report(
+        "jobs", "Jobs, measured", parts, figures, problems=figures.problems, targets=targets
+    )
+
+
+def _targets(figures: Figures) -> list[Target]:
+    ours, theirs = (figures.rates["execute", name] for name in ("Waitroom, SQLite", "arq"))
+    pairs = zip(ours, theirs, strict=True)
+    ratio = median(one.per_second / other.per_second for one, other in pairs)
+    cpu_ms = next(idle.cpu_ms for idle in figures.idle if "20 targets" in idle.name)
+    return [
+        replace(TARGETS[0], is_reached=ratio >= 1, figure=f"{ratio:.2f}"),
+        replace(TARGETS[1], is_reached=cpu_ms <= IDLE_MS, figure=f"{cpu_ms:,.0f} ms"),
+    ]
 
 
 def section(figures: Figures) -> str:
-    """For the report of the whole benchmark."""
+    """Return the chapter in the report of `make bench`."""
     head = ["jobs a second", *figures.systems]
     rows = [
         [title, *(f"{_median(figures, what, system):,.0f}" for system in figures.systems)]
         for what, title in _TITLES.items()
     ]
-    said = (
+    note = (
         "From submission to result against a target that says 200 at once; what differs between "
         "the two, what a job costs and what a runner that has nothing to do: [jobs.md](jobs.md)."
     )
-    return "\n\n".join(["## Jobs", table(head, rows), said])
-
-
-def _times(rounds: int) -> str:
-    return f"{rounds} round{'s' * (rounds != 1)}"
+    return "\n\n".join(["## Jobs", table(head, rows), note])
 
 
 def per_second(rate: Rate) -> float:
@@ -126,7 +156,7 @@ def per_second(rate: Rate) -> float:
 def _median(
     figures: Figures, what: str, system: str, value: Callable[[Rate], float] = per_second
 ) -> float:
-    return median(map(value, figures.rates[what, system]))
+    return median_of(figures.rates[what, system], value)
 
 
 def _rates(figures: Figures) -> str:
@@ -135,17 +165,15 @@ def _rates(figures: Figures) -> str:
         for system in figures.systems:
             found = figures.rates[what, system]
             rates = [rate.per_second for rate in found]
-            spread = (max(rates) - min(rates)) / 2 / median(rates)
             rows.append([
-                title, system, f"{median(rates):,.0f}",
-                f"±{spread:.0%}" if len(rates) > 1 else "",
+                title, system, f"{median(rates):,.0f}", spread(rates),
                 *(_cpu(found, kind, is_submitted=what.startswith("submit")) for kind in KINDS),
             ])  # fmt: skip
     return table(["", "", "jobs/s", "", *KINDS], rows, words=2)
 
 
 def _cpu(found: list[Rate], kind: str, *, is_submitted: bool) -> str:
-    # While a line is worked off, the caller is who watches it.
+    # While a queue is worked off, the caller only watches.
     if kind not in found[0].cpu_us or (kind == "caller" and not is_submitted):
         return ""
     return f"{median(rate.cpu_us[kind] for rate in found) / 1000:.2f}"
@@ -176,23 +204,3 @@ def _idle(found: list[Idle]) -> str:
     ]  # fmt: skip
     head = ["a minute", "CPU, ms", "Redis' CPU, ms", "commands to Redis", "statements to SQL"]
     return table(head, rows)
-
-
-def _as_dict(figures: Figures, machine: Machine) -> dict[str, Any]:
-    return {
-        "machine": machine.as_dict(),
-        "versions": figures.versions,
-        "amount": asdict(figures.amount),
-        "poll_delay_s": figures.poll_delay_s,
-        "loads": figures.loads,
-        "problems": figures.problems,
-        "rates": [
-            {"what": what, "system": system, "rounds": [asdict(rate) for rate in found]}
-            for (what, system), found in figures.rates.items()
-        ],
-        "singles": [
-            {"system": system, "seen": way, "jobs": [single._asdict() for single in found]}
-            for (system, way), found in figures.singles.items()
-        ],
-        "idle": [asdict(idle) for idle in figures.idle],
-    }

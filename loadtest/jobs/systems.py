@@ -1,27 +1,25 @@
-"""Both systems, as the measurement asks them: to take jobs, to work, to do a single job."""
+"""Both systems: how each takes jobs, works, and does a single job."""
 
 import asyncio
 import json
 import os
-import re
 import subprocess
 import sys
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Protocol, Self
-from urllib.parse import urlsplit
 
-from loadtest.databases import Server
-from tests.support.processes import Process
-from tests.support.service import TOKEN, Service
+from loadtest.connection import Connection, prepare
+from loadtest.databases import Database
+from tests.support.processes import WAITROOM, Process
+from tests.support.service import Service
 
 ROOT = Path(__file__).resolve().parents[2]
-WAITROOM = str(Path(sys.executable).parent / "waitroom")
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
-#: Calls under way at a time, of each system.
+#: How many calls are under way at a time, in each system.
 CONCURRENCY = 50
-#: Between two looks at a single job, by which it is seen done, seconds.
+#: The pause between two looks at a single job, seconds.
 LOOK_S = 0.002
 
 _TARGETS = """
@@ -39,29 +37,29 @@ concurrency = {concurrency}
 
 class System(Protocol):
     name: str
-    #: Processes that take part, by what they are; the worker's while it runs.
+    #: The processes by their kind; a worker's while it runs.
     pids: dict[str, list[int]]
 
     def start_worker(self) -> None: ...
     def stop_worker(self) -> None: ...
     async def submit(self, count: int, callers: int) -> tuple[float, float]:
-        """Moments of the first and of the last."""
+        """Submit jobs. Return the moments of the first and the last submission."""
         ...
 
     async def single(self, *, is_watched: bool) -> tuple[float, float]:
-        """Moments of the submission and of when it was seen done: by somebody who looks all
-        the time (is_watched), or waits for it in the way that the system has for that."""
+        """Submit a job. Return the moments of its submission and of when its caller saw that it
+        was done: by looking all the time (is_watched), or in the system's own way to wait."""
         ...
 
     async def done(self) -> int:
-        """How many jobs were done since this was asked."""
+        """Return how many jobs were done since the last call."""
         ...
 
 
 class Waitroom:
     """A replica and a runner."""
 
-    def __init__(self, store: str, database: Server, *, url: str, bell: str) -> None:
+    def __init__(self, store: str, database: Database, *, url: str, bell: str) -> None:
         self.name = f"Waitroom, {_NAMES[database.kind]}"
         self.pids: dict[str, list[int]] = {}
         self._store, self._database = store, database
@@ -83,7 +81,6 @@ class Waitroom:
         await asyncio.to_thread(self._service.__exit__)
 
     def _start(self) -> None:
-        self._database.start()
         text = _TARGETS.format(
             database=self._database.url, url=self._url, bell=self._bell,
             concurrency=CONCURRENCY, kind=self._database.kind,
@@ -135,11 +132,11 @@ class Waitroom:
         while job["state"] != "completed":
             if is_watched:
                 await asyncio.sleep(LOOK_S)
-            job = json.loads(await connection.ask(_request("GET", f"jobs/{job['id']}{wait}")))
+            job = json.loads(await connection.ask(prepare("GET", f"jobs/{job['id']}{wait}")))
         return began, time.monotonic()
 
     async def done(self) -> int:
-        answer = json.loads(await self._connections[0].ask(_request("GET", "targets")))
+        answer = json.loads(await self._connections[0].ask(prepare("GET", "targets")))
         counts = [target["jobs"].get("completed", 0) for target in answer["targets"]]
         since: int = sum(counts) - self._done
         self._done += since
@@ -147,46 +144,12 @@ class Waitroom:
 
     def _submission(self, target: str, number: int) -> bytes:
         named = f"{self._database.kind}-{target}"
-        return _request("POST", "jobs", {"target": named, "body": {"number": number}})
-
-
-class Connection:
-    """A keep-alive connection. What is asked is written out before."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    @classmethod
-    async def open(cls, url: str) -> "Connection":
-        host, _, port = urlsplit(url).netloc.partition(":")
-        return cls(*await asyncio.open_connection(host, int(port)))
-
-    async def ask(self, request: bytes) -> bytes:
-        """The body of the answer. Raises RuntimeError for a refusal."""
-        self._writer.write(request)
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        found = re.search(rb"(?i)content-length: (\d+)", head)
-        body = await self._reader.readexactly(int(found[1]) if found else 0)
-        if not head.startswith(b"HTTP/1.1 20"):
-            raise RuntimeError(f"the replica said {head[:40]!r} {body[:400]!r}")
-        return body
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-def _request(method: str, path: str, body: object = None) -> bytes:
-    content = b"" if body is None else json.dumps(body).encode()
-    head = (
-        f"{method} /v1/{path} HTTP/1.1\r\nHost: replica\r\nAuthorization: Bearer {TOKEN}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
-    )
-    return head.encode() + content
+        return prepare("POST", "jobs", {"target": named, "body": {"number": number}})
 
 
 class Arq:
-    """A worker and a program that enqueues. `poll_delay`: between two looks of the worker at its
-    queue, seconds; arq's own is half a second."""
+    """A worker and a program that enqueues. `poll_delay` is the pause between two looks of the
+    worker at its queue, seconds; arq's default is half a second."""
 
     def __init__(  # noqa: PLR0913
         self, python: str, store: str, folder: Path, *, url: str, bell: str, poll_delay: float
@@ -248,7 +211,7 @@ class Arq:
 
 
 def environment_of_arq() -> str:
-    """The interpreter of an environment that has arq, made where it is missing."""
+    """Return the interpreter of an environment with arq. Create it if it is missing."""
     wanted = Path(__file__).with_name("arq.txt").read_text()
     folder = ROOT / ".run" / "arq"
     python, stamp = folder / "bin" / "python", folder / "installed.txt"

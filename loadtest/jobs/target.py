@@ -1,82 +1,28 @@
-"""What both systems use: a redis-server; and what is called: an nginx that says 200 and counts, and
-a bell that says when it was rung."""
+"""The targets of both systems: an nginx that answers 200 and counts, and a bell that notes when it
+was called."""
 
 import asyncio
-import os
 import re
-import shutil
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Self
 
-from tests.support.processes import Process, free_port, listens, wait_until
-from tests.support.site import answers, make_folder, redis_command
+from tests.support.processes import free_port, wait_until
+from tests.support.site import Servers, answers, make_folder, origin_command
 
-_CONFIG = """
-daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log; worker_processes 1; {user}
-events {{ worker_connections 4096; }}
-http {{
-    access_log off; keepalive_requests 1000000000;
-    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    server {{
-        listen 127.0.0.1:{port} backlog=4096;
-        location / {{ return 200 "ok"; }}
-        location = /count {{ stub_status; }}
-    }}
-}}
-"""
+_LOCATIONS = 'location / { return 200 "ok"; } location = /count { stub_status; }'
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-class Redis(AbstractContextManager["Redis"]):
-    """A redis-server that keeps nothing on the disk."""
-
-    def __enter__(self) -> Self:
-        self._stack = ExitStack()
-        self.folder = make_folder(self._stack)
-        self.socket = self.folder / "redis.sock"
-        self.url = f"unix://{self.socket}"
-        process = Process(redis_command(self.socket), log=self.folder / "redis.log")
-        self._stack.enter_context(process)
-        wait_until(lambda: listens(self.socket), f"redis-server: {process.output}")
-        self.pid = process.pid
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-
-class Target(AbstractContextManager["Target"]):
-    """An nginx; `url` is where it is called."""
-
-    def __enter__(self) -> Self:
-        self._stack = ExitStack()
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+class Target(Servers):
+    """An nginx that is called at `url`."""
 
     def _start(self) -> None:
-        folder, port = make_folder(self._stack), free_port()
-        file = folder / "nginx.conf"
-        user = "user root;" if os.geteuid() == 0 else ""
-        file.write_text(_CONFIG.format(folder=folder, port=port, user=user))
-        nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-        if nginx is None:
-            raise RuntimeError("nginx is not installed; run make bench-jobs")
-        command = [nginx, "-p", str(folder), "-c", str(file)]
-        self._process = self._stack.enter_context(Process(command, log=folder / "nginx.log"))
-        self.url = f"http://127.0.0.1:{port}/"
-        self._port = port
-        wait_until(lambda: answers(self.url), f"nginx: {self._process.output}")
+        self.folder, self._port = make_folder(self._stack), free_port()
+        self.url = f"http://127.0.0.1:{self._port}/"
+        nginx = self._run("nginx", origin_command(self.folder, self._port, _LOCATIONS))
+        wait_until(lambda: answers(self.url), "nginx", of=nginx)
 
     @asynccontextmanager
     async def counter(self) -> "AsyncIterator[Counter]":
@@ -88,7 +34,7 @@ class Target(AbstractContextManager["Target"]):
 
 
 class Counter:
-    """How often the target was called since it was made."""
+    """Counts the calls of the target since `start`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -113,9 +59,9 @@ class Counter:
 
 
 class Bell:
-    """A target for one call at a time. `url`; and when it was called last, by the monotonic
-    clock."""
+    """A target for one call at a time."""
 
+    #: When it was called last, by the monotonic clock.
     rung_s = 0.0
 
     @asynccontextmanager

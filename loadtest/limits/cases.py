@@ -1,4 +1,4 @@
-"""What is measured: each case is a way to have decisions made, about one of two kinds of calls.
+"""The cases: ways to have decisions made about one of two kinds of calls.
 
 * `granted`: 1,000 keys in turn, none near its limit.
 * `refused`: one key far over its limit.
@@ -12,25 +12,10 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Literal, TypeAlias
 
-from limits import RateLimitItemPerSecond
+from limits import RateLimitItemPerSecond, strategies
+from limits.aio import strategies as aio
 from limits.aio.storage import RedisStorage as AsyncStorage
-from limits.aio.strategies import (
-    FixedWindowRateLimiter as AsyncFixed,
-)
-from limits.aio.strategies import (
-    MovingWindowRateLimiter as AsyncMoving,
-)
-from limits.aio.strategies import RateLimiter as AsyncLimiter
-from limits.aio.strategies import (
-    SlidingWindowCounterRateLimiter as AsyncCounter,
-)
 from limits.storage import RedisStorage
-from limits.strategies import (
-    FixedWindowRateLimiter,
-    MovingWindowRateLimiter,
-    RateLimiter,
-    SlidingWindowCounterRateLimiter,
-)
 from redis.asyncio import Redis
 
 from sidecar.limits.model import Ask
@@ -38,7 +23,7 @@ from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
 
 Calls: TypeAlias = Literal["granted", "refused"]
-#: How many decisions, and how many of them let a call through.
+#: Numbers of decisions, and of those that let a call through.
 Counts: TypeAlias = tuple[int, int]
 Asking: TypeAlias = "Callable[[], Awaitable[Counts]]"
 
@@ -47,29 +32,25 @@ KEYS: dict[Calls, list[str]] = {
     "granted": [f"customer-{n}" for n in range(1000)],
     "refused": ["bank"],
 }
-#: Of a key, a second.
+#: Calls per key and second.
 LIMITS = {"granted": 100_000, "refused": 20}
 #: Tasks that ask at the same time, and calls in one list.
 TASKS, LIST, LISTS = 256, 1000, 4
-#: Of the library, at most: each call that is on its way has one.
+#: The library's connections at most: each call that is under way has one.
 CONNECTIONS = 512
 
-ASYNC: dict[str, Callable[[AsyncStorage], AsyncLimiter]] = {
-    "fixed window": AsyncFixed,
-    "moving window": AsyncMoving,
-    "sliding window counter": AsyncCounter,
-}
-SYNC: dict[str, Callable[[RedisStorage], RateLimiter]] = {
-    "fixed window": FixedWindowRateLimiter,
-    "moving window": MovingWindowRateLimiter,
-    "sliding window counter": SlidingWindowCounterRateLimiter,
+#: Classes of the library by its names for the algorithms.
+CLASSES = {
+    "fixed window": "FixedWindowRateLimiter",
+    "moving window": "MovingWindowRateLimiter",
+    "sliding window counter": "SlidingWindowCounterRateLimiter",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     system: Literal["Waitroom", "limits"]
-    #: Which of the ways of the system, and the algorithm by the system's name for it.
+    #: The way to ask the system, and the system's name for the algorithm.
     way: str
     algorithm: str
     calls: Calls
@@ -83,7 +64,7 @@ class Case:
 
 
 async def keep_asking(ask: Asking, tasks: int, seconds: float) -> Counts:
-    """Of so many tasks, each asks again as soon as it is answered."""
+    """Let `tasks` tasks ask, each again as soon as it is answered."""
     ends = time.perf_counter() + seconds
     counts = [0, 0]
 
@@ -104,7 +85,7 @@ def settings(algorithm: str, calls: Calls, on_exceed: str = "refuse") -> LimitSe
 
 
 def of_store(redis: Redis, calls: Calls) -> list[Case]:
-    """LimitStore, as a replica asks it."""
+    """Return cases that ask LimitStore, as a replica does."""
     cases = []
     for algorithm in ALGORITHMS:
         store = LimitStore(redis, "bench", settings=settings(algorithm, calls), timeout_s=60)
@@ -123,27 +104,30 @@ def of_store(redis: Redis, calls: Calls) -> list[Case]:
 
 def of_library(uri: str, calls: Calls, *, tasks: int, threads: int) -> list[Case]:
     cases = []
-    for name in ASYNC:
+    for name in CLASSES:
         ask = _hit(async_limiter(uri, name), calls)
         way = f"async, {tasks} tasks"
         cases.append(Case("limits", way, name, calls, _for(ask, tasks)))
-    for name in SYNC:
+    for name in CLASSES:
         way = f"{threads} thread{'s' * (threads != 1)}"
         run = _threads(sync_limiter(uri, name), calls, threads)
         cases.append(Case("limits", way, name, calls, run))
     return cases
 
 
-def async_limiter(uri: str, name: str) -> AsyncLimiter:
-    """With redis-py, which Waitroom has too."""
+def async_limiter(uri: str, name: str) -> aio.RateLimiter:
+    """Return a limiter with redis-py, which Waitroom uses too."""
     storage = AsyncStorage(
         f"async+redis+{uri}", implementation="redispy", max_connections=CONNECTIONS
     )
-    return ASYNC[name](storage)
+    limiter: aio.RateLimiter = getattr(aio, CLASSES[name])(storage)
+    return limiter
 
 
-def sync_limiter(uri: str, name: str) -> RateLimiter:
-    return SYNC[name](RedisStorage(f"redis+{uri}", max_connections=CONNECTIONS))
+def sync_limiter(uri: str, name: str) -> strategies.RateLimiter:
+    storage = RedisStorage(f"redis+{uri}", max_connections=CONNECTIONS)
+    limiter: strategies.RateLimiter = getattr(strategies, CLASSES[name])(storage)
+    return limiter
 
 
 def _for(ask: Asking, tasks: int) -> Callable[[float], Awaitable[Counts]]:
@@ -169,7 +153,7 @@ def _list(store: LimitStore) -> Asking:
     return ask
 
 
-def _hit(limiter: AsyncLimiter, calls: Calls) -> Asking:
+def _hit(limiter: aio.RateLimiter, calls: Calls) -> Asking:
     item, keys = RateLimitItemPerSecond(LIMITS[calls]), cycle(KEYS[calls])
 
     async def ask() -> Counts:
@@ -179,7 +163,7 @@ def _hit(limiter: AsyncLimiter, calls: Calls) -> Asking:
 
 
 def _threads(
-    limiter: RateLimiter, calls: Calls, threads: int
+    limiter: strategies.RateLimiter, calls: Calls, threads: int
 ) -> Callable[[float], Awaitable[Counts]]:
     item, keys = RateLimitItemPerSecond(LIMITS[calls]), cycle(KEYS[calls])
 

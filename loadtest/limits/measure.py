@@ -1,7 +1,6 @@
-"""Runs the cases in turn, on one redis-server."""
+"""All cases and races, in turn, on one redis-server."""
 
 import asyncio
-import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -17,12 +16,13 @@ from loadtest.limits.cases import Case
 from loadtest.limits.http import of_replica, single
 from loadtest.limits.race import Race
 from loadtest.redis_server import Server, redis_server
+from loadtest.rounds import rounds
 from sidecar.limits.model import Ask
 from sidecar.limits.store import LimitStore
 
-#: Of the library, by how many it may be asked at the same time.
+#: How many tasks and threads the library is tried with.
 TASKS, THREADS = (1, 8, 32, 128, 256), (1, 2, 4, 8, 16)
-#: Between two single decisions, so that everything is idle.
+#: The pause before a single decision, after which everything is idle.
 REST_S = 0.002
 
 
@@ -31,7 +31,7 @@ class Amount:
     rounds: int = 5
     seconds: float = 1.0
     warming_s: float = 0.2
-    #: Single decisions, a round.
+    #: Single decisions per round.
     singles: int = 200
     races: int = 3
     racing_s: float = 1.5
@@ -48,7 +48,7 @@ class Run:
     decisions: int
     granted: int
     seconds: float
-    #: CPU time by decision, µs: Redis; this process, which asks; replicas.
+    #: CPU time per decision, µs, of Redis, of this process, which asks, and of replicas.
     redis_us: float
     asking_us: float
     replica_us: float
@@ -59,7 +59,7 @@ class Run:
 
 
 class Single(NamedTuple):
-    """One decision, while nothing else is asked: how long it took, and Redis' CPU time."""
+    """The duration of one decision on an idle machine, and Redis' CPU time."""
 
     ms: float
     redis_us: float
@@ -69,7 +69,7 @@ class Single(NamedTuple):
 class Figures:
     amount: Amount
     cases: list[Case] = field(default_factory=list)
-    #: By the case's name and calls; one a round.
+    #: Runs by the case's name and calls, one per round.
     runs: dict[tuple[str, str], list[Run]] = field(default_factory=dict)
     singles: dict[str, list[Single]] = field(default_factory=dict)
     races: list[Race] = field(default_factory=list)
@@ -95,10 +95,8 @@ async def measure(amount: Amount) -> Figures:
             figures.cases += cases.of_library(uri, calls, tasks=tasks, threads=threads)
         ways = _singles(server, uri)
         ways["Waitroom, HTTP"] = lambda: single(connection)
-        for number in range(amount.rounds):
-            figures.loads.append(os.getloadavg()[0])
-            turn = number * len(figures.cases) // amount.rounds
-            for case in figures.cases[turn:] + figures.cases[:turn]:
+        for number, ordered in rounds(amount.rounds, figures.cases, figures.loads):
+            for case in ordered:
                 run = await _measure(case, server, amount)
                 figures.runs.setdefault((case.name, case.calls), []).append(run)
                 figures.problems += _problems(case, run)
@@ -136,8 +134,8 @@ async def _measure(case: Case, server: Server, amount: Amount) -> Run:
 
 
 def _problems(case: Case, run: Run) -> list[str]:
-    """The calls must get the answers that they are meant to get. (Over the limit, the library's
-    fixed windows begin anew with any call, so that one more begins in the time.)"""
+    """Return a problem if calls did not get the answers that they should. (Above the limit, the
+    library's fixed windows begin with any call, so that one more begins in the time.)"""
     if case.calls == "granted":
         is_right = run.granted == run.decisions
     else:
@@ -147,7 +145,7 @@ def _problems(case: Case, run: Run) -> list[str]:
 
 
 async def _best(uri: str, amount: Amount) -> tuple[int, int]:
-    """As how many tasks, and as how many threads, the library decides most in a second."""
+    """Return the number of tasks and of threads with which the library decides most."""
 
     async def ask(tasks: int, threads: int) -> list[int]:
         found = cases.of_library(uri, "granted", tasks=tasks, threads=threads)

@@ -1,8 +1,8 @@
-"""How many of a crowd are let through: one call as a window begins, and near its end 100 racers
-who ask all the time.
+"""A race: how many of a crowd are let through. One call comes as a window begins, and near its end
+100 racers ask all the time.
 
-A moment is counted when the caller has its leave. What is looked at is a little less than a
-second, so that the way of the answers counts for nobody.
+A call counts at the moment when its caller is told. The window that is examined is a little shorter
+than a second, so that the answer's way back does not count.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
 from sidecar.storage.redis.connect import connect
 
-#: Whether it was let through, and when by the store's clock (µs; 0: not given).
-Leave = tuple[bool, int]
+#: Whether a call was let through, and when by Redis' clock (µs; 0: unknown).
+Outcome = tuple[bool, int]
 
 RACERS, LIMIT, CALLERS = 100, 20, 4
 #: When the racers come, seconds after a full second.
 LATE_S = 0.9
 LOOKED_AT_S = 0.95
 REST_S = 0.002
-#: By how much some callers' clocks are ahead.
+#: How far the clocks of some callers are ahead.
 AHEAD_S = 0.5
 
-#: Of the task that asks; the library takes the time from the caller.
+#: Belongs to the task that asks; the library takes the time from its caller.
 _ahead_s: ContextVar[float] = ContextVar("_ahead_s", default=0.0)
 
 
@@ -42,10 +42,11 @@ _ahead_s: ContextVar[float] = ContextVar("_ahead_s", default=0.0)
 class System:
     name: str
     promise: str
-    #: One for each caller, which is a replica or a process of its own elsewhere; about a key.
-    ask: list[Callable[[str], Awaitable[Leave]]]
-    #: How many windows have the limit at most: those of the clock, or any.
+    #: A function for each caller, which in production is a process of its own; it takes a key.
+    ask: list[Callable[[str], Awaitable[Outcome]]]
+    #: Checks the moments of granted calls, in µs by Redis' clock.
     is_exact: Callable[[list[int]], bool] | None = None
+    #: How many callers' clocks are ahead.
     skewed: int = 0
     close: Callable[[], Awaitable[None]] | None = None
 
@@ -54,7 +55,7 @@ class System:
 class Race:
     name: str
     promise: str
-    #: Let through in the worst second.
+    #: How many were let through in the worst second.
     most: int
     granted: int
     seconds: float
@@ -74,13 +75,12 @@ def systems(uri: str) -> list[System]:
 
 
 async def run(system: System, seconds: float) -> Race:
-    """The callers' clocks are ahead in as many of them as the system says."""
     granted: list[tuple[float, int]] = []
     library = vars(redispy)
     real = library["time"]
     library["time"] = SimpleNamespace(time=lambda: time.time() + _ahead_s.get())
     try:
-        # All connections are open before it begins.
+        # Open all connections before the race begins.
         await asyncio.gather(*(system.ask[n % CALLERS]("warming") for n in range(RACERS)))
         await asyncio.sleep(1 - time.time() % 1)
         await _ask(system.ask[-1], granted)
@@ -102,7 +102,7 @@ async def run(system: System, seconds: float) -> Race:
     return _result(system, granted, LATE_S + seconds)
 
 
-async def _ask(ask: Callable[[str], Awaitable[Leave]], granted: list[tuple[float, int]]) -> None:
+async def _ask(ask: Callable[[str], Awaitable[Outcome]], granted: list[tuple[float, int]]) -> None:
     is_granted, at_us = await ask("race")
     if is_granted:
         granted.append((time.monotonic(), at_us))
@@ -134,8 +134,8 @@ def _ours(
     clients = [connect(uri, timeout_s=60) for _ in range(CALLERS)]
     name = f"race-{algorithm}-{skewed}"
 
-    def caller(store: LimitStore) -> Callable[[str], Awaitable[Leave]]:
-        async def ask(key: str) -> Leave:
+    def caller(store: LimitStore) -> Callable[[str], Awaitable[Outcome]]:
+        async def ask(key: str) -> Outcome:
             decision = await store.acquire(Ask(key))
             return decision.is_allowed, decision.at_us
 
@@ -154,10 +154,10 @@ def _theirs(uri: str, name: str, promise: str, skewed: int = 0) -> System:
     item = RateLimitItemPerSecond(LIMIT)
     name_of_run = f"{name.replace(' ', '-')}-{skewed}"
 
-    def caller() -> Callable[[str], Awaitable[Leave]]:
+    def caller() -> Callable[[str], Awaitable[Outcome]]:
         limiter = async_limiter(uri, name)
 
-        async def ask(key: str) -> Leave:
+        async def ask(key: str) -> Outcome:
             return await limiter.hit(item, key, name_of_run), 0
 
         return ask

@@ -1,4 +1,4 @@
-"""What one visitor wrote down: every answer, and the cookie held after it."""
+"""The diary of a visitor: every response, and the cookie after it."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,17 +7,17 @@ TICKET, PASS = "t", "p"
 
 
 class Token(NamedTuple):
-    """What can be read in a cookie without its key (sidecar/visitors/tokens.py)."""
+    """The readable part of a cookie (sidecar/visitors/tokens.py)."""
 
     kind: str
     visitor: str
     order: int
-    #: Only of a pass: when it was last renewed in the store; 0 for one that a replica gave alone.
+    #: When a pass was last renewed in Redis; 0 if a replica signed it without Redis.
     renewed_ms: int = -1
 
 
 def read_token(text: str) -> Token | None:
-    """None for what is no token."""
+    """Parse a cookie; None if it is no token."""
     kind, *fields = text.partition(".")[0].split("~")
     try:
         if kind == TICKET:
@@ -31,26 +31,26 @@ def read_token(text: str) -> Token | None:
 
 @dataclass(slots=True)
 class Entry:
-    """One request and what became of it. Times are seconds since 1970, as the store's are."""
+    """One request and its response. Times are seconds since 1970."""
 
     #: page (of the site), status, join, leave
     what: str
     sent: float
     received: float
-    #: 0 where no answer came; then `error` says why.
+    #: 0 if there was no response; `error` then has the reason.
     status: int = 0
     error: str = ""
-    #: What the visitor was told: admitted, waiting, not_queued, full, closed; "" if nothing.
+    #: The state in the response: admitted, waiting, not_queued, full, closed; "" if none.
     state: str = ""
     position: int | None = None
     paused: bool = False
-    #: The waiting page or a problem document: an answer that Waitroom meant to give.
+    #: The response is the waiting page or a problem document.
     ours: bool = False
-    #: When to ask again, as told.
+    #: The pause until the next poll, as in the response.
     refresh_s: float | None = None
     #: The header Retry-After, seconds; 0: none.
     retry_after_s: float = 0
-    #: Where to join, where that is said.
+    #: The address to join, if the response has one.
     join_url: str = ""
     token: Token | None = None
 
@@ -63,9 +63,9 @@ class Entry:
 class Diary:
     name: str
     entries: list[Entry] = field(default_factory=list)
-    #: Browses from its admission to the end of the run and never leaves.
+    #: The visitor stays inside until the end of the run.
     stays: bool = False
-    #: When it left, or came for the last time by its own wish.
+    #: When the visitor left, or stopped.
     gone: float | None = None
 
     def add(self, entry: Entry) -> None:
@@ -76,7 +76,7 @@ class Diary:
         return self.entries[-1] if self.entries else None
 
     def held_at(self, moment: float) -> Token | None:
-        """The token that the visitor held then; None also for who had left."""
+        """Return the token that the visitor held at a moment; None after leaving."""
         if self.gone is not None and self.gone <= moment:
             return None
         held = None

@@ -1,5 +1,7 @@
-"""Requests that nobody should send: a fixed corpus and what hypothesis makes up, mixed by a
-seeded random generator. The same seed gives the same requests."""
+"""Malformed requests: a fixed corpus and examples of hypothesis, in a random mix.
+
+The same seed gives the same requests.
+"""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from sidecar.rooms.settings import RoomSettings
 from tests.support.site import ADMIN_TOKEN
 from tests.support.tokens import signed_pass, signed_ticket
 
-#: Settings of this room are changed at will; nobody waits in it.
+#: A room without visitors, whose settings the requests change.
 TOYED_WITH = "other"
 NGINX, EDGE, OPS = "nginx", "edge", "ops"
 
@@ -74,7 +76,7 @@ _HEADERS = [
     b"\xff: x", b"Connection: close", b"Connection: keep-alive, Upgrade", b"Proxy: http://evil/",
     b"\r\n".join(b"X-%d: 1" % i for i in range(90)),
 ]  # fmt: skip
-#: What makes it unclear where the request ends.
+#: Headers that make the end of the request unclear.
 _UNCLEAR = [
     b"Content-Length: abc", b"Content-Length: -1", b"Content-Length: 5\r\nContent-Length: 7",
     b"Content-Length: 99999999999999999999999", b"Transfer-Encoding: chunked, chunked",
@@ -101,15 +103,15 @@ _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0", b"HTTP/9.9", b"XTTP/1.1", b""), (94, 2, 1
 class Garbled:
     to: str
     data: bytes
-    #: HEAD: its answer has no body.
+    #: The response to HEAD has no body.
     is_head: bool
-    #: Whether the server can know where the request ends, and so must answer it.
+    #: The end of the request is clear, so the server must respond.
     is_whole: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What a request is put together from."""
+    """The parts from which requests are built."""
 
     methods: list[bytes]
     paths: list[bytes]
@@ -119,7 +121,7 @@ class _Parts:
     made_up: dict[str, list[bytes]]
 
     def mild(self) -> "_Parts":
-        """Only what parsers let through, so that it gets beyond them."""
+        """Return only parts that parsers accept."""
         return _Parts(
             [b"GET"] * 4 + [b"POST"] * 3 + [b"HEAD", b"PATCH"],
             *(list(filter(_is_mild, each)) for each in (self.paths, self.ops_paths, self.cookies)),
@@ -193,7 +195,7 @@ def _maybe_named(random: Random, text: bytes) -> bytes:
 
 
 def _made_up() -> dict[str, list[bytes]]:
-    """What hypothesis makes up, without what would end a line: a line is one line here."""
+    """Return examples of hypothesis, without line ends."""
     names = st.sampled_from(sorted(RoomSettings.model_fields)) | st.text(max_size=20)
     values: Any = st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),
@@ -217,7 +219,7 @@ def _made_up() -> dict[str, list[bytes]]:
 
 
 def _tampered() -> list[bytes]:
-    """Real cookies: of another room or key, too old, and with one character changed."""
+    """Return real cookies: of another room or key, too old, or with one character changed."""
     random = Random(5)
     tokens = [signed_ticket("shop"), signed_pass("shop"), signed_pass("other"),
               signed_pass("shop", secret="x" * 40), signed_ticket("shop", age_s=90_000),

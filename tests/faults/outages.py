@@ -1,6 +1,6 @@
-"""Outages on a turned clock: two replicas, a real store, and pages that poll and back off as ours.
+"""Outages on a simulated clock: two replicas, a real Redis, and pages that poll and back off.
 
-Minutes pass in seconds, and everybody's moments are drawn from a seed, so a run can be repeated.
+Minutes pass in seconds. Random moments come from a seed, so that a run can be repeated.
 """
 
 import heapq
@@ -23,24 +23,24 @@ from sidecar.visitors.tokens import Tokens
 from tests.support.rooms import Time, TurnedClock, new_room_name
 
 CAP, WAITING = 10, 200
-#: However many come at once, they join.
+#: Lets newcomers join at once.
 WAITED = Bearer(has_waited=True)
-#: How long somebody stays inside who came from the queue, seconds.
+#: How long visitors from the queue stay inside, seconds.
 STAY_S = 10.0
 
 
 @dataclass(frozen=True)
 class Outage:
-    """What is unavailable, for how long, and who is inside meanwhile."""
+    """What is unavailable, for how long, and whether visitors stay inside."""
 
     seconds: float
     redis: bool = True
     #: Redis comes back empty.
     loses_data: bool = False
-    #: The replicas stay up, are replaced when Redis is back, or are down all the while.
+    #: "up", "restarted" when Redis is back, or "down" for the whole outage.
     replicas: str = "up"
     insiders_stay: bool = False
-    #: Where the replicas are down nobody prolongs a pass.
+    #: Passes cannot be renewed while the replicas are down.
     session_s: float = 30
 
     @property
@@ -51,7 +51,7 @@ class Outage:
         return f"{what} {self.seconds:g} s{data}, replicas {self.replicas}{inside}"
 
 
-#: Each was measured to cost places, or to be where that is to be feared.
+#: Outages that once cost places, or might.
 OUTAGES = (
     Outage(60),
     Outage(150),
@@ -67,7 +67,7 @@ OUTAGES = (
 
 
 class _Store(RoomStore):
-    """One replica's, which can be cut off."""
+    """The store of a replica that can be cut off from Redis."""
 
     is_cut_off = False
 
@@ -81,7 +81,7 @@ class _Store(RoomStore):
 
 @dataclass
 class Page:
-    """A visitor, and what their browser keeps."""
+    """A visitor's page and its state."""
 
     token: Any = None
     failures: int = 0
@@ -93,8 +93,9 @@ class Page:
 
 @dataclass
 class Result:
-    """`overtaken`: how many of those who waited, by how many each at most; by newcomers: how many.
-    `first_call_s`: from the end of the outage. `thrown_out`: insiders who were told to wait."""
+    """How many waiting visitors were `overtaken`, the `worst` by how many, and how many by
+    newcomers. `first_call_s` counts from the end of the outage. `thrown_out` are visitors inside
+    who were told to wait."""
 
     overtaken: int = 0
     worst: int = 0
@@ -175,7 +176,7 @@ class Scene:
         return page
 
     async def look(self, page: Page) -> None:
-        """static/waiting.js, and whoever is inside asks for a page now and then."""
+        """Poll as static/waiting.js does; a visitor inside requests a page now and then."""
         if page.gone:
             return
         if not self.replicas:

@@ -1,4 +1,4 @@
-"""Writes docs/reliability.md."""
+"""The report docs/reliability.md."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -130,7 +130,7 @@ def write(
 
 
 def line(row: Row) -> str:
-    """For the terminal."""
+    """Return a row as a line for the terminal."""
     said = "held" if row.held else f"NOT HELD: {'; '.join(row.broken)}"
     if row.overtaking:
         cells = dict(zip(OVERTAKEN.split(" | ")[1:-1], _overtaken(row.overtaking), strict=True))

@@ -1,4 +1,4 @@
-"""Stores of several servers: the one that has the room dies, or the room moves to another."""
+"""Redis Sentinel and Cluster: the room's server dies, or the room moves to another."""
 
 import asyncio
 import time
@@ -65,7 +65,7 @@ async def _until(true: Callable[[], bool], timeout_s: float = 30) -> None:
 
 
 def _quietly(true: Callable[[], bool]) -> bool:
-    """A server that has just died has no answer."""
+    """Evaluate a condition; False if its server does not respond."""
     try:
         return bool(true())
     except Exception:  # noqa: BLE001

@@ -1,4 +1,4 @@
-"""100,000 requests that nobody should send, over connections that are kept."""
+"""100,000 malformed requests over keep-alive connections."""
 
 import asyncio
 import os
@@ -16,10 +16,10 @@ from tests.faults.world import REPLICAS, Scale
 from tests.support.site import BY_DEFAULT, Site
 
 WORKERS = 32
-#: nginx's own right answers to what it does not know: a transfer coding, a version of HTTP.
+#: nginx's right statuses for unknown transfer codings and HTTP versions.
 NOT_KNOWN = {501, 505}
 MAX_GROWTH_MIB = 20
-#: How long to wait for an answer to what may not be a whole request.
+#: How long to wait for a response to a request that may be incomplete.
 PATIENCE_S = 0.3
 TIMEOUT_S = 5.0
 
@@ -107,12 +107,12 @@ async def _one(line: "_Line", request: Garbled, tally: Tally) -> None:
 
 
 def _is_ours(reply: Reply) -> bool:
-    """The page, or the problem document; to HEAD they have no body, but their headers."""
+    """Return True for the waiting page or a problem document; HEAD gets only headers."""
     return bool(reply.header("retry-after")) and reply.header("cache-control") == "no-store"
 
 
 class _Line:
-    """A connection that is kept for as long as the server keeps it."""
+    """A connection that lasts until the server closes it."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -152,7 +152,7 @@ class _Line:
 
 
 def _memory(site: Site) -> list[float]:
-    """MiB in use by each replica."""
+    """Return the memory of each replica, MiB."""
     page = os.sysconf("SC_PAGE_SIZE")
     found = []
     for replica in site.replicas:

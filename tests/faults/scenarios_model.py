@@ -1,4 +1,4 @@
-"""Hours of churn within seconds: the model's state machine, by reproducible seeds."""
+"""Hours of churn within seconds: the model's state machine, with reproducible seeds."""
 
 import asyncio
 import time
@@ -53,7 +53,7 @@ def _churn(seeds: int) -> Row:
 
 
 def _hour(bench: Bench, number: int) -> tuple[float, int]:
-    """Stories until an hour has gone by; hours, and how many stories."""
+    """Run stories until an hour of simulated time has passed. Return the hours and the stories."""
     machines: list[RoomMachine] = []
 
     def make() -> RoomMachine:

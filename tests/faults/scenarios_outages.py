@@ -1,4 +1,4 @@
-"""Outages in real time: those of outages.py, each with servers, a room and a crowd of its own."""
+"""The outages of outages.py in real time, each with a site and a crowd of its own."""
 
 import asyncio
 import time
@@ -13,22 +13,22 @@ from tests.faults.visitors import Plan
 from tests.faults.world import Scale, World, world
 from tests.support.redis_servers import RedisServer
 
-#: A replica knows what was told near the head when it is older than the longest refresh.
+#: After this time a replica knows the refreshes near the head.
 BEFORE_S = 75.0
 AFTER_S = 100.0
-#: Mostly sleep: so many at a time do not disturb each other.
+#: How many outages run at a time; they mostly sleep.
 AT_A_TIME = 5
 LIMIT_S = 600.0
-#: What replicas take to start is part of the outage.
+#: How long replicas take to start, which is part of the outage.
 START_S = 3.0
-#: A shorter outage of Redis is a hang, a longer one an end and a new start.
+#: In a shorter outage Redis hangs, in a longer one it stops and starts again.
 HANGS_S = 60.0
 
 WAITS = Plan(stay_s=(STAY_S, STAY_S), think_s=(1, 4), says_goodbye=1, backs_off=True)
 
 
 async def all_outages(scale: Scale) -> list[Row]:
-    """The longest first, so that the others fit beside them."""
+    """Run all outages, the longest first."""
     free = asyncio.Semaphore(AT_A_TIME)
 
     async def one(outage: Outage) -> Row:
@@ -41,7 +41,7 @@ async def all_outages(scale: Scale) -> list[Row]:
 
 
 async def alone(outage: Outage, _: Scale) -> Row:
-    """One that breaks down does not hold, and the others go on."""
+    """Run an outage. An exception makes it a row that does not hold."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(LIMIT_S):
@@ -53,7 +53,7 @@ async def alone(outage: Outage, _: Scale) -> Row:
         )
 
 
-#: By the number of its row.
+#: Scenarios by the number of their row.
 EACH: dict[str, Callable[[Scale], Awaitable[Row]]] = {
     f"outage-{number}": partial(alone, outage) for number, outage in enumerate(OUTAGES, 1)
 }

@@ -1,4 +1,4 @@
-"""What happens to nginx and the replicas, and is nothing to the visitors."""
+"""Faults of nginx and the replicas that visitors must not notice."""
 
 import asyncio
 import signal
@@ -10,7 +10,7 @@ from tests.faults.visitors import STAYS, Plan
 from tests.faults.world import REPLICAS, Scale, world
 from tests.support.processes import SHIFTED, Process
 
-#: What is late. nginx gives a replica that says nothing 3 s.
+#: A response is late after this time, s. nginx gives a silent replica 3 s.
 LATE_S = 2.5
 
 
@@ -28,8 +28,8 @@ async def kill_one(scale: Scale) -> Row:
 
 
 async def hang_one(scale: Scale) -> Row:
-    """It takes requests and answers none: nginx waits 3 s, and asks another. The share of late
-    answers is not larger than the replica's share of the questions."""
+    """Freeze a replica: nginx waits 3 s, and asks another. The share of late responses is not
+    larger than the replica's share of the requests."""
     async with world("one of three replicas hangs", cap=scale.cap) as run:
         await run.fill(scale)
         run.breaks()
@@ -65,7 +65,8 @@ async def rolling_restart(scale: Scale) -> Row:
 
 
 async def all_down(scale: Scale) -> Row:
-    """The waiting page for all, with the switch: everybody passes; it recovers alone."""
+    """Stop all replicas: visitors get the waiting page, or pass with the switch, until they are
+    back."""
     async with world("all replicas down", cap=scale.cap) as run:
         await run.fill(scale)
         run.breaks()
@@ -107,7 +108,7 @@ async def reload_nginx(scale: Scale) -> Row:
 
 
 async def wrong_clock(scale: Scale) -> Row:
-    """One replica an hour ahead, then an hour behind; newcomers and renewals come by it too."""
+    """Run a replica with a clock an hour ahead, then an hour behind."""
     async with world("clock of one replica an hour off", cap=scale.cap) as run:
         await run.fill(scale)
         run.breaks()

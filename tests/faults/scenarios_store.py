@@ -1,4 +1,4 @@
-"""What happens to one Redis: restarted, emptied, stopped, full."""
+"""Faults of a single Redis: restarted, emptied, stopped, full."""
 
 import asyncio
 import time
@@ -12,13 +12,13 @@ from tests.faults.visitors import STAYS
 from tests.faults.world import REPLICAS, ROOM, Scale, World, world
 from tests.support.redis_servers import RedisServer
 
-#: The claims that were under way when the store went.
+#: Claims in this time before the fault may be lost.
 UNDER_WAY_S = 1.0
 
 
 def placeless(entry: Entry) -> bool:
-    """Who has no cookie cannot be given one while the store is away, and a place that cannot
-    be written off cannot be left: a problem document says so."""
+    """Return True for a request that needs Redis: a visitor without a cookie, or who leaves. While
+    it is unavailable they get a problem document."""
     return entry.token is None or entry.what == "leave"
 
 
@@ -36,7 +36,7 @@ async def restarted(scale: Scale) -> Row:
 
 
 async def older(scale: Scale) -> Row:
-    """As without a journal, or from a backup: who came in since is known by the cookies alone."""
+    """Restart Redis with older data, as from a backup: newer sessions are only in cookies."""
     seconds = 3 if scale.quick else 20
     name = f"Redis restarted with data of {seconds} s ago (RDB)"
     with RedisServer() as redis:
@@ -64,7 +64,7 @@ async def emptied(scale: Scale) -> Row:
 
 
 async def evicted(scale: Scale) -> Row:
-    """As with allkeys-lru beside a busy cache: `active` goes seconds before `stats`."""
+    """Delete `active`, as allkeys-lru may do seconds before it deletes `stats`."""
 
     def evict(redis: RedisServer) -> None:
         redis.delete(room_key(ROOM, "active"))
@@ -101,7 +101,7 @@ async def _forgets(scale: Scale, name: str, lose: Callable[[RedisServer], None])
 
 
 async def stopped(scale: Scale) -> Row:
-    """A room with free slots and no line, so that the policy has something to give."""
+    """Stop Redis while a room has free slots, which the policy may give."""
     seconds = 3 if scale.quick else 30
     cap, inside = 100, 60
     with RedisServer() as redis:
@@ -148,7 +148,7 @@ async def stopped(scale: Scale) -> Row:
 
 
 async def refuses_writes(scale: Scale) -> Row:
-    """A full room with a line: nobody is let in, nobody loses anything, and it is said."""
+    """Let Redis refuse writes while a room is full: nobody is admitted or loses anything."""
     seconds = 3 if scale.quick else 10
     name = f"Redis refuses writes (maxmemory) for {seconds} s"
     with RedisServer() as redis:
@@ -171,14 +171,14 @@ async def refuses_writes(scale: Scale) -> Row:
 
 
 async def back_again(run: World, scale: Scale) -> None:
-    """What was away is back: waits until the replicas say so, and lets the run go on."""
+    """Wait until the replicas have recovered, and let the run go on."""
     await run.until_recovered()
     run.expect_status(503, until=time.time(), whom=placeless)
     await asyncio.sleep(scale.after_s)
 
 
 async def must_know_all(run: World) -> None:
-    """Whom the visitors' cookies place inside or in line, the store does too."""
+    """Check that Redis has the same places and sessions as the visitors' cookies."""
     room = await run.room()
     known = (room["active"], room["waiting"]) if room else (0, 0)
     held = run.crowd.inside, run.crowd.waiting
@@ -226,6 +226,6 @@ def _refresh(diary: Diary, moment: float) -> float:
 
 
 def _entered(diary: Diary, run: World) -> bool:
-    """Got a pass while the store was away."""
+    """Return True for a visitor who got a pass while Redis was unavailable."""
     first = next((e for e in diary.entries if e.token and e.token.kind == PASS), None)
     return first is not None and run.broken + UNDER_WAY_S < first.received < run.mended

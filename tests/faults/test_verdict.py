@@ -105,36 +105,28 @@ def of_an_outage(*called, newcomers=()):
     return overtaking(diaries, [Call(5, "z"), *calls], broken=10, mended=70)
 
 
-def test_an_outage_that_cost_nobody_a_place():
-    found = of_an_outage("a", "b", "c", "d", newcomers="d")
-    assert found.problems() == []
-    assert (found.called, found.first_call_s) == (3, 0.5)
-    assert of_an_outage("a").problems() == []
-
-
-def test_overtaken_by_people_behind():
-    found = of_an_outage("c", "b", "a")
-    assert (found.people, found.worst, found.by_newcomers) == (2, 2, 0)
-    assert found.problems() == ["2 overtaken by people behind, by 2 at worst"]
-    never_called = of_an_outage("b")
-    assert (never_called.people, never_called.worst) == (1, 1)
-
-
-def test_overtaken_by_newcomers():
-    found = of_an_outage("a", "d", "b", newcomers="d")
-    assert (found.people, found.by_newcomers) == (0, 2)
-    assert found.problems() == ["2 overtaken by newcomers"]
-
-
-def test_who_was_called_in_vain_is_overtaken():
-    """The last call counts: it led inside."""
-    assert of_an_outage("a", "b", "a").people == 1
-
-
-def test_nobody_called_after_an_outage():
-    found = of_an_outage()
-    assert found.first_call_s is None
-    assert found.problems() == ["nobody who had waited was called after the outage"]
+@pytest.mark.parametrize(
+    ("called", "newcomers", "people", "worst", "by_newcomers", "problem"),
+    [
+        ("abcd", "d", 0, 0, 0, ""),
+        ("a", "", 0, 0, 0, ""),
+        ("cba", "", 2, 2, 0, "2 overtaken by people behind, by 2 at worst"),
+        # a was never called.
+        ("b", "", 1, 1, 0, "1 overtaken by people behind, by 1 at worst"),
+        ("adb", "d", 0, 0, 2, "2 overtaken by newcomers"),
+        # The last call of a counts: it led inside.
+        ("aba", "", 1, 1, 0, "1 overtaken by people behind, by 1 at worst"),
+        ("", "", 0, 0, 0, "nobody who had waited was called after the outage"),
+    ],
+)
+def test_an_outage_is_judged_by_the_order_of_calls(
+    called, newcomers, people, worst, by_newcomers, problem
+):
+    found = of_an_outage(*called, newcomers=newcomers)
+    assert (found.people, found.worst, found.by_newcomers) == (people, worst, by_newcomers)
+    assert found.problems() == ([problem] if problem else [])
+    assert found.first_call_s == (0.5 if called else None)
+    assert found.called == len({*called} & {*"abc"})
 
 
 @pytest.mark.parametrize(

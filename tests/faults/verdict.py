@@ -1,22 +1,20 @@
-"""What a run's diaries prove. Pure functions, so that a verdict can be tried without a run.
+"""The verdict on a run, from its diaries. Pure functions, so that tests need no run.
 
-The words, as docs/reliability.md says them:
+Terms, as in docs/reliability.md:
 
-* A *failure* is an answer that did not come whole within 5 s, or a status that nothing
-  explains: neither 200 nor 202, and not excused by what the scenario broke (`Excuse`).
-* A *place is lost* when somebody who holds a ticket is given another one, or is told that
-  they have none; a *session is lost* when somebody inside is told to wait, or becomes
-  somebody else. Both count in one column.
-* An *inversion* is a visitor X with somebody called (or let in at once) who joined after X,
-  while X was in line, and more than one refresh of X before X was called. Orders are read
-  from the cookies; calls from the store's own stream of events. Whom a replica lets in by
-  itself while the store is away (`on_store_failure`) is not called by anybody.
-* Whom an *outage* cost their place in the queue (`overtaking`) is stricter: there is no
-  tolerance, and nobody who waited before it was silent.
-* A *holder* is inside from the first request that the site itself answered to the last, by
-  the site's own log; where Waitroom told the holder to wait in between, they were outside
-  from the last answer before that to the first after it. The *peak* is the most holders
-  inside at one moment.
+* A *failure* is a response that did not arrive within 5 s, or a status other than 200 and 202
+  that the fault does not excuse (`Excuse`).
+* A *place is lost* when a visitor with a ticket gets another one, or is told that they have
+  none; a *session is lost* when a visitor inside is told to wait, or gets another identity. Both
+  count in one column.
+* An *inversion* is a visitor X who was overtaken: another visitor who joined after X was called
+  (or admitted at once) while X was in the queue, more than one refresh of X before X was called.
+  Orders are read from cookies, calls from Redis' stream of events. Admissions by a replica without
+  Redis (`on_store_failure`) are no calls.
+* `overtaking` after an *outage* is stricter: there is no tolerance.
+* A *holder* is inside from the first request that the site itself answered to the last, by the
+  site's log. A holder who was told to wait in between was outside from the last response before
+  that to the first after it. The *peak* is the most holders inside at one moment.
 """
 
 from bisect import bisect_left
@@ -29,12 +27,12 @@ from loadtest.verdict import peak_overlap
 from tests.faults.diary import PASS, TICKET, Diary, Entry, Token
 
 FINE = {200, 202}
-#: Missing a heartbeat for longer than this costs the place by right (claim_window).
+#: A visitor who misses a poll for longer than this loses the place by right (claim_window).
 SILENCE_S = 30.0
 
 
 class Call(NamedTuple):
-    """Somebody was called, or let in at once, by the store."""
+    """A visitor who was called, or admitted at once, by Redis."""
 
     at: float
     visitor: str
@@ -42,12 +40,12 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Excuse:
-    """Statuses that are right while something is broken, from `begin` to `end`."""
+    """A status that is right from `begin` to `end`, while something is broken."""
 
     begin: float
     end: float
     status: int
-    #: Which answers; all of them must be Waitroom's own (its page, or a problem document).
+    #: Selects responses; all must be Waitroom's (its page, or a problem document).
     whom: Callable[[Entry], bool] = lambda _: True
 
     def covers(self, entry: Entry) -> bool:
@@ -67,10 +65,10 @@ class Evidence:
     calls: Sequence[Call] = ()
     #: (moment, visitor) of each request that reached the site itself.
     origin: Sequence[tuple[float, str]] = ()
-    #: Sessions as the ops listener told them, from time to time.
+    #: Numbers of sessions, as the ops listener reported them from time to time.
     sessions: Sequence[int] = ()
     excuses: Sequence[Excuse] = ()
-    #: When the fault began, and when it was over.
+    #: When the fault began and ended.
     broken: float = 0.0
     mended: float = 0.0
 
@@ -81,11 +79,11 @@ class Verdict:
     failures: list[str]
     lost: list[str]
     inversions: list[str]
-    #: The most holders inside at once; the most sessions that the ops listener told.
+    #: The most holders inside at once; the most sessions that the ops listener reported.
     peak: int
     sessions: int
     cap: int
-    #: From the end of the fault to the last answer that was out of the ordinary.
+    #: Seconds from the end of the fault to the last unusual response.
     recover_s: float
 
     def problems(self) -> list[str]:
@@ -125,7 +123,7 @@ def failures(diary: Diary, excuses: Iterable[Excuse] = ()) -> list[str]:
 
 
 def losses(diary: Diary) -> list[str]:
-    """Each moment at which the visitor had less than the answer before."""
+    """Return the moments at which a visitor had less than after the response before."""
     found = []
     held: Token | None = None
     for entry in diary.entries:
@@ -155,7 +153,7 @@ def _worse(held: Token, entry: Entry) -> str:
 
 
 class _Wait(NamedTuple):
-    """Somebody's time in line; until then they were certainly not called."""
+    """A time in which a visitor waited and was certainly not called."""
 
     name: str
     order: int
@@ -167,7 +165,7 @@ class _Wait(NamedTuple):
 def inversions(
     diaries: Iterable[Diary], calls: Iterable[Call], *, tolerance: float = 1.0
 ) -> list[str]:
-    """One line for each who was overtaken. `tolerance` is in refreshes of theirs."""
+    """Return a line for each visitor who was overtaken. `tolerance` is in refreshes."""
     called: defaultdict[str, list[float]] = defaultdict(list)
     for call in calls:
         called[call.visitor].append(call.at)
@@ -244,20 +242,20 @@ def overtaking(
 
 
 def _let_in(diary: Diary) -> list[float]:
-    """Seen from outside, where the store's events are gone."""
+    """Return when a visitor was first inside, by the diary, as Redis' events are gone."""
     first = next((e for e in diary.entries if e.state == "admitted" and e.token), None)
     return [] if first is None or is_let_in_alone(first) else [first.received]
 
 
 def is_let_in_alone(entry: Entry) -> bool:
-    """By a replica without the store: its pass is due for renewal from the beginning."""
+    """Return True for an admission without Redis, whose pass must be renewed at once."""
     return entry.token is not None and entry.token.renewed_ms == 0
 
 
 def _waits(diary: Diary, token: Token, called: Sequence[float]) -> list[_Wait]:
-    """The stretches in which the visitor was told to wait. One ends with a call that the
-    store noted, else with the last question that was answered with "wait". Whom the store
-    called, and forgot before they heard of it, is in line again from the next such answer."""
+    """Return the times in which a visitor was told to wait. Each ends with a call in Redis' events
+    or the last poll that was answered with "wait". A visitor whose call was lost with Redis' data
+    waits again from the next such response on."""
     found: list[_Wait] = []
     stretch: list[Entry] = []
 
@@ -308,7 +306,7 @@ def peak_inside(origin: Iterable[tuple[float, str]], diaries: Iterable[Diary]) -
 
 
 def recovery(seen: Evidence) -> float:
-    """Out of the ordinary: an error, what is excused, a paused line, no place for a newcomer."""
+    """Return the seconds from the end of the fault to the last error, excuse or paused queue."""
     last = max(
         (e.received for d in seen.diaries for e in d.entries
          if e.received >= seen.broken and _is_odd(e)),
@@ -334,12 +332,12 @@ class Row:
     inversions: int = 0
     peak: str = "–"
     recover_s: float | None = None
-    #: Why it does not hold; empty: it does.
+    #: Why it does not hold, if it does not.
     broken: list[str] = field(default_factory=list)
-    #: What was done, and figures of its own.
+    #: What was done, and further figures.
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    #: Of an outage's row only.
+    #: In rows of outages.
     overtaking: Overtaking | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Visitors without a screen: they do what a browser and the waiting page's script do."""
+"""Visitors who do what a browser and the waiting page's script do."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from typing import Any
 from tests.faults.diary import PASS, TICKET, Diary, Entry, read_token
 from tests.faults.wire import Reply, Wire
 
-#: The page tries again after 2 to 60 s when nothing answers; a short run has no time for that.
+#: The pause after a failed poll. The real page waits 2 to 60 s, too long for a short run.
 RETRY_S = 0.5, 2.0
 _BROWSER = ("User-Agent", "Mozilla/5.0 (harness)")
 _PAGE = (_BROWSER, ("Accept", "text/html,*/*;q=0.8"), ("Sec-Fetch-Mode", "navigate"))
@@ -21,14 +21,14 @@ _SCRIPT = (_BROWSER, ("Accept", "application/json"), ("Sec-Fetch-Mode", "cors"))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a visitor behaves once inside: for how long (None: for ever), how they go."""
+    """How a visitor behaves inside: how long they stay (None: for ever), how they leave."""
 
     stay_s: tuple[float, float] | None = None
-    #: Between two pages.
+    #: The pause between two pages.
     think_s: tuple[float, float] = (0.2, 1.0)
-    #: The share that says goodbye; the others stop coming, and their session runs out.
+    #: The share of visitors who leave; the sessions of the others expire.
     says_goodbye: float = 0.8
-    #: Whether the waiting page backs off as static/waiting.js does, or after RETRY_S.
+    #: Back off as static/waiting.js does, or after RETRY_S.
     backs_off: bool = False
     path: str = "/page"
 
@@ -38,13 +38,13 @@ BRIEF = Plan(stay_s=(4, 16))
 
 
 class Visitor:
-    """One browser with the room's cookie and a stamp, which it keeps and forgets as it is told."""
+    """A browser that keeps the room's cookie and a stamp until they expire."""
 
     def __init__(self, url: str, room: str, plan: Plan, diary: Diary, random: Random) -> None:
         self._wire = Wire(url)
         self._room, self._plan, self._random = room, plan, random
         self._own = f"waitroom_{room}"
-        #: Value and end of each cookie, by its name.
+        #: Value and end of each cookie by name.
         self._jar: dict[str, tuple[str, float]] = {}
         self._join_url = ""
         self.diary = diary
@@ -81,7 +81,7 @@ class Visitor:
             await self._call("leave")
 
     async def _wait(self) -> None:
-        """static/waiting.js: `call`, `receive`."""
+        """Poll as `call` and `receive` in static/waiting.js do."""
         what, tried, failures = "status", False, 0
         while True:
             entry = await self._call(what)
@@ -179,7 +179,7 @@ class Crowd:
         self._tasks: set[asyncio.Task[None]] = set()
         self._lives: dict[str, asyncio.Task[None]] = {}
         self.diaries: list[Diary] = []
-        #: What a visitor's own code raised: a fault of the harness.
+        #: Exceptions of visitors' code: bugs of the harness.
         self.broken: list[BaseException] = []
 
     def add(self, plan: Plan) -> Diary:
@@ -191,24 +191,24 @@ class Crowd:
         return diary
 
     def dismiss(self, diaries: Iterable[Diary]) -> None:
-        """They come no more."""
+        """Let these visitors stop."""
         for diary in diaries:
             diary.gone = time.time()
             self._lives[diary.name].cancel()
 
     async def arrive(self, count: int, plan: Plan, per_second: float = 100) -> None:
-        """One after the other, evenly."""
+        """Let visitors arrive evenly."""
         began = time.monotonic()
         for number in range(count):
             self.add(plan)
             await asyncio.sleep(max(0.0, began + (number + 1) / per_second - time.monotonic()))
 
     def keep_coming(self, per_second: float, plan: Plan) -> None:
-        """Until the run stops."""
+        """Let visitors arrive until the run stops."""
         self._start(self.arrive(1_000_000, plan, per_second))
 
     def holding(self, kind: str) -> int:
-        """How many hold a pass (or a ticket) by what they were told last."""
+        """Return how many visitors hold a pass, or a ticket, by their last response."""
         held = (d.last.token for d in self.diaries if d.gone is None and d.last)
         return sum(1 for token in held if token and token.kind == kind)
 

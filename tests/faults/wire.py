@@ -1,11 +1,11 @@
-"""One browser's connection: HTTP/1.1 on a socket of its own, cheap enough for a thousand."""
+"""A browser's connection: HTTP/1.1 on a socket, cheap enough for a thousand visitors."""
 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-#: Whoever waits longer for an answer has none.
+#: A response that takes longer is an error, seconds.
 TIMEOUT_S = 5.0
 _LIMIT = 1 << 18
 
@@ -41,7 +41,7 @@ class Wire:
     async def send(
         self, method: str, path: str, headers: Iterable[tuple[str, str]] = (), body: bytes = b""
     ) -> Reply:
-        """Raises OSError (TimeoutError is one) or EOFError where no whole answer came."""
+        """Send a request. Raises OSError, TimeoutError or EOFError without a whole response."""
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self.host}"]
         lines += [f"{name}: {value}" for name, value in headers]
         if body or method not in {"GET", "HEAD"}:
@@ -82,7 +82,7 @@ class Wire:
 
 
 async def read_reply(reader: asyncio.StreamReader, *, has_body: bool = True) -> Reply:
-    """The next answer; one that only says "go on" is passed over."""
+    """Read the next response, after any 100 Continue."""
     while True:
         head = await reader.readuntil(b"\r\n\r\n")
         reply = await _read_rest(reader, head, has_body=has_body)

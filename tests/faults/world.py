@@ -1,4 +1,4 @@
-"""A whole site with three replicas and a crowd before it; what breaks is the scenario's."""
+"""A site with three replicas and a crowd of visitors, for scenarios that break something."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
 
 ROOM = "shop"
 REPLICAS = 3
-#: The site sees who comes: the visitor in the pass that nginx hands over, or has just given.
+#: Passes the visitor to the site, from the pass in the request or in the new cookie.
 _HTTP = """
 map "$waitroom_set_cookie;$http_cookie" $faults_visitor {
     default "-";
@@ -43,10 +43,10 @@ _LOCATIONS = gated("/", *_LINES) + gated("/open", *_LINES, "set $waitroom_on_fai
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much of everything: the whole suite's, or the quick subset's."""
+    """The size of a run."""
 
     quick: bool = False
-    #: Who browses to the end, and who stays for seconds and makes place for the next.
+    #: How many visitors stay to the end, and how many stay for seconds.
     stay: int = 30
     pass_by: int = 30
     waiting: int = 150
@@ -66,7 +66,7 @@ QUICK = Scale(
 
 
 class World:
-    """One run: a site, its crowd, what the ops listener told, and what must hold."""
+    """One run: a site, its crowd, what the ops listener reported, and what must hold."""
 
     def __init__(self, name: str, site: Site, cap: int) -> None:
         self.site, self.cap = site, cap
@@ -84,7 +84,7 @@ class World:
     # The crowd ------------------------------------------------------------------------------
 
     async def fill(self, scale: Scale, *, free: int = 0) -> None:
-        """The room but for `free` slots, then the line; who comes last comes after all others."""
+        """Fill the room but for `free` slots, then the queue."""
         await self.crowd.arrive(scale.stay, STAYS)
         await self.crowd.arrive(scale.pass_by - free, BRIEF)
         await self.until(lambda: self.crowd.inside >= scale.cap - free, "a full room")
@@ -92,7 +92,7 @@ class World:
         if scale.newcomers_per_s:
             self.crowd.keep_coming(scale.newcomers_per_s, BRIEF)
         await asyncio.sleep(scale.before_s)
-        # The first to leave give their slots up too late for a short run.
+        # In a short run no slot may become free.
         self._must_call = not scale.quick
 
     async def until(self, true: Callable[[], bool], what: str, timeout_s: float = 20) -> None:
@@ -105,7 +105,7 @@ class World:
     # The fault ------------------------------------------------------------------------------
 
     def breaks(self) -> float:
-        """Now; for what breaks and mends in one moment, both."""
+        """Note that the fault begins now; it may end at the same moment."""
         self.broken = self.mended = time.time()
         return self.broken
 
@@ -121,7 +121,7 @@ class World:
         self.row.notes.append(text)
 
     def expect_status(self, status: int, *, until: float, **whom: Any) -> None:
-        """That answer is right from the fault to that moment."""
+        """Excuse a status from the fault until that moment."""
         self.excuses.append(Excuse(self.broken, until, status, **whom))
 
     async def stop_replica(self, number: int) -> None:
@@ -140,10 +140,10 @@ class World:
                 await asyncio.sleep(0.05)
 
     async def until_recovered(self, timeout_s: float = 60, stage: int = 1) -> float:
-        """Until all replicas say that the store is there and people are called again; how
-        long it took since the end of the fault."""
+        """Wait until all replicas report that Redis is available and visitors are called. Return
+        the seconds since the end of the fault."""
         end = time.monotonic() + timeout_s
-        await asyncio.sleep(1.5)  # they say it a second later
+        await asyncio.sleep(1.5)  # replicas report it a second later
         while True:
             away = await self.metrics("waitroom_store_away")
             stages = await self.metrics("waitroom_recovery_stage")
@@ -159,7 +159,7 @@ class World:
     # What the ops listeners say -------------------------------------------------------------
 
     async def metrics(self, name: str) -> list[float]:
-        """The room's value at each replica that answers."""
+        """Return a metric of the room at each replica that responds."""
         pattern = re.compile(rf'^{name}{{(?:[^}}]*,)?room="{ROOM}"[^}}]*}} (\S+)$', re.MULTILINE)
         found = []
         for number in range(len(self._ops)):
@@ -169,13 +169,13 @@ class World:
         return found
 
     async def requests_at(self, number: int) -> float:
-        """How many requests a replica has answered since it was started."""
+        """Return how many requests a replica has answered since its start."""
         _, text = await self._ask(number, "/metrics")
         found = re.findall(r"^waitroom_requests_total{.*} (\S+)$", text, re.MULTILINE)
         return sum(map(float, found))
 
     async def room(self) -> dict[str, Any] | None:
-        """As the first replica that answers describes it."""
+        """Return the room's document from the first replica that responds."""
         for number in range(len(self._ops)):
             status, text = await self._ask(number, f"/admin/rooms/{ROOM}")
             with suppress(ValueError):  # another program may listen there while it is down
@@ -193,7 +193,7 @@ class World:
         return 0, ""
 
     async def watch(self) -> None:
-        """Looks at the sessions twice a second."""
+        """Read the number of sessions twice a second."""
         while True:
             room = await self.room()
             if room is not None:
@@ -203,7 +203,7 @@ class World:
     # The store ------------------------------------------------------------------------------
 
     async def harvest(self) -> None:
-        """Notes whom the store has called so far: what is emptied forgets it."""
+        """Read the calls so far from Redis, before they are lost."""
         redis = connect(self.site.store, timeout_s=5)
         try:
             events = await redis.xrange(room_key(ROOM, "events"))
@@ -265,8 +265,8 @@ class World:
 async def world(
     name: str, *, cap: int, store: str = "", settings: dict[str, Any] | None = None
 ) -> AsyncIterator[World]:
-    """Judges at the end. The room answers the waiting with 202, so that every 5xx is a failure.
-    A scenario that cannot go on raises AssertionError: it does not hold."""
+    """Run a site for a scenario, and judge at the end. Waiting visitors get 202, so that every 5xx
+    is a failure. A scenario that cannot continue raises AssertionError: it does not hold."""
     _allow_many_files()
     room = {"total_active_users": cap, "queueing_status_code": 202, "session_duration": 30}
     site = Site(
@@ -293,7 +293,7 @@ async def world(
                 replica.signal(signal.SIGTERM)
 
 
-#: Sites start one after the other: all at once would take each of them too long.
+#: Sites start one after the other: together each would take too long.
 _STARTS = threading.Lock()
 
 
@@ -303,8 +303,8 @@ def _start(site: Site) -> None:
 
 
 async def _enter(site: Site, stack: AsyncExitStack) -> None:
-    """It starts and stops in threads: another world may be under way. It stops also where the
-    start is cancelled meanwhile."""
+    """Start a site in a thread, as another scenario may be running, and stop it with `stack`,
+    also if the start is cancelled."""
     stack.push_async_callback(asyncio.to_thread, site.__exit__, None, None, None)
     starting = asyncio.ensure_future(asyncio.to_thread(_start, site))
     try:

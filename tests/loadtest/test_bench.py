@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,7 +48,7 @@ def all_runs(ours=1000, **fields):
 
 
 def reached(runs, folder=None):
-    return [target.reached for target in targets(Figures(runs), folder)]
+    return [target.is_reached for target in targets(Figures(runs), folder)]
 
 
 def test_what_wrk_said_is_the_last_line_in_braces():
@@ -92,31 +93,30 @@ def test_targets_are_reached_or_not():
 
 def test_targets_of_other_reports_are_read_beside_it(tmp_path):
     """Medians of what `make loadtest`, `bench-limits` and `bench-jobs` wrote."""
-    assert reached([], REPORTS)[8:13] != [None] * 5
+    assert reached([], REPORTS)[8:10] != [None] * 2
     head = "replicas,users,requests/s,mean ms,peak sessions,peak at the origin,cap"
     steps = ["10,2000,4100,300,1500,1500,1500", "10,2000,4200,300,1500,,1500",
              "10,2000,100,900,1500,1500,1500", "3,3000,4100,700,1500,1501,1500"]  # fmt: skip
     (tmp_path / "loadtest.csv").write_text("\n".join([head, *steps]))
     found = targets(Figures([]), tmp_path)
-    assert [(each.reached, each.figure) for each in found[8:10]] == [
+    assert [(each.is_reached, each.figure) for each in found[8:10]] == [
         (True, "4,100/s, 0.300 s"), (False, "4,100/s, 0.700 s"),
     ]  # fmt: skip
-    assert (found[13].reached, found[13].figure) == (False, "1")
+    assert (found[13].is_reached, found[13].figure) == (False, "1")
 
 
 def test_a_visitor_above_the_cap_in_any_run_is_told():
     runs = [run(inside=500, cap=500), run(inside=501, cap=500, number=1)]
     runs.append(run(system="lua", inside=540, cap=500))
     over = targets(Figures(runs))[-2]
-    assert (over.reached, over.figure) == (False, "1 (Lua design: 40)")
+    assert (over.is_reached, over.figure) == (False, "1 (Lua design: 40)")
 
 
 def test_the_report_names_machine_targets_and_problems(tmp_path):
     runs = all_runs(problems=["3 of a sample: site was due, status 502 was served"])
     figures = Figures(runs, ["lua, deep, round 1: lost"])
-    text = report.write(
-        figures, MACHINE, tmp_path, how="3 rounds.", scale={"x": 1}, sections=["## Scale"]
-    )
+    made = report.report(figures, how="3 rounds.", sections=["## Scale"], data={"runs": runs})
+    text = made.write(tmp_path, MACHINE)
     for part in (
         "a CPU, 2 cores",
         "**does not hold**",
@@ -127,15 +127,14 @@ def test_the_report_names_machine_targets_and_problems(tmp_path):
     ):
         assert part in text
     assert {path.name for path in tmp_path.iterdir()} == {
-        "bench.md", "bench.json", "bench-throughput.svg", "bench-cpu.svg",
+        "bench.md", "data", "bench-throughput.svg", "bench-cpu.svg",
     }  # fmt: skip
-    document = json.loads((tmp_path / "bench.json").read_text())
-    assert len(document["runs"]) == len(runs)
-    assert document["scale"] == {"x": 1}
+    document = json.loads((tmp_path / "data/bench.json").read_text())
+    assert len(document["figures"]["runs"]) == len(runs)
 
 
 def test_a_report_of_a_part_has_no_holes(tmp_path):
-    report.write(Figures([run()]), MACHINE, tmp_path, how="1 round.")
+    report.report(Figures([run()]), how="1 round.").write(tmp_path, MACHINE)
     assert "not measured" in (tmp_path / "bench.md").read_text()
 
 
@@ -201,7 +200,7 @@ def test_visitors_ask_for_a_page_and_its_pictures_with_their_cookies(tmp_path):
     Site.asked = defaultdict(list)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    Site.folder, Site.url = tmp_path, f"http://127.0.0.1:{server.server_port}"
+    Site.site = SimpleNamespace(folder=tmp_path, url=f"http://127.0.0.1:{server.server_port}")
     # So many that whoever waits for a stalled response is not in turn again meanwhile.
     pages = [visit("/", "site", cookie=f"pass={n}") for n in range(400)]
     load = Load(pages, pictures=pictures("/")[:2], connections=2)
@@ -237,7 +236,7 @@ def test_seconds_of_waitroom():
         inside = measure(system, "admitted", 0, warm_s=1, seconds=kept_s)
         flood = measure(Wrong(system, Load([visit("/nowhere", "site")])), "rush", 0, warm_s=0,
                         seconds=1)  # fmt: skip
-        folder = system.folder
+        folder = system.site.folder
     assert inside.problems == []
     assert inside.totals.requests > 100
     assert inside.cpu["nginx"] > 0

@@ -9,8 +9,7 @@ import pytest
 from loadtest import machine
 from loadtest.history import report
 from loadtest.history.lookups import open_history
-from loadtest.history.measure import measure_all
-from loadtest.history.result import Amount
+from loadtest.history.measure import Amount, measure
 from loadtest.history.stays import DAY_MS, DAYS, events_of, make_stays, sizes
 from sidecar.history.model import Event
 from sidecar.history.service import fold, places
@@ -95,7 +94,7 @@ def slowed(entry, start_ms):
 def test_everything_is_measured_and_told(tmp_path):
     """Real servers, a few rows: look-ups take one partition, and the report says what was found."""
     began_ms = 1000 * time.time()
-    result = measure_all(TINY, tmp_path)
+    result = measure(replace(TINY, home=tmp_path))
     assert list(tmp_path.iterdir()) == []
     assert (result.loaded.stays, result.problems()) == (3000, [])
     assert len({plan.lookup for title, plan in result.explained if title == "hot"}) == 3
@@ -105,7 +104,7 @@ def test_everything_is_measured_and_told(tmp_path):
     for runs in result.recorded.values():
         assert [run.events for run in runs] == [400]
         assert all(0 < run.seconds < time.time() - began_ms / 1000 for run in runs)
-    text = report.write(result, machine.describe(), tmp_path)
+    text = report.report(result).write(tmp_path, machine.describe())
     for part in (
         "3,000 stays",
         "| history (events) | hot | p",
@@ -113,4 +112,6 @@ def test_everything_is_measured_and_told(tmp_path):
         "bytes of the store",
     ):
         assert part in text
-    assert json.loads((tmp_path / "history.json").read_text())["live"]["number"] == 6
+    assert (
+        json.loads((tmp_path / "data/history.json").read_text())["figures"]["live"]["number"] == 6
+    )

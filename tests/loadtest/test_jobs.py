@@ -8,14 +8,15 @@ import subprocess
 import sys
 import time
 
-from loadtest import databases
+from loadtest.databases import open_database
 from loadtest.jobs import report
 from loadtest.jobs.idle import Idle
-from loadtest.jobs.measure import CALLERS, QUICK, Figures, Rate, Single, cpu_ns
+from loadtest.jobs.measure import CALLERS, QUICK, Figures, Rate, Single
 from loadtest.jobs.systems import Waitroom
-from loadtest.jobs.target import Bell, Redis, Target
+from loadtest.jobs.target import Bell, Target
+from loadtest.machine import cpu_ns
 from tests.support.reports import MACHINE
-from tests.support.site import ROOT
+from tests.support.site import ROOT, SocketRedis
 
 OURS = "Waitroom, SQLite"
 
@@ -32,7 +33,7 @@ def figures() -> Figures:
     for system in made.systems:
         made.singles[system, "watched"] = [Single(4, 9), Single(5, 11), Single(6, 50)]
         made.singles[system, "reported"] = [Single(5, 250)]
-    made.idle = [Idle("arq", 60, 70, 120, None), Idle("Waitroom, 1 target", 400, 90, 180, 150)]
+    made.idle = [Idle("arq", 60, 70, 120, None), Idle("Waitroom, 20 targets", 400, 90, 180, 150)]
     return made
 
 
@@ -40,15 +41,15 @@ def test_the_report_has_medians_and_says_what_was_wrong(tmp_path):
     """Of three rounds the one in the middle, CPU in ms, what is missing left empty."""
     made = figures()
     made.problems.append("arq: 9 of 10 jobs were done")
-    text = report.write(made, MACHINE, tmp_path)
+    text = report.report(made).write(tmp_path, MACHINE)
     assert "a CPU, 2 cores" in text
     assert "**arq: 9 of 10 jobs were done.**" in text
     assert f"| submitted, 16 callers | {OURS} | 100 | ±155% | 2.00 |  | 0.50 |  |  |" in text
-    # Who watches a line being worked off is no caller.
+    # Whoever watches a queue being worked off is no caller.
     assert f"| executed | {OURS} | 100 | ±155% |  |  | 0.50 |  |  |" in text
     assert f"| {OURS} | 5 | 11 | 250 |" in text
-    assert "| Waitroom, 1 target | 400 | 90 | 180 | 150 |" in text
-    document = json.loads((tmp_path / "jobs.json").read_text())
+    assert "| Waitroom, 20 targets | 400 | 90 | 180 | 150 |" in text
+    document = json.loads((tmp_path / "data/jobs.json").read_text())
     assert document["machine"]["cpu"] == "a CPU"
     assert "| executed | 200 | 100 |" in report.section(made)
 
@@ -64,7 +65,7 @@ def test_cpu_time_is_that_of_all_threads():
         try:
             while cpu_ns([child.pid]) < 50_000_000:
                 time.sleep(0.01)
-            own = cpu_ns(pid, families=False)
+            own = cpu_ns(pid, with_children=False)
             assert cpu_ns(pid) - own > 40_000_000
         finally:
             child.kill()
@@ -84,7 +85,7 @@ def test_arq_has_what_we_have_but_for_redis():
 
 async def test_a_few_jobs_for_real():
     """They are submitted by several callers, called once each, and done; one alone is seen."""
-    with Redis() as redis, Target() as target, databases.Sqlite() as database:
+    with SocketRedis() as redis, Target() as target, open_database("sqlite") as database:
         async with (
             Bell().open() as bell,
             target.counter() as counter,

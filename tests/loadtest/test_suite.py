@@ -66,7 +66,7 @@ def test_workers_notes_come_together(site):
     broken = {each["promise"] for each in report["findings"] if not each["kept"]}
     assert broken == {"cap, seen by the ops listener", "cap, seen by the origin"}, output
     [order] = [each for each in report["findings"] if each["promise"].startswith("first")]
-    assert not order["text"].endswith("among 0 let in from the line")
+    assert not order["text"].endswith("among 0 let in from the queue")
 
 
 def test_a_shape_and_what_it_cannot_reach(site):

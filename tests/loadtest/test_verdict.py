@@ -6,68 +6,51 @@ import pytest
 
 from loadtest.verdict import CLOCK_MS, Evidence, Stay, judge, overtakings, peak_inside, peak_overlap
 
-
-def kept(seen: Evidence) -> dict[str, bool]:
-    return {finding.promise: finding.kept for finding in judge(seen)}
+ENOUGH = [Stay(0, 900, 1000), Stay(100, 1900, 2000), Stay(200, 2500)]
 
 
-def all_kept(**seen) -> bool:
-    return all(kept(Evidence(**{"requests": 100, **seen})).values())
+@pytest.mark.parametrize(
+    ("seen", "is_kept"),
+    [
+        pytest.param({"stays": ENOUGH, "sessions": [(3, 3), (2, 3)], "inside": 3}, True, id="kept"),
+        pytest.param({"errors": {"pass: unexpected status 500": 1}}, False, id="an error"),
+        pytest.param({"requests": 0}, False, id="no request"),
+        pytest.param({"sessions": [(3, 3)]}, True, id="a full room"),
+        pytest.param({"sessions": [(3, 3), (4, 3), (3, 3)]}, False, id="a session too many"),
+        pytest.param({"sessions": [(3, 3)], "cap": 2}, False, id="above the cap of the option"),
+        pytest.param({"sessions": []}, False, id="an ops listener that never answers"),
+        pytest.param({"sessions": [(3, 3)], "inside": 4}, False, id="one too many at the origin"),
+        pytest.param({"inside": 4, "cap": 3}, False, id="one above the option at the origin"),
+        pytest.param(
+            {"stays": [Stay(0, 2000, 2500), Stay(100, 900, 1000)]}, False, id="overtaking"
+        ),
+    ],
+)
+def test_a_run_is_judged_by_requests_cap_and_order(seen, is_kept):
+    findings = judge(Evidence(**{"requests": 100, **seen}))
+    assert all(finding.kept for finding in findings) == is_kept
 
 
-def test_a_run_that_kept_everything():
-    stays = [Stay(0, 900, 1000), Stay(100, 1900, 2000), Stay(200, 2500)]
-    assert all_kept(stays=stays, sessions=[(3, 3), (2, 3)], inside=3)
+DIRECT = Stay(1000, admitted=1001, direct=True)
 
 
-def test_an_unexpected_answer_fails():
-    assert not all_kept(errors={"pass: unexpected status 500": 1})
-
-
-def test_a_run_without_one_request_fails():
-    assert not all_kept(requests=0)
-
-
-def test_one_session_too_many_fails():
-    assert all_kept(sessions=[(3, 3)])
-    assert not all_kept(sessions=[(3, 3), (4, 3), (3, 3)])
-
-
-def test_the_cap_to_hold_can_be_told():
-    assert not all_kept(sessions=[(3, 3)], cap=2)
-
-
-def test_an_ops_listener_that_never_answers_fails():
-    assert not all_kept(sessions=[])
-
-
-def test_one_too_many_at_the_origin_fails():
-    assert not all_kept(sessions=[(3, 3)], inside=4)
-    assert not all_kept(inside=4, cap=3)
-
-
-def test_overtaking_fails():
-    assert not all_kept(stays=[Stay(0, 2000, 2500), Stay(100, 900, 1000)])
-
-
-def test_a_slow_poll_is_no_overtaking():
-    """The earlier one was told to wait before the later one was let in, and noticed later."""
-    assert not overtakings([Stay(0, 999, 5000), Stay(100, 900, 1000)])
-
-
-def test_those_who_joined_at_once_have_no_order():
-    assert not overtakings([Stay(0, 2000, 2500), Stay(40, 900, 1000)])
-
-
-def test_somebody_who_is_never_let_in_is_overtaken_too():
-    assert len(overtakings([Stay(0, 2000), Stay(100, 900, 1000), Stay(200, 900, 1100)])) == 2
-
-
-def test_a_newcomer_who_passes_at_once_overtakes_those_who_wait():
-    late = Stay(1000, admitted=1001, direct=True)
-    assert overtakings([Stay(0, 2000), late])
-    assert not overtakings([Stay(0, 1001 + CLOCK_MS), late]), "the worker's clock is a guess"
-    assert not overtakings([Stay(900, 5000), late])
+@pytest.mark.parametrize(
+    ("stays", "count"),
+    [
+        # The earlier visitor was told to wait before the later one was admitted.
+        ([Stay(0, 999, 5000), Stay(100, 900, 1000)], 0),
+        # Visitors who join at once have no order.
+        ([Stay(0, 2000, 2500), Stay(40, 900, 1000)], 0),
+        # A visitor who is never admitted is overtaken too.
+        ([Stay(0, 2000), Stay(100, 900, 1000), Stay(200, 900, 1100)], 2),
+        # A newcomer who is admitted at once overtakes; the worker's clock is a guess.
+        ([Stay(0, 2000), DIRECT], 1),
+        ([Stay(0, 1001 + CLOCK_MS), DIRECT], 0),
+        ([Stay(900, 5000), DIRECT], 0),
+    ],
+)
+def test_overtaking_is_a_later_join_before_the_end_of_an_earlier_wait(stays, count):
+    assert len(overtakings(stays)) == count
 
 
 def test_overtaking_is_found_as_by_comparing_everybody_with_everybody():

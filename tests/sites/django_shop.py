@@ -52,7 +52,7 @@ django.setup()
 
 
 class Order(forms.Form):
-    """What is ordered, and a file beside it."""
+    """An order, with a file."""
 
     text = forms.CharField(max_length=200)
     file = forms.FileField(required=False)
@@ -100,7 +100,7 @@ urlpatterns = [
 
 
 def install() -> None:
-    """The tables, and one user."""
+    """Create the tables and a user."""
     from django.contrib.auth.models import User
 
     call_command("migrate", verbosity=0)

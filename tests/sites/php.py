@@ -1,4 +1,4 @@
-"""PHP-FPM, and a WordPress of Debian's package on MariaDB."""
+"""PHP-FPM, and Debian's WordPress on MariaDB."""
 
 import os
 import pwd
@@ -44,20 +44,20 @@ require_once ABSPATH . 'wp-settings.php';
 """
 
 
-#: The tests say by a header which address they come from.
+#: Tests set a visitor's address by a header.
 BALANCED = "set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For;"
 
 
 class WithFpm(Site):
-    """The site is nginx itself, by a recipe's configuration, with files in `root` and PHP-FPM."""
+    """A site whose nginx serves files in `root` and PHP-FPM, with a recipe's configuration."""
 
-    #: The page of docs/recipes.
+    #: The name of the page in docs/recipes.
     recipe: str
     root: Path
 
     @property
     def block(self) -> str:
-        """The server block, with the addresses of a usual installation."""
+        """Return the recipe's server block, with the addresses of a usual installation."""
         return recipe(self.recipe)
 
     def _start_gate(self) -> Process:
@@ -95,7 +95,7 @@ class WithFpm(Site):
 
 
 class FrontController(WithFpm):
-    """An application of one file, as frameworks have it, and one style sheet."""
+    """An application with one PHP file, as of a framework, and one style sheet."""
 
     recipe = "php.md"
 
@@ -111,7 +111,7 @@ class FrontController(WithFpm):
 
 
 class AsGuidesHaveIt(FrontController):
-    """By the configuration that most guides have, with the lines in it that `edit` adds."""
+    """A site with the configuration of most guides, and the lines that `edit` adds."""
 
     GUIDE = """server {
     listen 80;
@@ -146,13 +146,13 @@ class AsGuidesHaveIt(FrontController):
 
 
 def recipe(page: str) -> str:
-    """The page's first nginx block."""
+    """Return the page's first nginx block."""
     text = (ROOT / "docs" / "recipes" / page).read_text()
     return text.partition("```nginx\n")[2].partition("```")[0]
 
 
 class WordPress(WithFpm):
-    """A new WordPress, with permalinks of names."""
+    """A new WordPress, with permalinks by name."""
 
     recipe = "wordpress.md"
 

@@ -9,7 +9,7 @@ counts = {"api": 0}
 
 
 def main() -> None:
-    """On the port, with the scripts of the folder."""
+    """Serve on a port, with the scripts of a folder."""
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
 
     async def page(_request: web.Request) -> web.Response:

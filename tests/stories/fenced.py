@@ -1,4 +1,4 @@
-"""A store that checks fencing numbers, so that a holder whose lease is over changes nothing."""
+"""A store that checks fencing numbers, so that a holder whose lease has ended changes nothing."""
 
 import sqlite3
 
@@ -10,7 +10,7 @@ def make_table(database: sqlite3.Connection) -> None:
 
 
 def write(database: sqlite3.Connection, title: str, text: str, fence: int) -> bool:
-    """Whether it was written: not if a holder with a higher number has written before."""
+    """Write a value. Return False if a holder with a higher number has written before."""
     with database:
         done = database.execute(
             "UPDATE titles SET text = ?, fence = ? WHERE name = ? AND fence <= ?",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.service import Api, tell
 
-#: A permit may be given back long before its lease ends: so often is it asked for.
+#: The pause between two requests for a permit, which may be released long before its lease ends.
 ASK_S = 0.05
 PREPARES_S = 0.1
 

@@ -24,7 +24,7 @@ def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
         return api
 
     def free_ms() -> int:
-        """The moment that a refund would be given now."""
+        """Return the moment that a refund would get now."""
         query = "&".join(f"{name}={value}" for name, value in REFUND.items())
         return ms(looking.call("GET", f"/limits/{rule}?{query}")[1]["at"])
 

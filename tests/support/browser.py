@@ -1,4 +1,4 @@
-"""A real browser: Chromium, best without a window (a third of the CPU); scripts/install-browser."""
+"""Chromium for tests, without a window if possible (scripts/install-browser)."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ expect.set_options(timeout=20_000)
 
 @pytest.fixture(scope="module")
 def browser():
-    """One for a module: while it lives, its loop runs in this thread, and no other can."""
+    """Start one browser per module: its event loop runs in this thread, and no other can."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     binary = next(filter(None, (shutil.which(name, path=path) for name in NAMES)), None)
     if binary is None:
@@ -34,7 +34,7 @@ def browser():
 
 @pytest.fixture
 def visitor(browser):
-    """Makes visitors: each a browser context of its own, with one page open."""
+    """Return a function that opens a page in a browser context of its own."""
     contexts = []
 
     def make(**options):
@@ -48,7 +48,7 @@ def visitor(browser):
         return page
 
     def note(page, message):
-        # A page that is answered with 503 is reported as a failed resource; that is the point.
+        # The browser reports a page with status 503 as a failed resource.
         if message.type == "error" and "503" not in message.text:
             page.problems.append(message.text)
 

@@ -8,17 +8,17 @@ from sidecar.cli import main
 
 
 def command(*words: str) -> click.Command:
-    """The command or group of these words."""
-    found: click.Command = main
+    """Return the command or group of these words."""
+    current: click.Command = main
     for word in words:
-        assert isinstance(found, click.Group)
-        found = found.get_command(click.Context(found), word)
-        assert found is not None, words
-    return found
+        assert isinstance(current, click.Group)
+        current = current.get_command(click.Context(current), word)
+        assert current is not None, words
+    return current
 
 
 def every_command(*words: str) -> Iterator[tuple[str, ...]]:
-    """The words of each command and group below these."""
+    """Yield the words of each command and group below these."""
     group = command(*words)
     if isinstance(group, click.Group):
         for name in group.list_commands(click.Context(group)):

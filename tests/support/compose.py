@@ -24,19 +24,19 @@ from tests.support.site import nginx_binary
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
-#: A virtual environment's commands, as the image has them on its PATH.
+#: The folder of commands in the virtual environment.
 BIN = Path(sys.executable).parent
 
 
 def dockerfile() -> list[tuple[str, str]]:
-    """Instructions and their arguments, in order; continued lines joined."""
+    """Return instructions and their arguments, in order; continued lines are joined."""
     text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
     return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
 
 
 def last_stage() -> dict[str, str]:
-    """The last of each instruction of the image that is left."""
+    """Return the last instruction of each kind in the final stage."""
     found = dockerfile()
     start = max(i for i, (name, _) in enumerate(found) if name == "FROM")
     return dict(found[start:])
@@ -47,13 +47,13 @@ def image_env() -> dict[str, str]:
 
 
 def mounts(service: str) -> list[tuple[str, str, str]]:
-    """Source, target and mode of each of a service's volumes."""
+    """Return source, target and mode of a service's volumes."""
     found = [[*volume.split(":"), "rw"][:3] for volume in SERVICES[service].get("volumes", [])]
     return [(source, target, mode) for source, target, mode in found]
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The sidecar's, with secrets made as the page says, in `folder`."""
+    """Return the sidecar's environment, with secrets in `folder` as the page describes."""
     make_secrets(folder)
     environ = {**image_env(), **SERVICES["sidecar"]["environment"]}
     for name, secret in COMPOSE["secrets"].items():
@@ -73,7 +73,7 @@ def port_of(address: str) -> int:
 
 
 def copied_by_the_image(folder: Path) -> None:
-    """Copies into a folder what the image's build copies into its own."""
+    """Copy the files that the image's build copies."""
     folder.mkdir()
     stray = shutil.ignore_patterns("__pycache__")
     for name, argument in dockerfile():
@@ -88,7 +88,7 @@ def copied_by_the_image(folder: Path) -> None:
 
 
 def is_ignored(path: str) -> bool:
-    """Whether .dockerignore keeps a path from the builder: the last line that fits decides."""
+    """Return True if .dockerignore excludes a path: the last matching line decides."""
     ignored = False
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         pattern = line.removeprefix("!")
@@ -105,7 +105,7 @@ def fits(path: str, pattern: str) -> bool:
 
 
 def upstreams() -> dict[str, tuple[str, int]]:
-    """Each upstream's one server, by name: host and port."""
+    """Return host and port of each upstream's server by name."""
     text = (ROOT / "deploy/docker/nginx.conf").read_text() + (
         ROOT / "deploy/docker/settings.conf"
     ).read_text()
@@ -114,7 +114,7 @@ def upstreams() -> dict[str, tuple[str, int]]:
 
 
 def nginx_folder(folder: Path, ports: dict[str, list[int]], listen: int) -> Path:
-    """nginx's files as the containers see them, with this machine's addresses.
+    """Write nginx's files as in the containers, with this machine's addresses.
 
     `resolve` is newer than many an installed nginx, so its names are replaced by addresses.
     """
@@ -150,7 +150,7 @@ def nginx_command(folder: Path, *more: str) -> list[str]:
 
 
 def healthy(service: str, *options: str, port: tuple[int, int] = (0, 0), **how: Any) -> bool:
-    """Whether a service's health check says so; at another port, or with options to that end."""
+    """Run a service's health check, perhaps with another port or options. Return its result."""
     program, *words = SERVICES[service]["healthcheck"]["test"][1:]
     inside, here = port
     words = [word.replace(f":{inside}", f":{here}") for word in words]

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: a site with a history, and what operators do on the page."""
+"""The dashboard in a real browser: sites with a history, and operators' actions."""
 
 import json
 import os
@@ -13,19 +13,18 @@ from sidecar.visitors.visitor_number import visitor_number
 from tests.support.processes import run_command, wait_until
 from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
 
-#: A room that lets one visitor in.
+#: Settings of a room with one slot.
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
 
 
-#: Nothing was measured for ten minutes, twenty minutes ago.
+#: A gap in the samples: minutes ago.
 GAP = range(20, 30)
-#: A program's.
+#: The service token.
 TOKEN = "dashboard-service-token"
 
 
 class Dashboard(Site):
-    """A store and one replica without nginx: visitors ask the replica itself. `ops` is the
-    replica's; TOKEN is its service_token."""
+    """Redis and one replica, which visitors ask without nginx. TOKEN is its service_token."""
 
     def _start(self):
         self.folder = make_folder(self._stack)
@@ -38,10 +37,10 @@ class Dashboard(Site):
         self.dashboard = f"{self.ops[0]}/dashboard"
 
     def _prepare(self):
-        """What the replica needs besides."""
+        """Prepare what the replica needs."""
 
     def api(self, method, path, body=None):
-        """The document of a call of the service API."""
+        """Make a call of the service API. Return its document."""
         request = urllib.request.Request(
             f"{self.ops[0]}/v1{path}",
             method=method,
@@ -52,13 +51,13 @@ class Dashboard(Site):
             return json.load(reply)
 
     def open(self, page, address):
-        """A view, logged in."""
+        """Log in and open a view."""
         view(log_in(self, page, "Night shift"), address)
         return page
 
 
 class WithHistory(Dashboard):
-    """And it keeps a history."""
+    """A dashboard with a history."""
 
     def _prepare(self):
         self._settings["history"] = f"sqlite:///{self.folder}/history.db"
@@ -72,11 +71,11 @@ class WithHistory(Dashboard):
         assert done.returncode == 0, done.stderr
 
     def page(self, room):
-        """Where a visitor waits."""
+        """Return the address of the waiting page."""
         return f"{self.edges[0]}/_waitroom/{room}/?next=/"
 
     def arrive(self, room, class_name=""):
-        """Somebody comes, and stays where they are put. Their id."""
+        """Let a visitor arrive. Return their id."""
         said = {"X-Waitroom-Class": class_name}
         url = f"{self.edges[0]}/_waitroom/{room}/join"
         request = urllib.request.Request(url, method="POST", headers=said)
@@ -84,13 +83,13 @@ class WithHistory(Dashboard):
             return json.load(answer)["visitor"]
 
     def line(self, room):
-        """The ids of all in the queue."""
+        """Return the ids of all visitors in the queue."""
         rows = self.admin("GET", f"/rooms/{room}/waiting")["waiting"]
         return [row["visitor"] for row in rows]
 
 
 def write_past(site, room, minutes):
-    """The room has run for that long: samples as rooms/lua/parts/minutes.lua writes them."""
+    """Write the samples of a room's past, as rooms/lua/parts/minutes.lua does."""
     first = int(time.time() // 60) - 1
     rows = [
         {
@@ -125,12 +124,12 @@ def log_in(site, page, name):
 
 
 def view(page, address):
-    """Goes to one of the page's views, where that is another."""
+    """Go to a view, unless it is shown."""
     page.evaluate("to => { if (location.hash !== to) location.hash = to }", f"#/{address}")
 
 
 def numbers(ids):
-    """What the page shows of them."""
+    """Return the numbers that the page shows in place of visitors' ids."""
     return [visitor_number(visitor) for visitor in ids]
 
 
@@ -158,12 +157,12 @@ def figure(page, name, what):
 
 
 def said(page, name, what):
-    """What the control says came of it."""
+    """Return the result that a control shows."""
     return control(page, name, what).locator("output")
 
 
 def is_waiting(site, guest):
-    """Whether a visitor of the room `line` is told to wait when they come again."""
+    """Return True if a returning visitor of the room `line` has to wait."""
     guest.goto(site.page("line"))
     return guest.locator("html").get_attribute("data-state") == "waiting"
 
@@ -173,7 +172,7 @@ def press(within, name):
 
 
 def confirm(page, name, *, typed=None):
-    """Answers the question by the button of that name. The question's text."""
+    """Press a button of the dialog. Return the dialog's text."""
     dialog = page.locator("#ask")
     expect(dialog).to_be_visible()
     text = dialog.locator("#ask-text").inner_text()
@@ -186,13 +185,13 @@ def confirm(page, name, *, typed=None):
 
 
 def choose(row, what):
-    """An item of a row's menu."""
+    """Choose an item of a row's menu."""
     press(row, "Actions")
     row.get_by_role("menuitem", name=what).click()
 
 
 def move(page, row, where, *, why="", then="Move"):
-    """Answers the question where to, up to the place or class."""
+    """Move a visitor by the dialog, or press another of its buttons."""
     choose(row, "Move")
     question = page.locator("#move")
     question.get_by_role("radio", name=where).check()

@@ -1,4 +1,4 @@
-"""SQL servers of Debian's packages, in temporary folders, on unix sockets alone."""
+"""SQL servers from Debian's packages, in temporary folders, on unix sockets only."""
 
 import os
 import pwd
@@ -7,7 +7,8 @@ import signal
 import sqlite3
 import subprocess
 import tempfile
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,12 @@ from tests.support.processes import Process, freeze, wait_until
 
 
 class Sqlite:
-    """A file. It is "stopped" by somebody else who keeps it locked."""
+    """An SQLite file; `stop` locks it."""
 
     kind = "sqlite"
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._file = folder / "history.db"
         self.url = f"sqlite:///{self._file}"
         self._lock: sqlite3.Connection | None = None
@@ -35,14 +37,16 @@ class Sqlite:
         self._lock = sqlite3.connect(self._file, isolation_level=None)
         self._lock.execute("BEGIN IMMEDIATE")
 
-    close = start
+    def close(self, timeout_s: float = 0) -> None:  # noqa: ARG002 - as a server's
+        self.start()
 
 
 class _Server:
     _process: Process
+    folder: Path
 
     def freeze(self) -> None:
-        """With all of its processes: one for each connection, of PostgreSQL."""
+        """Stop all of its processes: PostgreSQL has one per connection."""
         freeze(self._pids())
 
     def thaw(self) -> None:
@@ -56,13 +60,20 @@ class _Server:
 
 
 class Mariadb(_Server):
-    kind = "mariadb"
+    """A MariaDB server. Tests do not simulate a crash of the machine, and syncing takes seconds."""
 
-    def __init__(self, folder: Path) -> None:
+    kind = "mariadb"
+    FAST = (
+        "--skip-grant-tables", "--innodb-buffer-pool-size=64M",
+        "--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=O_DIRECT_NO_FSYNC",
+    )  # fmt: skip
+
+    def __init__(self, folder: Path, options: Sequence[str] = FAST) -> None:
+        self.folder = folder
         socket, data = folder / "s.sock", folder / "data"
         self.url = f"mariadb://root@/history?unix_socket={socket}"
         user = pwd.getpwuid(os.getuid()).pw_name
-        self._client = ["mariadb", "--no-defaults", f"--socket={socket}", f"--user={user}"]
+        self.client = ["mariadb", "--no-defaults", f"--socket={socket}", f"--user={user}"]
         install = [
             "mariadb-install-db", "--no-defaults", f"--datadir={data}", f"--user={user}",
             "--skip-test-db", "--auth-root-authentication-method=normal",
@@ -71,59 +82,58 @@ class Mariadb(_Server):
         subprocess.run(install, check=True, capture_output=True, timeout=60)
         server = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
         assert server, "mariadbd is not installed; run make test"
-        command = [
+        self._command = [
             server, "--no-defaults", f"--user={user}", f"--datadir={data}", f"--socket={socket}",
-            "--skip-networking", "--skip-grant-tables", f"--pid-file={folder}/pid",
-            f"--tmpdir={folder}",
-            "--innodb-buffer-pool-size=64M",
-            # A crash of the machine is not what these tests are about, and syncing takes seconds.
-            "--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=O_DIRECT_NO_FSYNC",
+            "--skip-networking", f"--pid-file={folder}/pid", f"--tmpdir={folder}", *options,
         ]  # fmt: skip
-        self._process = Process(command, log=folder / "log")
+        self._process = Process(self._command, log=folder / "log")
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
+        """Start the server; `options` hold until it is stopped."""
+        self._process = Process([*self._command, *options], log=self.folder / "log")
         self._process.start()
-        ask = [*self._client, "-e", "CREATE DATABASE IF NOT EXISTS history"]
-        wait_until(lambda: _runs(ask), f"mariadbd: {self._process.output}", 30)
+        ask = [*self.client, "-e", "CREATE DATABASE IF NOT EXISTS history"]
+        wait_until(lambda: _runs(ask), "mariadbd", 120, of=self._process)
 
     def stop(self) -> None:
         self._process.kill()
 
-    def close(self) -> None:
-        self._process.stop()
+    def close(self, timeout_s: float = 10) -> None:
+        self._process.stop(timeout_s)
 
 
 class Postgresql(_Server):
     kind = "postgresql"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, options: Sequence[str] = ("-c", "fsync=off")) -> None:
         bins = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
         assert bins, "postgresql is not installed; run make test"
-        data, self._folder = folder / "data", folder
+        data, self.folder = folder / "data", folder
         self.url = f"postgresql://postgres@/history?host={folder}"
         as_user: list[str] = []
-        if os.getuid() == 0:  # it refuses to run as root
+        if os.getuid() == 0:  # PostgreSQL refuses to run as root
             shutil.chown(folder, "postgres")
             as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
         init = [*as_user, str(bins[-1] / "initdb"), "-D", str(data), "-U", "postgres",
                 "-A", "trust", "--no-sync"]  # fmt: skip
         subprocess.run(init, check=True, capture_output=True, timeout=60, cwd=folder)
         command = [*as_user, str(bins[-1] / "postgres"), "-D", str(data), "-k", str(folder),
-                   "-c", "listen_addresses=", "-c", "fsync=off"]  # fmt: skip
+                   "-c", "listen_addresses=", *options]  # fmt: skip
         self._process = Process(command, log=folder / "log", cwd=folder)
 
     def start(self) -> None:
         self._process.start()
-        ask = ["psql", "-h", str(self._folder), "-U", "postgres", "-qtc"]
-        wait_until(lambda: _runs([*ask, "SELECT 1"]), f"postgres: {self._process.output}", 30)
+        ask = ["psql", "-h", str(self.folder), "-U", "postgres", "-qtc"]
+        wait_until(lambda: _runs([*ask, "SELECT 1"]), "postgres", 60, of=self._process)
         _runs([*ask, "CREATE DATABASE history"])
 
     def stop(self) -> None:
-        if self._process.running:
-            self._process.signal(signal.SIGINT)  # it would wait for those who are connected
-        self._process.stop()
+        self.close()
 
-    close = stop
+    def close(self, timeout_s: float = 10) -> None:
+        if self._process.running:
+            self._process.signal(signal.SIGINT)  # SIGTERM would wait for open connections
+        self._process.stop(timeout_s)
 
 
 def _runs(command: list[str]) -> bool:
@@ -131,13 +141,13 @@ def _runs(command: list[str]) -> bool:
     return done.returncode == 0
 
 
-#: For fixtures: each in turn.
+#: Params of fixtures.
 KINDS = [Sqlite, *(pytest.param(kind, marks=pytest.mark.server) for kind in (Mariadb, Postgresql))]
 
 
 @pytest.fixture(scope="session")
 def servers():
-    """Started when the first test asks for them, stopped when the session ends."""
+    """Start each server when the first test needs it; stop all with the session."""
     with ExitStack() as stack:
         started = {}
 
@@ -152,8 +162,3 @@ def servers():
             return started[kind]
 
         yield start
-
-
-def count_sqlite(url: str, table: str) -> int:
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
-        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])

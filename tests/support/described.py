@@ -1,4 +1,4 @@
-"""Holds answers of the ops listener against the API's description."""
+"""A check of the ops listener's responses against the API's description."""
 
 import json
 import re
@@ -12,13 +12,13 @@ from sidecar.app.openapi.document import document
 
 @cache
 def _paths() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
-    """Every path as a pattern, those without variables first."""
+    """Return every path as a pattern, those without variables first."""
     paths = sorted(document()["paths"].items(), key=lambda item: item[0].count("{"))
     return [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), item) for path, item in paths]
 
 
-def _found(part: dict[str, Any]) -> dict[str, Any]:
-    """What a reference refers to."""
+def _resolve(part: dict[str, Any]) -> dict[str, Any]:
+    """Return the object that a $ref names."""
     for name in part.get("$ref", "#").split("/")[1:]:
         part = document_of(name) if name == "components" else part[name]
     return part
@@ -39,20 +39,22 @@ def _check(schema: dict[str, Any], value: Any) -> None:
 
 
 async def check_answer(method: str, path: str, answer: Any) -> None:
-    """Fails where status, type, headers or document are not as they are described. What is at no
-    address that is described, or a method that the address does not know, is not judged."""
+    """Fail if status, type, headers or document are not as described. Paths and methods without a
+    description are not checked."""
     item = next((item for pattern, item in _paths() if pattern.fullmatch(path)), {})
     if method.lower() not in item or answer.status == 405:
         return
     described = item[method.lower()]["responses"]
     assert str(answer.status) in described, f"{method} {path}: {answer.status} is not described"
-    response = _found(described[str(answer.status)])
+    response = _resolve(described[str(answer.status)])
     content = response["content"][answer.content_type]
     _check(content["schema"], json.loads(await answer.read()))
     for name, header in response.get("headers", {}).items():
-        told = _found(header)
-        assert name in answer.headers or not told.get("required"), f"{method} {path}: no {name}"
+        described_header = _resolve(header)
+        assert name in answer.headers or not described_header.get("required"), (
+            f"{method} {path}: no {name}"
+        )
         if name in answer.headers:
             value = answer.headers[name]
-            is_number = told["schema"].get("type") == "integer"
-            _check(told["schema"], int(value) if is_number else value)
+            is_number = described_header["schema"].get("type") == "integer"
+            _check(described_header["schema"], int(value) if is_number else value)

@@ -11,13 +11,13 @@ START = 1_800_000_000_000
 
 
 def an_event(name: str = "autumn", begins: int = START, **more) -> RoomEvent:
-    """A pre-queue of an hour, and open for another."""
+    """Return an event with a pre-queue of an hour that is open for another."""
     times = {"prequeue_from": begins, "opens_at": begins + HOUR, "closes_at": begins + 2 * HOUR}
     return RoomEvent(name=name, **{**times, **more})
 
 
 def ids_of(rng: random.Random, count: int) -> list[str]:
-    """Visitors' ids, the same for the same seed."""
+    """Return visitors' ids, the same for the same seed."""
     made = (base64.urlsafe_b64encode(rng.randbytes(16)).decode()[:22] for _ in range(count))
     return [visitor.replace("-", "A", 1) if visitor[0] == "-" else visitor for visitor in made]
 

@@ -1,4 +1,4 @@
-"""Debian's Firefox, driven by WebDriver BiDi: what differs from Chromium is looked at in it."""
+"""Debian's Firefox, driven by WebDriver BiDi, for tests of what differs from Chromium."""
 
 import asyncio
 import base64
@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.processes import Process, free_port
 
-#: How long a page may take; it costs only where something is wrong.
+#: How long a page may take.
 PATIENCE_S = 20
 PREFERENCES = {
     "browser.shell.checkDefaultBrowser": False,
@@ -27,7 +27,7 @@ PREFERENCES = {
     "network.connectivity-service.enabled": False,
 }
 
-#: Where the pointer hits the element, once it stands still, is not disabled, and nothing covers it.
+#: The point of an element, once it stands still, is enabled and not covered.
 AIM = """async element => {
     if (!element || element.disabled) return null;
     element.scrollIntoView({ block: 'center', behavior: 'instant' });
@@ -41,7 +41,7 @@ AIM = """async element => {
 
 
 class Firefox(contextlib.AbstractContextManager["Firefox"]):
-    """One browser with a profile of its own, which ends with the block; `preferences` are its.
+    """A browser with a profile of its own, with these `preferences`.
 
     One connection, used by one thread: a command reads what comes until its answer, and keeps what
     pages reported meanwhile.
@@ -107,7 +107,7 @@ class Firefox(contextlib.AbstractContextManager["Firefox"]):
         await self._session.close()
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """A command's result."""
+        """Send a command. Return its result."""
         return self._runner.run(self._call(method, params))
 
     async def _call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Firefox(contextlib.AbstractContextManager["Firefox"]):
             tab.problems.append(event["text"])
 
     def visitor(self, *, locale: str = "en-GB") -> "Tab":
-        """A tab with cookies of its own."""
+        """Open a tab with cookies of its own."""
         user = self.call("browser.createUserContext")["userContext"]
         self.call("emulation.setLocaleOverride", locale=locale, userContexts=[user])
         context = self.call("browsingContext.create", type="tab", userContext=user)["context"]
@@ -166,7 +166,7 @@ class Tab:
         self._call("browsingContext.setViewport", viewport={"width": width, "height": height})
 
     def run(self, script: str) -> Any:
-        """The value of an expression, through JSON; None while the page is changing."""
+        """Return the value of an expression, through JSON; None while the page is changing."""
         expression = f"(async () => JSON.stringify(await ({script})))()"
         try:
             found = self._firefox.call(
@@ -182,14 +182,14 @@ class Tab:
         return json.loads(found["result"].get("value", "null"))
 
     def until(self, script: str, wanted: Any = True) -> None:
-        """Waits for an expression to have that value."""
+        """Wait until an expression has a value."""
         end = time.monotonic() + PATIENCE_S
         while (found := self.run(script)) != wanted:
             assert time.monotonic() < end, f"{script} is {found!r}, not {wanted!r}"
             time.sleep(0.1)
 
     def shows(self, css: str, text: str) -> None:
-        """Waits until what is shown there contains the text."""
+        """Wait until an element shows a text."""
         own, wanted = json.dumps(css), json.dumps(text)
         self.until(
             f"[...document.querySelectorAll({own})].some(e => e.checkVisibility()"
@@ -197,7 +197,7 @@ class Tab:
         )
 
     def has(self, css: str, text: str) -> None:
-        """Waits for an element with just this text; no script runs in the page for it."""
+        """Wait for an element with exactly this text, without running a script in the page."""
         end = time.monotonic() + PATIENCE_S
         options = {"maxDomDepth": 2}
         while True:
@@ -214,7 +214,7 @@ class Tab:
             time.sleep(0.1)
 
     def click(self, css: str, text: str = "") -> None:
-        """The first such element that is shown, by the pointer."""
+        """Click the first visible element that matches."""
         own, wanted = json.dumps(css), json.dumps(text)
         find = (
             f"[...document.querySelectorAll({own})].find(e => e.checkVisibility()"
@@ -233,7 +233,7 @@ class Tab:
         )
 
     def type(self, css: str, text: str) -> None:
-        """By keys, in place of what is there."""
+        """Type a text in place of a field's value."""
         self.click(css)
         self.run(f"document.querySelector({json.dumps(css)}).select()")
         keys = [{"type": kind, "value": key} for key in text for kind in ("keyDown", "keyUp")]

@@ -27,13 +27,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 WAITROOM = str(Path(sys.executable).parent / "waitroom")
-#: What `Forked` takes of subprocess.Popen's options.
+#: The options of subprocess.Popen that `Forked` supports.
 FORK_OPTIONS = {"env", "cwd", "umask"}
 _LENGTH = 8
 
 
 def can_fork(command: list[str]) -> bool:
-    """Whether the server can run it: `waitroom …`, `python FILE …` or `python -m MODULE …`."""
+    """Return True for `waitroom …`, `python FILE …` and `python -m MODULE …`."""
     if command[0] == WAITROOM:
         return True
     is_python = command[0] == sys.executable and len(command) > 1
@@ -41,7 +41,7 @@ def can_fork(command: list[str]) -> bool:
 
 
 class Forked:
-    """A program that the server runs; as much of subprocess.Popen as tests use.
+    """A program that the server runs, with the methods of subprocess.Popen that tests use.
 
     `stdin`, `stdout`, `stderr` are file descriptors, or files that have one. With `terminal` the
     program leads a session of its own, whose terminal is its standard input.
@@ -143,7 +143,7 @@ def _read(connection: socket.socket, count: int) -> bytes:
 # The server ---------------------------------------------------------------------------------------
 
 
-#: What the project's programs import between them.
+#: The modules that the project's programs import.
 _MODULES = ("uvloop", "sidecar.app.replica", "sidecar.cli", "sidecar.app.jobs", "waitroom")
 
 
@@ -166,7 +166,7 @@ def _serve(address: str) -> dict[str, Any]:
 
 
 def _supervise(connection: socket.socket) -> dict[str, Any]:
-    """Return in the program's process; this one reports how that ends."""
+    """Return in the program's process, and report its exit status from this one."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH, 3)
     request: dict[str, Any] = json.loads(_read(connection, int.from_bytes(head, "big")))

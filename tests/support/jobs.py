@@ -1,4 +1,4 @@
-"""Jobs in SQL: one to insert, and what a store asks its database."""
+"""Jobs in SQL, and the statements of a job store."""
 
 from sqlalchemy import event, func, select
 
@@ -10,7 +10,7 @@ NOW_MS = 1_800_000_000_000
 
 
 def job(**values) -> Job:
-    """Pending, for an hour, of the target `images`."""
+    """Create a pending job of the target `images` that expires in an hour."""
     default = {
         "id": new_job_id(), "owner": "shop", "target": "images", "kind": "offline",
         "created_ms": NOW_MS, "expires_ms": NOW_MS + 3_600_000, "queue_order": 1,
@@ -19,7 +19,7 @@ def job(**values) -> Job:
 
 
 def statements_of(store) -> list[str]:
-    """What the store sends to its database from now on, but for what begins a transaction."""
+    """Return a list that receives the store's statements from now on, without BEGIN."""
     seen: list[str] = []
 
     def note(connection, cursor, statement, *_) -> None:

@@ -1,4 +1,4 @@
-"""Newcomers of a class or with a lot, and who was called: for the tests of who is next."""
+"""Newcomers with a class or a lot, and the calls from the queue."""
 
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim
@@ -14,7 +14,7 @@ def claim(name, grant="", *, expires_ms=1_800_000_000_000 + DAY_MS):
 
 
 async def join(store, name="", grant="", *, visitor=None, lot=None):
-    """A newcomer who has to wait; the ticket."""
+    """Let a newcomer join who has to wait. Return the ticket."""
     visitor = visitor or new_visitor()
     standing = await store.enter(visitor, claim=claim(name, grant), lot=lot)
     assert standing.outcome is Outcome.WAITING
@@ -22,17 +22,17 @@ async def join(store, name="", grant="", *, visitor=None, lot=None):
 
 
 async def in_line(redis, store):
-    """Everybody in line, in the order of their calls where lines have no weights."""
+    """Return the queue, in the order of calls unless sub-queues have weights."""
     return [v.decode() for v in await redis.zrange(room_key(store._name, "waiting"), 0, -1)]
 
 
 async def called(redis, store):
-    """Everybody who was ever called, in order."""
+    """Return all visitors who were ever called, in order."""
     events = await redis.xrange(room_key(store._name, "events"))
     return [e[b"visitor"].decode() for _, e in events if e[b"kind"] == b"called"]
 
 
 async def last_called(redis, store):
-    """Who was called last, if that is among the last things that happened."""
+    """Return the visitor who was called last, from the last ten events."""
     events = await redis.xrevrange(room_key(store._name, "events"), count=10)
     return next(e[b"visitor"].decode() for _, e in events if e[b"kind"] == b"called")

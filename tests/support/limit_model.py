@@ -10,12 +10,12 @@ W = S
 LIMITS = {"a": 4, "b": 7}
 REMEMBERED = 3 * S
 SETTINGS = {"window": 1, "max_wait": 6, "idempotency_window": 3, "values": LIMITS}
-#: A clock that goes back by no more is taken to stand still, where no call waits.
+#: A clock that goes back by no more is taken to stand still, unless a call waits.
 BACK = S
 
 
 class Key:
-    """What one key was promised: all of it, and the level that its bucket had after the last."""
+    """All promises of one key, and the level of its bucket after the last."""
 
     def __init__(self, algorithm, paces):
         self.algorithm, self.paces = algorithm, paces
@@ -33,13 +33,13 @@ class Key:
         return max(1, cost) if self.algorithm == "leaky_bucket" else limit
 
     def level_at(self, moment, limit):
-        """Of the bucket, in units of cost; what a lowered limit does not hold is forgotten."""
+        """Return the level of the bucket, in units of cost. A lowered limit cuts it."""
         level = self.level - Fraction((moment - self.last()) * limit, W)
         most = level if self.algorithm == "leaky_bucket" else limit
         return max(Fraction(0), min(level, most))
 
     def first(self, cost, limit, base):
-        """The first moment from `base` on that has room for so much."""
+        """Return the first moment from `base` on with room for `cost`."""
         if self.algorithm == "fixed_window":
             while self.used(base - base % W, base - base % W + W) + cost > limit:
                 base += W - base % W
@@ -51,7 +51,7 @@ class Key:
         return base + (max(0, ceil(over * W / limit)))
 
     def standing(self, limit, now, base):
-        """What could go at once, and when all is free again."""
+        """Return how much could be granted now, and when everything is free again."""
         if self.algorithm == "fixed_window":
             used = self.used(base - base % W)
             over = base - base % W + W if used else base
@@ -64,30 +64,30 @@ class Key:
         return (max(0, floor(left)) if base <= now else 0), over
 
     def ask(self, ask, limit, now, *, made="", looks=False):
-        """The decision, but for its permit. `made`: the id that a call without one was given."""
+        """Return the decision without its permit. `made` is the id for a call without one."""
         if limit < 0:
             return Decision(Outcome.UNLIMITED, now, now, reset_us=now)
         last = self.last()
         present = last if not self.paces and now < last <= now + BACK else now
         base = max(present, last)
 
-        def told(outcome, at):
+        def decide(outcome, at):
             left, over = self.standing(limit, present, max(present, self.last()))
             left = left if outcome is Outcome.GRANTED and limit else 0
             return Decision(outcome, now, at, limit, left, over if limit else now)
 
         known = self.permits.get((ask.cost, ask.id)) if ask.id else None
         if known is not None and known > now - REMEMBERED:
-            return told(Outcome.PACED if known > now else Outcome.GRANTED, known)
+            return decide(Outcome.PACED if known > now else Outcome.GRANTED, known)
         if limit == 0 or ask.cost > self.size(ask.cost, limit):
-            return told(Outcome.REFUSED, 0)
+            return decide(Outcome.REFUSED, 0)
         at = self.first(ask.cost, limit, base)
         free = [moment for moment, cost in self.free if (cost, self.paces) == (ask.cost, True)]
         free = [moment for moment in free if moment >= now]
         at = min(free, default=at)
         longest = SETTINGS["max_wait"] * S if self.paces else 0
         if at > present + longest:
-            return told(Outcome.REFUSED, at - longest)
+            return decide(Outcome.REFUSED, at - longest)
         if not looks:
             if free:
                 self.free.remove((at, ask.cost))
@@ -96,10 +96,10 @@ class Key:
                 self.level = max(Fraction(0), level) + ask.cost
                 self.promises.append((at, ask.cost))
             self.remember((ask.cost, ask.id or made), now if at <= present else at, now)
-        return told(Outcome.GRANTED, now) if at <= present else told(Outcome.PACED, at)
+        return decide(Outcome.GRANTED, now) if at <= present else decide(Outcome.PACED, at)
 
     def remember(self, permit, at, now):
-        """And forget what is over, for good, also if the clock goes back."""
+        """Remember a permit, and delete those that are over, even if the clock goes back later."""
         if permit[1] == "":
             return
         is_made = permit[1].startswith("~")

@@ -1,4 +1,4 @@
-"""Rules of rate limits, and the time that tests turn for them."""
+"""Rate limits for tests, and their clock."""
 
 from itertools import pairwise
 
@@ -8,17 +8,17 @@ from tests.support.rooms import new_room_name
 
 WINDOWS = ["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"]
 ALL = [*WINDOWS, "concurrency"]
-#: Those that let several go at one moment.
+#: Algorithms that grant several calls at one moment.
 BURSTS = ["fixed_window", "sliding_window", "token_bucket", "concurrency"]
-#: Each with each on_exceed that it has.
+#: Each algorithm with each on_exceed that it supports.
 MODES = [*((name, "refuse") for name in ALL), *((name, "pace") for name in WINDOWS)]
 S = 1_000_000
-#: A minute begins, and with it every window that divides it.
+#: The beginning of a minute, and of every window that divides it.
 BEGIN = 1_800_000_000 * S
 
 
 class TurnedClock:
-    """The store's time, µs."""
+    """Redis' time, µs, which a test sets."""
 
     def __init__(self) -> None:
         self.now = BEGIN
@@ -28,22 +28,22 @@ class TurnedClock:
 
 
 def make_limit(redis, clock, algorithm, *, name=None, **settings) -> LimitStore:
-    """The store of a rule, a new one if it has no name. A window, or a lease, is a minute."""
+    """Create the store of a rule with windows, or leases, of a minute."""
     length = "lease" if algorithm == "concurrency" else "window"
     rule = LimitSettings(algorithm=algorithm, **{length: 60, **settings})
     return LimitStore(redis, name or new_room_name(), settings=rule, now_us=clock, timeout_s=5)
 
 
 async def keys_of(store) -> dict[str, int]:
-    """The rule's keys, from where their names differ on, and how long each is kept, ms."""
+    """Return the suffixes of a rule's keys, with their time to live, ms."""
     pattern = f"waitroom:{{limit:{store._name}}}:*"
     names = [name async for name in store._redis.scan_iter(pattern, count=1000)]
     return {name.decode().partition("}:")[2]: await store._redis.pttl(name) for name in names}
 
 
 def check_promise(algorithm, went, limit):
-    """What an algorithm promises of calls (moment, cost) within a window of a second: for a fixed
-    one in any that is aligned, for a sliding one in any; of buckets the burst and the spacing."""
+    """Check granted calls (moment, cost) against a limit per second: fixed windows in each aligned
+    second, sliding ones in any; buckets by their burst and spacing."""
     went = sorted(went)
     if algorithm == "leaky_bucket":
         assert all((b - a) * limit >= cost * S for (a, cost), (b, _) in pairwise(went))

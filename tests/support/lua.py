@@ -1,6 +1,6 @@
-"""What tests know of Lua scripts."""
+"""Lua scripts: the commands that they may call, and their heads."""
 
-#: What the scripts may ask of the store: each is in Redis 6.2.
+#: The commands that scripts may call; all are in Redis 6.2.
 COMMANDS = {
     "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "HSETNX", "LINDEX",
     "LPUSH", "LRANGE", "LREM", "LTRIM", "PEXPIRE", "PTTL", "SET", "TIME", "UNLINK", "XADD", "XLEN",
@@ -10,7 +10,7 @@ COMMANDS = {
 
 
 def header(path):
-    """The comment that a script begins with."""
+    """Return the comment with which a script begins."""
     lines = path.read_text(encoding="utf-8").splitlines()
     code = next((i for i, line in enumerate(lines) if not line.startswith("-- ")), len(lines))
     return "\n".join(line for line in lines[:code] if "@include" not in line)

@@ -1,4 +1,4 @@
-"""State machines of rooms, leases and targets: what they share, and their run against a store."""
+"""What state machines of rooms, leases and targets share, and their run against a store."""
 
 import asyncio
 import os
@@ -14,15 +14,15 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from sidecar.storage.redis.connect import close, connect
 from tests.support.rooms import new_room_name, refuse_functions
 
-#: How many stories; WAITROOM_TEST_EXAMPLES=2000 looks longer, at others each time (conftest.py).
+#: Number of stories; with WAITROOM_TEST_EXAMPLES=2000 others each time (conftest.py).
 _EXAMPLES = os.environ.get("WAITROOM_TEST_EXAMPLES")
 
-#: For what stops or empties the queue: not often, or there would be little to see.
+#: For steps that stop or empty the queue.
 SELDOM = st.sampled_from([False, False, False, True])
 
 
 class Bench:
-    """A store, and the event loop in which it is asked."""
+    """A store, and the event loop of its calls."""
 
     def __init__(self, url: str) -> None:
         self.runner = asyncio.Runner()
@@ -41,7 +41,7 @@ class Bench:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Something of a name of its own in the store, and its time."""
+    """A state machine of something with a name of its own in Redis, and Redis' time."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.bench.run(call)
 
     def gather(self, calls: Iterable[Awaitable[Any]]) -> list[Any]:
-        """All at once, in one batch, in this order."""
+        """Make all calls in one batch, in this order. Return their results."""
 
         async def ask() -> list[Any]:
             return list(await asyncio.gather(*calls))
@@ -64,7 +64,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self.bench.redis.delete(*keys))
 
     def go_to_one(self, moments: Iterable[int], which: int) -> bool:
-        """To one of those that are still to come, if there is any."""
+        """Set the clock to one of the moments in the future. Return False if there is none."""
         later = sorted({at for at in moments if at > self.now})
         if later:
             self.now = later[which % len(later)]
@@ -72,7 +72,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def latest(items: Sequence[Any], indices: Iterable[int]) -> list[Any]:
-    """Counted back from the newest."""
+    """Return items by indices that count back from the newest."""
     return [items[-1 - i % len(items)] for i in indices]
 
 
@@ -84,7 +84,7 @@ def run_stories(
     steps: int,
     by_functions: bool = True,
 ) -> None:
-    """In memory a fifth of them: the same scripts run, slowly. By EVALSHA a quarter."""
+    """Run stories: a fifth of `examples` in memory, which is slow, and a quarter by EVALSHA."""
     count = int(_EXAMPLES or examples)
     count = count // 5 if url.startswith("memory") else count
     how = settings(

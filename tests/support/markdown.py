@@ -1,4 +1,4 @@
-"""Reads a page of the documentation as GitHub renders it, and says what is broken in it."""
+"""A check of documentation pages as GitHub renders them."""
 
 import re
 from collections import Counter
@@ -15,12 +15,12 @@ from tests.support.site import ROOT
 
 PARSER = MarkdownIt("commonmark").enable("table")
 ELSEWHERE = re.compile(r"[a-z]+:")
-#: Before a block of code: whether and how it is run (tests/docs/). Nobody is meant to see it.
+#: An invisible mark before a block of code: whether and how it runs (tests/docs/).
 MARK = re.compile(r"<!-- (run|not run): (.+) -->")
 
 
 class _Loader(yaml.SafeLoader):
-    """Of mkdocs.yml, whose tags name Python objects."""
+    """Loads mkdocs.yml, whose tags name Python objects."""
 
 
 _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
@@ -36,12 +36,12 @@ def pages_in(entry: object) -> list[str]:
 
 @cache
 def parse(text: str) -> list[Token]:
-    """Once, for all who look at it."""
+    """Parse a page once for all checks."""
     return PARSER.parse(text)
 
 
 def problems(page: Path) -> list[str]:
-    """Each with its line, if it has one."""
+    """Return all problems of a page, with their lines."""
     text = page.read_text()
     return [*broken_tables(text), *broken_blocks(text), *broken_links(page)]
 
@@ -68,7 +68,7 @@ def cells(row: str) -> int:
 
 
 def broken_blocks(text: str) -> Iterator[str]:
-    """What swallows the rest of its page, or vanishes from it."""
+    """Yield markup that swallows the rest of a page, or does not show."""
     lines = text.splitlines()
     for token in parse(text):
         first, end = token.map or (0, 0)
@@ -96,7 +96,7 @@ def broken_links(page: Path) -> Iterator[str]:
 
 
 def links(text: str) -> Iterator[tuple[int, str]]:
-    """Where links and pictures lead, with their lines."""
+    """Yield the targets of links and pictures, with their lines."""
     for token in parse(text):
         for child in token.children or []:
             for name in ("href", "src"):
@@ -106,7 +106,7 @@ def links(text: str) -> Iterator[tuple[int, str]]:
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """A page's headings, as GitHub calls them in addresses."""
+    """Return the anchors of a page's headings on GitHub."""
     tokens = parse(page.read_text())
     seen: Counter[str] = Counter()
     found = set()

@@ -1,7 +1,7 @@
-"""The store in memory, as quick as tests need it.
+"""A quicker Lua for the store in memory.
 
 fakeredis compiles a script each time it runs and then collects Lua's garbage. Redis compiles a
-script once, and so does this runtime; Lua collects by itself.
+script once, and so does this runtime.
 """
 
 from typing import Any

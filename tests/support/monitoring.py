@@ -1,4 +1,4 @@
-"""Prometheus's and Alertmanager's own checkers, and what they check."""
+"""The checkers of Prometheus and Alertmanager, and the files for them."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ RULE_TESTS = MONITORING / "prometheus" / "waitroom.rules.test.yml"
 
 
 def run(program: str, *arguments: object, stdin: bytes = b"") -> str:
-    """What the checker says; the test fails with it where it finds fault."""
+    """Return a checker's output. Fail with it if the checker finds an error."""
     if shutil.which(program) is None:
         pytest.fail(f"{program} is not installed; run make test")
     done = subprocess.run(

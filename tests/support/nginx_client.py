@@ -1,4 +1,4 @@
-"""A browser without a page: sends any bytes, one connection a request, keeps its cookies."""
+"""A client that sends any bytes, on a connection per request, and keeps its cookies."""
 
 import json
 import re
@@ -30,11 +30,11 @@ class Reply:
 
     @property
     def waits(self) -> bool:
-        """Whether this is the waiting page."""
+        """Return True for the waiting page."""
         return b"data-room=" in self.body
 
     def data(self, name: str) -> str:
-        """An attribute that the waiting page gives its script."""
+        """Return a data attribute of the waiting page."""
         found = re.search(rf'data-{name}="([^"]*)"', self.text)
         assert found, f"no data-{name}"
         return found[1]
@@ -42,7 +42,7 @@ class Reply:
 
 @dataclass
 class Visitor:
-    """`headers` go with every request; one that is None is left out."""
+    """A visitor whose `headers` go with every request; None leaves one out."""
 
     url: str
     headers: dict[str, str | None] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class Visitor:
         return self.send("POST", path, body=body, **options)
 
     def hold(self, path: str) -> None:
-        """Takes a free slot and shows the cookie: a session whose cookie was never seen ends after
-        claim_window, which is short beside a browser that starts on a busy machine."""
+        """Take a free slot and show the cookie, without which a session ends after claim_window:
+        too soon for a browser that starts on a busy machine."""
         for _ in range(2):
             reply = self.get(path)
             assert (reply.status, reply.waits) == (200, False)
@@ -110,5 +110,5 @@ class Visitor:
 
 
 def room_cookies(reply: Reply, room: str) -> list[str]:
-    """The Set-Cookie lines of a room's own cookie."""
+    """Return the Set-Cookie lines of a room's cookie."""
     return [line for line in reply.all("Set-Cookie") if line.startswith(f"waitroom_{room}=")]

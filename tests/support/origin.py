@@ -1,4 +1,4 @@
-"""The site behind: says what reached it, keeps counts, echoes WebSocket messages."""
+"""The site behind nginx: describes requests, counts them, echoes WebSocket messages."""
 
 import sys
 
@@ -38,16 +38,16 @@ FORM = """<!doctype html><title>Form</title><h1>Form</h1>
 
 
 async def form(request: web.Request) -> web.Response:
-    """A page with a form, by any way that it wants its script and its policy from."""
+    """A page with a form, with the scripts and the referrer policy of the query."""
     scripts = "".join(f'<script src="{each}"></script>' for each in request.query.getall("js", []))
     headers = {"Referrer-Policy": request.query.get("referrer", "same-origin")}
     return web.Response(text=FORM + scripts, content_type="text/html", headers=headers)
 
 
 async def sent(request: web.Request) -> web.Response:
-    """Where the form goes; as a site's own, it answers nothing but POST."""
-    said = (await request.post())["text"]
-    return web.Response(text=f"<!doctype html><title>Sent</title><h1>Arrived: {said}</h1>",
+    """The target of the form, which accepts only POST."""
+    text = (await request.post())["text"]
+    return web.Response(text=f"<!doctype html><title>Sent</title><h1>Arrived: {text}</h1>",
                         content_type="text/html")  # fmt: skip
 
 

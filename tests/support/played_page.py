@@ -1,4 +1,4 @@
-"""The waiting page in a real browser, where the answers, and the time, are made up."""
+"""The waiting page in a real browser, with responses and clocks that a test sets."""
 
 import json
 import re
@@ -31,8 +31,8 @@ NOWHERE = {"position": None, "ahead": None, "wait_seconds": None}
 
 
 class Told:
-    """A page, and what its questions are answered: `state` and whatever else differs from
-    somebody in line. `asked` has the questions, without those for files."""
+    """A page, and the responses to it. `answer` has the fields that differ from those of a waiting
+    visitor, `asked` the paths of requests other than for files."""
 
     def __init__(self, page, *, server=SERVER):
         self.page = page
@@ -53,20 +53,20 @@ class Told:
         return self.page
 
     def forward(self, seconds, **answer):
-        """Turns both clocks. A page that asks meanwhile gets `answer`, or the one before, and
-        that it is as late as it will be then."""
+        """Forward both clocks. Requests meanwhile get `answer`, or the last one, with the time at
+        the end."""
         self.answer = answer or self.answer
         self.server += timedelta(seconds=seconds)
         self.page.clock.run_for(round(seconds * 1000))
 
     def sleep(self, seconds, **answer):
-        """As a phone does: what was due meanwhile is done once, at the end."""
+        """Forward both clocks as on a sleeping phone: timers that are due run once, at the end."""
         self.answer = answer or self.answer
         self.server += timedelta(seconds=seconds)
         self.page.clock.fast_forward(round(seconds * 1000))
 
     def forward_until_asked(self, what, **answer):
-        """By two seconds at a time: what the page was told last may not have come to it yet."""
+        """Forward by two seconds at a time: the page may not have read the last response yet."""
         while not self.asked:
             self.page.wait_for_timeout(20)
         for _ in range(100):
@@ -77,7 +77,7 @@ class Told:
         raise AssertionError(f"nothing asked for {what}: {self.asked}")
 
     def again(self, **answer):
-        """Has the page ask at once, as when it is come back to."""
+        """Make the page poll at once, as when a visitor comes back to it."""
         self.answer = answer
         with self.page.expect_response("**/status"):
             self.page.evaluate(
@@ -114,10 +114,10 @@ class Told:
             self.asked.append(path.removeprefix("/_waitroom/shop/"))
             route.fulfill(body=json.dumps(self.document()), content_type="application/json")
         else:
-            # As nginx answers, which knows the room and where to go on to.
-            said = {"room": "shop", "next": self.next, "languages": " ".join(LANGUAGES)}
+            # nginx fills in the room and the page to return to.
+            values = {"room": "shop", "next": self.next, "languages": " ".join(LANGUAGES)}
             text = (ROOT / "static" / "waiting.html").read_text(encoding="utf-8")
-            body = ECHO.sub(lambda m: said.get(m[1], m[2] or m[3] or ""), text)
+            body = ECHO.sub(lambda m: values.get(m[1], m[2] or m[3] or ""), text)
             if self.older:
                 body = re.sub(
                     r' data-languages="[^"]*"|<details>.*?</details>', "", body, flags=re.DOTALL

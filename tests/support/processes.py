@@ -1,4 +1,4 @@
-"""Servers that tests start: on free ports and sockets, stopped by their own pid."""
+"""Servers that tests start on free ports and sockets, and stop by their pid."""
 
 import contextlib
 import itertools
@@ -23,7 +23,7 @@ __all__ = [
     "listens", "run_command", "wait_until",
 ]  # fmt: skip
 
-#: `python SHIFTED SECONDS serve …`: the command with a clock that is off.
+#: `python SHIFTED SECONDS serve …`: the command with a wrong clock.
 SHIFTED = Path(__file__).parent / "shifted.py"
 #: The environment without any setting of ours.
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
@@ -32,7 +32,7 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 class Process(AbstractContextManager["Process"]):
     """A process that lives within a `with` block; its output goes to `log`.
 
-    The project's own programs come from the fork server. `is_forked` False: as a user starts them.
+    The fork server starts the project's own programs, unless `is_forked` is False.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Process(AbstractContextManager["Process"]):
             )
 
     def stop(self, timeout_s: float = 10) -> int | None:
-        """SIGTERM, then SIGKILL when it does not end; its exit status."""
+        """Send SIGTERM, and SIGKILL after `timeout_s`. Return the exit status."""
         if self._process is None:
             return None
         if self._process.poll() is None:
@@ -81,7 +81,7 @@ class Process(AbstractContextManager["Process"]):
         self._process.send_signal(number)
 
     def freeze(self) -> None:
-        """SIGSTOP: the system still takes connections for it, and nobody answers."""
+        """Send SIGSTOP: the system still accepts connections, and nobody answers."""
         freeze([self.pid])
 
     def thaw(self) -> None:
@@ -102,7 +102,7 @@ class Process(AbstractContextManager["Process"]):
 
 
 def freeze(pids: list[int]) -> None:
-    """Stop these processes; it returns once all of their threads stand still."""
+    """Stop these processes. Return once all of their threads stand still."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: all(map(_is_frozen, pids)), "the processes to stand still")
@@ -139,16 +139,16 @@ def run_command(
         return subprocess.CompletedProcess(command, code, files[1].read(), files[2].read())
 
 
-#: Below those that the system gives to connections that go out, which come and go at any time.
+#: Below the ports that the system uses for outgoing connections.
 PORTS = range(12_000, 32_000)
-#: Each worker of the tests has a part of them, and begins somewhere in it.
+#: Each xdist worker has a part of the ports, and begins somewhere in it.
 _part = len(PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _ports = itertools.count(random.randrange(_part))
 
 
 def free_port() -> int:
-    """Given once, to nobody else for long: who asks has it until they listen there."""
+    """Return a free port that no other call returns for a long time."""
     while True:
         port = PORTS[_worker * _part + next(_ports) % _part]
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -159,8 +159,7 @@ def free_port() -> int:
 def wait_until(
     true: Callable[[], bool], what: str, timeout_s: float = 30, *, of: Process | None = None
 ) -> None:
-    """Looks every 20 ms; fails with `what` when it does not become true, or at once when the
-    process that it waits for has ended."""
+    """Check every 20 ms. Fail with `what` after `timeout_s`, or when process `of` has ended."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if true():
@@ -168,17 +167,17 @@ def wait_until(
         if of is not None and not of.running:
             break
         time.sleep(0.02)
-    said = f": {of.output[-2000:]}" if of else ""
-    raise AssertionError(f"{what} did not come within {timeout_s:g} s{said}")
+    output = f": {of.output[-2000:]}" if of else ""
+    raise AssertionError(f"{what} did not come within {timeout_s:g} s{output}")
 
 
 def listens(path: Path) -> bool:
-    """Whether a process accepts connections on that unix socket."""
+    """Return True if a process accepts connections on a unix socket."""
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(path)) == 0
 
 
 def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a command that runs in this process."""
+    """Remove our settings from the environment, for a command in this process."""
     for name in [name for name in os.environ if name.startswith("WAITROOM_")]:
         monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""A rate limit, a lease and a job's target on one store, and what is done with them."""
+"""A rate limit, a lease and a job's target in one Redis."""
 
 from sidecar.jobs.model import QueueEntry
 from sidecar.jobs.settings import TargetSettings
@@ -16,7 +16,7 @@ Products = tuple[LimitStore, LeaseStore, TargetStore]
 
 
 def open_products(redis, name) -> Products:
-    """All of that name."""
+    """Return the stores of all three, under one name."""
     leases = LeaseSettings(term=60)
     return (
         make_limit(redis, TurnedClock(), "sliding_window", limit=50, name=name),
@@ -26,7 +26,7 @@ def open_products(redis, name) -> Products:
 
 
 async def use_products(limit: LimitStore, lease: LeaseStore, target: TargetStore) -> None:
-    """Some calls of each, whose replies show that nothing of before is lost."""
+    """Call each. Fail if something from an earlier call is lost."""
     before = (await limit.look("a")).remaining
     assert (await limit.acquire(Ask("a"))).remaining == before - 1
     held = await lease.ask("printer", "one")

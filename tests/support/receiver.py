@@ -1,4 +1,4 @@
-"""Stands for whoever receives webhooks: a real HTTP server on loopback."""
+"""A receiver of webhooks: a real HTTP server on loopback."""
 
 import asyncio
 import json
@@ -10,11 +10,11 @@ from aiohttp.test_utils import TestServer
 
 
 class Receiver:
-    """What came, and what each is answered: the next of `answers`, then 200."""
+    """Collects deliveries in `came`, and responds with the next of `answers`, then 200."""
 
     def __init__(self) -> None:
         self.came: list[tuple[dict[str, str], dict]] = []
-        #: A status, or status and headers, or None: no answer, until let_go.
+        #: A status, or status and headers, or None: no response until let_go.
         self.answers: list[int | tuple[int, dict[str, str]] | None] = []
         self._stopping = asyncio.Event()
         app = web.Application()
@@ -26,7 +26,7 @@ class Receiver:
         return self
 
     def let_go(self) -> None:
-        """Those without an answer get one."""
+        """Respond to the deliveries that still wait."""
         self._stopping.set()
 
     async def stop(self) -> None:
@@ -56,7 +56,7 @@ class Receiver:
 
 
 async def until(true: Callable[[], bool], what: str) -> None:
-    """Looks every 5 ms; fails with `what` when it does not become true."""
+    """Check every 5 ms. Fail with `what` if it does not become true."""
     try:
         async with asyncio.timeout(15):
             while not true():
@@ -67,7 +67,7 @@ async def until(true: Callable[[], bool], what: str) -> None:
 
 @dataclass
 class Pauses:
-    """The senders' time: a pause is over at once, and the clock is that much later."""
+    """The senders' time: a pause ends at once, and the clock goes forward."""
 
     now_s: float = 0.0
     slept: list[float] = field(default_factory=list)

@@ -1,30 +1,27 @@
-"""Stores of real servers that can be broken: one Redis, a Sentinel set, a Cluster.
+"""Redis servers that tests can break: a single one, a Sentinel set, a Cluster.
 
-Each lives within a `with` block, on loopback and in a folder of its own, and is gone after
-it, whatever became of it meanwhile. No file of the machine's own Redis is read.
+Each lives within a `with` block, on loopback and in a temporary folder.
 """
 
 import contextlib
 import random
 import socket
 import subprocess
-import tempfile
 import time
-from contextlib import AbstractContextManager
-from pathlib import Path
 
 from tests.support.processes import Process, wait_until
+from tests.support.site import Servers, make_folder
 
-#: Below the ports that the system gives to clients: nobody takes a server's while it is down.
+#: Below the ports of outgoing connections, which could take a server's while it is down.
 PORTS = range(12_000, 22_000)
-#: Where a cluster's servers talk to each other, above the port of each.
+#: The offset of the port on which servers of a cluster talk to each other.
 BUS = 10_000
 SERVICE = "mymaster"
 _REPLICATION = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
 
 
 def quiet_port() -> int:
-    """A free port, whose bus port is free too."""
+    """Return a free port whose bus port is free too."""
     while True:
         port = random.choice(PORTS)
         with contextlib.suppress(OSError), contextlib.ExitStack() as probes:
@@ -34,12 +31,13 @@ def quiet_port() -> int:
             return port
 
 
-class RedisServer(AbstractContextManager["RedisServer"]):
-    """One redis-server. With `aof` all that it answered survives `kill` and `restart`."""
+class RedisServer(Servers):
+    """One redis-server. With `aof` its data survives `kill` and `restart`."""
 
     def __init__(
         self, *options: str, aof: bool = False, password: str = "", port: int | None = None
     ) -> None:
+        super().__init__()
         self.port = port or quiet_port()
         self.password = password
         self._options = [
@@ -50,19 +48,11 @@ class RedisServer(AbstractContextManager["RedisServer"]):
         if password:
             self._options += ["--requirepass", password, "--masterauth", password]
 
-    def __enter__(self) -> "RedisServer":
-        with contextlib.ExitStack() as stack:
-            name = f"waitroom-store-{self.port}-"
-            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=name)))
-            self.process = Process(self._command(), log=self.folder / "log")
-            stack.callback(self.kill)
-            self.process.start()
-            self._wait()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def _start(self) -> None:
+        self.folder = make_folder(self._stack)
+        self.process = Process(self._command(), log=self.folder / "log")
+        self._stack.callback(self.kill)
+        self.start()
 
     def _command(self) -> list[str]:
         return ["redis-server", *self._options, "--dir", str(self.folder)]
@@ -81,7 +71,7 @@ class RedisServer(AbstractContextManager["RedisServer"]):
 
     @property
     def answers(self) -> bool:
-        """Whether it is there and has read its data."""
+        """Return True if it runs and has loaded its data."""
         if not self.process.running:
             return False
         try:
@@ -90,7 +80,7 @@ class RedisServer(AbstractContextManager["RedisServer"]):
             return False
 
     def cli(self, *words: object, timeout_s: float = 10) -> str:
-        """What redis-cli prints. An error of the server's is a CalledProcessError."""
+        """Run redis-cli. Return its output. Raises CalledProcessError for an error reply."""
         login = ["-a", self.password, "--no-auth-warning"] if self.password else []
         command = ["redis-cli", "-e", "-p", str(self.port), *login, *map(str, words)]
         done = subprocess.run(command, check=True, capture_output=True, timeout=timeout_s)
@@ -105,12 +95,12 @@ class RedisServer(AbstractContextManager["RedisServer"]):
         self._wait()
 
     def restart(self) -> None:
-        """Asks it to stop, if it runs, and starts it with the data that it had."""
+        """Stop it gracefully, and start it with its data."""
         self.process.stop()
         self.start()
 
     def kill(self) -> None:
-        """SIGKILL: its clients are told at once. It dies even while it is paused."""
+        """Send SIGKILL, which works while it is paused too."""
         self.process.kill()
 
     def pause(self) -> None:
@@ -129,30 +119,25 @@ class RedisServer(AbstractContextManager["RedisServer"]):
         self.cli("del", *keys)
 
 
-class SentinelStore(AbstractContextManager["SentinelStore"]):
-    """A primary, two replicas, and three sentinels, who need two votes. A password is the
-    servers'; the sentinels have none."""
+class SentinelStore(Servers):
+    """A primary, two replicas, and three sentinels with a quorum of two. The password is for the
+    servers only."""
 
     def __init__(self, *, password: str = "") -> None:
+        super().__init__()
         self.password = password
 
-    def __enter__(self) -> "SentinelStore":
-        with contextlib.ExitStack() as stack:
-            start = stack.enter_context
-            first = start(RedisServer(*_REPLICATION, password=self.password))
-            of = ["--replicaof", f"127.0.0.1 {first.port}"]
-            self.servers = [first] + [
-                start(RedisServer(*_REPLICATION, *of, password=self.password)) for _ in range(2)
-            ]
-            # A sentinel that starts before the replicas are there finds them ten seconds later.
-            wait_until(lambda: _replicas_online(first) == 2, "two replicas")
-            self.sentinels = [start(_SentinelServer(first)) for _ in range(3)]
-            wait_until(self._is_complete, "sentinels that know each other")
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def _start(self) -> None:
+        start = self._stack.enter_context
+        first = start(RedisServer(*_REPLICATION, password=self.password))
+        of = ["--replicaof", f"127.0.0.1 {first.port}"]
+        self.servers = [first] + [
+            start(RedisServer(*_REPLICATION, *of, password=self.password)) for _ in range(2)
+        ]
+        # A sentinel that starts before the replicas are there finds them ten seconds later.
+        wait_until(lambda: _replicas_online(first) == 2, "two replicas")
+        self.sentinels = [start(_SentinelServer(first)) for _ in range(3)]
+        wait_until(self._is_complete, "sentinels that know each other")
 
     def _is_complete(self) -> bool:
         right = {"num-other-sentinels": "2", "num-slaves": "2", "flags": "master"}
@@ -165,7 +150,7 @@ class SentinelStore(AbstractContextManager["SentinelStore"]):
         return f"redis+sentinel://{login}{hosts}/{SERVICE}"
 
     def primary(self) -> RedisServer:
-        """The one that the sentinels name."""
+        """Return the primary that the sentinels name."""
         answer = self.sentinels[0].cli("sentinel", "get-master-addr-by-name", SERVICE)
         port = int(answer.split()[1])
         return next(server for server in self.servers if server.port == port)
@@ -179,12 +164,12 @@ class SentinelStore(AbstractContextManager["SentinelStore"]):
         return primary
 
     def replicated(self, key: str = "") -> None:  # noqa: ARG002 - as a cluster's
-        """Waits until the replicas have what the primary answered until now."""
+        """Wait until the replicas have all writes that the primary has answered."""
         _wait_for_replicas(self.primary())
 
 
 class _SentinelServer(RedisServer):
-    """A sentinel is told where the primary is by a file, and rewrites it."""
+    """A sentinel, which reads the primary's address from a file and rewrites it."""
 
     def __init__(self, primary: RedisServer) -> None:
         super().__init__()
@@ -209,32 +194,26 @@ class _SentinelServer(RedisServer):
         return dict(zip(lines[::2], lines[1::2], strict=False))
 
 
-class ClusterStore(AbstractContextManager["ClusterStore"]):
+class ClusterStore(Servers):
     """Six servers: three primaries with a replica each."""
 
-    def __enter__(self) -> "ClusterStore":
+    def _start(self) -> None:
         options = [*_REPLICATION, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
-        with contextlib.ExitStack() as stack:
-            self.servers = [stack.enter_context(RedisServer(*options)) for _ in range(6)]
-            subprocess.run(
-                ["redis-cli", "--cluster", "create", *(one.address for one in self.servers),
-                 "--cluster-replicas", "1", "--cluster-yes"],
-                check=True, capture_output=True, timeout=60,
-            )  # fmt: skip
-            wait_until(self.is_whole, "the cluster")
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self.servers = [self._stack.enter_context(RedisServer(*options)) for _ in range(6)]
+        subprocess.run(
+            ["redis-cli", "--cluster", "create", *(one.address for one in self.servers),
+             "--cluster-replicas", "1", "--cluster-yes"],
+            check=True, capture_output=True, timeout=60,
+        )  # fmt: skip
+        wait_until(self.is_whole, "the cluster")
 
     @property
     def url(self) -> str:
         return f"redis+cluster://{','.join(server.address for server in self.servers[:3])}"
 
     def is_whole(self) -> bool:
-        """Whether all that live agree that it works, and every primary has a replica with its
-        data, one that runs."""
+        """Return True if all running servers agree on the state, and every primary has a running
+        replica with its data."""
         living = [server for server in self.servers if server.answers]
         if any(len(self._rows(one)) < 6 for one in living):
             return False
@@ -246,12 +225,12 @@ class ClusterStore(AbstractContextManager["ClusterStore"]):
         return len(primaries) == 3 and all(_replicas_online(one) for one in primaries)
 
     def _rows(self, server: RedisServer | None = None) -> list[list[str]]:
-        """CLUSTER NODES: id, address, flags, primary's id, …, slots."""
+        """Return the rows of CLUSTER NODES: id, address, flags, primary's id, …, slots."""
         server = server or next(one for one in self.servers if one.answers)
         return [line.split() for line in server.cli("cluster", "nodes").splitlines()]
 
     def _primaries(self, server: RedisServer | None = None) -> dict[str, list[str]]:
-        """Of those that work: id -> slots."""
+        """Return the slots of each working primary by its id."""
         return {
             row[0]: row[8:]
             for row in self._rows(server)
@@ -276,12 +255,12 @@ class ClusterStore(AbstractContextManager["ClusterStore"]):
         return None
 
     def primary_of(self, key: str) -> RedisServer | None:
-        """The living primary of the key's slot, as the first server that answers sees it."""
+        """Return the primary of a key's slot, as the first server that answers sees it."""
         node = self._primary_id_of(key)
         return None if node is None else self._server(node)
 
     def replica_of(self, primary: RedisServer) -> RedisServer:
-        """A living replica of it."""
+        """Return a running replica of a primary."""
         rows = self._rows(primary)
         own = next(row[0] for row in rows if "myself" in row[2])
         return self._server(next(r[0] for r in rows if r[3] == own and "fail" not in r[2]))
@@ -293,8 +272,8 @@ class ClusterStore(AbstractContextManager["ClusterStore"]):
         return primary
 
     def move_slot(self, key: str, *, pause_s: float = 0) -> RedisServer:
-        """Moves the key's slot to another primary, as resharding does; where it is now. For
-        `pause_s` the slot is on its way, and all of its keys are still in the old place."""
+        """Move a key's slot to another primary, as resharding does. Return that primary. For
+        `pause_s` the slot is migrating, and its keys are still in the old place."""
         slot, source_id = self.slot_of(key), self._primary_id_of(key)
         assert source_id is not None
         target_id = next(node for node in self._primaries() if node != source_id)
@@ -309,7 +288,7 @@ class ClusterStore(AbstractContextManager["ClusterStore"]):
         return target
 
     def replicated(self, key: str) -> None:
-        """Waits until a replica has what the key's primary answered until now."""
+        """Wait until a replica has all writes that the key's primary has answered."""
         primary = self.primary_of(key)
         assert primary is not None
         _wait_for_replicas(primary)
@@ -325,7 +304,7 @@ def _replicas_online(server: RedisServer) -> int:
 
 
 def _wait_for_replicas(server: RedisServer) -> None:
-    """Until all have confirmed what it had sent when this was asked: it goes on sending."""
+    """Wait until all replicas have confirmed what the server has sent so far."""
     offset = int(server.info("replication")["master_repl_offset"])
 
     def done() -> bool:

@@ -1,4 +1,4 @@
-"""Stands between nginx and a replica: counts connections, writes down the requests."""
+"""A relay between nginx and a replica that counts connections and records requests."""
 
 import contextlib
 import select
@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 
 class Relay(AbstractContextManager["Relay"]):
-    """Listens on `port` and hands everything on to `target`, host:port."""
+    """Listens on `port` and passes everything on to `target`, host:port."""
 
     def __init__(self, target: str) -> None:
         host, port = target.rsplit(":", 1)
@@ -38,9 +38,9 @@ class Relay(AbstractContextManager["Relay"]):
 
     @property
     def requests(self) -> list[dict[str, str]]:
-        """Each request's header fields, lower case; the request line is under ''.
+        """The header fields of each request, in lower case; '' is the request line.
 
-        Only of use while no request has a body.
+        Requests must have no body.
         """
         with self._lock:
             heads = bytes(self._sent).decode("latin-1").split("\r\n\r\n")[:-1]

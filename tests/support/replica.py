@@ -1,9 +1,10 @@
-"""The edge and the ops listener over a real redis-server, with a clock to turn."""
+"""The edge and the ops listener on a real Redis, with a clock that a test sets."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from aiohttp import DummyCookieJar as Jar
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
@@ -39,7 +40,7 @@ HTML = {"Accept": "text/html"}
 
 
 class FastServer(TestServer):
-    """As a replica serves its edge."""
+    """A server of the edge, as in a replica."""
 
     async def _make_runner(self, **options: Any) -> FastRunner:
         return FastRunner(self.app, **options)
@@ -54,14 +55,14 @@ class Replica:
     turn: Time
 
     async def check(self, cookie: str | None = None, headers: dict[str, str] | None = None):
-        """What nginx asks about a page that somebody wants to see."""
+        """Ask as nginx does about a request for a page."""
         asked = {"X-Waitroom-Room": self.room.name, **HTML, **(headers or {})}
         if cookie:
             asked["Cookie"] = cookie
         return await self.edge.get("/check", headers=asked)
 
     async def enters(self) -> str:
-        """A visitor who is let in and keeps cookies: theirs."""
+        """Admit a visitor who keeps cookies. Return the cookie."""
         cookie = cookie_of(await self.check())
         assert (await self.check(cookie)).status == 204
         return cookie
@@ -72,13 +73,13 @@ class Replica:
 
 
 def cookie_of(response) -> str:
-    """What a browser sends after this response."""
+    """Return the cookie that a browser sends after this response."""
     return response.headers["Set-Cookie"].partition(";")[0]
 
 
 @pytest.fixture
 async def replica(redis_socket, aiohttp_client, turn):
-    """Makes a replica with one room; settings by name. `beside`: another one of the same room."""
+    """Return a function that creates a replica with one room, or one `beside` another."""
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
 
     async def make(
@@ -120,14 +121,14 @@ class Service:
     turn: Time
 
     async def ask(self, method: str, path: str, body: Any = None, **more: Any):
-        """What a program asks; {name} in the path is the limit's or the template's. The answer is
-        as the API describes it."""
-        # A change of a value or a count is the operator's.
+        """Make a call of the service API, and check the response against its description. {name}
+        in the path is the limit's or the template's."""
+        # Only operators may change values and counts.
         is_change = method != "GET" and ("/values" in path or "/counts" in path)
         token = more.pop("token", ADMIN_TOKEN if is_change else SERVICE_TOKEN)
         headers = {"Authorization": f"Bearer {token}"}
         path = path.replace("{name}", self.name)
-        # As it stands: what is percent-encoded stays so.
+        # Percent-encoded parts stay encoded.
         url = URL(f"/v1{path}", encoded=True)
         answer = await self.ops.request(method, url, json=body, headers=headers, **more)
         await check_answer(method, url.raw_path, answer)
@@ -136,7 +137,7 @@ class Service:
     async def told(
         self, method: str, path: str, body: Any = None, *, status: int = 200, **more: Any
     ) -> Any:
-        """The document of an answer that must have that status."""
+        """Make a call whose response must have a status. Return its document."""
         answer = await self.ask(method, path, body, **more)
         document = await answer.json(content_type=None)
         assert answer.status == status, document
@@ -145,8 +146,8 @@ class Service:
 
 @pytest.fixture
 async def service(redis_socket, aiohttp_client, turn):
-    """Makes a replica; settings of its limit or its template. `store`: another than the real one.
-    Times are the store's, turned by the test; whoever is held waits in real time."""
+    """Return a function that creates a replica with a limit or a template of leases. `store` is
+    another Redis. A test sets Redis' time; long polls wait in real time."""
     stores = []
 
     def now_us() -> int:
@@ -197,14 +198,8 @@ async def service(redis_socket, aiohttp_client, turn):
         await close(redis)
 
 
-def Jar():  # noqa: N802 - stands for a class
-    import aiohttp
-
-    return aiohttp.DummyCookieJar()
-
-
 async def take_away(site):
-    """Every script fails from now on; gives back how to bring it back."""
+    """Make every script fail. Return a function that ends this."""
     scripts = site.room.store._scripts
     send = scripts.send
 

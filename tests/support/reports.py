@@ -1,4 +1,4 @@
-"""A machine that reports are of."""
+"""The machine in reports of tests."""
 
 from loadtest.machine import Machine
 

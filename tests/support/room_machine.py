@@ -1,7 +1,7 @@
-"""The scripts driven at random, held against the model and against the promises.
+"""Random sequences of the room's scripts, checked against the model and the promises.
 
-After every step the store's sets must equal the model's, each reply must say what the model
-says, and the promises must hold for what is in the store.
+After every step Redis' keys and the replies must equal the model's, and the promises must hold for
+the keys.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.support.room_model import Model, Newcomer, Reply
 from tests.support.room_promises import Promises, Seen, Step, look
 from tests.support.rooms import attended
 
-#: What may be set, at first and at run time.
+#: Settings, at the start and at run time.
 SETTINGS = {
     "total_active_users": st.integers(0, 5),
     "new_users_per_minute": st.none() | st.sampled_from([1, 7, 30, 60, 120]),
@@ -41,7 +41,7 @@ SETTINGS = {
     "recovery_window": st.none() | st.sampled_from([0, 3, 20]),
     "display": st.sampled_from(["arrival", "order"]),
     "between_events": st.sampled_from(["open", "open", "closed"]),
-    # What goes together only, or in terms of now: see `settled`.
+    # Settings that depend on each other, or on the time: see `settled`.
     "policy": st.integers(0, 4),
     "opening": st.none() | st.tuples(st.integers(-5, 10), st.integers(1, 30), st.integers(1, 90)),
 }
@@ -69,21 +69,21 @@ POLICIES = [
 ]
 
 
-def settled(given: dict, now: int) -> dict:
-    """The settings that a strategy's values stand for."""
-    given = dict(given)
-    if "policy" in given:
-        given |= POLICIES[given.pop("policy")]
-    if "opening" in given:
-        times, given["events"] = given.pop("opening"), ()
+def settled(values: dict, now: int) -> dict:
+    """Return the settings for a strategy's values."""
+    values = dict(values)
+    if "policy" in values:
+        values |= POLICIES[values.pop("policy")]
+    if "opening" in values:
+        times, values["events"] = values.pop("opening"), ()
         if times is not None:
             begins = now + times[0] * 1000
             opens = begins + times[1] * 1000
             event = {"name": "sale", "prequeue_from": begins, "opens_at": opens}
             event["closes_at"] = opens + times[2] * 1000
             event["total_active_users"] = times[2] % 4 or None
-            given["events"] = (event,)
-    return given
+            values["events"] = (event,)
+    return values
 
 
 FILE = {"session_duration": 6, "heartbeat_timeout": 24, "claim_window": 8}
@@ -94,41 +94,41 @@ STEPS_MS = st.one_of(
     st.integers(1000, 12_000),
     st.sampled_from([25_000, 61_000, 600_000]),
 )
-#: Of tickets, passes or visitors, counted back from the newest.
+#: Indices of tickets, passes or visitors, counted back from the newest.
 INDICES = st.lists(st.integers(0, 99), max_size=6)
 SOME = st.lists(st.integers(0, 99), min_size=1, max_size=6)
-#: The script that finds something out.
+#: The script that is the first to run after a fault.
 FIRST = st.sampled_from(["snapshot", "sweep", "enter", "poll", "renew"])
-#: Keys that are counted (rooms/lua/parts/lost_keys.lua).
+#: Keys whose loss is detected (rooms/lua/parts/lost_keys.lua).
 COUNTED = (
     "waiting", "due", "active", "admitted", "revoked", "spent", "config", "arrivals", "drawn",
 )  # fmt: skip
-#: What an older copy of the store has.
+#: Keys of an older copy of Redis' data.
 SETS = (*COUNTED[:6], *COUNTED[7:], "reserved", "addresses", "grants", "moved")
 HASHES = ("config", "stats", "polls")
-#: A replica's clock may be late by this much, so that it takes a pass for valid.
+#: A replica's clock may be late by this much, so that an expired pass is valid.
 LATE_MS = SESSION_GRACE_MS + 1000
 
 
 class RoomMachine(StoreMachine):
-    """One room from its first visitor on; a batch of somebody's calls is a step."""
+    """One room from its first visitor on; a step is a batch of calls."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
         self.seen = Seen()
         self.promises = Promises()
         self.visitors: list[str] = []
-        #: Every ticket and pass that was ever given, newest last.
+        #: All tickets and passes, newest last.
         self.tickets: list[Ticket] = []
         self.passes: list[Pass] = []
-        #: Who stopped polling; the others come back when they are told to, or where their tab is
-        #: hidden so many ms after they last did, if that is later.
+        #: Visitors who stopped polling; and the least pause of those with hidden tabs, ms. All
+        #: others poll when they are told to.
         self.silent: set[str] = set()
         self.hidden: dict[str, int] = {}
         self.polled_at: dict[str, int] = {}
-        #: When the latest snapshot was made.
+        #: The time of the last snapshot.
         self.measured = 0
-        #: The keys that change, and the model, as they were at some time.
+        #: A copy of the keys and of the model.
         self.kept: tuple[dict[str, dict], Model] | None = None
 
     @initialize(
@@ -162,8 +162,8 @@ class RoomMachine(StoreMachine):
         knows=st.sampled_from([True, True, True, False]),
     )
     def enter(self, newcomers, again, names=(), grants=(), knows=True):
-        """Some are new; some calls are made twice, at once or much later. Some have a class, by
-        a grant that gives it once or as such."""
+        """Let newcomers join. Some calls are repeated; some visitors have a class, some of these
+        with a grant that works once."""
         fresh = [f"v{len(self.visitors) + i:03}" for i in range(newcomers)]
         self.visitors += fresh
         batch = fresh + latest(self.visitors, again)
@@ -171,7 +171,7 @@ class RoomMachine(StoreMachine):
             ClassClaim(name, grant, self.now + 86_400_000)
             for _, name, grant in zip_longest(batch, names, grants, fillvalue="")
         ][: len(batch)]
-        # A replica that knows of the event draws lots for it.
+        # A replica that knows the event draws lots for it.
         begun = [event.begins_ms for event in self.model.configured.events]
         lot_of = max(begun, default=0) if knows else 0
         lots = [Lot(self.bench.draw(), lot_of) for _ in batch]
@@ -190,7 +190,7 @@ class RoomMachine(StoreMachine):
         )
         step = self.settle()
         for visitor, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert said(reply) == wanted, (said(reply), wanted)
+            assert reply_of(reply) == wanted, (reply_of(reply), wanted)
             self.promises.replied(visitor, reply, step, is_poll=False)
             self.keep_token(Ticket(visitor, reply.order, self.now, reply.epoch), reply)
         if self.model.settings.queueing_method != "random" and step.is_open:
@@ -201,13 +201,13 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.tickets)
     @rule(chosen=SOME)
     def poll(self, chosen):
-        """With any ticket that was ever given: early, late, twice, after a reset, …"""
+        """Poll with any tickets: early, late, twice, after a reset, …"""
         self.beat(latest(self.tickets, chosen))
 
     @precondition(lambda self: self.tickets)
     @rule(seconds=st.integers(1, 40))
     def wait_in_line(self, seconds):
-        """Time goes by, and who is not silent polls when told to."""
+        """Let time pass, while visitors poll when they are told to."""
         self.keep_polling(seconds)
 
     @precondition(lambda self: self.tickets)
@@ -219,7 +219,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.tickets)
     @rule(which=st.integers(0, 99), times=st.integers(2, 6), ms=st.integers(0, 900))
     def poll_impatiently(self, which, times, ms):
-        """One browser, or several tabs of it, far more often than told."""
+        """Poll far more often than the visitor is told to."""
         for _ in range(times):
             self.now += ms
             self.beat(latest(self.tickets, [which]))
@@ -237,7 +237,7 @@ class RoomMachine(StoreMachine):
         shows=st.booleans(),
     )
     def wait_with_hidden_tabs(self, every, seconds, times, shows):
-        """The timers of every second or third run so seldom, for good or for a while."""
+        """Let some tabs poll seldom, for ever or for a while."""
         told = sorted(self.promises.told)
         self.hidden |= dict.fromkeys(told[::every], seconds * 1000)
         for _ in range(times):
@@ -249,7 +249,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.valid_passes)
     @rule(chosen=SOME)
     def renew(self, chosen):
-        """With passes that a replica takes for valid, revoked or not."""
+        """Renew passes that a replica takes for valid, revoked or not."""
         batch = latest(self.valid_passes, chosen)
         replies = self.ask(self.store.renew, [(pass_,) for pass_ in batch])
         expected = self.model.renew(self.now, batch)
@@ -257,14 +257,14 @@ class RoomMachine(StoreMachine):
             self.model.told(pass_.visitor, reply.refresh_ms)
         step = self.settle()
         for pass_, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert said(reply) == wanted, (said(reply), wanted)
+            assert reply_of(reply) == wanted, (reply_of(reply), wanted)
             self.promises.replied(pass_.visitor, reply, step, is_poll=True)
             self.keep_token(pass_, reply)
 
     @precondition(lambda self: self.visitors)
     @rule(chosen=st.lists(st.tuples(st.integers(0, 99), st.booleans()), min_size=1, max_size=2))
     def leave(self, chosen):
-        """By themselves, or because an operator or the site released them."""
+        """Let visitors leave, or release them."""
         batch = [
             (self.visitors[-1 - i % len(self.visitors)], "left" if own else "released")
             for i, own in chosen
@@ -277,7 +277,7 @@ class RoomMachine(StoreMachine):
 
     @rule(changes=st.fixed_dictionaries({}, optional=SETTINGS), cap=st.none() | st.integers(0, 5))
     def configure(self, changes, cap):
-        """Everything, or the cap alone; None goes back to the file's."""
+        """Change settings, or only the cap; None resets one to the file's value."""
         changes = settled(changes, self.now)
         if cap is not None:
             changes = {"total_active_users": cap}
@@ -291,7 +291,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: len(self.visitors) > 5)
     @rule(really=SELDOM)
     def reset(self, really):
-        """The line is emptied, and its tickets are void; who is inside stays."""
+        """Empty the queue and void its tickets; sessions stay."""
         if not really:
             return
         assert self.run(self.store.reset(by="desk")) == self.model.reset(self.now)
@@ -303,7 +303,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.visitors)
     @rule(which=st.integers(0, 99), position=st.integers(0, 8))
     def move(self, which, position):
-        """Somebody is taken forward or back, who is in line or not."""
+        """Move a visitor, in the queue or not."""
         visitor = self.visitors[-1 - which % len(self.visitors)]
         moved = self.run(self.store.move(visitor, position, by="desk", why="asked to"))
         assert moved == self.model.move(self.now, visitor, position)
@@ -317,7 +317,7 @@ class RoomMachine(StoreMachine):
         by=st.sampled_from(["", "", "desk"]),
     )
     def grade(self, which, name, grant, by):
-        """Somebody in line follows a grant's link, or is given a class by an operator."""
+        """Give a visitor a class, by a grant or by an operator."""
         if not by and name not in self.model.settings.classes:
             return
         visitor = self.visitors[-1 - which % len(self.visitors)]
@@ -347,15 +347,14 @@ class RoomMachine(StoreMachine):
 
     @rule(really=SELDOM, ms=STEPS_MS)
     def know_of_an_earlier_time(self, really, ms):
-        """A cookie is older than the store."""
+        """Tell the store of a cookie that is older than its data."""
         if really:
             self.store.room_existed_since(self.now - ms)
             self.model.known = min(self.model.known or self.now, self.now - ms)
 
     @rule(really=SELDOM, which=st.none() | st.integers(0, 99))
     def let_somebody_in_alone(self, really, which):
-        """A replica that could not ask the store let in somebody new, or from the queue, and told
-        the store as soon as it could."""
+        """Admit a visitor without Redis, as a replica does, and tell Redis later."""
         if not really:
             return
         self.store.mark_unreported_admissions(self.now)
@@ -373,13 +372,13 @@ class RoomMachine(StoreMachine):
 
     @rule(refresh_ms=st.sampled_from([None, 0, 2000, 2000, 8000, 33_000]))
     def know_the_refreshes(self, refresh_ms):
-        """A replica knows, or cannot know, what it told those near the head."""
+        """Tell Redis the longest refresh near the head, or that it is unknown."""
         self.store.set_longest_refresh_near_head(refresh_ms)
         self.model.near_known = refresh_ms
 
     @rule(ms=STEPS_MS)
     def let_time_pass(self, ms):
-        """Replicas are there all the while."""
+        """Let time pass without an outage."""
         self.now += ms
 
     @precondition(lambda self: self.seen.waiting or self.seen.active)
@@ -390,7 +389,7 @@ class RoomMachine(StoreMachine):
         chosen=SOME,
     )
     def outage(self, really, ms, first, chosen):
-        """Redis is unavailable or all replicas are down: for so long no script runs."""
+        """Run no script for `ms`: Redis is unavailable or all replicas are down."""
         if not really:
             return
         self.now += ms
@@ -418,7 +417,7 @@ class RoomMachine(StoreMachine):
 
     @rule(which=st.integers(0, 99), off_ms=st.integers(-1, 1), sweeps=st.booleans())
     def go_to_the_moment(self, which, off_ms, sweeps):
-        """To when something ends, or a millisecond before or after it."""
+        """Set the clock to when something ends, or a millisecond before or after."""
         moments = [at + off_ms for at in self.model.moments()]
         if self.go_to_one(moments, which) and sweeps:
             self.sweep()
@@ -426,7 +425,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: len(self.visitors) > 5)
     @rule(really=SELDOM, passes=INDICES, tickets=INDICES)
     def lose_the_store(self, really, passes, tickets):
-        """Redis is emptied: what is left is what visitors carry."""
+        """Empty Redis: only visitors' cookies are left."""
         if not really:
             return
         self.now += 1  # a new store begins later than the latest snapshot of the old one
@@ -442,7 +441,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.seen.waiting or self.seen.active)
     @rule(really=SELDOM, which=st.integers(0, 99), first=FIRST, chosen=SOME)
     def lose_a_key(self, really, which, first, chosen):
-        """Redis evicts one; the next script, whichever it is, finds that out."""
+        """Evict a key; the next script detects it."""
         if not really:
             return
         redis = self.bench.redis
@@ -457,7 +456,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.seen.waiting or self.seen.active)
     @rule(really=SELDOM)
     def keep_a_copy(self, really):
-        """Redis writes its data to the disk."""
+        """Copy Redis' data, as to the disk."""
         if really:
             data = {name: self.run(self.read(name)) for name in (*SETS, *HASHES)}
             self.kept = data, self.model.copied()
@@ -466,7 +465,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.kept)
     @rule(really=SELDOM, passes=INDICES)
     def go_back(self, really, passes):
-        """It starts with them again: what happened since is in the visitors' cookies."""
+        """Restore the copy: what happened since is only in visitors' cookies."""
         if not really:
             return
         data, model = self.kept
@@ -504,7 +503,7 @@ class RoomMachine(StoreMachine):
     # What the rules share --------------------------------------------------------------------
 
     def keep_polling(self, seconds: int) -> None:
-        """Whoever is not silent comes back when told to, at most half a second late."""
+        """Let visitors poll when they are told to, at most half a second late."""
         end = self.now + seconds * 1000
         for _ in range(5):
             latest = {ticket.visitor: ticket for ticket in self.tickets}
@@ -523,7 +522,7 @@ class RoomMachine(StoreMachine):
         self.now = max(self.now, end)
 
     def held(self) -> tuple[float, float]:
-        """As the room has measured it; else by the settings (rooms/lua/parts/measure.lua)."""
+        """Return the room's measured values or defaults (rooms/lua/parts/measure.lua)."""
         stats = room_key(self.name, "stats")
         ends, held_ms = self.run(self.bench.redis.hmget(stats, "ends", "held_ms"))
         if ends is None:
@@ -544,12 +543,12 @@ class RoomMachine(StoreMachine):
                 self.model.told(ticket.visitor, reply.refresh_ms)
         step = self.settle()
         for ticket, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert said(reply) == wanted, (said(reply), wanted)
+            assert reply_of(reply) == wanted, (reply_of(reply), wanted)
             self.promises.replied(ticket.visitor, reply, step, is_poll=True)
             self.keep_token(ticket, reply)
 
     def ask(self, verb, calls):
-        """One batch; its replies."""
+        """Make calls in one batch. Return the replies."""
         return self.answered(verb(*args) for args in calls)
 
     def answered(self, calls):
@@ -560,14 +559,14 @@ class RoomMachine(StoreMachine):
         return replies
 
     def check_refresh(self, reply):
-        """Nobody is asked back too soon or too late to keep the place."""
+        """Check that the next poll is neither too soon nor too late to keep the place."""
         if reply.outcome is Outcome.WAITING:
             patience_ms = self.model.settings.heartbeat_timeout * 500
             assert reply.limited_ms <= reply.refresh_ms
             assert 1000 <= reply.refresh_ms <= max(reply.limited_ms, min(60_000, patience_ms))
 
     def settle(self, left=()):
-        """After a script: the store is as the model has it, and the promises hold."""
+        """Check that the keys equal the model's, and that the promises hold."""
         before = self.seen
         self.seen = self.run(look(self.bench.redis, self.name, after=before.last_event))
         model, seen = self.model, self.seen
@@ -603,7 +602,7 @@ class RoomMachine(StoreMachine):
         return step
 
     def keep_token(self, shown: Ticket | Pass, reply) -> None:
-        """As rooms/service.py gives them."""
+        """Keep the token that rooms/service.py would sign."""
         fields = shown.visitor, reply.order, shown.joined_ms, reply.epoch
         if reply.outcome is Outcome.WAITING:
             young = [t for t in self.tickets if t.signed_ms > self.now - RESIGN_MS]
@@ -619,12 +618,12 @@ class RoomMachine(StoreMachine):
 
 
 def address_of(visitor: str) -> str:
-    """Three of them."""
+    """Return one of three addresses."""
     return f"address{sum(visitor.encode()) % 3}"
 
 
-def said(reply):
-    """A standing as the model speaks of it."""
+def reply_of(reply):
+    """Convert a standing to the model's reply."""
     times = reply.started_ms, reply.expires_ms
     place = reply.calls, reply.line, reply.line_waiting, reply.is_classed
     return Reply(reply.outcome, reply.order, *times, reply.ahead, reply.limited_ms, *place)

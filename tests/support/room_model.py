@@ -1,8 +1,7 @@
-"""The engine once more, in plain Python: what a room must do, said as simply as can be.
+"""A model of a room in plain Python, against which test_model.py checks the scripts.
 
-test_model.py holds the scripts against it. It knows neither Redis nor the cost of work: one
-line, one set of sessions, and it looks at everybody each time. Only one thing it is told
-rather than knows: when each visitor was asked to come back, since that is an estimate.
+It has one queue and one set of sessions, and looks at every visitor each time. It is told only one
+thing: when each visitor was asked to poll, since that is an estimate.
 """
 
 import copy
@@ -17,9 +16,9 @@ from sidecar.visitors.model import TICKET_LIFETIME_MS, Outcome, Pass, Phase, Tic
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support import room_policy as policy
 
-#: Who polls has a ticket that was signed less long ago.
+#: A polling visitor's ticket is younger than this.
 RESIGN_MS = 300_000
-#: Within this a page asks again after an outage: 60 s, 5 % late, and the request itself.
+#: Pages poll again within this time after an outage: 60 s, 5 % late, and the request itself.
 BACKOFF_MS = 65_000
 TELLING_MS = 2000
 
@@ -27,26 +26,26 @@ TELLING_MS = 2000
 @dataclass
 class Place:
     order: int
-    #: When its next heartbeat is expected; when it was taken, where nobody polled yet.
+    #: When the next poll is expected; before the first one, when the visitor joined.
     due: int
     polled: bool
-    #: How many seconds they were told to wait for it, 63 at most; 0: nobody knows.
+    #: The pause that the visitor was told, seconds, 63 at most; 0: unknown.
     told_s: int = 0
-    #: `told_s` is how many they take, which is far more than they were told.
+    #: `told_s` is the visitor's real pause, which is much longer than the one that they were told.
     seldom: bool = False
-    #: What is shown goes by, where places are shown by arrival; None: not noted yet.
+    #: The sort key of positions that are shown by arrival; None: not stored yet.
     arrival: int | None = None
     joined: int = 0
 
 
-#: In the fraction of a session's end: no cookie was shown for it yet (rooms/lua/parts/admit.lua).
+#: The fraction of a session's end until its cookie is shown (rooms/lua/parts/admit.lua).
 UNUSED = 0.5
 
 
 @dataclass
 class Session:
     ends: float
-    #: None: called, and not here yet.
+    #: None: called, not yet arrived.
     started: int | None
 
     @property
@@ -56,7 +55,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a visitor must be told; times are 0 unless admitted, `ahead` unless waiting."""
+    """The reply to a visitor; times are 0 unless admitted, `ahead` unless waiting."""
 
     outcome: Outcome
     order: int = 0
@@ -76,7 +75,7 @@ class Newcomer:
     draw: float
     class_name: str = ""
     grant: str = ""
-    #: When the pre-queue begins of which `draw` is the lot.
+    #: When the pre-queue of the lot `draw` begins.
     lot_of: int = 0
     address: str = ""
 
@@ -84,30 +83,30 @@ class Newcomer:
 class Model:
     def __init__(self, settings: RoomSettings) -> None:
         self.file = settings
-        #: What the replica tells the store: since when it knows the room, and since when it has
-        #: let visitors in by itself.
+        #: What the replica tells Redis: since when it has known the room, and since when it has
+        #: admitted visitors without Redis.
         self.known: int | None = None
         self.promised = 0
-        #: The longest refresh near the head that it knows of, ms.
+        #: The longest refresh near the head that the replica told, ms.
         self.near_known: int | None = None
-        #: Without a script for longer, nobody could be heard.
+        #: A longer time without a script is an outage.
         self.outage_ms = 10**12
-        #: Of those who have held a slot: how many, and for how long in all (ms); an estimate.
+        #: Returns how many visitors have held a slot, and for how long in all, ms; an estimate.
         self.held: Callable[[], tuple[float, float]] = lambda: (1.0, 1.0)
         self.lose()
 
     def lose(self) -> None:
-        """The store is emptied: of settings changed at run time too."""
+        """Empty Redis, changed settings included."""
         self.configured = self.settings = self.file
-        #: Since when the store itself knows the room, where it lost keys.
+        #: Since when Redis has known the room, if it lost keys.
         self.known_here: int | None = None
         self.line: dict[str, Place] = {}
-        #: Who polls seldom and was next, by order; and while they have no slot, their places.
+        #: Orders of visitors who poll seldom and were next; and their places until they have slots.
         self.reserved: dict[str, int] = {}
         self.away: dict[str, Place] = {}
-        #: What those who poll now had before; None: they had lost their place.
+        #: Places of the polling visitors before this step; None: lost.
         self.before: dict[str, Place | None] = {}
-        #: Where those came from who took a place while that was counted.
+        #: Addresses of visitors who took a place while addresses were counted.
         self.addresses: dict[str, str] = {}
         self.drawn: dict[str, int] = {}
         self.drawn_from: int | None = None
@@ -121,9 +120,9 @@ class Model:
         self.born: int | None = None
         self.recovery = 0
         self.near = -1
-        #: From when on an older store, by which it was replaced, knows nothing.
+        #: When the data of an older Redis, which came back, ends.
         self.lost_since: float = math.inf
-        #: When the last script ran; when the last outage ended, and whether this step ended it.
+        #: When the last script ran; when the last outage ended, and whether in this step.
         self.measured: int | None = None
         self.back: float = -math.inf
         self.has_returned = False
@@ -138,7 +137,7 @@ class Model:
         return copy.deepcopy(self, {id(self.held): self.held})
 
     def lose_key(self, name: str) -> None:
-        """One is gone: places and sessions have to come back."""
+        """Lose one key: places and sessions have to be restored."""
         self.known_here = self.born if self.known_here is None else self.known_here
         self.born = None
         self.line, self.inside, self.early, self.early_minute = {}, {}, {}, -1
@@ -205,7 +204,7 @@ class Model:
         return left
 
     def sweep(self, now: int) -> tuple[int, int, int]:
-        """How many places and sessions it removes, and how many revoked and spent tokens."""
+        """Return how many places, sessions, and revoked and spent tokens it removes."""
         self._begin(now)
         places = self.line | self.away
         silent = [v for v, place in places.items() if self._is_overdue(place)]
@@ -231,8 +230,8 @@ class Model:
         return len(silent), sessions, len(old) + len(worn)
 
     def snapshot(self, now: int, seen: int = 0) -> tuple[int, int, int]:
-        """How many wait, are active, and of those were called and are not here yet. `seen`: when a
-        script had run, as the replica's snapshot before says."""
+        """Return how many wait, are active, and have not arrived since their call. `seen` is the
+        time of a script that the replica's last snapshot named."""
         data_of = self.measured
         self._begin(now)
         if data_of is not None and seen > data_of:
@@ -270,8 +269,8 @@ class Model:
         return removed
 
     def move(self, now: int, visitor: str, position: int) -> int:
-        """Between those who stand at `position` and before it, or further ahead where their
-        orders leave no number free; 0 is back."""
+        """Move a visitor to `position`, or further ahead if no order is free there; 0 moves back.
+        Return the new position."""
         self._begin(now)
         self._expire()
         moved = self._move(visitor, position)
@@ -308,7 +307,7 @@ class Model:
         return self._position(visitor)
 
     def reclassify(self, now: int, visitor: str, name: str, grant: str, by: str) -> int:
-        """Another class. A grant gives it once, and takes nobody back."""
+        """Give a visitor another class. A grant works once, and moves nobody back."""
         self._begin(now)
         self._expire()
         graded = self._grade(visitor, name, grant, by)
@@ -367,7 +366,7 @@ class Model:
         return policy.line_of(self.settings, place.order)
 
     def told(self, visitor: str, refresh_ms: int) -> None:
-        """A poll's reply said when to come back."""
+        """Note when a visitor was told to poll."""
         if visitor in self.line:
             place, seldom_ms = self.line[visitor], self._seldom_ms(visitor, refresh_ms)
             place.seldom = seldom_ms is not None
@@ -376,7 +375,7 @@ class Model:
             place.told_s = min(63, math.ceil(expected_ms / 1000))
 
     def _seldom_ms(self, visitor: str, refresh_ms: int) -> int | None:
-        """How long they take between two polls, where it is much longer than they are told."""
+        """Return a visitor's real pause if it is much longer than the one that they were told."""
         if visitor not in self.before:
             return None
         before = self.before[visitor]
@@ -391,7 +390,7 @@ class Model:
         return min(60_000, took_ms) if is_seldom and took_ms >= refresh_ms + 10_000 else None
 
     def moments(self) -> list[int]:
-        """When a place is given up or a session ends."""
+        """Return the moments at which places or sessions end."""
         timeout = self._ms("heartbeat_timeout")
         places = [*self.line.values(), *self.away.values()]
         ends = [place.due + wait for place in places for wait in (0, timeout)]
@@ -401,7 +400,7 @@ class Model:
         return ends + [int(session.ends) for session in self.inside.values()]
 
     def due_score(self, place: Place) -> float:
-        """As it is stored: see rooms/lua/parts/heartbeat_due.lua."""
+        """Return the score in `due` (rooms/lua/parts/heartbeat_due.lua)."""
         if place.polled:
             return place.due + place.seldom / 2 + place.told_s / 128
         return place.due + self._unpolled_offset + 0.5
@@ -435,7 +434,7 @@ class Model:
 
     @property
     def recovery_stage(self) -> int:
-        """2: nobody is called; 1: some in line may be missing yet."""
+        """2: nobody is called; 1: some visitors may not be back in the queue."""
         if not self.recovery:
             return 0
         since, fixed = self.now - self.recovery, self.settings.heartbeat_interval
@@ -456,7 +455,7 @@ class Model:
         return 1 if since < 1.05 * longest + 2000 else 0
 
     def _expire(self) -> int:
-        for session in self.inside.values():  # who could not come while nobody was there
+        for session in self.inside.values():  # called visitors could not arrive in the outage
             was_short = self.has_returned and self.now < session.ends <= self._back_until
             was_over = session.ends <= self.back and self.now < self._back_until
             if session.started is None and (was_short or was_over):
@@ -476,8 +475,8 @@ class Model:
         return len(over)
 
     def _spare_unused(self) -> None:
-        """Newcomers who were let in at once and have not come back are inside as long as there is
-        room, and after an outage until they had time to."""
+        """Keep newcomers who were admitted at once and have not come back, as long as there is
+        room, and after an outage until they had time."""
         cap = self.settings.total_active_users
         are_wanted = self.line or self.away or 10 * len(self.inside) >= 9 * cap
         if are_wanted and self.now >= self._back_until:
@@ -516,7 +515,7 @@ class Model:
         self._event("called", visitor, "head")
 
     def _call_reserved(self) -> None:
-        """Those who poll soon, of those who poll seldom and were next."""
+        """Call visitors who poll seldom and were next shortly before they poll."""
         self.left = max(1, self.settings.total_active_users // 20)
         self._has_token()
         for visitor in sorted(self.reserved, key=lambda v: (self.reserved[v], v)):
@@ -537,8 +536,8 @@ class Model:
                 self._give_slot(visitor, self.away.pop(visitor))
 
     def _needed(self, places: list[Place]) -> int:
-        """For how many of these a slot is to be kept until they poll: else it is too late for
-        somebody. A twentieth of the slots at most."""
+        """Return for how many of these a slot must be kept until they poll, so that none is too
+        late: a twentieth of the slots at most."""
         ends, held_ms = self.held()
         cap, per_minute = self.settings.total_active_users, self.settings.new_users_per_minute
         each_ms = max(held_ms / ends / cap, 60_000 / per_minute if per_minute else 0)
@@ -547,7 +546,7 @@ class Model:
         return max(0, min(math.ceil(max(needs, default=0)), len(places), self.left))
 
     def _take_back(self, visitor: str, joined: int) -> None:
-        """Who polls seldom is here, before a slot is: they wait at the head."""
+        """Return a visitor who polls before there is a slot to the head of the queue."""
         if visitor in self.away:
             self.line[visitor] = self.away.pop(visitor)
             del self.reserved[visitor]
@@ -555,7 +554,7 @@ class Model:
                 self._show(self.line[visitor], joined * 1000)
 
     def _next(self) -> tuple[str, dict[int, Fraction]]:
-        """Whose turn it is; and what the lines have saved when it is taken."""
+        """Return the next visitor, and the sub-queues' credits after the call."""
         lines = {self._line(place) for place in self.line.values()}
         busy = {line for line in lines if line is not None}
         if not policy.is_weighted(self.settings) or busy != lines:  # the drawn go first
@@ -611,7 +610,7 @@ class Model:
         return newcomer.class_name
 
     def _note(self, visitor: str, arrival: int, *, is_new: bool = False) -> None:
-        """Where a new place is shown, and that it was drawn."""
+        """Store a new place's shown number, and that it was drawn."""
         place = self.line[visitor]
         event = self.configured.events and self._opening
         if policy.is_drawn(place.order):
@@ -632,8 +631,8 @@ class Model:
         return max(begun, key=lambda event: event.begins_ms, default=None)
 
     def _arrive(self, ticket: Ticket, address: str) -> int | None:
-        """How long the visitor polled too often, ms; None: the ticket is worth nothing; -1: the
-        address has its places."""
+        """Return the pause for polling too often, ms; None for an invalid ticket; -1 if the
+        address has too many places."""
         self._take_back(ticket.visitor, ticket.joined_ms)
         place = self.line.get(ticket.visitor)
         if place is not None:
@@ -664,7 +663,7 @@ class Model:
         return 0
 
     def _is_of_now(self, ticket: Ticket) -> bool:
-        """Of this queue, and of an event whose places are still worth something."""
+        """Return True for a ticket of this queue and of an event whose places still count."""
         event = self._opening
         if event and ticket.joined_ms < event.begins_ms:
             is_between = self.settings.between_events == "open" and self.phase is Phase.OPEN
@@ -683,7 +682,7 @@ class Model:
         return sum(visitor in self.addresses for visitor in theirs) >= most
 
     def _is_here(self, visitor: str) -> bool:
-        """Or comes back with the lot of this pre-queue."""
+        """Return True for a visitor in the queue or inside, or with a lot of this pre-queue."""
         event = self.configured.events and self._opening
         is_drawn = (
             self.phase is Phase.PREQUEUE
@@ -696,11 +695,11 @@ class Model:
 
     def _note_address(self, address: str, visitor: str) -> None:
         if self.settings.max_places_per_address is not None:
-            self._is_hoarding(address)  # forgets those of it who are not here
+            self._is_hoarding(address)  # deletes visitors who are gone
             self.addresses[visitor] = address
 
     def _keep(self, pass_: Pass) -> Reply | None:
-        """None: the session is not there."""
+        """Renew a session; None if there is none."""
         if pass_.visitor in self.revoked:
             return Reply(Outcome.GONE)
         session = self.inside.get(pass_.visitor)
@@ -714,7 +713,7 @@ class Model:
         return self._admit(pass_.visitor, pass_.order, pass_.started_ms, promised)
 
     def _restore(self, pass_: Pass) -> Reply | None:
-        """None: the slot was given away, the visitor waits."""
+        """Restore a session; None if the slot is taken and the visitor waits."""
         visitor = pass_.visitor
         if visitor in self.inside:  # twice in one batch, perhaps with another pass
             return self._keep(pass_)
@@ -792,7 +791,7 @@ class Model:
         return Reply(Outcome.ADMITTED, order, session.started, expires)
 
     def _admit_unused(self, session: Session) -> int:
-        """Until claim_window is over, and as long as nobody wants the slot. When its pass ends."""
+        """Admit for claim_window, or until the slot is needed. Return when the pass ends."""
         expires = self._latest(session)
         claim = self._ms("claim_window")
         until = min(self.now + claim, expires + SESSION_GRACE_MS) + UNUSED
@@ -801,7 +800,7 @@ class Model:
         return expires
 
     def _latest(self, session: Session) -> int:
-        """When its first pass ends."""
+        """Return when a session's first pass ends."""
         terms = [self._ms("session_duration")]
         if self.settings.session_max_duration is not None:
             terms.append(self._ms("session_max_duration"))
@@ -861,7 +860,7 @@ class Model:
         return self._silent_from(place) < self.now
 
     def _silent_from(self, place: Place) -> float:
-        """After three missed polls, 10 s at least; after an outage when pages had time to ask."""
+        """Return when a place is lost: after three missed polls (10 s at least)."""
         due = place.due if place.polled else min(self.now, place.due)
         return self._back_until if due <= self.back else due + self._patience(place)
 
@@ -895,7 +894,7 @@ class Model:
         return self.settings.new_users_per_minute is None or self.tokens >= 1
 
     def count_tokens(self) -> None:
-        """Those that came since they were counted last, at the rate of now."""
+        """Add the tokens since the last count, at the current rate."""
         per_minute = self.settings.new_users_per_minute
         if per_minute is None:
             return
@@ -909,7 +908,7 @@ class Model:
             self.tokens -= 1
 
     def _next_order(self, draw: float, name: str) -> tuple[int, int]:
-        """And the arrival that it is made of."""
+        """Return a newcomer's order, and the arrival from which it is made."""
         drawn = math.floor(draw * policy.DRAWS)
         if self.phase is Phase.PREQUEUE:
             return drawn - policy.FRONT, drawn

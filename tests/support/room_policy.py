@@ -1,4 +1,4 @@
-"""Who is next by a room's rules, said once more as simply as can be: orders, lines, weights."""
+"""A room's rules about who is next, in plain Python: orders, sub-queues, weights."""
 
 from fractions import Fraction
 
@@ -15,14 +15,14 @@ def phase(settings: RoomSettings, now: int) -> Phase:
 
 
 def during(settings: RoomSettings, now: int) -> RoomSettings:
-    """With what an open event replaces."""
+    """Return the settings with the overrides of an open event."""
     moments = settings.moments(now)
     is_open = moments.event is not None and moments.phase is Phase.OPEN
     return settings.model_copy(update=moments.event.overrides) if is_open else settings
 
 
 def next_arrival(now: int, last: int) -> int:
-    """In µs; multiples of 8."""
+    """Return the next arrival, µs, a multiple of 8."""
     return max(now * 1000, (last // 8 + 1) * 8)
 
 
@@ -39,7 +39,7 @@ def is_by_arrival(settings: RoomSettings) -> bool:
 
 
 def offset_of(settings: RoomSettings, name: str) -> int:
-    """What a class's order has above the arrival."""
+    """Return the difference between a class's order and the arrival."""
     if name not in settings.classes:
         return 0
     rules = settings.classes[name]
@@ -51,7 +51,7 @@ def offset_of(settings: RoomSettings, name: str) -> int:
 
 
 def arrival_of(settings: RoomSettings, order: int) -> int:
-    """The arrival that an order was made of, by its last three bits."""
+    """Return the arrival from which an order was made, by its last three bits."""
     for number, name in enumerate(sorted(settings.classes), start=1):
         if number == order % 8:
             head_start = 0 if is_random(settings) else settings.classes[name].head_start
@@ -65,7 +65,7 @@ def is_drawn(order: int) -> bool:
 
 
 def line_of(settings: RoomSettings, order: int) -> int | None:
-    """From 0 on; None: there are none, or the place was drawn."""
+    """Return the sub-queue's number from 0; None if there are none or the place was drawn."""
     count = len(settings.lines)
     if not count or is_drawn(order):
         return None
@@ -77,13 +77,13 @@ def low_of(settings: RoomSettings, line: int | None) -> int:
 
 
 class Weights:
-    """Tijdeman's rule, in exact fractions: what each line has saved."""
+    """Tijdeman's rule in exact fractions: the credit of each sub-queue."""
 
     def __init__(self) -> None:
         self.saved: dict[int, Fraction] = {}
 
     def choose(self, settings: RoomSettings, busy: set[int]) -> tuple[int, dict[int, Fraction]]:
-        """The line whose turn it is, and what all have saved if somebody there is called."""
+        """Return the next sub-queue, and the credits after a call from it."""
         weights = {line: settings.lines[line].weight or 0 for line in sorted(busy)}
         total = sum(weights.values())
         share = {line: Fraction(weight, total) for line, weight in weights.items()}

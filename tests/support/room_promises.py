@@ -1,6 +1,6 @@
-"""The promises of docs/design.md as checks on what is in the store, whatever the model says.
+"""The promises of docs/design.md, checked against Redis' keys, independent of the model.
 
-A step is one script. `before` and `after` are the sets as they were read around it.
+A step is one script. `before` and `after` are the keys as they were read around it.
 """
 
 import math
@@ -15,7 +15,7 @@ from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.room_model import BACKOFF_MS, UNUSED
 from tests.support.room_policy import is_by_arrival, is_drawn, is_weighted, line_of
 
-#: In the fraction of a score in `due`: nobody polled for this place
+#: The fraction of a score in `due` of a visitor who has not polled
 #: (rooms/lua/parts/heartbeat_due.lua).
 UNPOLLED = 0.5
 _LOST_TURNS = {"silent", "swept", "no_show", "unused"}
@@ -23,7 +23,7 @@ _LOST_TURNS = {"silent", "swept", "no_show", "unused"}
 
 @dataclass(frozen=True)
 class Seen:
-    """A room's keys as they are at one moment."""
+    """A room's keys at one moment."""
 
     waiting: dict[str, int] = field(default_factory=dict)
     due: dict[str, float] = field(default_factory=dict)
@@ -40,13 +40,13 @@ class Seen:
     epoch: int = 0
     tokens: float | None = None
     tokens_at: int | None = None
-    #: The end of the stream when it was read, and what was new: (kind, visitor, why).
+    #: The id of the last event, and the new events: (kind, visitor, why).
     last_event: str = "-"
     events: tuple[tuple[str, str, str], ...] = ()
 
 
 async def look(redis: Redis, room: str, *, after: str) -> Seen:
-    """Everything at once; the events after that one."""
+    """Read all keys at once, and the events after `after`."""
     start = after if after == "-" else f"({after}"
     pipe = redis.pipeline(transaction=False)
     for name in (
@@ -73,11 +73,11 @@ async def look(redis: Redis, room: str, *, after: str) -> Seen:
 @dataclass(frozen=True)
 class Step:
     now: int
-    #: In force when the script ran.
+    #: The settings when the script ran.
     settings: RoomSettings
     before: Seen
     after: Seen
-    #: The store was emptied a moment ago, or no event is on: nobody is called.
+    #: Redis was emptied a moment ago, or no event is open: nobody is called.
     is_held: bool = False
     is_open: bool = True
     #: When the last outage ended, in which nobody could be heard.
@@ -85,33 +85,33 @@ class Step:
 
     @property
     def entered(self) -> list[str]:
-        """Who was given a slot that the rate counts, in the order in which it happened."""
+        """Return visitors who got a slot that counts for the rate, in order."""
         return [v for kind, v, why in self.after.events if kind == "called" or why == "at_once"]
 
 
 class Promises:
-    """What was promised so far in one room; each method asserts one promise."""
+    """All promises made so far in one room; each method asserts one."""
 
     def __init__(self) -> None:
-        #: visitor -> until when a pass that was handed out is honoured.
+        #: visitor -> when the pass that they got ends.
         self.honoured: dict[str, int] = {}
         #: visitor -> until when a released session is still counted.
         self.held: dict[str, int] = {}
-        #: Whom a replica let in by itself: they stay.
+        #: Visitors whom a replica admitted without Redis: they stay.
         self.alone: set[str] = set()
-        #: visitor -> when it was told to come back.
+        #: visitor -> when they were told to poll.
         self.told: dict[str, int] = {}
         #: Not polled yet when settings changed that its place is stored by
         #: (rooms/lua/parts/heartbeat_due.lua).
         self.excused: set[str] = set()
         self.patience: tuple[float, float] | None = None
-        #: visitor -> the position it was shown, and who came back ahead of it since.
+        #: visitor -> the position that they were shown, plus those who came back ahead of them.
         self.shown: dict[str, int] = {}
-        #: When slots were given, since the rate was last changed.
+        #: When slots were given since the rate last changed.
         self.given: list[int] = []
         self.rate: int | None = None
         self.last_order = 0
-        #: Which lines had people, of which settings, and which were called since.
+        #: The settings and busy sub-queues, and the calls from them since.
         self.busy: object = None
         self.calls: list[int | None] = []
         self.kind: object = None
@@ -131,8 +131,8 @@ class Promises:
         self.note_joined(step)
 
     def exact_cap(self, step: Step) -> None:
-        """Never above the cap, but by those whom replicas let in alone; where it was lowered,
-        nobody else comes in until it fits."""
+        """Sessions never exceed the cap, except those that replicas admitted without Redis. After
+        the cap was lowered nobody is admitted until there is room."""
         active = step.after.active
         if len(active) > step.settings.total_active_users:
             restored = {v for _, v, why in step.after.events if why == "restored"}
@@ -145,7 +145,7 @@ class Promises:
             assert not step.entered
 
     def order(self, step: Step) -> None:
-        """First come, first called, and nobody in front of a live waiter."""
+        """Visitors are called in the order of their places."""
         if step.settings.queueing_method == "random":
             return
         moved = {v for kind, v, _ in step.after.events if kind in ("operator", "graded")}
@@ -169,8 +169,8 @@ class Promises:
                 assert all(order <= min(behind) for order in orders)
 
     def share(self, step: Step) -> None:
-        """While the same lines have people, each has its share of the calls, within two in any
-        stretch: within one from when all began (test_lines.py)."""
+        """While the same sub-queues are busy, each has its share of any stretch of calls, within
+        two."""
         lines = [
             frozenset(line_of(step.settings, order) for order in seen.waiting.values())
             for seen in (step.before, step.after)
@@ -192,7 +192,7 @@ class Promises:
                 assert abs(stretch.count(line) - exact) < 2
 
     def no_idle_slot(self, step: Step) -> None:
-        """A free slot and somebody waiting: not after any script."""
+        """After no script is there a free slot while somebody waits."""
         settings, after = step.settings, step.after
         has_token = settings.new_users_per_minute is None or (after.tokens or 0) >= 1
         is_free = len(after.active) < settings.total_active_users and has_token
@@ -201,7 +201,7 @@ class Promises:
         assert not (is_held and step.entered)
 
     def one_place(self, step: Step) -> None:
-        """In line or inside, never both; and the sets tell the same story."""
+        """A visitor is in the queue or inside, never both; and the keys agree."""
         after = step.after
         assert not after.waiting.keys() & after.active.keys()
         reserved = after.reserved.keys() - after.waiting.keys()
@@ -211,8 +211,8 @@ class Promises:
         assert not after.revoked.keys() & after.waiting.keys()
 
     def no_turn_lost(self, step: Step) -> None:
-        """Only who was late lost a place or a call, and nobody because of an outage. Nothing is
-        promised to who was turned away meanwhile, with another ticket of theirs."""
+        """Only visitors who polled late lose a place or a call, and none because of an outage.
+        Visitors who were turned away with another ticket have no promise."""
         patience = step.settings.claim_window, step.settings.heartbeat_timeout
         if patience != self.patience:
             self.patience = patience
@@ -228,7 +228,7 @@ class Promises:
                 self.shown.pop(visitor, None)
 
     def pass_within_session(self, step: Step) -> None:
-        """While a pass is honoured its visitor has a slot, a released one a little longer."""
+        """Until a pass ends its visitor has a slot, and a released one a little longer."""
         self.honoured = {v: end for v, end in self.honoured.items() if step.now < end}
         for visitor, end in self.honoured.items():
             score = step.after.active.get(visitor, 0)
@@ -237,7 +237,7 @@ class Promises:
         assert self.held.keys() <= step.after.active.keys()
 
     def within_rate(self, step: Step) -> None:
-        """In any time t at most the burst and rate x t slots are given."""
+        """In any time t at most burst + rate x t slots are given."""
         per_minute = step.settings.new_users_per_minute
         if per_minute != self.rate:
             self.rate, self.given = per_minute, []
@@ -250,9 +250,8 @@ class Promises:
             assert len(self.given) - i <= allowed + 1e-6
 
     def note_joined(self, step: Step) -> None:
-        """Whoever comes back or is moved ahead of somebody makes room for their position to
-        grow; and to whoever lost the place, for whom nobody counts who comes back meanwhile,
-        no position is promised."""
+        """Let shown positions grow by the visitors who came back or were moved ahead. A visitor
+        who lost the place has no promised position."""
         waiting, settings = step.after.waiting, step.settings
         kind = settings.classes, settings.lines, settings.display, settings.queueing_method
         if kind != self.kind:
@@ -305,34 +304,34 @@ class Promises:
             self.shown.pop(visitor, None)
 
     def new_orders(self, orders: list[int]) -> None:
-        """Each newcomer is behind the one before."""
+        """Each newcomer is behind the last."""
         for order in orders:
             assert order > self.last_order
             self.last_order = order
 
     def left(self, visitor: str, step: Step) -> None:
-        """Its passes are worth nothing from now on; a session is counted a little longer."""
+        """Passes of a visitor who left are invalid; the session counts a little longer."""
         if self.honoured.pop(visitor, None) is not None and visitor in step.before.admitted:
             ends = min(int(step.before.active[visitor]), step.now + RELEASE_HOLD_MS)
             self.held.setdefault(visitor, ends)
 
     def store_lost(self) -> None:
-        """All bets are off but those in the tokens."""
+        """Drop all promises except those in tokens."""
         alone = self.alone
         self.__init__()
         self.alone = alone
 
 
 def are_noted(seen: Seen, settings: RoomSettings) -> bool:
-    """Of all who wait is known what is shown. Else some came before places were shown by arrival,
-    and until they ask again nobody is told less than by order."""
+    """Return True if the shown number of every waiting visitor is stored. Otherwise some joined
+    before places were shown by arrival, and positions are by order until they poll again."""
     by_order = {visitor for visitor, order in seen.waiting.items() if not is_drawn(order)}
     return not is_by_arrival(settings) or by_order <= seen.arrivals.keys()
 
 
 def shown_turns(seen: Seen, settings: RoomSettings) -> dict[str, tuple[int, int, str]]:
-    """What everybody's shown position goes by: the line, a number in it, and the id. Places that
-    were drawn are shown ahead of all, those of a room without lines as one line."""
+    """Return the sort keys of shown positions: sub-queue, number in it, and id. Drawn places are
+    ahead of all; a room without sub-queues has one."""
     by_arrival = is_by_arrival(settings)
     turns = {}
     for visitor, order in seen.waiting.items():

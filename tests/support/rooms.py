@@ -1,4 +1,4 @@
-"""Rooms of a test's own: their names, their settings, and a clock that the test turns."""
+"""Rooms for single tests: names, settings and clocks."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ _numbers = itertools.count()
 
 
 class Time:
-    """The store's time, turned by the test."""
+    """Redis' time, which a test sets."""
 
     def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
         self.now_ms = now_ms
@@ -26,7 +26,7 @@ class Time:
 
 
 class TurnedClock(StoreClock):
-    """The replica's clock when it has just heard from the store."""
+    """A replica's clock that is always equal to Redis' time."""
 
     def __init__(self, turn: Time) -> None:
         super().__init__()
@@ -40,12 +40,12 @@ class TurnedClock(StoreClock):
 
 
 def attended(settings: RoomSettings, **more: int) -> dict[str, Any]:
-    """For a clock that a test turns: replicas are there all the time, running no script."""
+    """Return settings for scripts in which no pause is an outage, for a clock that a test sets."""
     return settings.for_scripts(outage_ms=10**12, **more)
 
 
 def refuse_functions(redis) -> None:
-    """As if the client's store took none: its scripts go by EVALSHA."""
+    """Make a client send scripts by EVALSHA, as to a Redis that refuses functions."""
     function_support(redis).refused_until_s = math.inf
 
 

@@ -1,7 +1,7 @@
 """The service API as programs see it: a redis-server, replicas, and nothing before them.
 
-Each user of it is a process of its own (user.py, preparer.py, payer.py), which writes down what it
-was told, a JSON document a line.
+Each program that uses it is a process of its own (tests/stories/), which prints each response, a
+JSON document a line.
 """
 
 import http.client
@@ -9,46 +9,32 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.support.processes import Process, free_port, listens, wait_until
-from tests.support.site import ROOT, SECRET, answers, make_folder, redis_command
+from tests.support.processes import WAITROOM, Process, free_port, wait_until
+from tests.support.site import ROOT, SECRET, Servers, SocketRedis, answers, make_folder
 
 TOKEN = "test-service-token-0000"
 
 
-class Service(AbstractContextManager["Service"]):
-    """Starts everything on entry; `urls` are the replicas. `rules` are the lines of the settings
-    file that name leases and limits. `store`: of a redis-server that somebody else runs."""
+class Service(Servers):
+    """Redis and replicas, which listen at `urls`. `rules` are the lines of the settings file about
+    leases and limits. `store` is the URL of a Redis that runs already."""
 
     def __init__(self, rules: str, *, replicas: int = 2, store: str = "") -> None:
+        super().__init__()
         self._rules, self._count, self._store = rules, replicas, store
-        self._stack = ExitStack()
         self.replicas: list[Process] = []
         self.urls: list[str] = []
-
-    def __enter__(self) -> "Service":
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _start(self) -> None:
         self.folder = make_folder(self._stack)
         if not self._store:
-            socket = self.folder / "redis.sock"
-            self.run("redis", redis_command(socket))
-            wait_until(lambda: listens(socket), "redis-server")
-            self._store = f"unix://{socket}"
+            redis = SocketRedis(folder=self.folder)
+            self._store = self._stack.enter_context(redis).url
         for number in range(self._count):
             edge, ops = free_port(), free_port()
             config = self.folder / f"replica-{number}.toml"
@@ -57,19 +43,17 @@ class Service(AbstractContextManager["Service"]):
                 f'service_token = "{TOKEN}"\nstore_timeout = "10s"\n'
                 f'edge_listen = "127.0.0.1:{edge}"\nops_listen = "127.0.0.1:{ops}"\n{self._rules}'
             )
-            waitroom = str(Path(sys.executable).parent / "waitroom")
-            command = [waitroom, "serve", "--config", str(config)]
+            command = [WAITROOM, "serve", "--config", str(config)]
             self.replicas.append(self.run(f"replica-{number}", command))
             self.urls.append(f"http://127.0.0.1:{ops}")
         for url, replica in zip(self.urls, self.replicas, strict=True):
             wait_until(lambda url=url: answers(f"{url}/readyz"), "a replica", of=replica)
 
     def run(self, name: str, command: list[str]) -> Process:
-        process = Process(command, log=self.folder / f"{name}.log")
-        return self._stack.enter_context(process)
+        return self._run(name, command)
 
     def program(self, name: str, *arguments: object) -> "Program":
-        """A program of this folder that is running; it ends with this."""
+        """Start a program of tests/stories/, which ends with this service."""
         return self._stack.enter_context(Program(name, *arguments))
 
 
@@ -89,21 +73,21 @@ class Program(AbstractContextManager["Program"]):
             pipe.close()
 
     def told(self) -> Any:
-        """The next document that it was told; waits for it."""
+        """Return the next document that it prints."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"it ended with status {self._process.wait()}"
         return json.loads(line)
 
     def told_until(self, state: str) -> list[dict[str, Any]]:
-        """What it is told from now on, until it is told that."""
+        """Return the documents that it prints until one with this state."""
         told = [self.told()]
         while told[-1].get("state") != state:
             told.append(self.told())
         return told
 
     def rest(self) -> list[Any]:
-        """All that it is told until it ends by itself; one that failed has told less."""
+        """Return all documents that it prints until it ends."""
         assert self._process.stdout is not None
         return [json.loads(line) for line in self._process.stdout]
 
@@ -113,24 +97,24 @@ class Program(AbstractContextManager["Program"]):
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """kill -9: it can tell nobody."""
+        """Send SIGKILL."""
         self._process.kill()
         self._process.wait(10)
 
 
 class Api:
-    """One connection to a replica, kept alive."""
+    """A keep-alive connection to a replica."""
 
     def __init__(self, url: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """The status and the document."""
+        """Make a call. Return the status and the document."""
         self.send(method, path, body)
         return self.answer()
 
     def send(self, method: str, path: str, body: object = None) -> None:
-        """Asks; answer() waits for what is said."""
+        """Send a request, for whose response `answer` waits."""
         self._connection.request(
             method,
             f"/v1{path}",
@@ -151,16 +135,16 @@ class Api:
 
 
 def tell(document: Mapping[str, Any]) -> None:
-    """Writes down what a program was told."""
+    """Print a document, for the test that started this program."""
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
 
 
 def ms(moment: str) -> int:
-    """A moment as documents have it, in ms since 1970."""
+    """Convert an ISO time to ms since 1970."""
     return round(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
 def us(moment: str) -> int:
-    """The same in µs."""
+    """Convert an ISO time to µs since 1970."""
     return round(datetime.fromisoformat(moment).timestamp() * 1_000_000)

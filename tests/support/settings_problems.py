@@ -1,4 +1,4 @@
-"""Asking settings for what is wrong with them."""
+"""Problems that settings report."""
 
 import pytest
 
@@ -11,7 +11,7 @@ GOOD = {"WAITROOM_SECRET_KEYS": SECRET, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USER
 
 
 def problems(path: str | None = None, **environ: str) -> list[str]:
-    """Every problem of the environment laid over the file; it must have some."""
+    """Return all problems of the environment over the file; there must be some."""
     with pytest.raises(ConfigError) as caught:
         load(path, environ)
     return caught.value.problems

@@ -1,8 +1,8 @@
-"""A sale, played against the real scripts with an injected clock.
+"""A simulated sale with the real scripts and an injected clock.
 
-Visitors arrive in a burst and then in a trickle, poll when they are told to, come inside,
-stay for a random time and go; some of those who wait close their browser without a word.
-What each of them was told is kept beside what then happened.
+Visitors arrive in a burst and then in a trickle, poll when they are told to, are admitted, stay
+for a random time and go; some close their browser while they wait. The results have what each
+visitor was told beside what then happened.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.rooms import attended, new_room_name
 
 START_MS = 1_800_000_000_000
-#: Events of the same tick reach the store together, as they do from a busy replica. Ticks
-#: are uneven, so that slots come free between them and stand idle until the next.
+#: Events of one tick reach Redis together, as from a busy replica. Ticks are uneven, so that slots
+#: become free between them and stay idle until the next.
 TICK_MS = (250, 750)
 SWEEP_MS = 120_000
-#: A visitor inside asks for a page about this often once the pass is due for renewal.
+#: The pause between two pages inside, once the pass is due for renewal.
 RENEW_MS = (50_000, 80_000)
-#: Who was let in at once asks for the next one, or a picture, sooner.
+#: The pause before the second request of a visitor who was admitted at once.
 FIRST_MS = (500, 10_000)
 NETWORK_MS = (20, 150)
 MINUTE_S = 60
 SLEEP_MS = 300_000
-#: Nothing is expected of an estimate of a few polls.
+#: Estimates of shorter waits do not count.
 SHORT_WAIT_S = 30
 
 
@@ -54,7 +54,7 @@ def lognormal(mean_s: float, sigma: float = 0.8) -> Callable[[random.Random], fl
 
 @dataclass(frozen=True, slots=True)
 class Sale:
-    """What happens."""
+    """The parameters of a sale."""
 
     stay: Callable[[random.Random], float]
     stay_mean_s: float = 180
@@ -63,14 +63,14 @@ class Sale:
     burst_s: float = 60
     trickle_per_s: float = 0.2
     trickle_s: float = 900
-    #: The share of visitors who give up, silently, at some moment of their waiting.
+    #: The share of visitors who close their browser while they wait.
     leavers: float = 0.1
-    #: The shares of visitors whose tab is hidden from its first minute on, so that it polls once in
-    #: so many seconds; and whose phone sleeps for five minutes at some moment of their waiting.
+    #: The share of visitors whose tab is hidden after its first minute, and the period in which it
+    #: then polls; and the share of visitors whose phone sleeps for five minutes.
     hidden: float = 0
     hidden_s: float = 60
     sleepers: float = 0
-    #: The share of stays that end without a word, so that the session has to run out.
+    #: The share of stays that end without leaving, so that the session expires.
     silent_ends: float = 0.15
     session_duration: float = 300
     new_users_per_minute: int | None = None
@@ -86,7 +86,7 @@ class Sale:
 
     @property
     def held_s(self) -> float:
-        """How long a slot is held, on average: the stay, and what comes after it."""
+        """Return how long a slot is held on average: the stay, and until it is free."""
         runs_out_s = self.session_duration + SESSION_GRACE_MS / 1000 - RENEW_MS[0] / 2000
         held_s = RELEASE_HOLD_MS / 1000
         return self.stay_mean_s + self.silent_ends * runs_out_s + (1 - self.silent_ends) * held_s
@@ -94,7 +94,7 @@ class Sale:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one poll said, and how long the wait then was (None: never admitted)."""
+    """The reply to one poll, and how long the wait then was (None: never admitted)."""
 
     at_s: float
     standing: Standing
@@ -104,27 +104,26 @@ class Told:
 
 @dataclass(slots=True)
 class Played:
-    """What came of it."""
+    """The results of a sale."""
 
     visitors: int
     told: list[Told]
-    #: Slot time while somebody alive waited, and how it was lost.
+    #: Slot time while somebody waited, and the lost part of it.
     slot_ms: int = 0
     free_ms: int = 0
     unclaimed_ms: int = 0
-    #: Calls that passed over somebody who was alive and had joined earlier.
+    #: Calls that passed over a waiting visitor who had joined earlier.
     inversions: int = 0
     died: int = 0
     no_shows: int = 0
-    #: Of those who poll seldom, how many polls each needed, from the first on after a later joiner
-    #: who polls as told was in.
+    #: For each hidden tab: its polls after a later joiner who polls as told was admitted.
     late_polls: list[int] = field(default_factory=list)
     polls: int = 0
     lasted_s: float = 0
 
     @property
     def judged(self) -> list[tuple[Wait, float]]:
-        """The estimates that count, each with the wait that followed."""
+        """Return the estimates that count, each with the wait that followed."""
         return [
             (told.wait, told.true_s)
             for told in self.told
@@ -133,16 +132,12 @@ class Played:
 
     @property
     def error(self) -> float:
-        """The median relative error of the estimate."""
+        """Return the median relative error of the estimates."""
         return statistics.median(abs(wait.seconds - true) / true for wait, true in self.judged)
 
     @property
-    def bias(self) -> float:
-        return statistics.median((wait.seconds - true) / true for wait, true in self.judged)
-
-    @property
     def coverage(self) -> float:
-        """How often `low` to `high` held the true wait."""
+        """Return how often the true wait was between `low` and `high`."""
         return statistics.fmean(wait.low <= true <= wait.high for wait, true in self.judged)
 
     @property
@@ -155,7 +150,7 @@ class _Visitor:
     name: str
     stay_s: float
     ends_silently: bool
-    #: Who leaves does so when this share of the waiting is over.
+    #: The share of the wait after which the visitor leaves.
     leaves_at: float | None
     hidden: bool = False
     phase: float = 0
@@ -274,7 +269,7 @@ class _Player:
         if visitor.leaves_at is None:
             self._staying += 1
         elif standing.outcome is Outcome.WAITING:
-            # What the wait would come to: those who stay are served, the others are not.
+            # The expected wait: only visitors who stay take slots.
             wait_s = self._staying * self._sale.held_s / self._sale.cap
             self._at(self._now_ms + visitor.leaves_at * wait_s * 1000, "die", visitor)
         self._stand(visitor, standing)
@@ -298,7 +293,7 @@ class _Player:
         self._stay_on(visitor, standing)
 
     def _rests_ms(self, visitor: _Visitor, standing: Standing) -> float:
-        """Until the next poll."""
+        """Return the pause before the next poll."""
         waited_s = (self._now_ms - visitor.ticket.joined_ms) / 1000
         if visitor.hidden and waited_s > MINUTE_S:
             visitor.late_polls += visitor.ticket.order < self._front
@@ -331,7 +326,7 @@ class _Player:
             self._played.died += 1
 
     async def _account_before(self) -> None:
-        """Slots that came free since the last tick stood idle until this one."""
+        """Count slots that became free since the last tick: they were idle until now."""
         if not self._alive:
             return
         active = keys.room_key(self._room, "active")
@@ -347,7 +342,7 @@ class _Player:
         self._played.no_shows = int(snapshot.counters.get("expired_no_show", 0))
 
     async def _judge_order(self) -> None:
-        """Reads the room's events: was anybody called before an earlier one who was alive?"""
+        """Count calls before an earlier visitor who was waiting, from the room's events."""
         events = await self._redis.xrange(keys.room_key(self._room, "events"))
         line: list[tuple[int, str]] = []
         gone: set[str] = set()
@@ -364,26 +359,26 @@ class _Player:
                         self._played.inversions += 1
 
 
-#: Each sale draws its own numbers, also where several are played side by side.
+#: Each sale has random numbers of its own, also if several are played side by side.
 _drawing: ContextVar[random.Random] = ContextVar("drawing")
 
 
 STAY_S = 180
-#: The settings say that a session lasts 300 s, so the first estimates are wrong by design.
+#: Sessions last 300 s by the settings, so the first estimates are wrong by design.
 BASE = Sale(stay=exponential(STAY_S), stay_mean_s=STAY_S, cap=200, session_duration=300, burst=1500)
-#: How many of those who wait have a hidden tab.
+#: Shares of hidden tabs.
 HIDDEN = (0.1, 0.3, 0.5)
-#: The share of hidden tabs that may need a third poll, and of the slots' time that may be idle.
+#: The share of hidden tabs that may need a third poll, and of idle slot time.
 MOST_LATE, MOST_IDLE = 1 / 50, 0.013
 
 
 def hidden_sale(share: float) -> Sale:
-    """So many tabs are hidden, and a tenth of the visitors have a phone that sleeps."""
+    """Return a sale with this share of hidden tabs, and a tenth of sleeping phones."""
     return replace(BASE, hidden=share, sleepers=0.1)
 
 
 async def play(redis: Redis, sales: Sequence[Sale]) -> list[Played]:
-    """Plays each sale to its end in a room of its own; the same sale always ends alike."""
+    """Play each sale in a room of its own. The same sale always has the same results."""
 
     async def play_one(sale: Sale) -> Played:
         _drawing.set(random.Random(sale.seed))

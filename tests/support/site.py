@@ -14,11 +14,11 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sidecar.gate.stamps import key_file
 from sidecar.settings.model import Settings
-from tests.support.processes import Process, free_port, listens, wait_until
+from tests.support.processes import WAITROOM, Process, free_port, listens, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "test-secret-test-secret-test-secret-00"
@@ -29,7 +29,7 @@ TO_ORIGIN = ("proxy_http_version 1.1;", 'proxy_set_header Connection "";')
 
 
 def gated(location: str, *lines: str, room: str = "shop", to: str = "http://origin") -> str:
-    """A location with a waiting room; `lines` come after the include."""
+    """Return a location with a waiting room; `lines` come after the include."""
     return "\n".join(
         (
             f"location {location} {{",
@@ -43,31 +43,73 @@ def gated(location: str, *lines: str, room: str = "shop", to: str = "http://orig
     )
 
 
-#: What a newcomer writes, and nothing else.
+#: The locations of the quick start.
 PLAIN_LOCATION = gated("/") + gated("/done", "include waitroom/release.conf;")
 
 
-#: This machine may be busy with other tests, and then a store is not away.
+#: A slow store is available: this machine may be busy with other tests.
 PATIENT = {"store_timeout": 3}
-#: The product's own: where a store hangs, and where something is measured.
+#: The product's default, for tests in which Redis hangs, and for measurements.
 BY_DEFAULT = {"store_timeout": Settings.model_fields["store_timeout"].default}
 
 
-class Site(AbstractContextManager["Site"]):
-    """Starts everything on entry; `url` is nginx, `edges` and `ops` are the replicas.
+class Servers(AbstractContextManager[Any]):
+    """Processes that live within a `with` block. Subclasses create `folder` and start them."""
 
-    `rooms` are settings by room name, `leases` and `limits` by theirs. `http`, `server` and
-    `locations` are nginx lines at those levels; `server` comes before the include,
-    `locations` after it. `relay` stands between nginx and the replicas, given an edge's
-    host:port; see `relays`.
-    `sockets`: the replicas listen on unix sockets, as installed ones do, and have no `edges`.
-    `edges` are further addresses that nginx takes for replicas. `origin` are server-level
-    lines of an nginx that stands for the site instead of tests/support/origin.py: it costs little,
-    so that a measurement is about what stands before it. `store` is the address of a store
-    that somebody else runs; no redis-server is started then. `servers` are whole
-    configurations by server name, which a visitor chooses by the Host header. `stamps`: nginx
-    has its key, and knows for seconds who is inside. In all of these lines @port@ is nginx's own
-    port, @origin@ the origin's, @folder@ the site's folder.
+    folder: Path
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def _start(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _run(self, name: str, command: list[str]) -> Process:
+        process = Process(command, log=self.folder / f"{name}.log")
+        return self._stack.enter_context(process)
+
+
+class SocketRedis(Servers):
+    """A redis-server that listens on a Unix socket and writes nothing to the disk."""
+
+    def __init__(self, *options: str, folder: Path | None = None) -> None:
+        super().__init__()
+        self._options, self._folder = options, folder
+
+    def _start(self) -> None:
+        self.folder = self._folder or make_folder(self._stack)
+        self.socket = self.folder / "redis.sock"
+        self.url = f"unix://{self.socket}"
+        self.process = self._run("redis", redis_command(self.socket, *self._options))
+        wait_until(lambda: listens(self.socket), "redis-server", of=self.process)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+class Site(Servers):
+    """Redis, replicas, an origin and nginx; `url` is nginx, `edges` and `ops` are the replicas.
+
+    `rooms`, `leases` and `limits` are settings by name. `http`, `server` and `locations` are nginx
+    lines at those levels; `server` comes before the include, `locations` after it. `relay` creates
+    a relay between nginx and a replica from the replica's host:port; see `relays`. `sockets`:
+    replicas listen on unix sockets, as installed ones do, and have no `edges`. `edges` are further
+    addresses of replicas for nginx. `origin` are server-level lines of an nginx in place of
+    tests/support/origin.py, which costs little. `store` is the URL of a Redis that runs already.
+    `servers` are configurations by server name. `stamps`: nginx has its key. In nginx lines @port@
+    is nginx's port, @origin@ the origin's, @folder@ the site's folder.
     """
 
     def __init__(
@@ -89,6 +131,7 @@ class Site(AbstractContextManager["Site"]):
         stamps: bool = False,
         sockets: bool = False,
     ) -> None:
+        super().__init__()
         self.rooms = rooms or {"shop": {"total_active_users": 1}}
         self.leases, self.limits = leases or {}, limits or {}
         self._count = replicas
@@ -101,22 +144,10 @@ class Site(AbstractContextManager["Site"]):
         self._settings = {**PATIENT, **(settings or {})}
         self._relay = relay
         self.relays: list[Any] = []
-        self._stack = ExitStack()
         self.replicas: list[Process] = []
         self.edges: list[str] = []
         self._upstreams = list(edges)
         self.ops: list[str] = []
-
-    def __enter__(self) -> "Site":
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _start(self) -> None:
         self.folder = make_folder(self._stack)
@@ -136,17 +167,15 @@ class Site(AbstractContextManager["Site"]):
         wait_until(lambda: answers(f"{self.url}/_waitroom/"), "the gate", of=self.gate)
 
     def _start_gate(self) -> Process:
-        """What visitors reach; tests/proxies/ has others than nginx."""
+        """Start the proxy that visitors reach; tests/proxies/ has others than nginx."""
         self._write_nginx()
         command = [nginx_binary(), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")]
         self.nginx = self._run("nginx", command)
         return self.nginx
 
-    def _start_redis(self) -> None:
-        self.redis_socket = self.folder / "redis.sock"
-        self.store = f"unix://{self.redis_socket}"
-        self.redis = self._run("redis", redis_command(self.redis_socket))
-        wait_until(lambda: listens(self.redis_socket), "redis-server")
+    def _start_redis(self, *options: str) -> None:
+        server = self._stack.enter_context(SocketRedis(*options, folder=self.folder))
+        self.redis_socket, self.store, self.redis = server.socket, server.url, server.process
 
     def _start_replica(self, number: int) -> None:
         ops = free_port()
@@ -168,7 +197,7 @@ class Site(AbstractContextManager["Site"]):
                 lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         config = self.folder / f"replica-{number}.toml"
         config.write_text("\n".join(lines) + "\n")
-        command = [str(Path(sys.executable).parent / "waitroom"), "serve", "--config", str(config)]
+        command = [WAITROOM, "serve", "--config", str(config)]
         self.replicas.append(self._run(f"replica-{number}", command))
         if not self._sockets:
             self.edges.append(f"http://{edge}")
@@ -180,11 +209,7 @@ class Site(AbstractContextManager["Site"]):
 
     def _origin_command(self) -> list[str]:
         if not self._origin:
-            return [
-                sys.executable,
-                str(ROOT / "tests" / "support" / "origin.py"),
-                str(self.origin_port),
-            ]
+            return [sys.executable, str(ROOT / "tests/support/origin.py"), str(self.origin_port)]
         return origin_command(self.folder, self.origin_port, self._origin)
 
     def _write_nginx(self) -> None:
@@ -211,12 +236,8 @@ class Site(AbstractContextManager["Site"]):
         text = fill(text, port=self.port, origin=self.origin_port, folder=self.folder)
         (self.folder / "nginx.conf").write_text(text)
 
-    def _run(self, name: str, command: list[str]) -> Process:
-        process = Process(command, log=self.folder / f"{name}.log")
-        return self._stack.enter_context(process)
-
     def admin(self, method: str, path: str, body: object = None, *, replica: int = 0) -> Any:
-        """The admin call's document."""
+        """Make an admin call. Return its document."""
         request = urllib.request.Request(
             f"{self.ops[replica]}/admin{path}",
             method=method,
@@ -232,7 +253,7 @@ class Site(AbstractContextManager["Site"]):
 
 
 def make_folder(stack: ExitStack) -> Path:
-    """A site's temporary folder, which goes with `stack`."""
+    """Create a temporary folder that is deleted with `stack`."""
     # Not under pytest's folder: a unix socket's path has 107 bytes at most.
     folder = Path(tempfile.mkdtemp(prefix="wr-"))
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -248,7 +269,7 @@ def redis_command(socket: Path, *options: str) -> list[str]:
 
 
 def origin_command(folder: Path, port: int, lines: str) -> list[str]:
-    """Writes the configuration of an nginx that stands for the site; returns its command."""
+    """Write the configuration of an nginx in place of the site. Return its command."""
     config = folder / "origin.conf"
     config.write_text(
         ORIGIN.format(
@@ -260,14 +281,14 @@ def origin_command(folder: Path, port: int, lines: str) -> list[str]:
 
 
 def fill(text: str, **values: object) -> str:
-    """`text` with each @name@ replaced by its value."""
+    """Replace each @name@ in a text by its value."""
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
     return text
 
 
 def adapted(text: str, changes: dict[str, str]) -> str:
-    """`text` with each key replaced; the example must have it."""
+    """Replace each key in a text, which must have it."""
     for there, here in changes.items():
         assert there in text, there
         text = text.replace(there, here)
@@ -275,10 +296,11 @@ def adapted(text: str, changes: dict[str, str]) -> str:
 
 
 def around(folder: Path, text: str) -> str:
-    """A whole nginx configuration around lines of the http level."""
+    """Return a whole nginx configuration around lines of the http level."""
     return (
         f"{user_line()}\ndaemon off;\npid {folder}/nginx.pid;\n"
-        f"error_log {folder}/nginx.log warn;\nworker_processes 1;\nevents {{}}\n"
+        f"error_log {folder}/nginx.log warn;\nworker_processes 1;\n"
+        "events { worker_connections 4096; }\n"
         f"http {{\n{TEMPORARY.format(folder=folder)}\n{text}\n}}\n"
     )
 

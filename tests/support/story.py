@@ -10,21 +10,21 @@ def ahead(page):
 
 
 def leave(page):
-    """In two steps."""
+    """Leave the queue, in two steps."""
     page.get_by_text("Leave the line").click()
     page.get_by_role("button", name="Leave", exact=True).click()
 
 
 def go_in(page, url):
-    """There is a free slot. Who met a replica that was not ready yet waits a moment for it. The
-    page has no picture that would show the cookie, so it is loaded again."""
+    """Enter by a free slot. A visitor who met a replica that was not ready waits a moment. The page
+    has no picture that would show the cookie, so it is loaded again."""
     page.goto(url)
     expect(page.locator("h1")).to_have_text("Inside")
     page.reload()
 
 
 def in_wait_enter(site, visitor):
-    """One slot is free, and nobody waits."""
+    """Play the story in a room with one free slot and nobody waiting."""
     first, second, third = visitor(), visitor(), visitor(java_script_enabled=False)
     go_in(first, f"{site.url}/page/one")
 

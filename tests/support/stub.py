@@ -1,4 +1,4 @@
-"""A stand-in for a replica that answers whatever a test wants, and counts."""
+"""A stand-in for a replica, with the responses that a test sets."""
 
 import contextlib
 import socket
@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 
 def answer(status: int, *headers: str, body: bytes = b"") -> bytes:
-    """A response's bytes."""
+    """Return a response's bytes."""
     lines = [f"HTTP/1.1 {status} Stub", f"Content-Length: {len(body)}", *headers, "", ""]
     if status == 204:
         del lines[1]
@@ -15,11 +15,11 @@ def answer(status: int, *headers: str, body: bytes = b"") -> bytes:
 
 
 class Stub(AbstractContextManager["Stub"]):
-    """Answers each request with `reply`; an empty one closes the connection."""
+    """Sends `reply` for each request; if it is empty, closes the connection."""
 
     def __init__(self) -> None:
         self.reply = answer(204)
-        #: Of other paths than the rest.
+        #: Responses for single paths.
         self.replies: dict[str, bytes] = {}
         self.asked: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)

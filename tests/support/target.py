@@ -1,35 +1,35 @@
-"""A target that misbehaves when it is told to, and notes each call.
+"""A target of jobs that misbehaves when it is told to, and logs each call.
 
     python tests/support/target.py --port 8099 --log calls.jsonl [--host 127.0.0.1]
 
-Doors, for any method unless it is said:
+Endpoints, for any method:
 
     /ok?seconds=      200, JSON {method, path: with the query, as sent, headers, body, size}; all
                       below /ok/ too
-    /slow?seconds=5   the same, later
+    /slow?seconds=5   as /ok, later
     /status/CODE?retry_after=
-                      that status; retry_after goes into Retry-After as it is
+                      that status, with retry_after as Retry-After
     /flaky?times=2&how=503
-                      fails so often for each Idempotency-Key, then as /ok; how: a status, or close
+                      fails `times` times per Idempotency-Key, then as /ok; how: status or close
     /close            closes the connection without an answer
     /half             promises 1,000 bytes, sends 500, closes the connection
     /huge?bytes=&length=1
-                      streams so many bytes (0, 1, … 255, 0, …); with length it says so before
+                      streams bytes (0, 1, … 255, 0, …); with length it sends Content-Length
     /endless          streams for ever
     /garbage?where=   no HTTP; where=body: from the body on; where=head: a head without end
     /redirect?to=&status=302
                       Location: to
     /never            accepts, and is silent
     /headers?count=&size=
-                      so many headers X-0, X-1 …, of so many letters each
-    /gzip?bytes=      so many zeros, packed
+                      `count` headers X-0, X-1 …, of `size` letters each
+    /gzip?bytes=      zeros, compressed
 
-and its own, which are not noted:
+and two that are not logged:
 
-    GET /calls?since=0    {"calls": [notes from that one on], "open": how many are open}
+    GET /calls?since=0    {"calls": [notes from number `since` on], "open": number of open calls}
     POST /mood {"mode": "down", "seconds": 2, "retry_after": "1"}
-                          for so long (without: until told otherwise) each call is answered so: down
-                          (the connection is closed), never (silence), a status such as "429", or ok
+                          for `seconds`, or for ever, each call gets: down (the connection is
+                          closed), never (no response), a status such as "429", or ok
 
 A note is a line of the log, written when the call is over, however it ends:
 
@@ -58,7 +58,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.support.processes import Process
+from tests.support.processes import Process, free_port, wait_until
 
 PART = bytes(range(256)) * 256
 
@@ -68,7 +68,7 @@ PART = bytes(range(256)) * 256
 
 @dataclass
 class Target:
-    """One that runs. `process` may be stopped, killed and started again: same port, same log."""
+    """A running target. `process` may be stopped and started again: same port, same log."""
 
     port: int
     log: Path
@@ -79,22 +79,21 @@ class Target:
         return f"http://127.0.0.1:{self.port}/"
 
     def calls(self) -> list[dict[str, Any]]:
-        """Notes of the calls that are over."""
+        """Return the notes of calls that have ended."""
         text = self.log.read_text() if self.log.exists() else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def open(self) -> int:
-        """How many calls are under way."""
+        """Return how many calls are open."""
         with urllib.request.urlopen(f"{self.url}calls?since=1000000000", timeout=5) as reply:
             return json.load(reply)["open"]
 
     def mood(self, mode: str, seconds: float | None = None, **more: str) -> None:
-        said = json.dumps({"mode": mode, "seconds": seconds, **more}).encode()
-        urllib.request.urlopen(f"{self.url}mood", data=said, timeout=5).close()
+        body = json.dumps({"mode": mode, "seconds": seconds, **more}).encode()
+        urllib.request.urlopen(f"{self.url}mood", data=body, timeout=5).close()
 
     def wait(self) -> None:
-        """Until it answers."""
-        from tests.support.processes import wait_until
+        """Wait until the target responds."""
 
         def answers() -> bool:
             with contextlib.suppress(OSError):
@@ -107,9 +106,7 @@ class Target:
 
 @contextlib.contextmanager
 def bad_target(folder: Path) -> Iterator[Target]:
-    """A target of its own process, on a free port; its log and output lie in the folder."""
-    from tests.support.processes import Process, free_port
-
+    """Start a target on a free port, with its log and output in `folder`."""
     port, log = free_port(), folder / "calls.jsonl"
     command = [sys.executable, __file__, "--port", str(port), "--log", str(log)]
     with Process(command, log=folder / "target.log") as process:
@@ -123,24 +120,24 @@ def bad_target(folder: Path) -> Iterator[Target]:
 
 class Mood:
     def __init__(self) -> None:
-        self._said: dict[str, Any] = {"mode": "ok"}
+        self._mood: dict[str, Any] = {"mode": "ok"}
         self._until = float("inf")
 
-    def set(self, said: dict[str, Any]) -> None:
-        seconds = said.get("seconds")
-        self._said = said
+    def set(self, mood: dict[str, Any]) -> None:
+        seconds = mood.get("seconds")
+        self._mood = mood
         self._until = float("inf") if seconds is None else time.monotonic() + seconds
 
     async def answer(self, request: web.Request) -> web.Response | None:
-        """None: as the door says."""
-        mode = self._said["mode"] if time.monotonic() < self._until else "ok"
+        """Return the response of the current mood; None: the endpoint responds."""
+        mode = self._mood["mode"] if time.monotonic() < self._until else "ok"
         if mode == "ok":
             return None
         if mode == "down":
             return await hang_up(request)
         if mode == "never":
             return await silence()
-        return refusal(int(mode), self._said.get("retry_after"))
+        return refusal(int(mode), self._mood.get("retry_after"))
 
 
 class Notes:
@@ -183,7 +180,7 @@ async def ok(request: web.Request) -> web.Response:
     seconds = float(request.query.get("seconds", default))
     if seconds:
         await asyncio.sleep(seconds)
-    said = {
+    document = {
         "method": request.method,
         "path": request.raw_path,
         "headers": dict(request.headers),
@@ -191,7 +188,7 @@ async def ok(request: web.Request) -> web.Response:
         "size": len(body),
     }
     headers = {"Set-Cookie": "target=1; Path=/", "X-Target": "bad"}
-    return web.json_response(said, headers=headers)
+    return web.json_response(document, headers=headers)
 
 
 def refusal(status: int, retry_after: str | None) -> web.Response:
@@ -204,7 +201,7 @@ async def status(request: web.Request) -> web.Response:
 
 
 async def silence() -> web.Response:
-    """Until the client goes: that cancels it."""
+    """Wait until the client disconnects, which cancels this."""
     await asyncio.sleep(3600)
     return web.Response()
 
@@ -303,12 +300,12 @@ def make_app(log: Path) -> web.Application:
 
     app = web.Application(middlewares=[noted], client_max_size=1 << 24)
     app.add_routes([web.get("/calls", notes.show), web.post("/mood", feel)])
-    doors = {
+    endpoints = {
         "/ok": ok, "/ok/{rest:.*}": ok, "/slow": ok, "/status/{code}": status, "/flaky": flaky,
         "/close": hang_up, "/half": half, "/huge": huge, "/endless": endless, "/garbage": garbage,
         "/redirect": redirect, "/never": never, "/headers": headers, "/gzip": packed,
     }  # fmt: skip
-    app.add_routes([web.route("*", path, door) for path, door in doors.items()])
+    app.add_routes([web.route("*", path, endpoint) for path, endpoint in endpoints.items()])
     return app
 
 
@@ -322,7 +319,7 @@ def main() -> None:
     args = parser.parse_args()
     web.run_app(
         make_app(args.log), host=args.host, port=args.port, print=None, access_log=None,
-        # Who goes away ends the call, and so it is noted when.
+        # A client that disconnects ends the call, so that the note has the time.
         handler_cancellation=True, shutdown_timeout=0.1, loop=uvloop.new_event_loop(), backlog=1024,
     )  # fmt: skip
 

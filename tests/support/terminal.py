@@ -1,4 +1,4 @@
-"""A command in a pseudo-terminal, as somebody sits before it."""
+"""A command in a pseudo-terminal."""
 
 import fcntl
 import os
@@ -12,15 +12,15 @@ from contextlib import AbstractContextManager
 
 from tests.support.processes import CLEAN, Forked
 
-#: Colours and whatever else the terminal takes for itself.
+#: Control sequences of a terminal, such as colours.
 CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
-#: What a full-screen program begins each picture with.
+#: The sequence with which a full-screen program begins each picture.
 HOME = "\x1b[H"
 
 
 class Terminal(AbstractContextManager["Terminal"]):
-    """Standard output and error are the terminal's, but for those that `others` name."""
+    """Connects a command's standard streams to a terminal, except those in `others`."""
 
     def __init__(self, command, *, columns=80, lines=24, environment=None, **others):
         self._own, theirs = pty.openpty()
@@ -40,7 +40,7 @@ class Terminal(AbstractContextManager["Terminal"]):
         os.close(self._own)
 
     def read(self, timeout_s: float = 0.1) -> bool:
-        """Whether the command may write more."""
+        """Read for a moment. Return False once the command has ended."""
         if select.select([self._own], [], [], timeout_s)[0]:
             try:
                 self.text += os.read(self._own, 65_536).decode(errors="replace")
@@ -49,7 +49,7 @@ class Terminal(AbstractContextManager["Terminal"]):
         return True
 
     def wait_for(self, pattern: str, timeout_s: float = 20) -> list[str]:
-        """The lines of the first picture from now on that has it, without controls."""
+        """Return the lines of the next picture that matches, without control sequences."""
         self.text = self.text.rpartition(HOME)[2]
         end = time.monotonic() + timeout_s
         while time.monotonic() < end and self.read():
@@ -67,7 +67,7 @@ class Terminal(AbstractContextManager["Terminal"]):
         self._process.terminate()
 
     def end(self, timeout_s: float = 20) -> int:
-        """The exit code; `text` is then everything."""
+        """Wait for the end. Return the exit code; `text` has all output."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end and self.read():
             pass

@@ -1,6 +1,6 @@
-"""Which tests only `make test-all` runs: those with the mark `full`, and what is listed here.
+"""The tests that only `make test-all` runs: those with the mark `full`, and those listed here.
 
-`make test` runs what guards the promises, on nginx, Redis, SQLite, PostgreSQL and Chromium.
+`make test` runs the guards of the promises, on nginx, Redis, SQLite, PostgreSQL and Chromium.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 
-#: Folders and files. `make test` does not even import them: what they need may not be installed.
+#: Folders and files that `make test` does not import, as they may need more packages.
 FULL = {
     "browser/test_firefox.py",
     "install/test_bare.py",
@@ -22,7 +22,7 @@ FULL = {
     "sites",
     "upgrade",
 }
-#: Files whose subject is how an insider passes: `make test` runs both params of `stamps` there.
+#: Files about admitted visitors' requests: `make test` runs both params of `stamps` there.
 BOTH_STAMPS = {
     "guards/test_nginx_calls.py",
     "nginx/test_kept_for_others.py",
@@ -45,7 +45,7 @@ def mark_full(items: list[pytest.Item]) -> None:
 
 
 def _has_full_param(item: pytest.Item) -> bool:
-    """MariaDB in place of PostgreSQL; a stamp in place of a kept verdict."""
+    """Return True for a test on MariaDB, or with stamps in place of kept verdicts."""
     callspec = getattr(item, "callspec", None)
     ids = () if callspec is None else callspec._idlist
     has_stamps = callspec is not None and callspec.params.get("stamps") is True

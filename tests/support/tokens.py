@@ -1,4 +1,4 @@
-"""Tokens that a test signs itself, with an age and a secret of its choice."""
+"""Tokens with an age and a secret that a test chooses."""
 
 import socket
 import time
@@ -11,20 +11,20 @@ from tests.support.site import SECRET
 
 SESSION_S = 300
 KEY = NginxKey.of(SECRET)
-#: $hostname is written small.
+#: As in nginx' $hostname, in lower case.
 HOST = socket.gethostname().lower()
 
 
 def signed_pass(room: str, *, secret: str = SECRET, age_s: int = 0) -> str:
-    """A pass of five minutes that was renewed `age_s` ago."""
+    """Return a pass of five minutes that was renewed `age_s` ago."""
     tokens, now_ms = _signer(room, secret, age_s)
-    given = Pass(new_visitor(), now_ms * 1000, now_ms, 0, now_ms, renewed_ms=now_ms + 1,
+    pass_ = Pass(new_visitor(), now_ms * 1000, now_ms, 0, now_ms, renewed_ms=now_ms + 1,
                  expires_ms=now_ms + SESSION_S * 1000)  # fmt: skip
-    return tokens.write(given)
+    return tokens.write(pass_)
 
 
 def signed_ticket(room: str, *, secret: str = SECRET, age_s: int = 0) -> str:
-    """A place in line that was taken `age_s` ago."""
+    """Return the ticket of a visitor who joined `age_s` ago."""
     tokens, now_ms = _signer(room, secret, age_s)
     return tokens.write(Ticket(new_visitor(), now_ms * 1000, now_ms, 0))
 
@@ -36,6 +36,6 @@ def _signer(room: str, secret: str, age_s: int) -> tuple[Tokens, int]:
 
 
 def stamp(room: str, *, secret: str = KEY.secret, host: str = HOST, in_s: int = 1) -> str:
-    """One that ends in so many seconds, of a room in a Site with `stamps`."""
+    """Return a stamp that ends in `in_s` seconds, of a room in a Site with `stamps`."""
     until = int(time.time()) + in_s
     return f"{stamp_md5(until, room, host, secret)}.{until}.{KEY.id}"

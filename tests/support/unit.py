@@ -1,7 +1,7 @@
-"""Which tests are unit tests: those that start no process.
+"""The mark `server`, for tests that start processes; all others are unit tests.
 
-Nobody keeps a list. A test is marked `server` when it, a fixture of its own, or anything of tests/
-that these name may start a process; and a test that starts one without the mark fails.
+There is no list. A test is marked if it, one of its fixtures, or anything in tests/ that these name
+may start a process. A test that starts one without the mark fails.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-#: What starts a process, by the name under which it is imported.
+#: Names, as imported, of modules and functions that start processes.
 STARTERS = {
     "subprocess",
     "multiprocessing",
@@ -21,14 +21,14 @@ STARTERS = {
     "create_subprocess_shell",
     "sync_playwright",
 }
-#: Where it is looked for; the product starts none.
+#: Packages that are searched; the product starts no process.
 OURS = ("tests", "loadtest", "demo")
-#: What the interpreter says of it.
+#: Audit events of the interpreter.
 EVENTS = {"subprocess.Popen", "os.posix_spawn", "os.system"}
 
 
 def may_start_process(function: Any, seen: set[int] | None = None) -> bool:
-    """Whether a function or class names a starter, or something of tests/ that does."""
+    """Return True if a function or class names a starter, or something in tests/ that does."""
     seen = set() if seen is None else seen
     if id(function) in seen:
         return False
@@ -59,7 +59,7 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _find(names: set[str], scope: dict[str, Any]) -> Iterator[Any]:
-    """What those names stand for; of a module of ours, what they stand for there, too."""
+    """Yield the objects of these names in a scope, and in our modules among them."""
     found = [scope[name] for name in names & scope.keys()]
     found += [sys.modules[name] for name in names & sys.modules.keys()]  # imported in a function
     for one in found:
@@ -70,7 +70,7 @@ def _find(names: set[str], scope: dict[str, Any]) -> Iterator[Any]:
 
 
 def mark_servers(items: list[pytest.Item]) -> None:
-    """Marks those that may start a process, by themselves or by a fixture."""
+    """Mark the tests that may start a process, themselves or by a fixture."""
     seen: dict[Any, bool] = {}
     for item in items:
         functions = [getattr(item, "obj", None), getattr(item, "cls", None)]
@@ -92,8 +92,8 @@ def _parameters(item: pytest.Item) -> list[Any]:
 
 
 class Guard:
-    """While a unit test runs, nobody starts a process. Python keeps an audit hook for ever, so
-    there is one, and it looks whether it is on."""
+    """Fails a unit test that starts a process. Python never removes an audit hook, so there is one
+    that can be switched off."""
 
     def __init__(self) -> None:
         self._test = ""

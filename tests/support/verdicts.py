@@ -1,12 +1,12 @@
-"""Whether the headers of verdicts are those of their models."""
+"""A check of verdicts' headers against their models."""
 
-#: What aiohttp sends with any response.
+#: Headers that aiohttp adds to any response.
 _OF_HTTP = {"Date", "Server", "Content-Length", "Content-Type", "Connection"}
 
 
 def find_unsent(endpoint, replies, *besides: str) -> set[str]:
-    """Headers that are described and that none of the replies has; each that one has is described,
-    and as its model says, but for those of HTTP and `besides`."""
+    """Return the described headers that no reply has. Fail if a reply has a header that is not
+    described, or not as its model says; those of HTTP and `besides` are allowed."""
     models = {status: headers for status, (_, _, headers) in endpoint.replies.items()}
     unsent = {
         (model, field.alias) for model in models.values() for field in model.model_fields.values()

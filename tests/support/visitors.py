@@ -1,4 +1,4 @@
-"""What a visitor carries, as rooms/service.py would give it; and what a fault takes away."""
+"""Visitors' tickets and passes, as rooms/service.py would sign them, and lost keys."""
 
 import asyncio
 from dataclasses import replace
@@ -7,7 +7,7 @@ from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.visitors.model import Outcome, Pass, Ticket
 from sidecar.visitors.tokens import new_visitor
 
-#: As many as the store sends in one script.
+#: How many calls the store sends in one script.
 BATCH = 64
 
 
@@ -25,7 +25,7 @@ def pass_of(visitor, standing):
 
 
 async def queue(store, number):
-    """Newcomers who find the room full; their tickets."""
+    """Let newcomers join a full room. Return their tickets."""
     visitors = [new_visitor() for _ in range(number)]
     standings = await in_batches(store.enter, visitors)
     assert {standing.outcome for standing in standings} <= {Outcome.WAITING}
@@ -33,12 +33,12 @@ async def queue(store, number):
 
 
 async def beat_all(store, tickets):
-    """In batches, in this order."""
+    """Poll in batches, in this order."""
     return await in_batches(store.beat, tickets)
 
 
 async def in_batches(call, items):
-    """The replies. Never so many at a time that the last would wait too long for its reply."""
+    """Return the replies. Small batches, so that no reply comes too late."""
     replies = []
     for start in range(0, len(items), BATCH):
         replies += await asyncio.gather(*map(call, items[start : start + BATCH]))
@@ -46,13 +46,13 @@ async def in_batches(call, items):
 
 
 async def go_in(store, visitor=None):
-    """A newcomer who finds a free slot and keeps cookies; the pass."""
+    """Admit a newcomer who keeps cookies. Return the pass."""
     first = await come_in(store, visitor)
     return replace(first, renewed_ms=(await store.renew(first)).now_ms + 1)
 
 
 async def come_in(store, visitor=None):
-    """A newcomer who finds a free slot; the first pass, which was not shown yet."""
+    """Admit a newcomer. Return the first pass, which was not shown yet."""
     visitor = visitor or new_visitor()
     standing = await store.enter(visitor)
     assert standing.outcome is Outcome.ADMITTED
@@ -60,6 +60,6 @@ async def come_in(store, visitor=None):
 
 
 async def lose(redis, store, *names):
-    """The store is emptied, or only these of the room's keys are gone."""
+    """Delete these keys of the room, or all."""
     room = store._name
     await redis.delete(*([room_key(room, name) for name in names] or room_keys(room)))

@@ -1,7 +1,7 @@
-"""All that jobs need, and all of it real: a database, a redis-server, replicas, runners, and a
-target that misbehaves when it is told to. And what is read from the traces that they leave.
+"""Everything that jobs need: a database, a redis-server, replicas, runners, and a target that
+misbehaves when it is told to; and functions that read their traces.
 
-Moments are µs since 1970; the redis-server's clock is this machine's, and so is the target's.
+Moments are µs since 1970, by this machine's clock.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ import http.client
 import json
 import re
 import signal
-import sys
+import subprocess
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -30,29 +30,28 @@ from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import metadata
 from sidecar.storage.sql import database as sql
 from sidecar.visitors.grants import Grant, sign
-from tests.support.processes import Process, listens, wait_until
+from tests.support.processes import WAITROOM, Process, listens, wait_until
 from tests.support.service import TOKEN, Service
-from tests.support.site import ADMIN_TOKEN, SECRET, make_folder, redis_command
+from tests.support.site import ADMIN_TOKEN, SECRET, Servers, SocketRedis, make_folder
 from tests.support.target import Target, bad_target
 
 #: Named callers beside the service, each with jobs of its own.
 TOKENS = {"shop": "test-shop-token-000000", "press": "test-press-token-00000"}
 ENDED = {"completed", "failed", "cancelled", "expired"}
-#: Those who submit at the same time.
+#: How many callers submit at the same time.
 CALLERS = 8
 
-#: Several at the same time would keep each other waiting for too long.
+#: Works start one after the other: together each would take too long.
 _STARTING = Lock()
 _FACT = re.compile(r"^(\d+)~r~(\d+)~(\d)$")
 _WORDS = re.compile(r'"([^"]*)"')
 Result = TypeVar("Result")
 
 
-class Works(AbstractContextManager["Works"]):
-    """Starts everything on entry. `targets` are settings by name; `target` is the process that
-    all of them call unless they have a url of their own. `database`: of a server that somebody
-    else runs; empty: a file. `at_a_time`: calls of a target that a runner makes. `more`: tables of
-    the settings file besides."""
+class Works(Servers):
+    """Replicas, runners and a target. `targets` are settings by name; they call `target` unless
+    they have a url. `database` is the URL of a server that runs already; empty: an SQLite file.
+    `at_a_time` is the runners' bound of calls. `more` are further tables of the settings file."""
 
     def __init__(
         self,
@@ -64,21 +63,16 @@ class Works(AbstractContextManager["Works"]):
         at_a_time: int = 100,
         more: str = "",
     ) -> None:
+        super().__init__()
         self._targets, self.database = targets, database
         self._replicas, self._runners, self._at_a_time = replicas, runners, at_a_time
         self._more = more
-        self._stack = ExitStack()
         self.runners: list[Process] = []
         self.replicas: list[Process] = []
 
     def __enter__(self) -> "Works":
-        try:
-            with _STARTING:
-                self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
+        with _STARTING:
+            return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
         for process in (*self.runners, *self.replicas):
@@ -90,9 +84,8 @@ class Works(AbstractContextManager["Works"]):
         self.folder = make_folder(self._stack)
         self.database = self.database or f"sqlite:///{self.folder}/jobs.db"
         asyncio.run(_emptied(self.database))
-        self.socket = self.folder / "redis.sock"
-        self.redis = self._run("redis", redis_command(self.socket))
-        wait_until(lambda: listens(self.socket), "redis-server")
+        redis = self._stack.enter_context(SocketRedis(folder=self.folder))
+        self.socket, self.redis = redis.socket, redis.process
         self.target: Target = self._stack.enter_context(bad_target(self.folder))
         rules = self._rules()
         self._config = self.folder / "runner.toml"
@@ -118,16 +111,12 @@ class Works(AbstractContextManager["Works"]):
         return "\n".join(lines) + f"\n{self._more}"
 
     def start_runner(self) -> None:
-        waitroom = str(Path(sys.executable).parent / "waitroom")
-        command = [waitroom, "run-jobs", "--config", str(self._config),
+        command = [WAITROOM, "run-jobs", "--config", str(self._config),
                    "--at-a-time", str(self._at_a_time)]  # fmt: skip
         self.runners.append(self._run(f"runner-{len(self.runners)}", command))
 
-    def _run(self, name: str, command: list[str]) -> Process:
-        return self._stack.enter_context(Process(command, log=self.folder / f"{name}.log"))
-
     def another_target(self) -> Target:
-        """A process of its own, whose mood is its own."""
+        """Start another target."""
         folder = self.folder / f"target-{time.monotonic_ns()}"
         folder.mkdir()
         return self._stack.enter_context(bad_target(folder))
@@ -136,7 +125,7 @@ class Works(AbstractContextManager["Works"]):
 
     @contextlib.contextmanager
     def monitored(self) -> Iterator[Path]:
-        """A file with all that the store does from now on."""
+        """Yield a file that receives all Redis commands from now on."""
         log = self.folder / "monitor.log"
         command = ["redis-cli", "-s", str(self.socket), "monitor"]
         with Process(command, log=log):
@@ -144,10 +133,10 @@ class Works(AbstractContextManager["Works"]):
             yield log
 
     def redis_cli(self, *words: str) -> str:
-        return _says(["redis-cli", "-s", str(self.socket), *words])
+        return _output(["redis-cli", "-s", str(self.socket), *words])
 
     def restart_redis(self) -> None:
-        """It has forgotten everything."""
+        """Restart Redis without its data."""
         self.redis.kill()
         self.socket.unlink(missing_ok=True)
         self.redis.start()
@@ -156,7 +145,7 @@ class Works(AbstractContextManager["Works"]):
     # Jobs -------------------------------------------------------------------------------------
 
     def ended_calls(self) -> int:
-        """How many the target has noted."""
+        """Return how many calls the target has logged."""
         return self.target.log.read_bytes().count(b"\n")
 
     def caller(self, who: str = "service", *, replica: int = 0) -> "Caller":
@@ -164,7 +153,7 @@ class Works(AbstractContextManager["Works"]):
         return self._stack.enter_context(Caller(self.urls[replica], token))
 
     def submit_all(self, orders: Sequence[dict[str, Any]]) -> "list[Sent]":
-        """By several at the same time, over all replicas in turn; in the order of the orders."""
+        """Submit by several callers, over all replicas in turn; in the order of `orders`."""
 
         def work(part: int) -> list[tuple[int, Sent]]:
             with Caller(self.urls[part % len(self.urls)], TOKEN) as caller:
@@ -176,7 +165,7 @@ class Works(AbstractContextManager["Works"]):
         return [one for _, one in sorted(sent, key=lambda pair: pair[0])]
 
     def wait_for(self, ids: Iterable[str], *, timeout_s: float = 60) -> dict[str, Job]:
-        """All of them, when all have ended; as the database has them."""
+        """Wait until all jobs have ended. Return their rows."""
         return asyncio.run(self._wait_for(set(ids), timeout_s))
 
     async def _wait_for(self, ids: set[str], timeout_s: float) -> dict[str, Job]:
@@ -207,7 +196,7 @@ class Works(AbstractContextManager["Works"]):
 
 @dataclass
 class Sent:
-    """A job that was submitted: the document of the answer, when it was asked and answered."""
+    """A submitted job: the response's document, and when it was requested and answered."""
 
     document: dict[str, Any]
     began_us: int
@@ -230,7 +219,7 @@ class Answer(NamedTuple):
 
 
 class Caller(AbstractContextManager["Caller"]):
-    """One connection to a replica, by one token."""
+    """A keep-alive connection to a replica, with a token."""
 
     def __init__(self, url: str, token: str) -> None:
         self._host, self._token = urlsplit(url).netloc, token
@@ -242,10 +231,10 @@ class Caller(AbstractContextManager["Caller"]):
     def call(
         self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
     ) -> Answer:
-        """`body`: bytes as they are, anything else as JSON."""
+        """Make a call; a `body` that is not bytes is sent as JSON."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        said = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        self._connection.request(method, f"/v1{path}", body=data, headers=said | (headers or {}))
+        fields = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        self._connection.request(method, f"/v1{path}", body=data, headers=fields | (headers or {}))
         with self._connection.getresponse() as answer:
             return Answer(answer.status, answer.headers, answer.read())
 
@@ -273,17 +262,17 @@ def now_us() -> int:
 def grant(
     target: str, class_name: str, *, life_s: int = 3600, id_: str = "", kind: str = "target"
 ) -> str:
-    """An empty `kind`: as earlier versions signed."""
+    """Sign a grant; with an empty `kind` as earlier versions did."""
     given = Grant(class_name, int(time.time()) + life_s, id_)
     if kind in {"room", "target"}:
         return sign(SECRET, target, given, kind="room" if kind == "room" else "target")
-    said = f"waitroom-grant:{target}:{class_name}:{given.expires_s}:{id_}"
-    digest = hmac.digest(SECRET.encode(), said.encode(), "sha256").hex()
+    text = f"waitroom-grant:{target}:{class_name}:{given.expires_s}:{id_}"
+    digest = hmac.digest(SECRET.encode(), text.encode(), "sha256").hex()
     return f"{class_name}.{given.expires_s}.{id_}.{digest}"
 
 
 def together(*works: Callable[[], Result]) -> list[Result]:
-    """At the same time; most of them wait."""
+    """Run functions in threads. Return their results."""
     with ThreadPoolExecutor(len(works)) as pool:
         return [future.result() for future in [pool.submit(work) for work in works]]
 
@@ -292,7 +281,7 @@ def together(*works: Callable[[], Result]) -> list[Result]:
 
 
 class Claim(NamedTuple):
-    """A runner was given a job. `at_us` is the moment that counts against the rate."""
+    """A job that a runner claimed; `at_us` counts against the rate."""
 
     job: str
     fence: int
@@ -301,7 +290,7 @@ class Claim(NamedTuple):
 
 
 def claims_in(monitor: Path, target: str) -> list[Claim]:
-    """From what redis-cli wrote down; those that were held again after a loss are none."""
+    """Read claims from redis-cli's output, without those that were restored after a loss."""
     key, found = f'"waitroom:{{target:{target}}}:facts"', []
     for line in monitor.read_text(errors="replace").splitlines():
         if key not in line or '"HSET"' not in line:
@@ -315,7 +304,7 @@ def claims_in(monitor: Path, target: str) -> list[Claim]:
 
 
 class Held(NamedTuple):
-    """The whole target was left alone, as it had asked."""
+    """A time in which a target was not called, as it had asked."""
 
     from_us: int
     until_us: int
@@ -332,7 +321,7 @@ def holds_in(monitor: Path, target: str) -> list[Held]:
 
 
 def arrivals(target: Target) -> dict[tuple[str, int], int]:
-    """When calls arrived at the target, by job and attempt."""
+    """Return when calls arrived at the target, by job and attempt."""
     ahead_ns = time.time_ns() - time.monotonic_ns()
     return {
         (note["job"], int(note["attempt"])): (note["began_ns"] + ahead_ns) // 1000
@@ -341,13 +330,13 @@ def arrivals(target: Target) -> dict[tuple[str, int], int]:
 
 
 def most_within(moments: Iterable[int], window_us: int) -> int:
-    """The most that lie in any stretch of that length, its end not included."""
+    """Return the most moments within any `window_us`, its end excluded."""
     found = sorted(moments)
     return max((bisect_left(found, at + window_us) - i for i, at in enumerate(found)), default=0)
 
 
 def most_open(notes: Iterable[dict[str, Any]]) -> int:
-    """Calls that were open at the same time."""
+    """Return the most calls that were open at the same time."""
     edges = sorted(
         edge for note in notes for edge in ((note["began_ns"], 1), (note["ended_ns"], -1))
     )
@@ -359,8 +348,8 @@ def most_open(notes: Iterable[dict[str, Any]]) -> int:
 
 
 def overtaken(earlier: Iterable[tuple[int, int]], later: Iterable[tuple[int, int]]) -> int:
-    """How many of `later` were called before one of `earlier` that was submitted before them.
-    Those are (when it was in line for sure, called), these (when it could be in line, called)."""
+    """Count `later` jobs that were called before an `earlier` job that was submitted before them.
+    Pairs are (first moment surely in the queue, called) and (first possible moment, called)."""
     before, count, last_called = sorted(earlier), 0, 0
     at = 0
     for begins, called in sorted(later):
@@ -372,20 +361,18 @@ def overtaken(earlier: Iterable[tuple[int, int]], later: Iterable[tuple[int, int
 
 
 def _toml(value: Any) -> str:
-    """JSON, but for tables, which it writes with = ."""
+    """Return a TOML value: JSON, except for tables."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     return json.dumps(value)
 
 
-def _says(command: list[str]) -> str:
-    import subprocess
-
+def _output(command: list[str]) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
 
 
 async def _emptied(database: str) -> None:
-    """With the tables of this version, and nothing in them."""
+    """Migrate a database, and delete all rows."""
     store = JobStore(sql.open_database(database))
     await store.migrate()
     async with sql.begin(store.engine) as connection:

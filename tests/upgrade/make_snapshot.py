@@ -1,4 +1,4 @@
-"""Makes tests/upgrade/snapshot/: what a replica and a runner of some version left behind.
+"""Creates tests/upgrade/snapshot/: the data that a replica and a runner of a version leave behind.
 
 Run it by that version, in a checkout of it with its own .venv and a redis-server on the PATH:
 
@@ -31,7 +31,7 @@ import redis
 SECRET = "snapshot-secret-snapshot-secret-snapshot"
 SERVICE, ADMIN = "snapshot-service-token-0000", "snapshot-admin-token-0000"
 LIMITS = ("fixed_window", "sliding_window", "token_bucket", "leaky_bucket", "concurrency")
-#: @…@ is filled in by whoever starts something with it.
+#: Tests replace @…@.
 CONFIG = f"""\
 store = "@store@"
 secret_keys = ["{SECRET}"]
@@ -83,7 +83,7 @@ key = "{{who}}"
 
 
 class Target(http.server.BaseHTTPRequestHandler):
-    """Answers with what it was sent."""
+    """Respond with the request's body."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -97,7 +97,7 @@ class Target(http.server.BaseHTTPRequestHandler):
 
 
 class Site:
-    """A replica, and the documents that it answers with."""
+    """A replica, and the documents of its responses."""
 
     def __init__(self, edge: int, ops: int) -> None:
         self._edge, self._ops = f"http://127.0.0.1:{edge}", f"http://127.0.0.1:{ops}"
@@ -113,7 +113,7 @@ class Site:
             raise SystemExit(f"{method} {path}: {error} {error.read().decode()}") from error
 
     def visit(self, path: str, cookie: str = "", method: str = "GET") -> tuple[int, str, Any]:
-        """The status, the cookie from now on, and the document, if there is one."""
+        """Return status, new cookie, and document, if there is one."""
         headers = {"X-Waitroom-Room": "shop", "Accept": "text/html", "Cookie": cookie}
         request = urllib.request.Request(self._edge + path, headers=headers, method=method)
         try:
@@ -128,7 +128,7 @@ class Site:
 
 
 def fill_room(site: Site) -> dict[str, str]:
-    """Each visitor's cookie, by what became of them."""
+    """Return visitors' cookies by their states."""
     cookies = {}
     for name in ("inside", "left", "released", "claimed", "called", "first", "second"):
         _, cookies[name], _ = site.visit("/check")
@@ -161,7 +161,7 @@ def fill_jobs(site: Site) -> dict[str, Any]:
 
 
 def fill(site: Site) -> dict[str, Any]:
-    """All that has a place, or counts."""
+    """Create places, sessions and counters of all kinds."""
     made: dict[str, Any] = {"cookies": fill_room(site), "jobs": fill_jobs(site)}
     for holder in ("one", "two", "three"):
         made[f"title.{holder}"] = site.ask("POST", "/v1/leases/title/A", {"holder": holder})
@@ -176,7 +176,7 @@ def fill(site: Site) -> dict[str, Any]:
 
 
 def describe(site: Site) -> dict[str, list[str]]:
-    """Each endpoint, with the names of its parameters and of what a request's body may say."""
+    """Return each endpoint with the names of its parameters and of its body's fields."""
     document, found = site.ask("GET", "/openapi.json"), {}
 
     def resolve(part: dict[str, Any]) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def describe(site: Site) -> dict[str, list[str]]:
 
 
 def commands_of(store: redis.Redis) -> list[list[Any]]:
-    """What makes the same keys again; the times that they have left are relative."""
+    """Return commands that create the same keys again, with relative times to live."""
     commands: list[list[Any]] = []
     for key in sorted(store.scan_iter(count=1000)):
         kind = store.type(key)

@@ -1,0 +1,44 @@
+"""A client that sends prepared requests to a replica and reads next to nothing, so that its own
+cost stays small."""
+
+import asyncio
+import json
+import re
+from urllib.parse import urlsplit
+
+from tests.support.service import TOKEN
+
+
+class Connection:
+    """A keep-alive connection to a replica."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def open(cls, url: str) -> "Connection":
+        host, _, port = urlsplit(url).netloc.partition(":")
+        return cls(*await asyncio.open_connection(host, int(port), limit=2**20))
+
+    async def ask(self, request: bytes) -> bytes:
+        """Return the body of the response. Raises RuntimeError for a status other than 20x."""
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        body = await self._reader.readexactly(int(length[1]) if length else 0)
+        if not head.startswith(b"HTTP/1.1 20"):
+            raise RuntimeError(f"the replica responded {head[:40]!r} {body[:400]!r}")
+        return body
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def prepare(method: str, path: str, body: object = None) -> bytes:
+    """Return a request of the service API."""
+    content = b"" if body is None else json.dumps(body).encode()
+    head = (
+        f"{method} /v1/{path} HTTP/1.1\r\nHost: replica\r\nAuthorization: Bearer {TOKEN}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode() + content

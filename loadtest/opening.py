@@ -1,0 +1,347 @@
+"""An opening with 100,000 in the pre-queue: how long scripts hold Redis, and how soon all visitors
+know their places (docs/benchmark.md).
+
+Replicas refresh and sweep, and everybody polls. The rooms' code is the product's, from
+rooms/service.py on; HTTP is left out. Redis' time stands still until the opening, and then runs.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, TypeVar
+
+import uvloop
+from redis.asyncio import Redis
+
+from loadtest.redis_server import redis_server
+from loadtest.report import Report, bold, table
+from loadtest.rounds import describe_loads
+from sidecar.kit.clock import StoreClock
+from sidecar.lottery.commitment import by_lot
+from sidecar.lottery.service import Draws
+from sidecar.lottery.store import DrawsStore
+from sidecar.rooms.bearer import Bearer
+from sidecar.rooms.redis_keys import room_key
+from sidecar.rooms.service import Room
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
+from sidecar.storage.redis.driver_errors import text
+from sidecar.storage.redis.lua_source import library
+from sidecar.visitors.answer import Answer
+from sidecar.visitors.model import State, Ticket
+from sidecar.visitors.tokens import Tokens
+from sidecar.visitors.verdict_lifetime import REFRESH_MS
+
+NAME = "sale"
+OPENS_MS = 1_800_000_000_000
+#: The longest that a script may hold Redis, ms.
+GOAL_MS = 10
+#: Shorter commands are not logged: logging each command of a script takes longer than running it.
+LOGGED_US = 100
+#: More than Redis logs in one part of a measurement.
+_LOG_LENGTH = 1_000_000
+_KEYS = ["k" * 32]
+#: Calls that wait for their replies at the same time, as of that many browsers.
+_AT_ONCE = 2000
+#: How long before the opening the visitors in the pre-queue polled last.
+_LAST_POLL_MS = 20_000
+_CLASSES = ("", "member", "partner")
+
+_Item = TypeVar("_Item")
+#: Durations in ms by the names of scripts and commands.
+Durations = dict[str, list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    visitors: int = 100_000
+    #: Visitors of all classes who come while those of the pre-queue look for their places.
+    latecomers: int = 5_000
+    replicas: int = 4
+    rounds: int = 5
+
+
+WHOLE = Amount()
+QUICK = Amount(visitors=20_000, latecomers=1_000, rounds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One round."""
+
+    #: How long joining took for all visitors, s.
+    joined_s: float
+    #: From the opening until the first and the last visitor was answered, s.
+    first_s: float
+    answered_s: float
+    #: How many were called at once.
+    called: int
+    #: Before and from the opening on.
+    before: Durations
+    after: Durations
+    load: float
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def longest_ms(self) -> float:
+        """How long a script held Redis at most, after the opening."""
+        return max(max(ms) for name, ms in self.after.items() if name.endswith(".lua"))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--visitors", type=int, help="another number than 100,000")
+
+
+def measure_reports(amount: Amount) -> Iterator[Report]:
+    openings = []
+    for number in range(amount.rounds):
+        openings.append(uvloop.run(measure_opening(amount)))
+        print(
+            f"round {number + 1}: {openings[-1].longest_ms:.1f} ms, all answered after "
+            f"{openings[-1].answered_s:.1f} s (load {openings[-1].load:.1f})",
+            flush=True,
+        )
+    yield report(openings, amount)
+
+
+# One opening --------------------------------------------------------------------------------------
+
+
+def settings_of(amount: Amount) -> RoomSettings:
+    """Return the settings of a big sale: one in fifty is admitted at once; lines and classes, as
+    they cost most."""
+    event = {"name": NAME, "prequeue_from": OPENS_MS - 3_600_000, "opens_at": OPENS_MS}
+    return RoomSettings.model_validate({
+        "total_active_users": max(1, amount.visitors // 50),
+        "events": [event],
+        "lines": [{"name": "partners", "weight": 1}, {"name": "ordinary", "weight": 9}],
+        "classes": {"partner": {"line": "partners"}, "member": {"head_start": "5m"}},
+    })  # fmt: skip
+
+
+class Clock:
+    """Redis' time: it stands still until `go`."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.still_ms = now_ms
+        self._since: float | None = None
+
+    def __call__(self) -> int:
+        run_s = 0.0 if self._since is None else time.monotonic() - self._since
+        return self.still_ms + int(run_s * 1000)
+
+    def go(self) -> None:
+        self._since = time.monotonic()
+
+
+def make_replica(redis: Redis, settings: RoomSettings, clock: Clock, number: int) -> Room:
+    own = StoreClock()
+    store = RoomStore(
+        redis, NAME, settings=settings.for_scripts(), clock=own, now_ms=clock, timeout_s=60,
+        replica=f"replica-{number}",
+    )  # fmt: skip
+    draws = Draws(NAME, _KEYS, DrawsStore(redis, NAME, timeout_s=60))
+    return Room(NAME, settings, Tokens(NAME, _KEYS, own), store, own, draws=draws)
+
+
+async def measure_opening(amount: Amount) -> Opening:
+    """Measure one round, with a server of its own."""
+    load = os.getloadavg()[0]
+    async with redis_server() as server:
+        redis, clock = server.redis, Clock(OPENS_MS - _LAST_POLL_MS)
+        settings = settings_of(amount)
+        rooms = [make_replica(redis, settings, clock, n) for n in range(amount.replicas)]
+        await asyncio.gather(*(room.refresh() for room in rooms))
+        await redis.config_set("slowlog-log-slower-than", LOGGED_US)
+        await redis.config_set("slowlog-max-len", _LOG_LENGTH)
+        await redis.slowlog_reset()
+        began = time.perf_counter()
+        answers = await _ask(lambda _: _join(rooms[0]), range(amount.visitors))
+        joined_s = time.perf_counter() - began
+        tickets = [answer.token for answer in answers if isinstance(answer.token, Ticket)]
+        await _ask(lambda ticket: _poll(rooms[0], ticket), tickets)
+        before = await _take_durations(redis)
+        random.Random(1).shuffle(tickets)
+        clock.still_ms = OPENS_MS
+        clock.go()
+        first_s, last_s, called, problems = await _open(rooms, tickets, amount)
+        after = await _take_durations(redis)
+        problems += await _find_misplaced(redis, rooms[0], tickets, amount)
+    return Opening(joined_s, first_s, last_s, called, before, after, load, problems)
+
+
+async def _take_durations(redis: Redis) -> Durations:
+    """Return what Redis' slow log has, and empty it."""
+    names = {function: f"{verb}.lua" for verb, function in library("rooms").functions.items()}
+    durations: Durations = {}
+    entries: list[dict[str, Any]] = await redis.slowlog_get(_LOG_LENGTH)
+    for entry in entries:
+        verb, _, rest = entry["command"].decode(errors="replace").partition(" ")
+        name = names.get(rest.partition(" ")[0], verb) if verb == "FCALL" else verb
+        if verb not in ("SLOWLOG", "SCRIPT", "CONFIG"):
+            durations.setdefault(name, []).append(entry["duration"] / 1000)
+    await redis.slowlog_reset()
+    return durations
+
+
+async def _open(
+    rooms: list[Room], tickets: list[Ticket], amount: Amount
+) -> tuple[float, float, int, list[str]]:
+    """Poll once for everybody through one replica, while latecomers join and all replicas do what
+    they do every second. Return after how many seconds the first and the last was answered, how
+    many were called, and problems."""
+    began = time.perf_counter()
+    others = [asyncio.create_task(_repeat(room.refresh)) for room in rooms]
+    # Replicas sweep far less often.
+    others.append(asyncio.create_task(_repeat(rooms[-1].store.sweep)))
+    late = asyncio.create_task(_ask(lambda n: _join(rooms[1 % len(rooms)], _CLASSES[n % 3]),
+                                    range(amount.latecomers), at_once=200))  # fmt: skip
+    answered_s: list[float] = []
+
+    async def ask(ticket: Ticket) -> Answer:
+        answer = await _poll(rooms[0], ticket)
+        answered_s.append(time.perf_counter() - began)
+        return answer
+
+    answers = await _ask(ask, tickets)
+    latecomers = await late
+    for task in others:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    states = [answer.state for answer in answers]
+    called = states.count(State.ADMITTED)
+    problems = []
+    if called + states.count(State.WAITING) < amount.visitors:
+        problems.append(f"{amount.visitors} joined: {called} were called, "
+                        f"{states.count(State.WAITING)} wait")  # fmt: skip
+    if {answer.state for answer in latecomers} - {State.WAITING}:
+        problems.append("latecomers were let in before the pre-queue")
+    return answered_s[0], answered_s[-1], called, problems
+
+
+async def _find_misplaced(
+    redis: Redis, room: Room, tickets: list[Ticket], amount: Amount
+) -> list[str]:
+    """Return a problem unless all visitors stand in the order of the draw."""
+    if not isinstance(room.draws, Draws):
+        return ["nothing is drawn"]
+    drawn: list[Any] = await redis.zrange(room_key(NAME, "drawn"), 0, -1)
+    secret = room.draws.secret(room.settings.events[0])
+    by_lots = by_lot(secret, (ticket.visitor for ticket in tickets))
+    if [text(visitor) for visitor in drawn] != by_lots or len(by_lots) != amount.visitors:
+        return [f"{len(drawn)} of {amount.visitors} stand in the list, or not by their lots"]
+    return []
+
+
+async def _ask(
+    ask: Callable[[_Item], Awaitable[Answer]], items: Iterable[_Item], at_once: int = _AT_ONCE
+) -> list[Answer]:
+    """Return an answer for each item; `at_once` calls are under way at a time."""
+    answers: list[Answer] = []
+    left = iter(items)
+
+    async def work() -> None:
+        answers.extend([await ask(item) for item in left])
+
+    await asyncio.gather(*(work() for _ in range(at_once)))
+    return answers
+
+
+async def _join(room: Room, class_name: str = "") -> Answer:
+    bearer = Bearer(class_name=class_name, has_waited=True)
+    return await room.check(None, may_join=True, from_page=True, bearer=bearer)
+
+
+async def _poll(room: Room, ticket: Ticket) -> Answer:
+    return await room.check(ticket, may_join=False)
+
+
+async def _repeat(call: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        await call()
+        await asyncio.sleep(REFRESH_MS / 1000)
+
+
+# The report ---------------------------------------------------------------------------------------
+
+_HOW = (
+    "{amount.visitors:,} in the pre-queue of a redis-server (unix socket), joined and polling "
+    "through the room's code (`sidecar/rooms/service.py`); HTTP is left out. Then the opening: "
+    "{amount.replicas} replicas refresh every second, one sweeps every second, "
+    "{amount.latecomers:,} latecomers of all classes join, and all of the pre-queue poll through "
+    "one replica, as fast as that can. The room has two lines with weights, two classes and "
+    "{cap:,} slots, which are all given at once. {amount.rounds} rounds, each with a server of its "
+    "own; Redis, the replicas and the visitors shared this machine. {loads}"
+)
+_HELD = (
+    "Time by Redis' own slow log, of what took longer than 0.1 ms, ms: the median of those, and "
+    "the longest of each round (median and worst of the rounds)."
+)
+
+
+def find_problems(openings: Sequence[Opening]) -> list[str]:
+    problems = [problem for opening in openings for problem in opening.problems]
+    longest_ms = median(opening.longest_ms for opening in openings)
+    if longest_ms > GOAL_MS:
+        problems.append(f"a script held Redis for {longest_ms:.1f} ms, more than {GOAL_MS}")
+    return problems
+
+
+def report(openings: Sequence[Opening], amount: Amount) -> Report:
+    loads = describe_loads([opening.load for opening in openings])
+    problems = find_problems(openings)
+    paragraphs = [
+        _HOW.format(amount=amount, cap=max(1, amount.visitors // 50), loads=loads),
+        *bold(problems),
+        _summary(openings, amount),
+        "## What held Redis",
+        _HELD,
+        "From the opening on:",
+        _held([opening.after for opening in openings]),
+        "Before it, while they came and waited:",
+        _held([opening.before for opening in openings]),
+    ]
+    figures = {"amount": amount, "goal_ms": GOAL_MS, "rounds": openings}
+    return Report("opening", "An opening, measured", paragraphs, figures, problems=problems)
+
+
+def _summary(openings: Sequence[Opening], amount: Amount) -> str:
+    def row(what: str, values: list[float], form: str, worst: Callable[..., float]) -> list[str]:
+        return [what, f"{median(values):{form}}", f"{worst(values):{form}}"]
+
+    n = amount.visitors
+    rows = [
+        row("the longest that a script held Redis, ms",
+            [each.longest_ms for each in openings], ".1f", max),
+        ["places known to the store after the opening, s", "0", "0"],
+        row("the first visitor answered, ms", [1000 * e.first_s for e in openings], ".0f", max),
+        row("all visitors answered, by one replica, s",
+            [each.answered_s for each in openings], ".1f", max),
+        row("polls a second meanwhile", [n / each.answered_s for each in openings], ",.0f", min),
+        row("joins a second before", [n / each.joined_s for each in openings], ",.0f", min),
+    ]  # fmt: skip
+    return table(["", "median round", "worst round"], rows)
+
+
+def _held(rounds: Sequence[Durations]) -> str:
+    names = sorted(
+        {name for each in rounds for name in each},
+        key=lambda name: (not name.endswith(".lua"), -max(max(e.get(name, [0])) for e in rounds)),
+    )
+    rows = []
+    for name in names:
+        values = [each[name] for each in rounds if name in each]
+        most = [max(each) for each in values]
+        rows.append([
+            name, f"{median(len(each) for each in values):,.0f}",
+            f"{median(value for each in values for value in each):.2f}",
+            f"{median(most):.2f}", f"{max(most):.2f}",
+        ])  # fmt: skip
+    return table(["command", "a round", "median", "longest, median", "longest, worst"], rows)
