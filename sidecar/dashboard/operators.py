@@ -53,7 +53,7 @@ class EndedOperator(Reply):
 async def list_operators(request: web.Request) -> NamedOperators:
     """List the operators that the settings name."""
     accounts = request.app[OPERATORS].accounts
-    found = [
+    named = [
         NamedOperator(
             name=name,
             role=account.role,
@@ -62,7 +62,7 @@ async def list_operators(request: web.Request) -> NamedOperators:
         )
         for name, account in sorted(accounts.named.items())
     ]
-    return NamedOperators(operators=found)
+    return NamedOperators(operators=named)
 
 
 @ENDPOINTS.delete(

@@ -203,7 +203,7 @@ GENERAL = {
 
 
 def unknown(name: str) -> Kind:
-    """`name`: of what; an UnknownNameError's kind."""
+    """Return the kind of problem for a name that is not configured, such as unknown("room")."""
     return Kind(
         f"unknown_{name}",
         404,

@@ -22,8 +22,8 @@ def find_lines(text: str) -> dict[str, int]:
         if end:
             end = "" if end in row else end
             continue
-        if not depth and (found := _TABLE.match(row)):
-            name = _element(_parts(found[1]), counted)
+        if not depth and (match := _TABLE.match(row)):
+            name = _element(_parts(match[1]), counted)
             if row.lstrip().startswith("[["):
                 lines.setdefault(name, number)
                 counted[name] = counted.get(name, -1) + 1
@@ -31,9 +31,9 @@ def find_lines(text: str) -> dict[str, int]:
             table = [name]
             lines.setdefault(name, number)
             continue
-        if not depth and (found := _KEY.match(row)):
-            lines.setdefault(".".join([*table, *_parts(found[1])]), number)
-        bare = _TEXT.sub(lambda found: found[1] or "", row)
+        if not depth and (match := _KEY.match(row)):
+            lines.setdefault(".".join([*table, *_parts(match[1])]), number)
+        bare = _TEXT.sub(lambda match: match[1] or "", row)
         end = next((mark for mark in _LONG if bare.count(mark) % 2), "")
         depth += sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
     return lines
