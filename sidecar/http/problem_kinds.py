@@ -203,7 +203,7 @@ GENERAL = {
 
 
 def unknown(name: str) -> Kind:
-    """Return the kind of problem for a name that is not configured, such as unknown("room")."""
+    """Return the kind of problem for a room, limit or the like that is not configured."""
     return Kind(
         f"unknown_{name}",
         404,
