@@ -10,10 +10,10 @@ from aiohttp.typedefs import Handler
 from sidecar.app.endpoints import JOBS, OPS
 from sidecar.dashboard.live import LIVE
 from sidecar.http import problem_kinds as kinds
-from sidecar.http.app_keys import OPERATORS, SETTINGS, SiteSettings
+from sidecar.http.app_keys import SETTINGS, SiteSettings
 from sidecar.http.auth.owner import OPERATOR, Owner
 from sidecar.http.auth.rights import OWNERS, SCOPES, covers
-from sidecar.http.auth.session import operator_of, refusal
+from sidecar.http.auth.session import OPERATORS, operator_of, refusal
 from sidecar.http.auth.throttle import Throttle
 from sidecar.http.endpoint import ADMINS, Access
 from sidecar.http.problems import problem

@@ -10,9 +10,9 @@ from aiohttp import web
 from sidecar.dashboard import pages, preview, wall
 from sidecar.dashboard.live import LIVE
 from sidecar.history.app_keys import HISTORY
-from sidecar.http.app_keys import OPERATORS, SETTINGS, STOPPING
+from sidecar.http.app_keys import SETTINGS, STOPPING
 from sidecar.http.auth.operators import COOKIE, LIFETIME_S, clean_name
-from sidecar.http.auth.session import is_same_origin, operator_of, refusal
+from sidecar.http.auth.session import OPERATORS, is_same_origin, operator_of, refusal
 from sidecar.http.cookies import secure
 from sidecar.http.problems import problem
 from sidecar.jobs.app_keys import JOBS

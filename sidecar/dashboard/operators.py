@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 import structlog
 from aiohttp import web
 
-from sidecar.http.app_keys import OPERATORS
 from sidecar.http.auth.rights import Role
-from sidecar.http.auth.session import operator
+from sidecar.http.auth.session import OPERATORS, operator
 from sidecar.http.endpoint import ADMINS, Endpoints
 from sidecar.http.models import Parameters, Reply
 from sidecar.http.problem_kinds import unknown

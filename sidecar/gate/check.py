@@ -21,7 +21,6 @@ from sidecar.gate.page import cloudflare
 from sidecar.gate.page.status_document import document, refresh_s, shown_position
 from sidecar.gate.page.template import as_header, find_template, refresh_of
 from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
-from sidecar.http.app_keys import METRICS
 from sidecar.http.auth_request import (
     close_if_body,
     is_preflight,
@@ -30,7 +29,7 @@ from sidecar.http.auth_request import (
     original_method,
 )
 from sidecar.http.endpoint import ANYBODY, Endpoints
-from sidecar.http.metrics import Metrics
+from sidecar.http.metrics import METRICS, Metrics
 from sidecar.http.models import NO_BODY
 from sidecar.http.quick_response import QuickResponse
 from sidecar.kit.clock import iso

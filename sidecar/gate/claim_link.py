@@ -23,8 +23,8 @@ from sidecar.gate.onward import safe_next
 from sidecar.gate.page.branding import branded
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.schemas import ClaimParameters, Onward, RetryLater, Site
-from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY, NO_JSON
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.http.static_pages import CONTENT_SECURITY_POLICY

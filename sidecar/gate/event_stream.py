@@ -21,10 +21,10 @@ from sidecar.gate.cookies import read_bearer, read_token, set_cookie
 from sidecar.gate.metrics import GateMetrics
 from sidecar.gate.page import status_document
 from sidecar.gate.schemas import CookieGiven
-from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.json_text import event_text
 from sidecar.http.long_poll import LongPolls, is_gone
+from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_JSON
 from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import STORE_RETRY_S, problem

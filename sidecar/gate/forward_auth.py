@@ -24,9 +24,9 @@ from sidecar.gate.cookies import read_bearer, read_token
 from sidecar.gate.onward import is_unsent, safe_next, sent_from
 from sidecar.gate.schemas import Numbers, Original, Passed, Refused
 from sidecar.gate.status import render_page
-from sidecar.http.app_keys import METRICS
 from sidecar.http.auth_request import close_if_body, is_preflight, original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY, NO_JSON
 from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import problem
