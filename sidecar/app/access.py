@@ -10,10 +10,10 @@ from aiohttp.typedefs import Handler
 from sidecar.app.endpoints import JOBS, OPS
 from sidecar.dashboard.live import LIVE
 from sidecar.http import problem_kinds as kinds
-from sidecar.http.app_keys import OPERATORS, SETTINGS, SiteSettings
+from sidecar.http.app_keys import SETTINGS, SiteSettings
 from sidecar.http.auth.owner import OPERATOR, Owner
 from sidecar.http.auth.rights import OWNERS, SCOPES, covers
-from sidecar.http.auth.session import operator_of, refusal
+from sidecar.http.auth.session import OPERATORS, operator_of, refusal
 from sidecar.http.auth.throttle import Throttle
 from sidecar.http.endpoint import ADMINS, Access
 from sidecar.http.problems import problem
@@ -113,8 +113,8 @@ def _tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[s
 
 
 def _by_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:
-    scheme, _, given = request.headers["Authorization"].partition(" ")
-    sent = given.strip().encode(errors="surrogateescape")
+    scheme, _, bearer = request.headers["Authorization"].partition(" ")
+    sent = bearer.strip().encode(errors="surrogateescape")
     # All tokens are compared, so that the duration tells nothing.
     are_right = [
         hmac.compare_digest(sent, token.encode(errors="surrogateescape"))
@@ -164,9 +164,9 @@ def _by_session(request: web.Request) -> web.Response | None:
 def _unknown(request: web.Request, refused_s: int = 0) -> web.Response:
     """Return the problem of a missing or wrong token. `refused_s`: how long the admin token is
     ignored."""
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
     kind, detail = kinds.TOKEN_NEEDED, "Send Authorization: Bearer <token>."
-    if scheme.lower() == "bearer" and given.strip():
+    if scheme.lower() == "bearer" and bearer.strip():
         kind, detail = kinds.TOKEN_WRONG, "It is not this replica's admin_token."
         if request.path.startswith("/v1/"):
             detail = "It is none of this replica's admin_token, service_token and tokens."

@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 from aiohttp import web
 
-from sidecar.http.app_keys import METRICS, SETTINGS, STOPPING
+from sidecar.http.app_keys import SETTINGS, STOPPING
 from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.metrics import METRICS
 from sidecar.http.models import Reply, optional
 from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import problem

@@ -14,8 +14,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.http import health as ops
-from sidecar.http.app_keys import METRICS
-from sidecar.http.metrics import Metrics
+from sidecar.http.metrics import METRICS, Metrics
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs

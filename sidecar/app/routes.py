@@ -32,10 +32,12 @@ from sidecar.gate.stamps import Stamps
 from sidecar.history.lookups import HISTORY
 from sidecar.http import app_keys as keys
 from sidecar.http import long_poll
+from sidecar.http.app_keys import TEMPLATES
 from sidecar.http.auth.operators import Operators
 from sidecar.http.auth.owner import FIND_OWNER
+from sidecar.http.auth.session import OPERATORS
 from sidecar.http.fast_path import FAST
-from sidecar.http.metrics import Metrics
+from sidecar.http.metrics import METRICS, Metrics
 from sidecar.http.problems import problems
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
@@ -143,11 +145,11 @@ def ops_app(
     app[keys.STOPPING] = stopping
     if services.history is not None:
         app[HISTORY] = services.history
-    app[keys.OPERATORS] = operators or Operators(
+    app[OPERATORS] = operators or Operators(
         settings.secret_keys, settings.admin_token, settings.accounts
     )
     alerts = Alerts(services.rooms, services.metrics, services.jobs)
-    if app[keys.OPERATORS].is_on:
+    if app[OPERATORS].is_on:
         app.cleanup_ctx.append(alerts.running)
     others = Others(
         services.metrics, services.leases, services.limits, services.jobs, settings.webhooks
@@ -168,8 +170,8 @@ def ops_app(
 def _add_services(app: web.Application, services: Services) -> None:
     app[ROOMS] = services.rooms
     app[LIMITS] = services.limits
-    app[keys.METRICS] = services.metrics
-    app[keys.TEMPLATES] = services.templates
+    app[METRICS] = services.metrics
+    app[TEMPLATES] = services.templates
     if services.jobs is not None:
         app[JOBS] = services.jobs
 

@@ -89,7 +89,7 @@ class Alerts:
         self.firing: list[dict[str, Any]] = []
 
     async def running(self, _: web.Application) -> AsyncIterator[None]:
-        """For the application's cleanup_ctx."""
+        """Judge the alerts every five seconds while the application runs (its cleanup_ctx)."""
         task = asyncio.create_task(self._run())
         yield
         task.cancel()
@@ -102,7 +102,7 @@ class Alerts:
         while True:
             try:
                 self.look()
-            except Exception:  # the next one may do better
+            except Exception:  # try again in five seconds
                 log.exception("alerts")
             await asyncio.sleep(LOOK_S)
 

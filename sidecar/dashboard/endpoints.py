@@ -10,9 +10,9 @@ from aiohttp import web
 from sidecar.dashboard import pages, preview, wall
 from sidecar.dashboard.live import LIVE
 from sidecar.history.lookups import HISTORY
-from sidecar.http.app_keys import OPERATORS, SETTINGS, STOPPING
+from sidecar.http.app_keys import SETTINGS, STOPPING
 from sidecar.http.auth.operators import COOKIE, LIFETIME_S, clean_name
-from sidecar.http.auth.session import is_same_origin, operator_of, refusal
+from sidecar.http.auth.session import OPERATORS, is_same_origin, operator_of, refusal
 from sidecar.http.cookies import secure
 from sidecar.http.problems import problem
 from sidecar.jobs.app_keys import JOBS
@@ -30,7 +30,7 @@ _AGAIN = b"event: again\ndata: {}\n\n"
 
 
 async def page(request: web.Request) -> web.Response:
-    """The dashboard, or the form to log in to it."""
+    """Return the dashboard, or the form to log in."""
     operators = request.app[OPERATORS]
     if not operators.is_on:
         return pages.respond("off.html", 403)
@@ -106,8 +106,8 @@ async def log_in(request: web.Request) -> web.Response:
     if refused := _too_many(request):
         return refused
     fields = await _fields(request)
-    name, given = clean_name(fields.get("name", "")), fields.get("token", "").strip()
-    by = await _check_secret(request, name, given)
+    name, secret = clean_name(fields.get("name", "")), fields.get("token", "").strip()
+    by = await _check_secret(request, name, secret)
     # While this password was checked, others may have been wrong.
     if refused := _too_many(request):
         return refused
@@ -133,18 +133,18 @@ async def log_in(request: web.Request) -> web.Response:
 
 
 async def _check_secret(
-    request: web.Request, name: str, given: str
+    request: web.Request, name: str, secret: str
 ) -> Literal["password", "token"] | None:
     """Check a password or admin token. Return which of the two it is, or None if it is wrong."""
     operators = request.app[OPERATORS]
-    if operators.is_token(given):
+    if operators.is_token(secret):
         return "token"
-    if operators.accounts.named and len(given) <= MAX_PASSWORD:
+    if operators.accounts.named and len(secret) <= MAX_PASSWORD:
 
         def is_refused() -> bool:
             return operators.guesses.refused_s(request.remote) > 0
 
-        is_right = await operators.accounts.is_password(name, given, is_refused)
+        is_right = await operators.accounts.is_password(name, secret, is_refused)
         return "password" if is_right else None
     return None
 

@@ -115,8 +115,8 @@ class Live(LongPolls):
     def figures(self, name: str) -> bytes:
         """Return the event for a wall display: one room's figures, without settings and ids."""
         room = next(room for room in self._rooms if room.name == name)
-        known = self._describe(room)
-        shown = {key: known.get(key) for key in FIGURES}
+        fields = self._describe(room)
+        shown = {key: fields.get(key) for key in FIGURES}
         return event_text("now", {**shown, "cap": room.settings.total_active_users})
 
     def refresh(self) -> None:
@@ -216,9 +216,9 @@ class Live(LongPolls):
     def _describe(self, room: Room) -> dict[str, Any]:
         snapshot, settings, now_ms = room.snapshot, room.settings, room.clock.now_ms()
         moments = settings.moments(now_ms)
-        known: dict[str, Any] = {}
+        from_store: dict[str, Any] = {}
         if snapshot is not None:
-            known = {
+            from_store = {
                 **{name: getattr(snapshot, name) for name in COUNTED},
                 "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
                 "lines": lines_of(settings, snapshot),
@@ -239,9 +239,9 @@ class Live(LongPolls):
             "settings": {name: getattr(settings, name) for name in SHOWN},
             # Changed settings included.
             "file": shorten_values(
-                room.file_settings.model_dump(include={*SHOWN, *known.get("changed", ())})
+                room.file_settings.model_dump(include={*SHOWN, *from_store.get("changed", ())})
             ),
-            **known,
+            **from_store,
         }
 
     def _rates(self, room: Room) -> dict[str, float] | None:

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 import structlog
 from aiohttp import web
 
-from sidecar.http.app_keys import OPERATORS
 from sidecar.http.auth.rights import Role
-from sidecar.http.auth.session import operator
+from sidecar.http.auth.session import OPERATORS, operator
 from sidecar.http.endpoint import ADMINS, Endpoints
 from sidecar.http.models import Parameters, Reply
 from sidecar.http.problem_kinds import unknown
@@ -53,7 +52,7 @@ class EndedOperator(Reply):
 async def list_operators(request: web.Request) -> NamedOperators:
     """List the operators that the settings name."""
     accounts = request.app[OPERATORS].accounts
-    found = [
+    named = [
         NamedOperator(
             name=name,
             role=account.role,
@@ -62,7 +61,7 @@ async def list_operators(request: web.Request) -> NamedOperators:
         )
         for name, account in sorted(accounts.named.items())
     ]
-    return NamedOperators(operators=found)
+    return NamedOperators(operators=named)
 
 
 @ENDPOINTS.delete(

@@ -81,53 +81,53 @@ class Others:
 
     def _target_rows(self) -> Iterator[dict[str, Any]]:
         for target in self._jobs.targets if self._jobs else ():
-            known = self._metrics.of(JobMetrics).targets.find(target.name)
+            state = self._metrics.of(JobMetrics).targets.find(target.name)
             row = {"name": target.name, "concurrency": target.settings.concurrency}
-            yield row if known is None else {**row, **self._of_target(target, known)}
+            yield row if state is None else {**row, **self._of_target(target, state)}
 
-    def _of_target(self, target: Target, known: QueueState) -> dict[str, Any]:
-        settings, counters = target.settings, known.counters
-        runs = has_runner(settings, known) and not settings.paused
+    def _of_target(self, target: Target, state: QueueState) -> dict[str, Any]:
+        settings, counters = target.settings, state.counters
+        runs = has_runner(settings, state) and not settings.paused
         ended = counters.get("completed", 0) + counters.get("failed", 0)
         return {
-            "state": _state(target, known),
-            "waiting": known.waiting + known.later,
-            "running": known.active,
+            "state": _state(target, state),
+            "waiting": state.waiting + state.later,
+            "running": state.active,
             "called": self._increase(("called", target.name), counters.get("called", 0)),
             "ended": self._increase(("ended", target.name), ended),
-            "wait_seconds": round(wait_s(settings, known, known.waiting + 1)) if runs else None,
+            "wait_seconds": round(wait_s(settings, state, state.waiting + 1)) if runs else None,
         }
 
 
-def _state(target: Target, known: QueueState) -> str:
+def _state(target: Target, state: QueueState) -> str:
     if target.settings.paused:
         return "paused"
-    if known.breaker == "open":
+    if state.breaker == "open":
         return "stopped"
-    if known.breaker == "trial":
+    if state.breaker == "trial":
         return "trying"
-    if not known.is_ready:
+    if not state.is_ready:
         return "coming back"
-    return "running" if has_runner(target.settings, known) else "no runner"
+    return "running" if has_runner(target.settings, state) else "no runner"
 
 
 async def _template(template: Template) -> dict[str, Any]:
     row: dict[str, Any] = {"name": template.name, "away": True}
     try:
-        found = await template.store.list(limit=MOST)
-        count = len(found) if len(found) < MOST else await template.store.count()
+        resources = await template.store.list(limit=MOST)
+        count = len(resources) if len(resources) < MOST else await template.store.count()
     except StoreError:
         return row
-    queues = sorted((one for one in found if one.waiting), key=lambda one: -one.waiting)
+    queues = sorted((one for one in resources if one.waiting), key=lambda one: -one.waiting)
     return {
         **row,
         "away": False,
         "capacity": template.settings.capacity,
         "resources": count,
-        "held": sum(len(one.holders) for one in found),
-        "waiting": sum(one.waiting for one in found),
+        "held": sum(len(one.holders) for one in resources),
+        "waiting": sum(one.waiting for one in resources),
         # With more resources than MOST the figures are those of the first ones, by name.
-        "is_part": count > len(found),
+        "is_part": count > len(resources),
         "queues": [
             {"name": one.name, "held": len(one.holders), "waiting": one.waiting}
             for one in queues[:QUEUES]
@@ -138,5 +138,5 @@ async def _template(template: Template) -> dict[str, Any]:
 
 def _bounded(rows: Iterable[dict[str, Any]], count: int | None = None) -> dict[str, Any]:
     """Return at most MOST rows, and how many more there are."""
-    known = [*rows]
-    return {"rows": known[:MOST], "more": max(0, (count or len(known)) - MOST)}
+    all_rows = [*rows]
+    return {"rows": all_rows[:MOST], "more": max(0, (count or len(all_rows)) - MOST)}

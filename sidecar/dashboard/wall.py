@@ -6,9 +6,9 @@ from aiohttp import web
 
 from sidecar.dashboard import pages
 from sidecar.dashboard.live import LIVE
-from sidecar.http.app_keys import OPERATORS, STOPPING
+from sidecar.http.app_keys import STOPPING
 from sidecar.http.auth.rights import covers
-from sidecar.http.auth.session import operator_of
+from sidecar.http.auth.session import OPERATORS, operator_of
 from sidecar.http.problem_kinds import ROLE_TOO_LOW
 from sidecar.http.problems import problem
 from sidecar.rooms.app_keys import ROOMS

@@ -5,8 +5,8 @@ from aiohttp import web
 from sidecar.gate.app_keys import GATES
 from sidecar.gate.contract import Gate, label
 from sidecar.gate.visitor_request import VisitorRequest
-from sidecar.http.app_keys import METRICS
 from sidecar.http.auth_request import log_unknown
+from sidecar.http.metrics import METRICS
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import Pass

@@ -22,8 +22,8 @@ from sidecar.gate.page.languages import Languages
 from sidecar.gate.return_address import next_of_link
 from sidecar.gate.schemas import ClaimParameters, Onward, RetryLater, Site
 from sidecar.gate.visitor_request import VisitorRequest
-from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY, NO_JSON
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.http.static_pages import CONTENT_SECURITY_POLICY

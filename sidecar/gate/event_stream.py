@@ -22,10 +22,10 @@ from sidecar.gate.page import status_document
 from sidecar.gate.schemas import CookieGiven
 from sidecar.gate.status import poll_refusal
 from sidecar.gate.visitor_request import VisitorRequest
-from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.json_text import event_text
 from sidecar.http.long_poll import LongPolls, is_gone
+from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_JSON
 from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import STORE_RETRY_S, problem

@@ -24,9 +24,9 @@ from sidecar.gate.schemas import (
     StatusParameters,
 )
 from sidecar.gate.visitor_request import VisitorRequest
-from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.json_text import to_json
+from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY
 from sidecar.http.problem_kinds import GENERAL, STORE_UNAVAILABLE, TOO_LARGE, UNREADABLE
 from sidecar.http.problems import STORE_RETRY_S, problem

@@ -1,4 +1,8 @@
-"""Where handlers find the services of all products in their application."""
+"""Where handlers find the settings, the templates and whether the replica stops.
+
+Other keys are beside what they name: METRICS in metrics.py, OPERATORS in auth/session.py. Keys that
+commands would load with their settings are not, because importing aiohttp takes long.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,9 +10,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from sidecar.http.auth.operators import Operators
 from sidecar.http.auth.rights import Scope
-from sidecar.http.metrics import Metrics
 from sidecar.kit.templates import Templates
 
 
@@ -29,10 +31,8 @@ class SiteSettings(Protocol):
     def static_dir(self) -> Path | None: ...
 
 
-METRICS = web.AppKey("metrics", Metrics)
-SETTINGS: web.AppKey[SiteSettings] = web.AppKey("settings")
 #: The site's own templates of pages.
 TEMPLATES = web.AppKey("templates", Templates)
-OPERATORS = web.AppKey("operators", Operators)
+SETTINGS: web.AppKey[SiteSettings] = web.AppKey("settings")
 #: Not empty once the replica stops. A list, because a running application is frozen.
 STOPPING = web.AppKey("stopping", list[bool])

@@ -50,17 +50,17 @@ class Access:
     def problems(self, path: str) -> list[Kind]:
         if self.is_open:
             return []
-        found = [kinds.TOKEN_NEEDED, kinds.TOKEN_WRONG]
+        problems = [kinds.TOKEN_NEEDED, kinds.TOKEN_WRONG]
         if path.startswith("/admin/"):
-            found += [kinds.ADMINISTRATION_OFF, kinds.TOO_MANY_WRONG_TOKENS]
+            problems += [kinds.ADMINISTRATION_OFF, kinds.TOO_MANY_WRONG_TOKENS]
         else:
-            found += [
+            problems += [
                 kinds.SERVICE_OFF,
                 kinds.SCOPE_MISSING if self.scopes else kinds.OPERATORS_ONLY,
             ]
         if self.role != "viewer":
-            found.append(kinds.ROLE_TOO_LOW)
-        return [*found, kinds.FOREIGN_SITE, kinds.CSRF_WRONG]
+            problems.append(kinds.ROLE_TOO_LOW)
+        return [*problems, kinds.FOREIGN_SITE, kinds.CSRF_WRONG]
 
 
 ANYBODY = Access(is_open=True)
@@ -113,7 +113,7 @@ class Endpoint:
 
     @property
     def canonical(self) -> str:
-        """The path as OpenAPI writes it."""
+        """Return the path in the form of OpenAPI."""
         return re.sub(r"{(\w+):[^{}]*}", r"{\1}", self.path)
 
     @property
@@ -139,14 +139,14 @@ class Endpoint:
         request. An open, hand-made endpoint lists all of its problems itself."""
         if self.is_hand_made and self.access.is_open:
             return list(self.problems)
-        found = [*self.access.problems(self.path), *self.problems]
+        problems = [*self.access.problems(self.path), *self.problems]
         if self.body is not None:
-            found += [kinds.UNREADABLE, kinds.TOO_LARGE]
+            problems += [kinds.UNREADABLE, kinds.TOO_LARGE]
         if "{" in self.path:
-            found.append(kinds.NOT_FOUND)
+            problems.append(kinds.NOT_FOUND)
         if self.body is not None or self.parameters is not None:
-            found.append(kinds.INVALID_REQUEST)
-        return [*found, kinds.STORE_UNAVAILABLE]
+            problems.append(kinds.INVALID_REQUEST)
+        return [*problems, kinds.STORE_UNAVAILABLE]
 
     def route(self) -> web.RouteDef:
         handler: Any = self.handler if self.is_hand_made else self.serve

@@ -109,7 +109,7 @@ class _Server(web.Server):
         self.app = app
 
     def __call__(self) -> web.RequestHandler:
-        return Connection(self, loop=self._loop, **self._kwargs)
+        return FastConnection(self, loop=self._loop, **self._kwargs)
 
 
 class FastRequest:
@@ -121,7 +121,7 @@ class FastRequest:
     can_read_body = False
 
     def __init__(
-        self, message: RawRequestMessage, app: Mapping[Any, Any], protocol: "Connection"
+        self, message: RawRequestMessage, app: Mapping[Any, Any], protocol: "FastConnection"
     ) -> None:
         self.app = app
         self.headers = message.headers
@@ -145,7 +145,7 @@ class FastRequest:
         return getattr(self.whole, name)
 
 
-class Connection(web.RequestHandler):
+class FastConnection(web.RequestHandler):
     """aiohttp's connection, which is kept from waking up for a request that is answered here.
 
     aiohttp still reads, pauses, times out and closes. At any time either aiohttp answers (then

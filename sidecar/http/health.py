@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from aiohttp import web
 
-from sidecar.http.app_keys import METRICS
 from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_JSON, Reply
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar, cast
 
+from aiohttp import web
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -187,3 +188,6 @@ class Metrics(MetricSet):
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
+
+
+METRICS = web.AppKey("metrics", Metrics)

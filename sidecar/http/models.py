@@ -121,8 +121,8 @@ def _exact(value: object) -> object:
 
 def whole_of(value: object) -> int | None:
     """Return a JSON number as int (1.0 is 1), or None if it is not a whole number."""
-    found = _exact(value)
-    return found if type(found) is int else None
+    number = _exact(value)
+    return number if type(number) is int else None
 
 
 #: A name in the configuration. The handler checks whether it exists.
@@ -164,16 +164,16 @@ class OffsetPage(PageParameters):
     def start(self) -> int:
         return int(self.after or 0)
 
-    def next(self, found: int) -> str | None:
+    def next(self, count: int) -> str | None:
         """Return the `next` of a page with this number of entries."""
-        return str(self.start + found) if found == self.limit else None
+        return str(self.start + count) if count == self.limit else None
 
 
-def read(model: type[BaseModel], given: Any, *, from_text: bool = False) -> Any:
+def read(model: type[BaseModel], values: Any, *, from_text: bool = False) -> Any:
     """Validate a request's values and return the model. `from_text`: they are parameters, so all
     are strings. Raises ConfigError with a line for each problem."""
     try:
-        return model.model_validate_strings(given) if from_text else model.model_validate(given)
+        return model.model_validate_strings(values) if from_text else model.model_validate(values)
     except ValidationError as error:
         where = ", in the query" if from_text else ""
         raise ConfigError(_problems(error, model, where)) from None
@@ -182,16 +182,16 @@ def read(model: type[BaseModel], given: Any, *, from_text: bool = False) -> Any:
 def _problems(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
     """Return one line for each problem: unknown members first, the others in the model's order."""
     unknown, others = [], []
-    for found in error.errors(include_url=False):
-        name = ".".join(str(part) for part in found["loc"])
-        if found["type"] == "extra_forbidden":
+    for problem in error.errors(include_url=False):
+        name = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
             members = [field.alias or key for key, field in model.model_fields.items()]
             meant = did_you_mean(name, members)
             unknown.append(unknown_member(name) + meant)
-        elif found["type"] == "missing":
+        elif problem["type"] == "missing":
             others.append(f"{name}: is needed{where}")
         else:
-            others.append(f"{name}: {_problem_text(found, model)}".removeprefix(": "))
+            others.append(f"{name}: {_problem_text(problem, model)}".removeprefix(": "))
     return sorted(unknown) + others
 
 
@@ -199,11 +199,11 @@ def unknown_member(name: str) -> str:
     return f"{name[:_SHOWN]}: unknown member"
 
 
-def _problem_text(found: Any, model: type[BaseModel]) -> str:
-    text = found["msg"].removeprefix("Value error, ")
-    if found["type"] not in {"wanted", "value_error"} and len(found["loc"]) == 1:
-        text = _describe(_properties(model).get(found["loc"][0], {})) or text
-    value = found["input"]
+def _problem_text(problem: Any, model: type[BaseModel]) -> str:
+    text = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] not in {"wanted", "value_error"} and len(problem["loc"]) == 1:
+        text = _describe(_properties(model).get(problem["loc"][0], {})) or text
+    value = problem["input"]
     if isinstance(value, str):
         return f"{text} (got {value[:_SHOWN]!r})"
     return text if isinstance(value, dict | list) else f"{text} (got {str(value)[:_SHOWN]})"

@@ -203,7 +203,7 @@ GENERAL = {
 
 
 def unknown(name: str) -> Kind:
-    """`name`: of what; an UnknownNameError's kind."""
+    """Return the kind of problem for a room, limit or the like that is not configured."""
     return Kind(
         f"unknown_{name}",
         404,

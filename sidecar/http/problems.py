@@ -119,8 +119,8 @@ def _explained(request: web.Request, error: WaitroomError) -> web.Response:
     match error:
         case UnknownNameError():
             # Visitors do not learn the other names.
-            known = error.known if request.path.startswith(("/admin/", "/v1/")) else ()
-            detail = f"{error}{did_you_mean(error.name, known)}"
+            names = error.known if request.path.startswith(("/admin/", "/v1/")) else ()
+            detail = f"{error}{did_you_mean(error.name, names)}"
             return problem(kinds.unknown(error.kind), detail=detail)
         case ConfigError():
             more = {"detail": _UNCHANGED} if is_change else {}

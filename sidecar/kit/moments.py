@@ -40,7 +40,7 @@ def _parse_text(value: str) -> datetime:
 
 
 def _local_time(moment: datetime, zone: str) -> datetime:
-    """Raises ValueError for a local time that never comes or comes twice, at a change of clocks."""
+    """Return a local time with its offset. Raises ValueError if it never comes or comes twice."""
     where = ZoneInfo(zone)
     before, after = (moment.replace(tzinfo=where, fold=fold) for fold in (0, 1))
     if before.utcoffset() == after.utcoffset():

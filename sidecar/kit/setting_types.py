@@ -236,12 +236,12 @@ def problems_in(error: ValidationError, model: type[BaseModel] | None = None) ->
         is_secret = field is not None and (not field.repr or HoldsSecrets in field.metadata)
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            known = names_beside(model, problem["loc"]) if model else None
-            text = f"unknown setting{did_you_mean(str(problem['loc'][-1]), known or ())}"
+            names = names_beside(model, problem["loc"]) if model else None
+            text = f"unknown setting{did_you_mean(str(problem['loc'][-1]), names or ())}"
         elif problem["type"] == "missing":
             text = "is needed"
         elif not isinstance(problem["input"], dict | list | tuple) and not is_secret:
-            given = repr(problem["input"])
-            text += f" (got {given if len(given) <= _REPEATED else given[:_REPEATED] + '…'})"
+            value = repr(problem["input"])
+            text += f" (got {value if len(value) <= _REPEATED else value[:_REPEATED] + '…'})"
         lines += [f"{name}: {line}" if name else line for line in text.split("\n")]
     return lines

@@ -25,8 +25,8 @@ class StrictSigner(Signer):
 
     def verify_signature(self, value: str | bytes, sig: str | bytes) -> bool:
         try:
-            given = want_bytes(sig)
-            is_ours = base64_encode(base64_decode(given)) == given
+            signature = want_bytes(sig)
+            is_ours = base64_encode(base64_decode(signature)) == signature
         except (BadData, ValueError):  # text that is not UTF-8
             return False
         return is_ours and super().verify_signature(value, sig)
@@ -51,10 +51,10 @@ class TimeSigner:
     def unsign(self, text: str) -> tuple[str, int]:
         """Return the signed text and the time of signing, unix seconds. Raises BadSignature or
         ValueError for a forged or malformed one."""
-        signed, _, given = text.encode("ascii").rpartition(b".")
+        signed, _, signature = text.encode("ascii").rpartition(b".")
         # Comparing the text allows no other spelling. The newest key comes first.
         for mac in reversed(self._macs):
-            if hmac.compare_digest(_signature(mac, signed), given):
+            if hmac.compare_digest(_signature(mac, signed), signature):
                 break
         else:
             raise BadSignature("signed by somebody else, or not at all")

@@ -33,7 +33,7 @@ def find_lines(text: str) -> dict[str, int]:
             continue
         if not depth and (match := _KEY.match(row)):
             lines.setdefault(".".join([*table, *_parts(match[1])]), number)
-        bare = _TEXT.sub(lambda text: text[1] or "", row)
+        bare = _TEXT.sub(lambda match: match[1] or "", row)
         end = next((mark for mark in _LONG if bare.count(mark) % 2), "")
         depth += sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
     return lines

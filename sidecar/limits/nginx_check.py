@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from sidecar.http.app_keys import METRICS
 from sidecar.http.auth_request import close_if_body, is_preflight, log_unknown, original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.kit.addresses import network_of

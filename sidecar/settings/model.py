@@ -189,11 +189,11 @@ class Settings(HistorySection):
     @field_validator("operators")
     @classmethod
     def _operators_differ(cls, operators: dict[str, OperatorAccount]) -> dict[str, OperatorAccount]:
-        seen = [name.casefold() for name in operators]
+        folded = [name.casefold() for name in operators]
         problems = [
             f"{name}: there is one of this name in other letters"
             for name in operators
-            if seen.count(name.casefold()) > 1
+            if folded.count(name.casefold()) > 1
         ]
         return _without(problems, operators)
 
@@ -236,16 +236,16 @@ class Settings(HistorySection):
     def _scopes_are_of_tokens(
         cls, scopes: dict[str, frozenset[Scope]], info: ValidationInfo
     ) -> dict[str, frozenset[Scope]]:
-        known = [OWNERS[0], *info.data.get("tokens", {})]
+        names = [OWNERS[0], *info.data.get("tokens", {})]
         problems = [
-            f"{name}: no token has this name; there are {', '.join(known)}"
+            f"{name}: no token has this name; there are {', '.join(names)}"
             for name in scopes
-            if "tokens" in info.data and name not in known
+            if "tokens" in info.data and name not in names
         ]
         problems += [
             f"{name}: at least one of {', '.join(sorted(SCOPES))}, or take the token away"
-            for name, given in scopes.items()
-            if not given
+            for name, allowed in scopes.items()
+            if not allowed
         ]
         return _without(problems, scopes)
 
@@ -272,12 +272,12 @@ class Settings(HistorySection):
     def _their_rooms_are_there(
         cls, webhooks: dict[str, Webhook], info: ValidationInfo
     ) -> dict[str, Webhook]:
-        known = info.data.get("rooms")
+        rooms = info.data.get("rooms")
         problems = [
             f"{name}.rooms: no room is named {room!r}"
             for name, webhook in webhooks.items()
             for room in webhook.rooms
-            if known is not None and room not in known
+            if rooms is not None and room not in rooms
         ]
         return _without(problems, webhooks)
 

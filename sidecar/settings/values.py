@@ -112,17 +112,17 @@ def add_environment(
 def _unknown(path: list[str], suffix: str, model: type[BaseModel]) -> str:
     """Return what is wrong with a variable's name, given as its parts, or "" for a setting."""
     for i, part in enumerate(path):
-        known = names_beside(model, path[: i + 1])
-        if known is None or part in known:
+        names = names_beside(model, path[: i + 1])
+        if names is None or part in names:
             continue
         if i == 0:
-            known += [name.removeprefix(ENV_PREFIX).lower() for name in NOT_SETTINGS]
+            names += [name.removeprefix(ENV_PREFIX).lower() for name in NOT_SETTINGS]
 
         def written(name: str, at: int = i) -> str:
             parts = [*path[:at], name, *path[at + 1 :]]
             return f"{ENV_PREFIX}{'__'.join(parts)}{suffix}".upper()
 
-        hint = did_you_mean(part, known, written=written)
+        hint = did_you_mean(part, names, written=written)
         if not hint and part.partition("_")[0] in _TABLES:
             hint = "; two underscores go a level down: WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS"
         return f"unknown setting{hint}"

@@ -6,10 +6,10 @@ import pytest
 from aiohttp import web
 
 from sidecar.app.access import RIGHTS, authorised, find_owner
-from sidecar.http.app_keys import OPERATORS, SETTINGS
+from sidecar.http.app_keys import SETTINGS
 from sidecar.http.auth.operators import COOKIE, Operators
 from sidecar.http.auth.owner import FIND_OWNER, owner_of
-from sidecar.http.auth.session import CSRF_HEADER
+from sidecar.http.auth.session import CSRF_HEADER, OPERATORS
 from sidecar.http.auth.throttle import MOST_FAILURES
 from sidecar.http.problems import problems
 from sidecar.limits.settings import LimitSettings

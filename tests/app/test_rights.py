@@ -11,11 +11,11 @@ from aiohttp import web
 from sidecar.app.access import NO_JOBS, RIGHTS, authorised
 from sidecar.app.routes import Services, ops_app
 from sidecar.dashboard.live import LIVE
-from sidecar.http.app_keys import OPERATORS, SETTINGS
+from sidecar.http.app_keys import SETTINGS
 from sidecar.http.auth.accounts import Account, Accounts
 from sidecar.http.auth.operators import COOKIE, Operators
 from sidecar.http.auth.rights import ROLES, SCOPES
-from sidecar.http.auth.session import CSRF_HEADER
+from sidecar.http.auth.session import CSRF_HEADER, OPERATORS
 from sidecar.http.metrics import Metrics
 from sidecar.http.problems import problems
 from sidecar.rooms.service import Rooms

@@ -13,6 +13,7 @@ from sidecar.dashboard.live import LIVE, Live
 from sidecar.dashboard.pages import FOLDER
 from sidecar.http import app_keys as keys
 from sidecar.http.auth.operators import COOKIE, LIFETIME_S, Operators
+from sidecar.http.auth.session import OPERATORS
 from sidecar.http.auth.throttle import MOST_FAILURES
 from sidecar.lottery.service import Draws
 from sidecar.rooms.service import Rooms
@@ -101,7 +102,7 @@ async def test_after_ten_wrong_tokens_none_is_looked_at(site, guessed_at):
     """At the log-in and as a bearer, wherever they were guessed: the right one is refused too, and
     says when to come again. Sessions go on, and a minute later the right one opens again."""
     here = await session(site)
-    operators = site.ops.app[keys.OPERATORS]
+    operators = site.ops.app[OPERATORS]
     for _ in range(MOST_FAILURES):
         if guessed_at == "/admin/":
             wrong = await site.ops.get(path(site), headers={"Authorization": "Bearer wrong"})
@@ -175,7 +176,7 @@ async def test_what_is_no_session_opens_nothing(site, value):
 
 async def test_every_changed_letter_is_as_none(site):
     """No letter of the signed part or of the signature can be another."""
-    operators, value = site.ops.app[keys.OPERATORS], cookie_of(await log_in(site)).partition("=")[2]
+    operators, value = site.ops.app[OPERATORS], cookie_of(await log_in(site)).partition("=")[2]
     assert operators.read(value).name == "Night shift"
     for place in range(len(value) - 1):  # of the last one base64 ignores two bits
         other = value[:place] + ("A" if value[place] != "A" else "B") + value[place + 1 :]
@@ -568,7 +569,7 @@ async def test_the_stream_ends_with_the_session(site):
     here = await session(site)
     stream = await site.ops.get("/dashboard/events", headers=here)
     await read(stream, "now")
-    site.ops.app[keys.OPERATORS]._now_s = lambda: time.time() + LIFETIME_S
+    site.ops.app[OPERATORS]._now_s = lambda: time.time() + LIFETIME_S
     rest = await stream.content.read()
     assert rest.endswith(b"event: end\ndata: {}\n\n")
 

@@ -7,10 +7,10 @@ from ipaddress import ip_network
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from sidecar.http.app_keys import OPERATORS
 from sidecar.http.auth import accounts
 from sidecar.http.auth.accounts import HASHER, UNIX, Account, Accounts, ProxySignIn
 from sidecar.http.auth.operators import PROXY_LIFETIME_S, Operators
+from sidecar.http.auth.session import OPERATORS
 from sidecar.http.auth.throttle import MOST_FAILURES
 from tests.support.operators import log_in
 from tests.support.replica import ADMIN_TOKEN, KEYS, Jar, cookie_of

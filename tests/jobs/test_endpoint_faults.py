@@ -11,6 +11,7 @@ from sidecar.app.access import find_owner
 from sidecar.app.routes import add_jobs
 from sidecar.http import app_keys as keys
 from sidecar.http.auth.owner import FIND_OWNER
+from sidecar.http.metrics import METRICS
 from sidecar.http.problems import problems
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import long_poll as job_polls
@@ -30,7 +31,7 @@ async def client(here, aiohttp_client):
         admin_token="of-the-operator", service_token="of-the-service", tokens={}, scopes={}
     )
     app[FIND_OWNER] = find_owner
-    app[keys.METRICS] = here.metrics
+    app[METRICS] = here.metrics
     app[JOBS] = here.jobs
     add_jobs(app, here.jobs)
     return await aiohttp_client(app)

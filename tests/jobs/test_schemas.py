@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from sidecar.http import app_keys as keys
+from sidecar.http.metrics import METRICS
 from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
 from sidecar.kit.errors import StoreError
@@ -13,7 +13,7 @@ async def test_verdicts_are_as_their_models_say(here, aiohttp_client):
     """Each header that is sent is described; each that is described is sent; each state occurs."""
     (endpoint,) = check_permit.ENDPOINTS
     app = web.Application()
-    app[JOBS], app[keys.METRICS] = here.jobs, here.metrics
+    app[JOBS], app[METRICS] = here.jobs, here.metrics
     app.cleanup_ctx.append(check_permit.writes)
     app.add_routes([endpoint.route()])
     client = await aiohttp_client(app)

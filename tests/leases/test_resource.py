@@ -7,8 +7,7 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from sidecar.app.routes import Services, edge_app
-from sidecar.http.app_keys import METRICS
-from sidecar.http.metrics import Metrics
+from sidecar.http.metrics import METRICS, Metrics
 from sidecar.kit.clock import iso
 from sidecar.kit.share import find_share
 from sidecar.leases.metrics import LeaseMetrics

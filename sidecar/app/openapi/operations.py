@@ -45,9 +45,9 @@ class DescribedSchema(Schema):
         model = schema["cls"]
         for name, field in model.model_fields.items():
             by_mode = field.serialization_alias if self.mode == "serialization" else None
-            found = made.get("properties", {}).get(by_mode or field.alias or name)
-            if found is not None and (text := description_of(model, name)):
-                found["description"] = text
+            member = made.get("properties", {}).get(by_mode or field.alias or name)
+            if member is not None and (text := description_of(model, name)):
+                member["description"] = text
         return made
 
 
@@ -63,14 +63,14 @@ def description_of(model: type[BaseModel], name: str) -> str:
 def _docs_of(module: str) -> dict[tuple[str, str], str]:
     """Return the strings below the fields of a module's models, by class and field."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
-    found = {}
+    docs = {}
     for model in tree.body:
         if isinstance(model, ast.ClassDef):
             for before, after in pairwise(model.body):
                 match before, after:
                     case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                        found[model.name, name] = inspect.cleandoc(text)
-    return found
+                        docs[model.name, name] = inspect.cleandoc(text)
+    return docs
 
 
 def describe(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tuple[Json, Json]:
@@ -111,17 +111,17 @@ def describe(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tupl
 
 
 def _models(endpoints: Sequence[Endpoint]) -> list[tuple[Any, Any]]:
-    found = []
+    models = []
     for endpoint in endpoints:
         if endpoint.body is not None:
-            found.append((endpoint.body, "validation"))
+            models.append((endpoint.body, "validation"))
         if endpoint.form is not None:
-            found.append((endpoint.form, "validation"))
+            models.append((endpoint.form, "validation"))
         replies = [model for model, *_ in endpoint.replies.values()]
         replies += endpoint.problem_members.values()
         without = (None, NO_BODY, NO_JSON)
-        found += [(model, "serialization") for model in replies if model not in without]
-    return list({(id(model), mode): (model, mode) for model, mode in found}.values())
+        models += [(model, "serialization") for model in replies if model not in without]
+    return list({(id(model), mode): (model, mode) for model, mode in models}.values())
 
 
 def _parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json], list[Json]]:
@@ -136,8 +136,8 @@ def _parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json], list[Jso
             else:
                 others.append({"name": name, "in": "query", **field})
     if endpoint.headers is not None:
-        found = _fields(endpoint.headers, schemas)
-        others += [{"name": name, "in": "header", **field} for name, field in found]
+        headers = _fields(endpoint.headers, schemas)
+        others += [{"name": name, "in": "header", **field} for name, field in headers]
     return in_path, others
 
 
@@ -214,13 +214,13 @@ def _problems(endpoint: Endpoint, by_model: _ByModel) -> Json:
     for kind in endpoint.all_problems():
         by_status.setdefault(kind.status, []).append(kind)
     made = {}
-    for status, found in sorted(by_status.items()):
-        codes = {"type": "object", "properties": {"code": {"enum": [kind.code for kind in found]}}}
+    for status, kinds in sorted(by_status.items()):
+        codes = {"type": "object", "properties": {"code": {"enum": [kind.code for kind in kinds]}}}
         schemas = [_ref("schemas", "Problem"), codes]
         if status in endpoint.problem_members:
             schemas.append(by_model[id(endpoint.problem_members[status]), "serialization"])
         made[str(status)] = {
-            "description": "\n".join(f"`{kind.code}`: {kind.meaning}" for kind in found),
+            "description": "\n".join(f"`{kind.code}`: {kind.meaning}" for kind in kinds),
             "headers": {
                 **_NO_STORE,
                 **_HEADERS.get(status, {}),

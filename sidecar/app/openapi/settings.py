@@ -79,28 +79,28 @@ def accepted(model: type[BaseModel], *others: Json) -> Json:
     for name, schema in model.model_json_schema(ref_template=template)["properties"].items():
         options = schema.get("anyOf", [schema])
         value, *_ = (option for option in options if option.get("type") != "null")
-        found = {
+        plain = {
             _BOUNDS.get(key, key): its
             for key, its in value.items()
             if key not in {"title", "default"}
         }
         nulls = (one for one in options if one == {"type": "null"})
         made[name] = {
-            **_one_of(*_with_text(found, model, name), *nulls, *others),
+            **_one_of(*_with_text(plain, model, name), *nulls, *others),
             "description": description_of(model, name),
         }
     return made
 
 
-def _with_text(found: Json, model: type[BaseModel], name: str) -> list[Json]:
+def _with_text(plain: Json, model: type[BaseModel], name: str) -> list[Json]:
     """Return the schema of a value or the text in its place."""
-    field, kind = model.model_fields[name], found.get("type", "")
+    field, kind = model.model_fields[name], plain.get("type", "")
     for function, (meaning, text) in _READ_BY.items():
         if _is_in(function, [field.annotation, field.metadata]):
-            return [{**found, "description": meaning}, _schema(text)]
-    if "enum" in found and kind == "integer":
-        return [found, {"enum": [str(value) for value in found["enum"]]}]
-    return [found, _schema(_AS_TEXT[kind])] if kind in _AS_TEXT else [found]
+            return [{**plain, "description": meaning}, _schema(text)]
+    if "enum" in plain and kind == "integer":
+        return [plain, {"enum": [str(value) for value in plain["enum"]]}]
+    return [plain, _schema(_AS_TEXT[kind])] if kind in _AS_TEXT else [plain]
 
 
 def _schema(name: str) -> Json:

@@ -43,8 +43,8 @@ class ProxySignIn:
         the header is absent or not trusted."""
         if not self.header or self.header not in headers or not self._is_from(peer):
             return None
-        given = headers.getall(self.header)
-        return given[0] if len(given) == 1 else ""
+        names = headers.getall(self.header)
+        return names[0] if len(names) == 1 else ""
 
     def _is_from(self, peer: str | None) -> bool:
         if not peer:
@@ -89,23 +89,25 @@ class Accounts:
         """Return True if an account has this name, also in other case or width."""
         return _alike(name) in map(_alike, self.named)
 
-    async def is_password(self, name: str, given: str, is_refused: Callable[[], bool]) -> bool:
+    async def is_password(self, name: str, password: str, is_refused: Callable[[], bool]) -> bool:
         """Check an operator's password. An unknown name takes as long, with another account's hash.
         `is_refused` is called once the lock is held, so that a flood from one address takes no
         time."""
         account = self.named.get(name)
-        known = account.password if account else ""
+        password_hash = account.password if account else ""
         others = (each.password for each in self.named.values() if each.password)
         async with self._one:
             if is_refused():
                 return False
-            is_right = await asyncio.to_thread(is_hash_of, known or next(others, ""), given)
-        return is_right and bool(known)
+            is_right = await asyncio.to_thread(
+                is_hash_of, password_hash or next(others, ""), password
+            )
+        return is_right and bool(password_hash)
 
 
-def is_hash_of(known: str, given: str) -> bool:
+def is_hash_of(password_hash: str, password: str) -> bool:
     try:
-        return HASHER.verify(known, given)
+        return HASHER.verify(password_hash, password)
     except (VerificationError, InvalidHashError):
         return False
 

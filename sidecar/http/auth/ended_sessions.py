@@ -24,7 +24,7 @@ class EndedSessions:
         self._timeout_s = timeout_s
         self._now_s = now_s
 
-    async def exchange(self, known: Mapping[str, int]) -> dict[str, int]:
+    async def exchange(self, sessions: Mapping[str, int]) -> dict[str, int]:
         """Add the sessions that the store lacks, and return all of them: by id, when each would
         have ended, unix seconds. Raises StoreError."""
         oldest_s = int(self._now_s()) - LATE_S
@@ -35,7 +35,7 @@ class EndedSessions:
             there = {text(session): int(ends_s) for session, ends_s in rows}
             missing = {
                 session: ends_s
-                for session, ends_s in known.items()
+                for session, ends_s in sessions.items()
                 if ends_s > there.get(session, 0) and ends_s >= oldest_s
             }
             if missing:

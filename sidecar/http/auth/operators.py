@@ -92,9 +92,9 @@ class Operators:
     def has_token(self) -> bool:
         return bool(self._token)
 
-    def is_token(self, given: str) -> bool:
+    def is_token(self, token: str) -> bool:
         """Compare with the admin token, in constant time."""
-        return hmac.compare_digest(given.encode(errors="replace"), self._token.encode()) and (
+        return hmac.compare_digest(token.encode(errors="replace"), self._token.encode()) and (
             bool(self._token)
         )
 
@@ -216,8 +216,8 @@ class Operators:
         """Return the CSRF token, which the page sends with every change."""
         return self._csrf.get_signature(operator.session).decode("ascii")
 
-    def is_csrf(self, operator: Operator, given: str) -> bool:
-        return self._csrf.verify_signature(operator.session, given)
+    def is_csrf(self, operator: Operator, token: str) -> bool:
+        return self._csrf.verify_signature(operator.session, token)
 
 
 def _new_session() -> str:
@@ -233,6 +233,6 @@ def _text(signed: str | bytes) -> str:
     return signed if isinstance(signed, str) else signed.decode("ascii")
 
 
-def clean_name(given: str) -> str:
+def clean_name(name: str) -> str:
     """Return the printable part of a name that a client sent, fit for the log; may be ""."""
-    return "".join(c for c in given if c.isprintable()).strip()[:NAME_LENGTH]
+    return "".join(c for c in name if c.isprintable()).strip()[:NAME_LENGTH]

@@ -5,13 +5,13 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from sidecar.http.app_keys import OPERATORS
-from sidecar.http.auth.operators import COOKIE, Operator, clean_name
+from sidecar.http.auth.operators import COOKIE, Operator, Operators, clean_name
 from sidecar.http.auth.rights import Role, covers
 from sidecar.http.cookies import cookie_value
 from sidecar.http.problem_kinds import CSRF_WRONG, FOREIGN_SITE
 from sidecar.http.problems import problem
 
+OPERATORS = web.AppKey("operators", Operators)
 CSRF_HEADER = "X-Waitroom-CSRF"
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import structlog
 from aiohttp import web
 
-from sidecar.http.app_keys import METRICS
 from sidecar.http.auth_request import close_if_body, log_unknown
 from sidecar.http.endpoint import ANYBODY, Endpoints
+from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.jobs.app_keys import JOBS
