@@ -156,6 +156,8 @@ async def test_every_call_works(topology, open_room, has_parts, monkeypatch):
 async def test_rooms_of_a_cluster_are_on_different_servers(cluster, open_store):
     """Many at once, by one client; the servers do not hear of each other's functions. Where they
     are, the client knows without asking."""
+    for server in cluster.servers:
+        server.cli("config", "resetstat")
     redis = open_store(cluster.url, timeout_s=PATIENT_S)
     stores = rooms_of(redis, *names_apart(cluster), timeout_s=PATIENT_S)
     await asyncio.gather(*(all_calls(store) for store in stores))

@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
+from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.exceptions import RedisClusterException, RedisError
 
 from sidecar.kit.errors import ConfigError
@@ -54,3 +55,5 @@ async def close(redis: Store) -> None:
         await redis.aclose()
     else:
         await redis.aclose(close_connection_pool=True)
+        if isinstance(redis.connection_pool, SentinelConnectionPool):  # redis-py leaves these open
+            await redis.connection_pool.sentinel_manager.aclose()

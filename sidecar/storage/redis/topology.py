@@ -242,11 +242,6 @@ class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
             connection.mark_for_reconnect()
         await super().release(connection)
 
-    async def aclose(self) -> None:
-        """Close the connections to the sentinels too, which redis-py leaves open."""
-        await super().aclose()
-        await self.sentinel_manager.aclose()
-
 
 def cluster_store(url: str, timeout_s: float) -> RedisCluster:
     """Return a client of redis+cluster://[user:password@]host:6379,…, which names some servers."""
