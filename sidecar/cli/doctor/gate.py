@@ -134,7 +134,7 @@ def _how_it_went(first: SiteResponse) -> str:
     else:
         texts = {"full": "its queue is full", "closed": "it lets nobody new in"}
         how = texts.get(first.state, "this visit was asked to wait")
-    return f"{how}, so it has not visit the site behind"
+    return f"{how}, so it has not seen the site behind"
 
 
 def waiting_page(visit: Visit) -> Iterator[Finding]:
