@@ -152,6 +152,16 @@ async def test_no_header_names_another_room(gate):
     assert data(await reply.text(), "room") == ask.site.room.name
 
 
+@pytest.mark.parametrize("header", [{"X_Waitroom_Exempt": "staff"}, {"X_Original_URI": "/free"}])
+async def test_no_header_exempts(gate, header):
+    """Only nginx's /check may say that a request is exempt, or which path it is for."""
+    ask = await gate(exempt_header=True, exempt_paths=("/free",))
+    await ask()
+    assert (await ask(**header)).status == 503
+    nginx = {name.replace("_", "-"): value for name, value in header.items()}
+    assert (await ask.site.check(headers=nginx)).status == 204
+
+
 async def test_an_unknown_room_lets_nobody_in(gate):
     """An unknown room refuses everybody, and says its name."""
     ask = await gate()
