@@ -20,7 +20,7 @@ def run(tmp_path, monkeypatch):
 
 
 def test_the_file_is_for_its_owner_alone(run, tmp_path):
-    """The file is replaced by one that only its owner can read."""
+    """Only the owner can read the key file, even where another file was readable by all."""
     target = tmp_path / "nginx" / "waitroom-stamp.conf"
     for _ in range(2):
         result = run(str(target))

@@ -166,7 +166,7 @@ def forgeries(cookie: str) -> dict[str, str]:
 @pytest.mark.parametrize("what", forgeries("t~v~1~1~0.s.x"))
 @pytest.mark.parametrize("kind", "tp")
 async def test_a_forged_cookie_is_as_none(replica, what, kind):
-    """Its bearer is a newcomer, with a new cookie; whoever was there stays there."""
+    """The bearer of a forged cookie is a newcomer with a new cookie, and real visitors stay."""
     site = await replica()
     own = {"p": cookie_of(await site.check()), "t": cookie_of(await site.check())}
     await queue(site.room.store, 2)
@@ -179,7 +179,8 @@ async def test_a_forged_cookie_is_as_none(replica, what, kind):
 
 @pytest.mark.parametrize("kind", "tp")
 async def test_every_flipped_bit_is_as_none(replica, kind):
-    """Of the fields, the stamp and the signature; of its last letter the two spare bits too."""
+    """A bit flipped in the fields, the time or the signature voids a cookie, also a spare last
+    bit."""
     site = await replica()
     own = {"p": cookie_of(await site.check()), "t": cookie_of(await site.check())}
     token = own[kind].partition("=")[2]
@@ -190,7 +191,7 @@ async def test_every_flipped_bit_is_as_none(replica, kind):
 
 
 async def test_a_cookie_of_another_room(replica):
-    """Its ticket is no place here, its pass no pass, under either name."""
+    """Another room's ticket is no place here, and its pass no pass, under either name."""
     site, other = await replica(), await replica()
     await site.check()
     for foreign in (cookie_of(await other.check()), cookie_of(await other.check())):
@@ -276,7 +277,7 @@ async def test_one_visitor_at_two_addresses_has_one_slot(replica):
 @pytest.mark.parametrize("before", ["none", "user_agent", "ip"])
 @pytest.mark.parametrize("after", ["none", "user_agent", "ip"])
 async def test_binding_is_changed_while_people_are_inside(replica, before, after):
-    """Whoever is inside stays inside, and is bound by what holds now."""
+    """Visitors stay inside when `bind_pass` changes, and are bound by the new value."""
     site = await replica(bind_pass=before)
     who = {"X-Real-IP": "192.0.2.1", "User-Agent": "Ann's"}
     pass_ = cookie_of(await site.check(headers=who))
@@ -296,7 +297,8 @@ async def test_binding_is_changed_while_people_are_inside(replica, before, after
 
 
 async def test_a_bound_pass_while_the_store_is_away(replica):
-    """It lets its bearer in and nobody else, and is bound still when it is made longer."""
+    """While Redis is unavailable a bound pass admits its bearer alone, also after it is
+    prolonged."""
     site = await replica(bind_pass="user_agent", on_store_failure="wait")
     who, other = {"User-Agent": "Ann's"}, {"User-Agent": "Bob's"}
     pass_ = cookie_of(await site.check(headers=who))
@@ -324,7 +326,7 @@ async def join(site, address: str) -> str:
 
 
 async def test_an_address_is_forgotten(replica):
-    """With its last place or session, by the next sweep; nothing grows."""
+    """The next sweep forgets an address without places and sessions; nothing grows."""
     site = await replica(max_places_per_address=3, session_duration=10, claim_window=5)
     states = [await join(site, "192.0.2.1") for _ in range(5)]
     assert states == ["admitted", "waiting", "waiting", "full", "full"]
@@ -339,7 +341,7 @@ async def test_an_address_is_forgotten(replica):
 
 
 async def test_a_flood_from_one_address_is_counted_once(replica):
-    """Not once for each that comes: the store would be held for all others meanwhile."""
+    """A flood from one address costs one count, and not one for each request."""
     site = await replica(total_active_users=0, max_places_per_address=50)
     store = site.room.store
     await asyncio.gather(*(store.enter(new_visitor(), address="a") for _ in range(50)))
@@ -355,7 +357,7 @@ async def test_a_flood_from_one_address_is_counted_once(replica):
 
 
 async def test_places_that_ran_out_are_no_places(replica):
-    """Without any sweep: a silent place is passed over, and a session ends."""
+    """A silent place and a session that ended do not count, even before a sweep."""
     site = await replica(max_places_per_address=1, session_duration=10)
     assert [await join(site, "192.0.2.1") for _ in range(2)] == ["admitted", "full"]
     site.turn.forward(10 + GRACE_S + 0.001)

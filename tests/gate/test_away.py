@@ -65,7 +65,7 @@ async def test_the_policies(replica, policy, status):
 
 
 async def test_a_pass_lasts_as_long_as_the_store_is_away(replica):
-    """Whoever keeps coming is let through for hours; whoever stops is not."""
+    """A visitor who keeps coming passes for hours; one who stops does not."""
     site = await replica(session_duration=60)
     gone = cookie = cookie_of(await site.check())
     await take_away(site)
@@ -78,7 +78,8 @@ async def test_a_pass_lasts_as_long_as_the_store_is_away(replica):
 
 
 async def test_a_pass_kept_alive_meanwhile_is_a_session_again(replica):
-    """It ended in the store long ago, and nobody was called into it."""
+    """A session that ended in Redis during the outage comes back, and its slot was not given
+    away."""
     site = await replica(session_duration=60)
     cookie = cookie_of(await site.check())
     waits = cookie_of(await site.check())
@@ -139,7 +140,7 @@ async def test_a_paused_visitor_is_led_to_another_replica(replica):
 
 
 async def test_a_pass_given_before_the_store_was_emptied_is_told_to_it_at_once(replica):
-    """Not when it is next due: until then nobody would know of that session."""
+    """The pass's next request restores the session, even before its renewal is due."""
     site = await replica(total_active_users=2, recovery_window=20)
     inside = cookie_of(await site.check())
     await site.room.refresh()
@@ -155,7 +156,7 @@ async def test_a_pass_given_before_the_store_was_emptied_is_told_to_it_at_once(r
 
 
 async def test_positions_are_not_told_before_all_are_back(replica):
-    """Neither in the status nor on the page in place."""
+    """Neither the status nor the page in place shows a position while places come back."""
     site = await replica(total_active_users=0, recovery_window=20)
     waits = cookie_of(await site.check())
     await site.room.refresh()
@@ -171,7 +172,7 @@ async def test_positions_are_not_told_before_all_are_back(replica):
 
 
 async def test_who_was_released_stays_out_of_an_emptied_store(replica):
-    """With the pass, with the ticket, and by another replica that learns of it."""
+    """A released visitor stays out, with pass or ticket, at this replica and at another one."""
     site = await replica(total_active_users=1, recovery_window=0)
     inside = cookie_of(await site.check())
     waits = cookie_of(await site.check())

@@ -19,7 +19,7 @@ LOGO = "/shop/logo.svg?v=2&w=1"
 @pytest.mark.parametrize("page", ["", "claim?t=x"])
 @pytest.mark.parametrize("name", [SITE, HOSTILE])
 async def test_pages_show_the_rooms_own(replica, page, name):
-    """And nothing in a name is markup."""
+    """Pages show the room's name, logo and links, and a name holds no markup."""
     site = await replica(site_name=name, logo=LOGO)
     await site.check()
     ticket = cookie_of(await site.check())
@@ -79,7 +79,7 @@ def palettes(text):
 
 
 async def test_a_room_has_a_style_sheet_of_its_own(replica):
-    """As a style sheet and nothing else, kept by nginx and by browsers for ten seconds."""
+    """The style sheet has its own type, and nginx and browsers keep it for ten seconds."""
     site = await replica(**LOOK)
     reply = await site.edge.get(f"/_waitroom/{site.room.name}/style.css")
     assert reply.content_type == "text/css"
@@ -95,7 +95,8 @@ async def test_a_room_has_a_style_sheet_of_its_own(replica):
 
 
 async def test_a_room_without_one_has_an_empty_one(replica):
-    """And so has a room whose style was reset; a room that there is not has none."""
+    """A room without a style, or whose style was reset, has an empty sheet; an unknown room has
+    none."""
     site = await replica()
     path = f"/_waitroom/{site.room.name}/style.css"
     assert await (await site.edge.get(path)).text() == ""
@@ -137,7 +138,7 @@ def test_a_pale_background_is_dark_in_the_dark():
 
 
 def test_a_font_of_the_sites_own():
-    """By a name that nobody has to think of, with the usual ones after it."""
+    """The font's file gets a name of ours, and the usual fonts follow."""
     text = sheet(font="/_waitroom/static/rock.woff2")
     assert 'src:url("/_waitroom/static/rock.woff2")' in text
     assert "--wr-font:wr-own, system-ui" in text
@@ -145,7 +146,7 @@ def test_a_font_of_the_sites_own():
 
 @pytest.mark.parametrize("page", ["", "claim?t=x"])
 async def test_links_stand_below_the_pages(replica, page):
-    """As text; websites in a tab of their own, because a page that is left stops polling."""
+    """Links are escaped, and websites open in their own tab: a page that is left stops polling."""
     site = await replica(**LOOK)
     await site.check()
     ticket = cookie_of(await site.check())

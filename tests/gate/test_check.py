@@ -79,7 +79,7 @@ async def test_a_pass_is_renewed_when_a_sixth_has_gone_by(replica):
 
 
 async def test_a_pass_that_ran_out_is_no_pass(replica):
-    """Its bearer is a newcomer: the slot may be another's by now."""
+    """The bearer of an old pass is a newcomer: the slot may be another's by now."""
     site = await replica()
     cookie = cookie_of(await site.check())
     site.turn.forward(310)
@@ -143,7 +143,7 @@ OWN = "https://shop.example:8443"
     ],
 )
 async def test_an_old_browser_names_the_other_site_in_origin(replica, headers, gives):
-    """As it comes back from a bank: without Sec-Fetch-Site, and on plain http."""
+    """Without Sec-Fetch-Site a POST from another Origin gives no cookie."""
     site = await replica()
     asked = {"X-Original-Method": "POST", "X-Forwarded-Host": "shop.example:8443", **headers}
     reply = await site.check(headers=asked)
@@ -202,7 +202,7 @@ async def test_who_takes_a_place(replica, headers, takes):
 
 @pytest.mark.parametrize("headers", CRAWLERS)
 async def test_a_crawler_enters_a_free_room(replica, headers):
-    """It says that it is a browser, and not what it wants: it takes a slot, and never a place."""
+    """A crawler, which calls itself a browser, takes a free slot, and never a place."""
     site = await replica(total_active_users=1)
     await site.room.refresh()
     assert (await site.check(headers=headers)).status == 204
@@ -287,8 +287,8 @@ async def test_what_an_internal_redirect_asks_again(replica):
 
 
 async def test_a_released_pass_is_refused(replica):
-    """After two seconds, in which the last page loads its pictures; the slot is free when
-    no kept verdict can honour the pass any more."""
+    """A released pass is refused after two seconds, in which the last page loads its pictures. The
+    slot is free when no kept verdict can honour the pass."""
     site = await replica()
     cookie = cookie_of(await site.check())
     await site.edge.post(f"/_waitroom/{site.room.name}/leave", headers={"Cookie": cookie})
@@ -303,7 +303,8 @@ async def test_a_released_pass_is_refused(replica):
 
 
 async def test_another_replica_hears_of_a_release(replica):
-    """With its next refresh; they refuse the pass at the same moment."""
+    """Another replica learns of a release by its next refresh, and refuses the pass at the same
+    moment."""
     site = await replica()
     cookie = cookie_of(await site.check())
     visitor = cookie.partition("~")[2].partition("~")[0]

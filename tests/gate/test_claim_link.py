@@ -89,7 +89,7 @@ async def test_opening_the_link_changes_nothing(site):
 
 
 async def test_the_page_says_how_long_the_turn_is_held(site):
-    """To the second; a place that is not called yet has no such time."""
+    """The page counts down to the second; a place that is not called yet has no such time."""
     text = await (await site.get()).text()
     assert "held" not in text
     await site.call()
@@ -102,7 +102,7 @@ async def test_the_page_says_how_long_the_turn_is_held(site):
 
 
 async def test_the_button_takes_a_turn_to_another_browser(site):
-    """It is given the ticket, and the verdict about its next request lets it in: once, for both."""
+    """The other browser gets the ticket, and its next request is admitted: one session for both."""
     await site.call()
     reply = await site.post(site.link + "&next=/cart?a=1&b=2")
     assert (reply.status, reply.headers["Location"]) == (303, "/cart?a=1&b=2")
@@ -118,7 +118,7 @@ async def test_the_button_takes_a_turn_to_another_browser(site):
 
 
 async def test_the_button_takes_a_place_in_line_to_another_browser(site):
-    """Before the turn has come: both browsers have the same place then."""
+    """Before the turn has come both browsers have the same place."""
     text = await (await site.get()).text()
     assert heading_of(text) == "You are in line"
     phone = cookie_of(await site.post())
@@ -178,7 +178,7 @@ async def left_from_inside(site: Site) -> None:
     "happened", [left, released, reset, came_too_late, was_dropped, ended, left_from_inside]
 )
 async def test_a_place_that_is_gone_is_not_taken(site, happened):
-    """However it went: the page says so, with the way to the site, and sets nothing."""
+    """For a place that is gone the page says so, leads to the site, and sets no cookie."""
     await happened(site)
     for reply in (await site.get(site.link + "&next=/shop"), await site.post()):
         assert (reply.status, "Set-Cookie" in reply.headers) == (410, False)
@@ -205,13 +205,13 @@ async def test_what_does_not_verify_is_a_page_that_says_so(site):
 
 
 async def test_a_link_is_too_old_after_a_day(site):
-    """As a ticket is."""
+    """A link is invalid after a day, like a ticket."""
     site.replica.turn.forward(TICKET_LIFETIME_MS / 1000 + 1)
     assert (await site.post()).status == 400
 
 
 async def test_a_link_of_a_ticket_with_a_class_keeps_it(replica):
-    """Whoever is of a class is on every browser."""
+    """The visitor's class goes along to the other browser."""
     from dataclasses import replace
 
     made = await replica(classes={"vip": {"head_start": 60}})
@@ -254,7 +254,8 @@ async def test_what_stands_in_the_page_is_escaped(site):
 
 
 async def test_another_site_cannot_press_the_button(site):
-    """It would put its own visitor's place in the stead of theirs. It gets the page."""
+    """A POST from another site gets the page and no cookie, which would replace the visitor's
+    own."""
     reply = await site.post(**{"Sec-Fetch-Site": "cross-site"})
     assert (reply.status, "Set-Cookie" in reply.headers) == (200, False)
     assert (await site.post(**{"Sec-Fetch-Site": "same-origin"})).status == 303
@@ -282,7 +283,7 @@ async def test_while_the_store_is_away_the_page_asks_for_patience(site, monkeypa
 
 
 async def test_after_the_store_was_emptied_the_link_brings_the_place_back(site, redis_socket):
-    """As any ticket does, while places come back."""
+    """While places come back a link restores its place like any ticket."""
     from redis.asyncio import Redis
 
     await site.room.refresh()
@@ -298,14 +299,14 @@ async def test_after_the_store_was_emptied_the_link_brings_the_place_back(site, 
 
 
 async def test_an_unknown_room_is_a_problem(site):
-    """As at every door."""
+    """An unknown room is a problem document."""
     for method in ("GET", "POST"):
         reply = await site.replica.edge.request(method, "/_waitroom/nope/claim?token=c~")
         assert (reply.status, reply.content_type) == (404, "application/problem+json")
 
 
 async def test_what_was_shown_is_counted(site):
-    """By what it says, and that the button was pressed."""
+    """Each view of the page is counted, and each press of the button."""
     await site.get()
     await site.post()
     await site.get(f"/_waitroom/{site.room.name}/claim")
@@ -320,7 +321,7 @@ async def test_what_was_shown_is_counted(site):
 
 @pytest.mark.parametrize("language", Languages(find_share("static")).tags)
 def test_every_language_has_every_text(language):
-    """Its own one, and no place in the template is left open."""
+    """Each language has its own texts, and no place in the template is left open."""
     page = ClaimPage(find_share("static"))
     shown = [page.render(language=language, view=view, following="/", left_s=65) for view in VIEWS]
     assert not [text for text in shown if "$" in text]
@@ -335,7 +336,7 @@ def test_every_language_has_every_text(language):
 
 
 async def test_the_page_speaks_the_visitors_language(site):
-    """And says so."""
+    """The page is in the visitor's language, and says which one that is."""
     reply = await site.get(**{"Accept-Language": "de-CH"})
     assert reply.headers["Content-Language"] == "de"
     assert heading_of(await reply.text()) == "Sie sind in der Warteschlange"

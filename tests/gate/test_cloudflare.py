@@ -93,7 +93,7 @@ def test_events(at, active, prequeue, start, end):
 
 
 def test_who_is_refused_need_not_ask_again():
-    """In a room that refuses; while it queues all, they wait."""
+    """Only a room that refuses gives no interval; while it queues all, visitors poll."""
     refused = members(settings={"queueing_method": "reject"}, state="closed")
     assert (refused["refreshIntervalSeconds"], refused["isRejectQueue"]) == (0, True)
     waits = members(settings={"queueing_method": "reject", "queue_all": True})
@@ -101,7 +101,7 @@ def test_who_is_refused_need_not_ask_again():
 
 
 async def test_nginx_hears_of_it_only_where_the_room_says_so(replica):
-    """It is changed at run time, as all settings are."""
+    """`json_format` decides, also when it is changed at run time."""
     site = await replica(total_active_users=0)
     first = await site.check()
     assert "X-Waitroom-Json" not in first.headers

@@ -135,7 +135,7 @@ async def test_a_stream_tells_what_status_tells_and_then_the_turn(full, open_str
 
 
 async def test_who_opens_it_when_the_turn_has_come_gets_the_pass_with_it(full, open_stream):
-    """Then there is still time for a cookie."""
+    """A stream that opens when the turn has come brings the pass as a cookie."""
     await free_the_slot(full)
     stream = await open_stream(full, full.ticket)
     assert [kind for kind, _ in await stream.rest()] == ["status", "called"]
@@ -148,7 +148,7 @@ async def test_who_opens_it_when_the_turn_has_come_gets_the_pass_with_it(full, o
 
 
 async def test_a_stream_is_a_heartbeat(full, open_stream):
-    """Whoever has one keeps the place for as long as it lasts, and no longer."""
+    """A stream keeps the place for as long as it lasts, and no longer."""
     stream = await open_stream(full, full.ticket)
     await stream.next()
     full.turn.forward(100)
@@ -200,7 +200,7 @@ async def test_who_hangs_up_is_gone_before_the_next_heartbeat(slow, open_stream,
 
 @pytest.mark.parametrize("slow", [0.5], indirect=True)
 async def test_who_hangs_up_has_no_heartbeat(slow, open_stream):
-    """Also where nobody has looked before it is due."""
+    """A browser that hung up sends no heartbeat, even if that is noticed only when one is due."""
     stream = await open_stream(slow, slow.ticket)
     await stream.next()
     slow.streams._tasks[0].cancel()
@@ -219,7 +219,7 @@ async def test_without_a_ticket_there_is_one_answer(full, open_stream):
 
 
 async def test_a_place_that_is_gone_ends_the_stream(full, open_stream):
-    """Whoever leaves on another tab, or is released, is told so."""
+    """A visitor who leaves on another tab, or is released, is told so."""
     stream = await open_stream(full, full.ticket)
     await stream.next()
     await full.edge.post(f"/_waitroom/{full.room.name}/leave", headers={"Cookie": full.ticket})
@@ -279,7 +279,7 @@ async def test_by_default_there_are_none(replica, open_stream):
 
 
 async def test_a_silence_is_filled(full, open_stream, monkeypatch):
-    """With comments, which no browser tells anybody of."""
+    """Comments, which browsers hide, fill a silence."""
     monkeypatch.setattr(events, "KEEP_ALIVE_S", 0.005 * FASTER)
     stream = await open_stream(full, full.ticket)
     for _ in range(2):
@@ -289,7 +289,7 @@ async def test_a_silence_is_filled(full, open_stream, monkeypatch):
 
 
 async def test_a_replica_that_stops_ends_its_streams(full, open_stream):
-    """At once, and opens no other."""
+    """A replica that stops ends its streams at once, and opens no other."""
     stream = await open_stream(full, full.ticket)
     await stream.next()
     await long_poll.close(full.edge.app)
@@ -314,7 +314,8 @@ async def test_a_ticket_that_is_signed_anew_comes_with_the_next_stream(replica, 
 
 
 async def test_too_many_polls_are_too_many_streams(replica, open_stream):
-    """Whoever opens one after the other is refused, and keeps the place and what is open."""
+    """A visitor who opens one stream after the other is refused, and keeps the place and open
+    streams."""
     site = await replica(event_streams=20, heartbeat_interval=3600 / 2, heartbeat_timeout=3600,
                          poll_limit=3)  # fmt: skip
     await site.check()
@@ -339,7 +340,7 @@ async def test_a_store_that_goes_away_pauses_the_stream(full, open_stream, monke
 
 
 async def test_an_error_in_mid_stream_ends_it(full, open_stream, monkeypatch):
-    """And is no answer within the answer."""
+    """An error ends the stream, and writes no second response into it."""
     stream = await open_stream(full, full.ticket)
     await stream.next()
 

@@ -144,7 +144,7 @@ async def test_no_address_leads_elsewhere(gate, asked):
 
 
 async def test_no_header_names_another_room(gate):
-    """Nor gives a token that is not the cookie's."""
+    """The address alone names the room, and the cookie alone holds the token."""
     ask = await gate()
     first = cookie_of(await ask())
     reply = await ask(X_Waitroom_Room="elsewhere", X_Waitroom_Given=first)
@@ -152,8 +152,18 @@ async def test_no_header_names_another_room(gate):
     assert data(await reply.text(), "room") == ask.site.room.name
 
 
+@pytest.mark.parametrize("header", [{"X_Waitroom_Exempt": "staff"}, {"X_Original_URI": "/free"}])
+async def test_no_header_exempts(gate, header):
+    """Only nginx's /check may say that a request is exempt, or which path it is for."""
+    ask = await gate(exempt_header=True, exempt_paths=("/free",))
+    await ask()
+    assert (await ask(**header)).status == 503
+    nginx = {name.replace("_", "-"): value for name, value in header.items()}
+    assert (await ask.site.check(headers=nginx)).status == 204
+
+
 async def test_an_unknown_room_lets_nobody_in(gate):
-    """And says which name it is."""
+    """An unknown room refuses everybody, and says its name."""
     ask = await gate()
     reply = await ask.site.edge.get("/gate/shoop", headers=HTML)
     assert (reply.status, reply.headers["X-Waitroom-State"]) == (503, "unknown-room")
@@ -170,7 +180,7 @@ async def test_an_unknown_room_lets_nobody_in(gate):
     ],
 )
 async def test_a_preflight_passes(gate, headers, status):
-    """It has an origin, and no cookie by its nature."""
+    """A preflight has an Origin and no cookie."""
     ask = await gate()
     await ask()
     assert (await ask(**headers)).status == status

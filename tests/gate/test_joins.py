@@ -48,7 +48,7 @@ async def test_a_flood_of_joins_takes_no_place(site):
 
 
 async def test_who_has_waited_joins(site):
-    """Not sooner than the moment that is told, and not for ever by the same address."""
+    """A token joins no sooner than the client was told, and not for ever."""
     url = (await join(site))["join_url"]
     site.turn.forward(1)
     early = await join(site, url)
@@ -86,7 +86,7 @@ async def test_the_token_of_another_room_is_none(site):
 
 
 async def test_an_address_takes_so_many_places(site):
-    """Of IPv6 a network of 64 bits is one. Nobody else waits for that."""
+    """An IPv6 network of 64 bits counts as one address; other addresses do not wait for it."""
     url = await told_to_join(site)
     for address in ("9.9.9.9", "2620:fe::9"):
         before = await places(site)

@@ -86,7 +86,7 @@ def test_a_file_that_is_none_is_named(tmp_path, text):
 
 
 def test_what_is_no_text_is_english(tmp_path):
-    """And a byte order mark is no mistake."""
+    """English replaces a value that is no text, and a byte order mark is allowed."""
     (tmp_path / "i18n").mkdir()
     (tmp_path / "i18n" / "sv.json").write_text('\ufeff{"heading": null, "leave": "Lämna"}')
     texts = Languages(tmp_path).texts("sv")

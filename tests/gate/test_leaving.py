@@ -56,7 +56,8 @@ async def test_sessions_that_end_are_not_counted(replica):
 
 
 async def test_a_replica_that_starts_reads_what_matters(replica):
-    """Of those who left the queue it needs to know nothing once no pass of them could be valid."""
+    """A replica at its start does not read of visitors who left the queue and have no valid
+    pass."""
     site = await replica(total_active_users=0, session_duration=60)
     tickets = [cookie_of(await site.check()) for _ in range(5)]
     for ticket in tickets:

@@ -41,7 +41,7 @@ def run(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("words", [[], ["nginx"], [str(ROOT / "static" / "waiting.html")]])
 def test_the_page_for_nginx(run, words):
-    """With a file and without, and by its name."""
+    """The command writes nginx's page to a file or to its output."""
     shipped = (ROOT / "nginx" / "waitroom" / "waiting.conf").read_text(encoding="utf-8")
     assert run(*words).stdout == shipped
 
@@ -117,7 +117,8 @@ def test_files_of_the_site_are_found_there():
 
 
 def test_a_template_of_the_rooms_own(run, tmp_path):
-    """In each state in which visitors see it; a faulty one is refused."""
+    """A room's template is previewed in each state in which visitors see it; a faulty one is
+    refused."""
     (tmp_path / "templates").mkdir()
     file = tmp_path / "templates" / "own.html"
     file.write_text(

@@ -7,7 +7,7 @@ from sidecar.gate.repeated_polls import MOMENT_S, Repeats
 
 @pytest.mark.parametrize("began_s", [100.0, 100.7, 101.9])
 def test_a_repeat_is_one_within_a_moment(began_s):
-    """Wherever in a moment the first question fell."""
+    """A second poll within a moment is a repeat, wherever in a period the first one fell."""
     repeats = Repeats()
     repeats.is_repeated("somebody", 100.0)
     assert not repeats.is_repeated("v", began_s)

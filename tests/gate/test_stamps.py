@@ -53,7 +53,7 @@ def test_another_key_gets_none_and_is_noted():
 
 
 def test_keys_say_nothing_of_each_other():
-    """Neither the secret nor what nginx shows can be found from the other parts."""
+    """Neither the secret nor the proof follows from the other parts of a key."""
     parts = {OLD, NEW, *(part for key in (OLDER, NEWER) for part in (key.proof, key.secret))}
     assert len(parts) == 6
     assert all(a not in b for a in parts for b in parts if a != b)

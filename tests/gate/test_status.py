@@ -76,7 +76,7 @@ async def test_joining_twice_equals_once(full):
     ],
 )
 async def test_a_browser_that_fetches_ahead_gives_up_nothing(full, headers):
-    """Whichever header says so, beside whatever the others say."""
+    """A prefetch announced by any one of the headers ends no session."""
     leave = f"/_waitroom/{full.room.name}/leave"
     sent = {**headers, "Cookie": full.first, "X-Waitroom-Release": "site"}
     assert (await full.edge.post(leave, headers=sent)).status == 204
@@ -92,7 +92,7 @@ async def test_a_browser_that_fetches_ahead_takes_nothing(full):
 
 
 async def test_leaving_gives_up_the_place(full):
-    """And leaving again changes nothing; the old ticket is worth nothing."""
+    """Leaving twice equals leaving once, and voids the ticket."""
     ticket = cookie_of(await full.check())
     for _ in range(2):
         reply = await full.edge.post(
@@ -155,7 +155,7 @@ async def test_queue_all_has_no_estimate(replica):
 
 
 async def test_who_waits_in_a_paused_room_is_told_so(replica):
-    """And that it goes on, once it does. Without a place there is nothing to keep."""
+    """Waiting visitors are told that the room is paused, and when it goes on; others are not."""
     site = await replica()
     await site.check()
     ticket = cookie_of(await site.check())
@@ -184,7 +184,8 @@ async def test_the_wrong_method_is_a_problem(replica):
 
 
 async def test_the_page_has_the_numbers(full):
-    """In the visitor's language, with the refresh of those without JavaScript."""
+    """The page has the numbers in the visitor's language, and a refresh for browsers without
+    JavaScript."""
     ticket = cookie_of(await full.check())
     path = f"/_waitroom/{full.room.name}/?next=/a?b=1&c=%22%3E"
     reply = await full.edge.get(
@@ -201,7 +202,7 @@ async def test_the_page_has_the_numbers(full):
 
 
 async def test_the_page_takes_a_place_and_later_enters(full):
-    """For browsers that have nothing but this page."""
+    """The page alone takes a place and enters, for browsers without JavaScript."""
     path = f"/_waitroom/{full.room.name}/?next=/deep/link?x=1&y=2"
     ticket = cookie_of(await full.edge.get(path, headers=HTML))
     await full.edge.post(f"/_waitroom/{full.room.name}/leave", headers={"Cookie": full.first})
@@ -223,7 +224,7 @@ def test_next_never_leads_elsewhere(value):
 
 @pytest.mark.parametrize("value", ["/a?b=\\c", "/ü?q=ü", "/a?b?c", "/a?//b", "/?"])
 def test_next_leads_back(value):
-    """In a query a backslash is a character as any."""
+    """A path of this site stays, and its query may hold a backslash."""
     assert safe_next(value) == value
 
 
@@ -384,8 +385,8 @@ LINES = {
 
 @pytest.mark.parametrize("door", ["join", "page", "page's next", "form"])
 async def test_a_grant_is_believed_at_every_door_that_takes_a_place(replica, door):
-    """In its address, or in the one that it leads to: position, length and name are of the line
-    that it gives."""
+    """A grant in the address, or in its `next`, gives the class's sub-queue: position, length and
+    name."""
     site = await replica(total_active_users=0, **LINES)
     site.room.grants = Grants(site.room.name, KEYS)
     for _ in range(2):

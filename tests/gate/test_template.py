@@ -67,7 +67,7 @@ async def test_what_is_no_document_is_refused(shop, said):
 
 
 async def test_other_proxies_hand_it_on(shop):
-    """With the way to a place, for who has none."""
+    """Other proxies get the template's page, with the way to a place for newcomers."""
     headers = {**HTML, "X-Forwarded-Uri": "/a?b='1"}
     page = await shop.edge.get(f"/gate/{shop.room.name}", headers=headers)
     assert '<p id="position">1</p>' in await page.text()
@@ -79,7 +79,7 @@ async def test_other_proxies_hand_it_on(shop):
 
 
 async def test_who_left_gets_our_page(shop):
-    """Theirs says that they wait."""
+    """A visitor who left gets our page: the template says that they wait."""
     path = f"/_waitroom/{shop.room.name}/leave"
     page = await shop.edge.post(path, headers=HTML, data={"next": "/"})
     assert 'data-state="not_queued"' in await page.text()
@@ -124,7 +124,7 @@ async def test_a_replica_without_the_file_shows_our_page(replica):
 
 
 def test_the_file_stands_beside_the_settings(tmp_path):
-    """And what is wrong with it is said at the start."""
+    """Templates are in a folder beside the settings, and a faulty one is named at the start."""
     file = tmp_path / "waitroom.toml"
     file.write_text('[rooms.shop]\ntotal_active_users = 1\ntemplate = "shop.html"\n')
     (tmp_path / "templates").mkdir()
@@ -142,7 +142,7 @@ def test_the_file_stands_beside_the_settings(tmp_path):
 
 
 async def test_the_documentation_has_one(shop, tmp_path):
-    """Which works, and says nothing that is not there."""
+    """The documentation's template works, and shows nothing that does not exist."""
     (text,) = re.findall(
         r"```html\n(.*?)```", (ROOT / "docs" / "branding.md").read_text(), re.DOTALL
     )

@@ -57,7 +57,7 @@ async def test_passes_are_judged_by_the_time_that_nginx_says(started, off_ms):
     ("off_ms", "status"), [(HOUR_MS, 401), (-HOUR_MS, 401), (70_000, 401), (50_000, 204), (0, 204)]
 )
 async def test_nobody_is_let_in_by_clocks_that_disagree(started, off_ms, status):
-    """Neither newcomers nor those in the queue, whatever `on_store_failure` says."""
+    """Nobody is admitted from outside or the queue, whatever `on_store_failure` says."""
     site, now_ms = await started(off_ms, on_store_failure="admit")
     assert (await site.check(headers=said(now_ms))).status == status
 

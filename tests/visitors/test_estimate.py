@@ -112,7 +112,7 @@ async def test_a_free_slot_that_the_rate_limit_keeps_is_a_short_wait(make_room_s
 
 
 async def test_in_one_batch_who_comes_after_the_last_free_slot_waits(make_room_store):
-    """Also where an estimate was made before, for somebody who was refused."""
+    """An earlier estimate in the batch, for a refused visitor, does not count for the next one."""
     store = make_room_store(session_duration=300, max_places_per_address=1)
     await store.enter("a" * 22, address="a")
     await store.configure({"total_active_users": 2})
@@ -173,7 +173,7 @@ async def test_a_small_room_learns_how_long_people_really_stay(make_room_store, 
 
 
 async def test_those_who_leave_shorten_the_wait(make_room_store, turn):
-    """Whoever gives up is measured, and expected of the others too."""
+    """The share of visitors who give up is measured, and expected of the others."""
     store = make_room_store(total_active_users=2, session_duration=60, heartbeat_timeout=3600)
     await fill(store, 2)
     tickets = await line_up(store, 60)

@@ -80,7 +80,7 @@ print(hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest())
 
 @pytest.mark.parametrize("tool", LINES)
 def test_another_program_signs_the_same(tool):
-    """With nothing of ours."""
+    """A grant can be signed without our code."""
     assert shutil.which(LINES[tool][0])
     command = [*LINES[tool], KEY, "shop", "vip", str(ENDS_S), "order-17"]
     digest = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -96,13 +96,13 @@ def test_no_other_class_is_signed(class_name):
 
 @pytest.mark.parametrize("id_", ["a.b", "a b", "ä", "a" * 65, "a\n", "a:b"])
 def test_no_other_id_is_signed(id_):
-    """It would run into the other fields, or not fit an address."""
+    """An id that would run into other fields, or not fit an address, is refused."""
     with pytest.raises(ConfigError, match="id: letters, digits, - and _, 64 at most"):
         SHOP.sign(Grant("vip", ENDS_S, id_))
 
 
 def test_an_end_is_near():
-    """After now, a whole second, and within 366 days."""
+    """A grant ends after now, at a whole second, and within 366 days."""
     assert expiry(0.5, NOW_MS) == NOW_MS // 1000 + 1
     assert expiry(60, NOW_MS + 1) == ENDS_S + 1
     assert expiry(366 * 86_400, NOW_MS) == NOW_MS // 1000 + 366 * 86_400
@@ -112,7 +112,7 @@ def test_an_end_is_near():
 
 
 def test_ids_are_new():
-    """And can be signed."""
+    """No two ids are the same, and each can be signed."""
     ids = {grants.new_id() for _ in range(1000)}
     assert len(ids) == 1000
     assert all(SHOP.read(SHOP.sign(Grant("vip", ENDS_S, id_)), NOW_MS).id == id_ for id_ in ids)
@@ -131,7 +131,7 @@ def test_every_key_verifies_and_the_last_signs():
 
 
 def test_a_grant_is_of_one_room():
-    """With the same keys."""
+    """A grant of one room is forged for another one with the same keys."""
     assert doubt(SHOP.sign(GRANT), grants=Grants("tickets", [OLD, KEY])) == "forged"
 
 
@@ -173,7 +173,7 @@ def test_it_ends_to_the_millisecond():
      ("order-17", ""), (str(ENDS_S), "1")],
 )  # fmt: skip
 def test_what_is_changed_is_forged(old, new):
-    """Whichever field; and nobody learns by it whether it would have ended."""
+    """A change of any field makes a grant forged, also an expired one."""
     assert doubt(SHOP.sign(GRANT).replace(old, new, 1)) == "forged"
 
 
@@ -194,12 +194,12 @@ def test_each_letter_counts():
      f"vip.{ENDS_S}.{'i' * 65}.{'a' * 64}", f"vip.{ENDS_S}...{'a' * 64}"],
 )  # fmt: skip
 def test_what_no_grant_is(text):
-    """It is malformed, and no error of another kind."""
+    """Other text is malformed, and no other error."""
     assert doubt(text) == "malformed"
 
 
 def test_signatures_are_compared_in_constant_time(monkeypatch):
-    """By compare_digest, with every key, also when the first one fits."""
+    """compare_digest compares with every key, even after the first one fits."""
     compared = []
 
     def compare(one: str, other: str) -> bool:
@@ -262,7 +262,8 @@ GOOD = {"WAITROOM_SECRET_KEYS": "s" * 32, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_US
 
 
 def test_keys_of_their_own(tmp_path):
-    """From a list, a variable or a file; where there are none, secret_keys sign grants."""
+    """Keys of grants come from a list, a variable or a file; without them secret_keys sign
+    grants."""
     assert load(None, GOOD).keys_of_grants == ["s" * 32]
     listed = {**GOOD, "WAITROOM_GRANT_KEYS": f"{OLD},{'n' * 32}"}
     assert load(None, listed).keys_of_grants == [OLD, "n" * 32]
@@ -283,7 +284,7 @@ def test_keys_of_their_own(tmp_path):
     ],
 )
 def test_keys_that_are_no_secrets_are_refused(keys, said):
-    """As secret_keys are, and never shown."""
+    """Keys that are too short or well known are refused, and never shown."""
     with pytest.raises(ConfigError) as caught:
         load(None, {**GOOD, "WAITROOM_GRANT_KEYS": keys})
     assert caught.value.problems == [said]

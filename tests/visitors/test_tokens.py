@@ -210,7 +210,7 @@ def test_a_ticket_ends_a_day_after_its_signing(tokens, clock):
 
 
 def test_a_ticket_signed_anew_lives_on(tokens, clock):
-    """It is the signing that counts, not the joining: whoever polls keeps a place for days."""
+    """A ticket's age counts from its signing: a visitor who polls keeps a place for days."""
     clock.ms = TICKET.joined_ms + 5 * TICKET_LIFETIME_MS
     assert tokens.read(tokens.write(TICKET)).order == TICKET.order
 
@@ -313,7 +313,7 @@ def test_a_claim_is_the_ticket(ticket):
 
 
 def test_a_claim_is_no_cookie_and_a_cookie_no_claim(tokens):
-    """Neither is it another room's: each is signed with a key of its own."""
+    """Claims and cookies are signed with different keys, as are those of two rooms."""
     claim = tokens.write_claim(TICKET)
     assert claim.startswith("c~")
     keys = {signer.keys[0] for signer in (tokens._claims, *tokens._signers.values())}
@@ -345,7 +345,7 @@ def test_a_claim_ends_a_day_after_its_signing(tokens, clock):
 
 
 def test_claims_outlive_a_change_of_keys(clock):
-    """As long as the old key is in the list."""
+    """A claim is valid as long as its key is in the list."""
     claim = Tokens("shop", [OLD], clock).write_claim(TICKET)
     assert Tokens("shop", [OLD, NEW], clock).read_claim(claim) == signed(TICKET)
     assert Tokens("shop", [NEW], clock).read_claim(claim) is None

@@ -11,7 +11,7 @@ ID = "hQmVzkXy3c1tA9bWn0Lr-Q"
 
 
 def test_a_number_leads_back_to_the_beginning_of_the_id():
-    """Of any id; what is written is read as itself."""
+    """The number of any id leads back to the id's beginning."""
     for visitor in [ID, "_" * 22, "A" * 22, "--" + "z" * 20, *(new_visitor() for _ in range(500))]:
         number = visitor_number(visitor)
         assert re.fullmatch(NUMBER, number)
@@ -35,7 +35,7 @@ def test_a_number_has_forty_bits():
     ],
 )
 def test_a_number_is_read_as_people_write_it(typed, number):
-    """In either case, without the hyphen, with letters for the digits that they look like."""
+    """A number is read in any case, without the hyphen, and with letters that look like digits."""
     assert read_number(typed) == number
 
 
