@@ -1,4 +1,4 @@
-"""A resource's doors, with a clock to turn."""
+"""A leased resource behind a proxy, with a turned clock."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +61,7 @@ async def seats(redis_socket, aiohttp_client, turn):
 
 
 async def test_a_lease_ends_to_the_millisecond(seats):
-    """Until then its holder passes, and from then on whoever is next."""
+    """The holder passes until the exact end of the lease, and then the next one."""
     site = await seats()
     first = cookie_of(await site.check())
     second = cookie_of(await site.check())
@@ -72,7 +72,7 @@ async def test_a_lease_ends_to_the_millisecond(seats):
 
 
 async def test_no_answer_may_be_kept(seats):
-    """By nginx, whatever it is."""
+    """No response lets nginx cache it."""
     site = await seats(max_waiting=1)
     replies = [await site.check() for _ in range(3)]
     first, second = cookie_of(replies[0]), cookie_of(replies[1])
@@ -83,8 +83,8 @@ async def test_no_answer_may_be_kept(seats):
 
 
 async def test_the_holder_and_their_number(seats):
-    """What the store calls the holder is the cookie's visitor; nginx hears of the fencing number,
-    and the page when it ends."""
+    """The holder in Redis is the cookie's visitor. nginx gets the fencing number, and the page the
+    end of the lease."""
     site = await seats()
     reply = await site.check()
     visitor = cookie_of(reply).partition("~")[2].partition("~")[0]
@@ -98,8 +98,7 @@ async def test_the_holder_and_their_number(seats):
 
 
 async def test_the_status_document_of_somebody_in_line(seats):
-    """As of a room; the estimate is the holder's term, and there is an hour of doubt in no
-    minute."""
+    """The status document is that of a room; the expected wait is the rest of the holder's term."""
     site = await seats(message="Seat {resource}, {resource}!")
     await site.check()
     site.turn.forward(10)
@@ -115,7 +114,7 @@ async def test_the_status_document_of_somebody_in_line(seats):
 
 
 async def test_a_term_longer_than_a_ticket(seats):
-    """Its holder is known for as long as it lasts."""
+    """The ticket is valid until the end of a long term."""
     site = await seats(term=3 * 86_400)
     reply = await site.check()
     assert f"Max-Age={4 * 86_400};" in reply.headers["Set-Cookie"]
@@ -124,7 +123,7 @@ async def test_a_term_longer_than_a_ticket(seats):
 
 
 async def test_a_place_comes_back_in_its_own_line_only(seats):
-    """Where the store was emptied: an order of one seat's line is worth nothing in another's."""
+    """After Redis was emptied, an order of one seat's queue restores no place in another's."""
     site = await seats()
     for seat in ("A", "B"):
         await site.check(seat=seat)
@@ -145,7 +144,7 @@ async def test_a_place_comes_back_in_its_own_line_only(seats):
 
 
 async def test_only_resources_that_there_are(seats):
-    """What `resources` does not know, wholly, nobody can take: it is no page of the site."""
+    """A resource that `resources` does not match as a whole is unknown."""
     site = await seats(resources="[1-9][0-9]?")
     assert [(await site.check(seat=seat)).status for seat in ("1", "99")] == [204, 204]
     for seat in ("100", "0", "07", "x1"):
@@ -162,7 +161,7 @@ async def test_only_resources_that_there_are(seats):
 async def test_beside_other_proxies_too_a_resource_that_there_is_not_is_not_found(
     seats, accept, kind
 ):
-    """A page for people, a problem for programs; counted by the template's name."""
+    """Behind other proxies an unknown resource is a page or a problem, counted by the template."""
     site = await seats(resources="[1-9][0-9]?")
     name = site.template.name
     reply = await site.edge.get(f"/gate/{name}~100", headers={"Accept": accept})
@@ -174,7 +173,7 @@ async def test_beside_other_proxies_too_a_resource_that_there_is_not_is_not_foun
 
 
 async def test_a_renewable_lease_is_renewed_by_use(seats):
-    """In the second half of its term, by pages and not by polls, up to max_term."""
+    """Pages, not polls, renew a renewable lease in the second half of its term, up to max_term."""
     site = await seats(renewable=True, max_term=100)
     first = cookie_of(await site.check())
     began_ms = site.turn.now_ms
@@ -203,7 +202,7 @@ async def test_a_renewable_lease_is_renewed_by_use(seats):
 
 
 async def test_a_lease_that_is_not_renewable_is_not_renewed(seats):
-    """The term is the end."""
+    """Without `renewable` the lease ends with its term."""
     site = await seats()
     first = cookie_of(await site.check())
     site.turn.forward(59)
@@ -214,7 +213,7 @@ async def test_a_lease_that_is_not_renewable_is_not_renewed(seats):
 
 
 async def test_a_cookie_is_signed_anew(seats):
-    """For whoever comes back within a day, and not at each request."""
+    """A cookie is signed anew when a visitor comes back after an hour, not at each request."""
     site = await seats(term=86_400)
     first = cookie_of(await site.check())
     assert "Set-Cookie" not in (await site.check(first)).headers
@@ -228,7 +227,7 @@ async def test_a_cookie_is_signed_anew(seats):
 
 @pytest.mark.parametrize("cookie", ["x", "t~a~1~1~0.x.y", "p" * 600, ""])
 async def test_a_forged_cookie_is_none(seats, cookie):
-    """Its bearer is somebody new."""
+    """A forged cookie makes a new visitor."""
     site = await seats()
     name = f"waitroom_{site.template.name}"
     reply = await site.check(f"{name}={cookie}")
@@ -236,7 +235,7 @@ async def test_a_forged_cookie_is_none(seats, cookie):
 
 
 async def test_a_rooms_cookie_of_the_same_name_is_none(seats):
-    """A room that was called so before has signed tickets too."""
+    """A ticket of a room of the same name is not valid for the template, nor the reverse."""
     site = await seats()
     room = Tokens(site.template.name, KEYS, TurnedClock(site.turn))
     theirs = Tokens(site.template.name + "~", KEYS, TurnedClock(site.turn))
@@ -247,8 +246,8 @@ async def test_a_rooms_cookie_of_the_same_name_is_none(seats):
 
 
 async def test_places_come_back_to_a_store_that_was_emptied(seats):
-    """In their order, to whoever has the page open. Until all terms are over nobody is let in,
-    whoever held what: the store does not know."""
+    """After Redis was emptied open pages get their places back, in order. Nobody is let in until
+    all old terms are over."""
     name = new_room_name()
     site = await seats(name, heartbeat_interval=5)
     holder = cookie_of(await site.check())
@@ -274,7 +273,7 @@ async def test_places_come_back_to_a_store_that_was_emptied(seats):
 
 
 async def test_a_newcomer_to_an_emptied_store_takes_nothing_by_asking(seats):
-    """A poll is not a place, unless one was lost."""
+    """A newcomer's poll takes no place while Redis recovers."""
     site = await seats()
     first = cookie_of(await site.check())
     site.template.store.note_existence(1)  # so that all replicas think it was emptied
@@ -283,7 +282,7 @@ async def test_a_newcomer_to_an_emptied_store_takes_nothing_by_asking(seats):
 
 
 async def test_a_store_that_is_away(seats, monkeypatch):
-    """Who has a cookie waits; who has none is given one, because it may have been done."""
+    """While Redis is unavailable a visitor with a cookie waits, and one without gets a cookie."""
     from sidecar.kit.errors import StoreError
 
     site = await seats()
@@ -306,7 +305,7 @@ async def test_a_store_that_is_away(seats, monkeypatch):
 
 
 async def test_another_proxys_question(seats):
-    """/gate/seat~17 is answered with the page."""
+    """/gate/seat~17 answers another proxy with the page."""
     site = await seats(queueing_status_code=429)
     path = f"/gate/{site.template.name}~17"
     assert (await site.edge.get(path, headers=HTML)).status == 200

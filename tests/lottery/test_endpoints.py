@@ -1,4 +1,4 @@
-"""A draw at the doors: the commitment before, the secret and the places after."""
+"""The endpoints of a draw: the commitment before, the secret and the places after."""
 
 import asyncio
 import functools
@@ -36,7 +36,7 @@ PLAIN = RoomEvent(name="plain", opens_at=START + 9 * HOUR)
 
 
 class Stage:
-    """A replica's room with events, and what visitors ask it about its draw."""
+    """A room with events, and visitors' requests about its draw."""
 
     def __init__(self, site) -> None:
         self.site, self.room, self.turn = site, site.room, site.turn
@@ -65,7 +65,7 @@ class Stage:
         return secret_of(KEYS[0], self.room.name, event)
 
     async def fill(self, event: RoomEvent, count: int) -> list[str]:
-        """As the scripts do in a pre-queue; in the order of the lots."""
+        """Fill the list as a pre-queue does. Return the ids in the order of their lots."""
         secret, ids = self.secret(event), ids_of(random.Random(event.name), count)
         key = room_key(self.room.name, "drawn")
         await self.redis.delete(key)
@@ -93,7 +93,7 @@ _described = functools.cache(described)
 
 
 def is_as_described(path: str, document: dict) -> dict:
-    """By the OpenAPI document."""
+    """Check a document against its OpenAPI schema, and return it."""
     whole = _described()
     reply = whole["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]
     schema = {**reply["schema"], "components": whole["components"]}
@@ -103,8 +103,8 @@ def is_as_described(path: str, document: dict) -> dict:
 
 
 async def test_before_the_opening_there_is_the_commitment_alone(stage):
-    """Long before the pre-queue, in it, and until 3 s after the opening; the same all the time.
-    The list is not to be had, and the answer says when it is."""
+    """Until 3 s after the opening only the commitment is public, and it stays the same. A request
+    for the list says when it is published."""
     event = an_event()
     room = await stage(event)
     said = []
@@ -123,7 +123,7 @@ async def test_before_the_opening_there_is_the_commitment_alone(stage):
 
 
 async def test_after_the_opening_anybody_can_draw_again(stage):
-    """The secret fits the commitment, and every check of the list holds."""
+    """After the opening the secret fits the commitment, and every check of the list passes."""
     event = an_event()
     room = await stage(event)
     noted = (await room.draw())["commitment"]
@@ -143,8 +143,8 @@ async def test_after_the_opening_anybody_can_draw_again(stage):
 
 
 async def test_who_waits_has_the_place_that_was_drawn(stage):
-    """From taking a place in the pre-queue to the position that the opening shows: all of it is
-    what the list says, and nothing told of the lot before. Latecomers are not in the list."""
+    """Positions after the opening are those of the list, and unknown before. Latecomers are not in
+    the list."""
     event = an_event(opens_at=START + 20_000)
     room = await stage(event, total_active_users=0)
     await room.at(START)
@@ -168,7 +168,7 @@ async def test_who_waits_has_the_place_that_was_drawn(stage):
 
 
 async def test_the_secret_is_not_told_by_the_machines_clock(stage):
-    """Before the store has told its time, nothing is."""
+    """Until Redis' time is known the secret is not published."""
     event = an_event()
     room = await stage(event)
     room.turn.now_ms = event.opens_at + HOUR
@@ -178,7 +178,7 @@ async def test_the_secret_is_not_told_by_the_machines_clock(stage):
 
 
 async def test_the_list_comes_in_pages(stage):
-    """From any place on; `next` is where the next page begins. What is no number is refused."""
+    """The list has pages from any place on, with `next`; wrong numbers are refused."""
     event = an_event()
     room = await stage(event)
     order = await room.fill(event, 25)
@@ -201,7 +201,8 @@ async def test_the_list_comes_in_pages(stage):
 
 
 async def test_a_list_from_which_a_store_was_emptied_is_said_to_be_one(stage):
-    """While places come back no SHA-256 is published, and then one of those who came."""
+    """After Redis was emptied no SHA-256 is published until places are back, and then one of the
+    visitors who came back."""
     event = an_event()
     room = await stage(event)
     await room.at(START)
@@ -224,8 +225,8 @@ async def test_a_list_from_which_a_store_was_emptied_is_said_to_be_one(stage):
 
 
 async def test_each_draw_can_be_asked_for(stage):
-    """By the name of its event; which is shown to who names none follows from the time. A list is
-    kept until somebody comes to the next pre-queue, and its SHA-256 longer."""
+    """A draw is found by its event's name, by default by the time. Its list is kept until the first
+    visitor of the next pre-queue, and its SHA-256 longer."""
     first, second = an_event("one"), an_event("two", START + 20 * HOUR)
     room = await stage(second, PLAIN, first)
     await room.fill(first, 3)
@@ -248,7 +249,7 @@ async def test_each_draw_can_be_asked_for(stage):
 
 
 async def test_a_room_without_a_pre_queue_has_no_draw(stage):
-    """404, at both doors; and for a room that there is not."""
+    """Without a pre-queue both endpoints are a 404, as for an unknown room."""
     room = await stage(PLAIN)
     for path in (room.path, f"{room.path}/places", "/_waitroom/nope/draw"):
         reply = await room.site.edge.get(path)
@@ -256,7 +257,7 @@ async def test_a_room_without_a_pre_queue_has_no_draw(stage):
 
 
 async def test_no_commitment_is_told_that_might_be_taken_back(stage):
-    """Until the store has said which one was published."""
+    """Until the published commitment is known the draw is a 503."""
     event = an_event()
     room = await stage(event)
     room.room.draws = Draws(room.room.name, KEYS, room.room.draws.store)
@@ -267,7 +268,7 @@ async def test_no_commitment_is_told_that_might_be_taken_back(stage):
 
 
 async def test_a_browser_gets_the_page(stage):
-    """With the policy of the waiting page, and no script of its own inside."""
+    """A browser gets a page with a Content-Security-Policy, and without inline scripts."""
     room = await stage(an_event())
     reply = await room.get(**HTML)
     text = await reply.text()
@@ -280,7 +281,7 @@ async def test_a_browser_gets_the_page(stage):
 
 
 async def test_the_command_understands_what_is_published(stage):
-    """`waitroom verify-draw`, at the address of a room and not of a model of one."""
+    """`waitroom verify-draw` reads the draw of a real room."""
     event = an_event()
     room = await stage(event)
     order = await room.fill(event, 1500)
@@ -295,8 +296,7 @@ async def test_the_command_understands_what_is_published(stage):
 
 
 async def test_the_check_that_the_docs_show_checks(stage, tmp_path):
-    """curl and ten lines of Python, as they stand there: they take a list that is right, and
-    none of which two places were swapped."""
+    """The code of docs/draw.md accepts a right list, and refuses one with two swapped places."""
     event = an_event()
     room = await stage(event)
     await room.fill(event, 300)

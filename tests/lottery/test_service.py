@@ -1,4 +1,4 @@
-"""One secret for all replicas, whatever keys they have; and the list, published once."""
+"""One secret for all replicas while keys change, and one published list."""
 
 import asyncio
 import hashlib
@@ -23,7 +23,7 @@ KEY = EVENT.draw_key
 
 @dataclass
 class Seen:
-    """As much of a snapshot as the draws look at."""
+    """The part of a snapshot that draws read."""
 
     now_ms: int = START - HOUR
     born_ms: int = START - 9 * HOUR
@@ -31,7 +31,7 @@ class Seen:
 
 
 class Shop:
-    """A room's keys in the store, and what fills them."""
+    """A room's keys in Redis."""
 
     def __init__(self, redis) -> None:
         self.name = new_room_name()
@@ -44,7 +44,7 @@ class Shop:
         return room_key(self.name, name)
 
     async def fill(self, ids: list[str], secret: str, *, begins: int = START) -> list[str]:
-        """As the scripts do in a pre-queue; the ids in the order of their lots."""
+        """Fill the list as a pre-queue does. Return the ids in the order of their lots."""
         for at in range(0, len(ids), 10_000):
             scores = {one: lot(secret, one) - 2**53 for one in ids[at : at + 10_000]}
             await self.redis.zadd(self.key("drawn"), scores)
@@ -67,7 +67,7 @@ async def digest_of(store: DrawsStore, **more) -> ListDigest | None:
 
 
 def test_the_key_that_signs_makes_the_secret():
-    """As long as nothing else was published; the lot is drawn with it."""
+    """Without a published commitment the signing key makes the secret, and with it the lots."""
     draws = Draws("shop", [OLD, NEW], None)
     secret = secret_of(NEW, "shop", EVENT)
     assert draws.secret(EVENT) == secret
@@ -77,7 +77,8 @@ def test_the_key_that_signs_makes_the_secret():
 
 
 def test_the_published_commitment_chooses_the_key():
-    """Also when the secret was used before it was learnt; an emptied store takes nothing back."""
+    """A published commitment chooses the key, even after another secret was used; an emptied Redis
+    takes nothing back."""
     draws = Draws("shop", [OLD, NEW], None)
     assert draws.secret(EVENT) == secret_of(NEW, "shop", EVENT)
     published = commitment_to(secret_of(OLD, "shop", EVENT))
@@ -91,7 +92,8 @@ def test_the_published_commitment_chooses_the_key():
 
 
 def test_a_key_that_is_gone_is_an_error_in_the_log():
-    """It says what to do; what was published stays, and the key that signs draws."""
+    """A missing key is logged as an error with a hint; the commitment stays, and the signing key
+    draws."""
     draws = Draws("shop", [NEW], None)
     published = commitment_to(secret_of(OLD, "shop", EVENT))
     draws.learn({KEY: published})
@@ -105,7 +107,7 @@ def test_a_key_that_is_gone_is_an_error_in_the_log():
 
 
 async def test_replicas_with_other_keys_agree(shop):
-    """In each of the three steps by which keys are changed: what was published is followed."""
+    """Replicas in different steps of a change of keys follow the published commitment."""
     replicas = [Draws(shop.name, keys, shop.store()) for keys in ([OLD], [NEW, OLD], [OLD, NEW])]
     for draws in replicas:
         await draws.refresh([EVENT], Seen())
@@ -118,7 +120,7 @@ async def test_replicas_with_other_keys_agree(shop):
     "keys", [([OLD], [NEW, OLD]), ([NEW, OLD], [OLD, NEW]), ([OLD, NEW], [NEW])]
 )
 async def test_while_keys_are_changed_any_replica_may_publish_first(shop, keys):
-    """Both of a step and of the one before know the key that it is done with."""
+    """In each step of a change of keys any replica may publish first."""
     for number, order in enumerate((keys, keys[::-1])):
         replicas = [Draws(shop.name, one, shop.store()) for one in order]
         event = an_event(begins=START + number)
@@ -130,7 +132,7 @@ async def test_while_keys_are_changed_any_replica_may_publish_first(shop, keys):
 
 
 async def test_an_emptied_store_is_told_again(shop):
-    """The commitment that was published, not one that another key would make."""
+    """After Redis was emptied the same commitment is published again."""
     draws = Draws(shop.name, [OLD, NEW], shop.store())
     published = commitment_to(secret_of(OLD, shop.name, EVENT))
     await shop.store().publish(KEY, published)
@@ -141,7 +143,7 @@ async def test_an_emptied_store_is_told_again(shop):
 
 
 async def test_without_a_pre_queue_nothing_is_asked(shop):
-    """Of the store, that is: most rooms draw nothing."""
+    """Without a pre-queue a refresh asks Redis nothing."""
     plain = an_event(prequeue_from=None)
     await Draws(shop.name, [OLD], None).refresh([plain], Seen(now_ms=START + 9 * HOUR))
 
@@ -172,8 +174,8 @@ RENAMED = an_event("winter")
     ],
 )  # fmt: skip
 def test_a_draw_that_is_on_is_not_changed(now_ms, after, said):
-    """Its name and beginning while places are taken, a later opening once its secret is out; taken
-    out it may be at any time."""
+    """A draw's name and beginning stay during its pre-queue, and its opening once the secret is
+    public; it may be removed at any time."""
     problems = problems_of_change([EVENT], after, now_ms)
     assert [problem.startswith(f"events: {said}") for problem in problems] == [True] * bool(said)
 
@@ -182,7 +184,7 @@ def test_a_draw_that_is_on_is_not_changed(now_ms, after, said):
 
 
 async def test_the_list_is_told_in_the_order_of_its_places(shop):
-    """From any place on, across the pages that the store is asked for, and none after the last."""
+    """The list is read from any place on, across pages, up to the last place."""
     ids = ids_of(random.Random(1), 2 * PAGE + 7)
     order = await shop.fill(ids, "s" * 64)
     store = shop.store()
@@ -199,7 +201,7 @@ async def test_the_list_is_told_in_the_order_of_its_places(shop):
 
 
 async def test_equal_lots_stand_in_the_store_as_the_rule_says(shop):
-    """By their bytes, as lottery/commitment.py sorts them and the store does."""
+    """Equal lots are sorted by the bytes of the ids, in Redis as in Python."""
     ids = ids_of(random.Random(2), 300)
     await shop.fill([], "s" * 64)
     await shop.redis.zadd(shop.key("drawn"), dict.fromkeys(ids, -(2**53)))
@@ -207,7 +209,7 @@ async def test_equal_lots_stand_in_the_store_as_the_rule_says(shop):
 
 
 async def test_the_store_is_asked_seldom(shop):
-    """A page that was read is told again, however many ask."""
+    """A page is cached, so that Redis is read seldom."""
     order = await shop.fill(ids_of(random.Random(3), 10), "s" * 64)
     store, asked = shop.store(), {"begins_ms": START, "offset": 0, "limit": 10}
     await store.drawn(**asked)
@@ -217,8 +219,8 @@ async def test_the_store_is_asked_seldom(shop):
 
 
 async def test_the_next_pre_queues_list_is_told_to_nobody(shop):
-    """Not by the name of the last, whose list stood in the same place: nothing is, or what was
-    read while it stood there; nor is it told where it comes between the reading and the look."""
+    """The next pre-queue's list, which has the same key, is never sent as the last one's, not even
+    if it begins during a read."""
     last = await shop.fill(ids_of(random.Random(10), 5), "s" * 64)
     asked = {"begins_ms": START, "offset": 0, "limit": 10}
     known, late = shop.store(), shop.store()
@@ -239,7 +241,7 @@ async def test_the_next_pre_queues_list_is_told_to_nobody(shop):
 
 
 async def test_the_digest_is_published_once(shop):
-    """Over all lines; a list that is changed later has another, and none is told of it."""
+    """The digest is published once; a list that changes later does not change it."""
     ids = ids_of(random.Random(4), PAGE + 5)
     order = await shop.fill(ids, "s" * 64)
     whole = ListDigest(len(ids), hashlib.sha256(as_lines(order)).hexdigest())
@@ -252,8 +254,7 @@ async def test_the_digest_is_published_once(shop):
 
 
 async def test_the_digest_is_there_when_nobody_has_asked(shop):
-    """A replica's refreshing sees to it from 3 s after the opening on, not while places come
-    back to a store that was emptied."""
+    """A refresh computes the digest from 3 s after the opening on, but not during a recovery."""
     await shop.fill(ids_of(random.Random(5), 10), "s" * 64)
     draws = Draws(shop.name, [OLD], shop.store())
     store = draws.store
@@ -269,13 +270,13 @@ async def test_the_digest_is_there_when_nobody_has_asked(shop):
 
 
 async def test_nobody_in_the_pre_queue_is_an_empty_list(shop):
-    """The list of the last pre-queue, which is there until somebody comes, is not taken for it."""
+    """A pre-queue without visitors has an empty list, not the last pre-queue's."""
     await shop.fill(ids_of(random.Random(6), 5), "s" * 64, begins=START - HOUR)
     assert await digest_of(shop.store()) == ListDigest(0, hashlib.sha256(b"").hexdigest())
 
 
 async def test_no_digest_of_what_may_be_half_a_list(shop):
-    """The list of a later pre-queue; one in a store that was emptied meanwhile."""
+    """A later pre-queue's list, or one in an emptied Redis, has no digest."""
     await shop.fill(ids_of(random.Random(7), 5), "s" * 64)
     assert await digest_of(shop.store(), begins_ms=START - HOUR) is None
     assert await digest_of(shop.store(), born_ms=Seen.born_ms - 1) is None
@@ -283,7 +284,7 @@ async def test_no_digest_of_what_may_be_half_a_list(shop):
 
 
 async def test_a_list_that_grows_while_it_is_read_has_no_digest_yet(shop):
-    """Whoever comes in at its head moves the others on; the next who asks has it."""
+    """A list that grows during a read has no digest yet; the next request has it."""
     ids = ids_of(random.Random(8), PAGE + 1)
     await shop.fill(ids[:-1], "s" * 64)
     store, asked = shop.store(), []
@@ -302,7 +303,7 @@ async def test_a_list_that_grows_while_it_is_read_has_no_digest_yet(shop):
 
 
 async def test_a_store_that_is_away_is_asked_again_later(shop, monkeypatch):
-    """The digest is not known, and nothing is broken by it."""
+    """While Redis is unavailable the digest is unknown, and the next request has it."""
     store = DrawsStore(shop.redis, shop.name, timeout_s=0)
     assert await digest_of(store) is None
     await shop.fill(ids_of(random.Random(9), 3), "s" * 64)
