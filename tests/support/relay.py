@@ -71,6 +71,9 @@ class Relay(Listener):
     def _serve(self, near: socket.socket) -> None:
         with self._lock:
             self.connections += 1
+        self._pump(near)
+
+    def _pump(self, near: socket.socket) -> None:
         with near, contextlib.suppress(OSError), socket.create_connection(self._target) as far:
             while not self._stopping.is_set():
                 for source in select.select([near, far], [], [], 0.5)[0]:
