@@ -1,13 +1,17 @@
-"""The load generator's own way to send."""
+"""The lean client of the load generator."""
 
+import os
 import socket
 import threading
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
-from loadtest import wire
-from loadtest.wire import LeanWire
+# Locust would patch the modules of the tests' own process.
+with patch.dict(os.environ, LOCUST_SKIP_MONKEY_PATCH="1"):
+    from loadtest import wire
+    from loadtest.wire import LeanWire
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Debian's Firefox, driven by WebDriver BiDi, for tests of what differs from Chromium."""
 
 import asyncio
-import base64
 import contextlib
 import json
 import os
@@ -15,6 +14,7 @@ import aiohttp
 import pytest
 
 from tests.support.processes import Process, free_port
+from tests.support.site import Servers
 
 #: How long a page may take.
 PATIENCE_S = 20
@@ -40,7 +40,7 @@ AIM = """async element => {
 }"""
 
 
-class Firefox(contextlib.AbstractContextManager["Firefox"]):
+class Firefox(Servers):
     """A browser with a profile of its own, with these `preferences`.
 
     One connection, used by one thread: a command reads what comes until its answer, and keeps what
@@ -48,29 +48,18 @@ class Firefox(contextlib.AbstractContextManager["Firefox"]):
     """
 
     def __init__(self, **preferences: Any) -> None:
+        super().__init__()
         self._preferences = {**PREFERENCES, **preferences}
-        self._stack = contextlib.ExitStack()
         self._count = 0
         self.tabs: dict[str, Tab] = {}
 
-    def __enter__(self) -> "Firefox":
+    def _start(self) -> None:
         binary = shutil.which("firefox-esr") or shutil.which("firefox")
         if binary is None:
             lacking = "firefox-esr is not installed; run make test"
             if os.environ.get("CI") or os.geteuid() == 0:
                 pytest.fail(lacking)
             pytest.skip(lacking)
-        try:
-            self._start(binary)
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _start(self, binary: str) -> None:
         profile = Path(tempfile.mkdtemp(prefix="wr-firefox-"))
         self._stack.callback(shutil.rmtree, profile, ignore_errors=True)
         lines = [
@@ -238,10 +227,6 @@ class Tab:
         self.run(f"document.querySelector({json.dumps(css)}).select()")
         keys = [{"type": kind, "value": key} for key in text for kind in ("keyDown", "keyUp")]
         self._act("key", *keys)
-
-    def screenshot(self, file: Path) -> None:
-        taken = self._call("browsingContext.captureScreenshot", origin="document")
-        file.write_bytes(base64.b64decode(taken["data"]))
 
     def _act(self, kind: str, *actions: dict[str, Any]) -> None:
         self._call(

@@ -6,22 +6,21 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from typing import Any, Self
 
 
-class Relay(AbstractContextManager["Relay"]):
-    """Listens on `port` and passes everything on to `target`, host:port."""
+class Listener(AbstractContextManager[Any]):
+    """Listens on `port` within a `with` block, and serves each connection in a thread."""
 
-    def __init__(self, target: str) -> None:
-        host, port = target.rsplit(":", 1)
-        self._target = (host, int(port))
+    def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port: int = self._listener.getsockname()[1]
         self._stopping = threading.Event()
-        self._lock = threading.Lock()
-        self.connections = 0
-        self._sent = bytearray()
 
-    def __enter__(self) -> "Relay":
+    def _serve(self, near: socket.socket) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
@@ -30,6 +29,26 @@ class Relay(AbstractContextManager["Relay"]):
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(near,), daemon=True).start()
+
+
+class Relay(Listener):
+    """Passes everything on to `target`, host:port."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__()
+        host, port = target.rsplit(":", 1)
+        self._target = (host, int(port))
+        self._lock = threading.Lock()
+        self.connections = 0
+        self._sent = bytearray()
 
     def forget(self) -> None:
         with self._lock:
@@ -49,15 +68,10 @@ class Relay(AbstractContextManager["Relay"]):
     def checks(self) -> list[dict[str, str]]:
         return [each for each in self.requests if each[""].startswith("GET /check ")]
 
-    def _accept(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            with self._lock:
-                self.connections += 1
-            threading.Thread(target=self._pump, args=(near,), daemon=True).start()
+    def _serve(self, near: socket.socket) -> None:
+        with self._lock:
+            self.connections += 1
+        self._pump(near)
 
     def _pump(self, near: socket.socket) -> None:
         with near, contextlib.suppress(OSError), socket.create_connection(self._target) as far:

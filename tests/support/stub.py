@@ -2,8 +2,8 @@
 
 import contextlib
 import socket
-import threading
-from contextlib import AbstractContextManager
+
+from tests.support.relay import Listener
 
 
 def answer(status: int, *headers: str, body: bytes = b"") -> bytes:
@@ -14,33 +14,16 @@ def answer(status: int, *headers: str, body: bytes = b"") -> bytes:
     return "\r\n".join(lines).encode("latin-1") + body
 
 
-class Stub(AbstractContextManager["Stub"]):
+class Stub(Listener):
     """Sends `reply` for each request; if it is empty, closes the connection."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.reply = answer(204)
         #: Responses for single paths.
         self.replies: dict[str, bytes] = {}
         self.asked: list[str] = []
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-
-    def __enter__(self) -> "Stub":
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        self.address = f"127.0.0.1:{self.port}"
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
