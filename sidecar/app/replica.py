@@ -59,11 +59,11 @@ from sidecar.storage.redis.connect import Store, close, connect
 from sidecar.storage.redis.eviction import watch_eviction
 from sidecar.visitors.grants import Grants
 from sidecar.visitors.tokens import Tokens
-from sidecar.webhooks.call_notices import CallNotifier
+from sidecar.webhooks.calls import CallDetector
 from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.metrics import WebhookMetrics
-from sidecar.webhooks.resends import Resender
-from sidecar.webhooks.room_notices import RoomNotifier
+from sidecar.webhooks.room_events import RoomDetector
+from sidecar.webhooks.sender import send_forever
 from sidecar.webhooks.service import Receiver, Webhooks
 
 if TYPE_CHECKING:  # SQL is an extra
@@ -157,18 +157,16 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
                 rooms, streams, past, metrics, backlog=settings.history_backlog
             )
             workers["archivist"] = lambda: tidy_forever(rooms, past, settings, metrics)
-        hooks, timeout_s = settings.webhooks, settings.store_timeout
-        if of_rooms := {name: hook for name, hook in hooks.items() if hook.tells_of_rooms}:
-            workers["room notifier"] = lambda: RoomNotifier(
-                rooms, metrics, redis, timeout_s=timeout_s
-            ).run(of_rooms)
-        if of_calls := {name: hook for name, hook in hooks.items() if hook.tells_of_calls}:
-            workers["call notifier"] = lambda: CallNotifier(
-                rooms, metrics, redis, timeout_s=timeout_s
-            ).run(of_calls)
-        if hooks:
-            workers["resender"] = lambda: Resender(rooms, metrics, redis, timeout_s=timeout_s).run(
-                hooks
+        webhooks, timeout_s = make_webhooks(settings, redis, metrics), settings.store_timeout
+        if settings.webhooks:
+            workers["room notifier"] = lambda: RoomDetector(
+                rooms, webhooks, metrics, redis, timeout_s=timeout_s
+            ).run()
+            workers["call notifier"] = lambda: CallDetector(
+                rooms, webhooks, metrics, redis, timeout_s=timeout_s
+            ).run()
+            workers["webhook sender"] = lambda: send_forever(
+                rooms, webhooks, redis, timeout_s=timeout_s
             )
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
@@ -182,7 +180,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             leases=leases,
             resources=Resources(leases, settings.secret_keys),
             limits=limits,
-            webhooks=make_webhooks(settings, redis),
+            webhooks=webhooks,
             jobs=within.jobs if within else None,
             history=history,
             templates=Templates(settings.template_dir),
@@ -299,9 +297,10 @@ def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
     return Limits(make(name, limit) for name, limit in settings.limits.items())
 
 
-def make_webhooks(settings: Settings, redis: Store) -> Webhooks:
+def make_webhooks(settings: Settings, redis: Store, metrics: Metrics) -> Webhooks:
+    counted = metrics.of(WebhookMetrics)
     return Webhooks(
-        Receiver(name, hook, Deliveries(redis, name, settings.store_timeout))
+        Receiver(name, hook, Deliveries(redis, name, settings.store_timeout), counted)
         for name, hook in settings.webhooks.items()
     )
 

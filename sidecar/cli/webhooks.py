@@ -16,7 +16,7 @@ from sidecar.cli.printing import JSON, print_json, printed, table
 
 if TYPE_CHECKING:
     from sidecar.cli.connection import Connection
-    from sidecar.kit.outbox import Answer
+    from sidecar.kit.http_post import PostResult
     from sidecar.settings.model import Settings
     from waitroom import Client
 
@@ -157,14 +157,16 @@ def test(connection: Connection, names: tuple[str, ...], *, as_json: bool) -> No
     sys.exit(0 if all(answer.is_taken for answer, _ in answers.values()) else 1)
 
 
-async def _send_all(settings: Settings, names: tuple[str, ...]) -> dict[str, tuple[Answer, float]]:
+async def _send_all(
+    settings: Settings, names: tuple[str, ...]
+) -> dict[str, tuple[PostResult, float]]:
     """Side by side: each webhook's answer, and how long it took."""
     from sidecar.webhooks.model import new_test  # noqa: PLC0415 - the other commands start faster
-    from sidecar.webhooks.notifier import new_session, send  # noqa: PLC0415
+    from sidecar.webhooks.sender import new_session, send  # noqa: PLC0415
 
     async with new_session() as session:
 
-        async def try_one(name: str) -> tuple[Answer, float]:
+        async def try_one(name: str) -> tuple[PostResult, float]:
             webhook = settings.webhooks[name]
             room = (webhook.rooms or sorted(settings.rooms))[0]
             began = time.monotonic()

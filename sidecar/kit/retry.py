@@ -1,4 +1,4 @@
-"""How long to wait before the next try: by ourselves, or by a Retry-After."""
+"""How long to wait before the next try: by an exponential backoff, or by a Retry-After header."""
 
 import random
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-#: Failures beyond it change no delay, and a float holds what comes of them.
+#: More failures than this do not change the delay, and would overflow a float.
 _MOST = 64
 
 
@@ -22,13 +22,28 @@ class Backoff:
     jitter: float = 0.0
 
     def delay_s(self, failures: int, draw: Callable[[], float] = random.random) -> float:
-        """After so many failures in a row, from 1. `draw`: a number from 0 to 1."""
+        """Return the delay after a number of failures in a row, from 1.
+
+        `draw` returns a number from 0 to 1.
+        """
         grown_s = self.first_s * self.factor ** min(max(0, failures - 1), _MOST)
         return min(self.max_s, grown_s) * (1 - self.jitter * draw())
 
 
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A limit of tries in all, and the backoff between them."""
+
+    tries: int
+    backoff: Backoff
+
+    def pause_s(self, tried: int, after_s: float = 0) -> float | None:
+        """Return the pause after `tried` tries, `after_s` at least. None: no try is left."""
+        return None if tried >= self.tries else max(after_s, self.backoff.delay_s(tried))
+
+
 def seconds_in(retry_after: str, now_s: float) -> float:
-    """What a Retry-After asks for, which is a number of seconds or a date; 0 when neither."""
+    """Read a Retry-After header, a number of seconds or a date. Return 0 if it is neither."""
     text = retry_after.strip()
     if text.isascii() and text.isdecimal():
         return float(text[:9])
