@@ -19,7 +19,6 @@ from sidecar.webhooks.calls import BATCH, CallEvent, CallPage, Cursor, ticket_of
 from sidecar.webhooks.messages import compose
 from sidecar.webhooks.model import CalledVisitor, CallNotice
 from sidecar.webhooks.settings import Webhook
-from tests.support.processes import free_port
 from tests.support.receiver import Receiver, until
 from tests.webhooks.conftest import make_world
 
@@ -176,22 +175,6 @@ async def test_each_webhook_is_told_of_its_rooms(world, receiver, hook):
 # Once, whoever sends.
 
 
-async def test_a_replica_that_dies_before_it_sends_loses_nothing(world, receiver, hook):
-    """The next one sends what is enqueued, with the id that was given to it."""
-    mute = world.replica(hook, sends=False)
-    await world.seconds()
-    visitors = await world.call(2)
-    await world.seconds()
-    written = await world.waiting()
-    mute.die()
-    heir = world.replica(hook)
-    await world.seconds(1, heir)
-    await until(lambda: heir.counted("delivered") == 2, "the message")
-    assert (receiver.ids, told(receiver)) == (written, visitors)
-    await heir.settled()
-    assert (await world.waiting(), await batches(world)) == ([], [])
-
-
 async def test_a_replica_that_dies_before_it_enqueues_loses_nothing(world, receiver, hook):
     """What it read and noted the next one enqueues, with the same id, whatever was called since: so
     is what an older version had not sent."""
@@ -291,22 +274,6 @@ async def test_what_nobody_needs_any_more_is_not_sent_at_all(world, receiver, ho
     await replica.settled()
     assert (receiver.came, await world.states()) == ([], {})
     assert replica.counted("came") == 1
-
-
-async def test_only_who_did_not_have_it_is_told_again(world, receiver, hook):
-    """Of two webhooks the one that is down is left."""
-    dead = Webhook(url=f"http://127.0.0.1:{free_port()}/x", events=["called"])
-    first = world.replica(dead, hook)
-    await world.seconds()
-    await world.call(1)
-    await world.seconds()
-    await until(lambda: first.counted("delivered") == 1, "the message")
-    await until(first.senders[1].lanes["calls"].done, "the end")
-    assert (len(await world.waiting(0)), await world.waiting(1)) == (1, [])
-    first.die()
-    await world.leases_run_out()
-    await world.seconds(1, world.replica(hook))  # now the dead one's address is another
-    await until(lambda: len(receiver.came) == 2, "the message")
 
 
 async def test_a_message_is_tried_until_the_turn_is_over(world, receiver, hook):
