@@ -1,6 +1,6 @@
 """Waitroom's sidecar: one folder per product, and one for the machinery that they share.
 
-    kit/         knows no product: errors, clock, signing, retry, outbox
+    kit/         knows no product: errors, clock, signing, retry, outgoing POSTs
     http/        endpoints declared once, models, problems, long polls; auth/: who may ask
     storage/     redis/: connections, scripts, leader leases; sql/: connections, migrations
     visitors/    what all products use: tickets, passes, classes, grants, the estimate; lua/

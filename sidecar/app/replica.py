@@ -57,11 +57,11 @@ from sidecar.storage.redis.connect import Store, close, connect
 from sidecar.storage.redis.eviction import watch_eviction
 from sidecar.visitors.grants import Grants
 from sidecar.visitors.tokens import Tokens
-from sidecar.webhooks.call_notices import CallNotifier
+from sidecar.webhooks.calls import CallDetector
 from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.metrics import WebhookMetrics
-from sidecar.webhooks.resends import Resender
-from sidecar.webhooks.room_notices import RoomNotifier
+from sidecar.webhooks.room_events import RoomDetector
+from sidecar.webhooks.sender import send_forever
 from sidecar.webhooks.service import Receiver, Webhooks
 
 if TYPE_CHECKING:  # SQL is an extra
@@ -158,18 +158,16 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
                 rooms, streams, past, metrics, backlog=settings.history_backlog
             )
             workers["archivist"] = lambda: tidy_forever(rooms, past, settings, metrics)
-        hooks = settings.webhooks
-        if of_rooms := {name: hook for name, hook in hooks.items() if hook.tells_of_rooms}:
-            workers["room notifier"] = lambda: RoomNotifier(
-                rooms, metrics, redis, timeout_s=timeout_s
-            ).run(of_rooms)
-        if of_calls := {name: hook for name, hook in hooks.items() if hook.tells_of_calls}:
-            workers["call notifier"] = lambda: CallNotifier(
-                rooms, metrics, redis, timeout_s=timeout_s
-            ).run(of_calls)
-        if hooks:
-            workers["resender"] = lambda: Resender(rooms, metrics, redis, timeout_s=timeout_s).run(
-                hooks
+        webhooks = make_webhooks(settings, redis, metrics)
+        if settings.webhooks:
+            workers["room notifier"] = lambda: RoomDetector(
+                rooms, webhooks, metrics, redis, timeout_s=timeout_s
+            ).run()
+            workers["call notifier"] = lambda: CallDetector(
+                rooms, webhooks, metrics, redis, timeout_s=timeout_s
+            ).run()
+            workers["webhook sender"] = lambda: send_forever(
+                rooms, webhooks, redis, timeout_s=timeout_s
             )
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
@@ -183,10 +181,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             leases=leases,
             resources=Resources(leases, settings.secret_keys),
             limits=limits,
-            webhooks=Webhooks(
-                Receiver(name, hook, Deliveries(redis, name, timeout_s))
-                for name, hook in hooks.items()
-            ),
+            webhooks=webhooks,
             jobs=jobs.jobs if jobs else None,
             history=history,
             templates=Templates(settings.template_dir),
@@ -301,6 +296,18 @@ def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
         return Limit(name, limit, store, metrics.of(LimitMetrics))
 
     return Limits(make(name, limit) for name, limit in settings.limits.items())
+
+
+def make_webhooks(settings: Settings, redis: Store, metrics: Metrics) -> Webhooks:
+    return Webhooks(
+        Receiver(
+            name,
+            hook,
+            Deliveries(redis, name, settings.store_timeout),
+            metrics.of(WebhookMetrics),
+        )
+        for name, hook in settings.webhooks.items()
+    )
 
 
 async def _open_listeners(

@@ -52,8 +52,7 @@ from sidecar.lottery import endpoints as draw
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.service import Rooms
 from sidecar.settings.model import Settings
-from sidecar.webhooks.app_keys import WEBHOOKS
-from sidecar.webhooks.service import Webhooks
+from sidecar.webhooks.service import WEBHOOKS, Webhooks
 
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History

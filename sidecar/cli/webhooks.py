@@ -20,7 +20,7 @@ from sidecar.cli.replica_client import (
 )
 
 if TYPE_CHECKING:
-    from sidecar.kit.outbox import Answer
+    from sidecar.kit.http_post import PostResult
 
 STYLES = {"taken": "green", "not taken": "red", "delivered": "green", "failed": "red"}
 _WEBHOOKS = "/admin/webhooks"
@@ -139,14 +139,14 @@ def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> N
 
 async def _send_all(
     settings: Settings, names: tuple[str, ...]
-) -> "dict[str, tuple[Answer, float]]":
+) -> "dict[str, tuple[PostResult, float]]":
     """Send all tests at once. Return each webhook's answer, and the seconds that it took."""
     from sidecar.webhooks.model import new_test  # noqa: PLC0415 - the other commands start faster
-    from sidecar.webhooks.notifier import new_session, send  # noqa: PLC0415
+    from sidecar.webhooks.sender import new_session, send  # noqa: PLC0415
 
     async with new_session() as session:
 
-        async def try_one(name: str) -> "tuple[Answer, float]":
+        async def try_one(name: str) -> "tuple[PostResult, float]":
             webhook = settings.webhooks[name]
             room = (webhook.rooms or sorted(settings.rooms))[0]
             began = time.monotonic()

@@ -28,6 +28,18 @@ class Backoff:
         return min(self.max_s, delay_s) * (1 - self.jitter * draw())
 
 
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A limit of tries in all, and the backoff between them."""
+
+    tries: int
+    backoff: Backoff
+
+    def pause_s(self, tried: int, after_s: float = 0) -> float | None:
+        """Return the pause after `tried` tries, `after_s` at least. None: no try is left."""
+        return None if tried >= self.tries else max(after_s, self.backoff.delay_s(tried))
+
+
 def seconds_in(retry_after: str, now_s: float) -> float:
     """Return the seconds that a Retry-After (seconds or a date) asks for; 0 if it is neither."""
     text = retry_after.strip()

@@ -12,10 +12,9 @@ from sidecar.kit.clock import iso
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.webhooks import schemas
-from sidecar.webhooks.app_keys import WEBHOOKS, receiver_of
 from sidecar.webhooks.deliveries import STATES, Delivery, State
 from sidecar.webhooks.model import CallNotice, new_test
-from sidecar.webhooks.service import Receiver
+from sidecar.webhooks.service import WEBHOOKS, Receiver, receiver_of
 
 ENDPOINTS = Endpoints("webhooks", find=receiver_of)
 
@@ -59,11 +58,11 @@ async def list_deliveries(
     """List what was sent to a webhook, latest first."""
     store = receiver_of(request).deliveries
     states: tuple[State, ...] = STATES if page.state == "all" else (page.state,)
-    found = await store.page(states, start=page.start, limit=page.limit)
+    deliveries = await store.page(states, start=page.start, limit=page.limit)
     return schemas.WebhookDeliveries(
         webhook=page.webhook,
-        deliveries=[_delivery(*each) for each in found],
-        next=page.next(len(found)),
+        deliveries=[_delivery(*each) for each in deliveries],
+        next=page.next(len(deliveries)),
         **await store.counts(),
     )
 
@@ -80,13 +79,13 @@ async def resend_delivery(request: web.Request, at: schemas.ResendParameters) ->
     It is sent within about a second, once. Idempotent while it is on its way.
     """
     store, by = receiver_of(request).deliveries, operator(request)
-    (said,) = await store.resend([at.id], by=by, attempts=at.attempts)
-    if said == "unknown":
+    (reply,) = await store.resend([at.id], by=by, attempts=at.attempts)
+    if reply == "unknown":
         raise ProblemError(schemas.UNKNOWN_DELIVERY, detail=f"There is none with the id {at.id}.")
-    if said == "changed":
+    if reply == "changed":
         raise ProblemError(schemas.DELIVERY_CHANGED, detail="It is not as you saw it.")
-    log.info("webhook_resent", webhook=at.webhook, id=at.id, result=said, by=by)
-    return _resent(at, [said])
+    log.info("webhook_resent", webhook=at.webhook, id=at.id, result=reply, by=by)
+    return _resent(at, [reply])
 
 
 @ENDPOINTS.post(
@@ -102,9 +101,9 @@ async def resend_failed(request: web.Request, at: schemas.WebhookAddress) -> sch
     """
     store, by = receiver_of(request).deliveries, operator(request)
     failed = await store.failed()
-    said = await store.resend(failed, by=by)
-    log.info("webhook_failed_resent", webhook=at.webhook, count=said.count("queued"), by=by)
-    return _resent(at, said)
+    replies = await store.resend(failed, by=by)
+    log.info("webhook_failed_resent", webhook=at.webhook, count=replies.count("queued"), by=by)
+    return _resent(at, replies)
 
 
 @ENDPOINTS.post(
@@ -128,25 +127,25 @@ async def send_test(request: web.Request, at: schemas.TestParameters) -> schemas
     return schemas.SentTest(webhook=at.webhook, id=notice.id)
 
 
-def _resent(at: schemas.WebhookAddress, said: Sequence[str]) -> schemas.Resent:
-    queued, waiting = said.count("queued"), said.count("waiting")
+def _resent(at: schemas.WebhookAddress, replies: Sequence[str]) -> schemas.Resent:
+    queued, waiting = replies.count("queued"), replies.count("waiting")
     return schemas.Resent(webhook=at.webhook, queued=queued, waiting=waiting)
 
 
-def _delivery(state: State, found: Delivery) -> schemas.WebhookDelivery:
-    notice = found.notice
+def _delivery(state: State, delivery: Delivery) -> schemas.WebhookDelivery:
+    notice = delivery.notice
     return schemas.WebhookDelivery(
         id=notice.id,
         event=notice.event,
         room=notice.room,
         at=iso(notice.at_ms),
         state=state,
-        attempts=found.attempts,
+        attempts=delivery.attempts,
         calls=len(notice.calls) if isinstance(notice, CallNotice) else None,
-        last_attempt_at=None if found.tried_ms is None else iso(found.tried_ms),
-        took_seconds=None if found.took_ms is None else found.took_ms / 1000,
-        status=found.status,
-        reason=found.reason,
-        body=found.body,
-        resent_by=found.resent_by or None,
+        last_attempt_at=None if delivery.tried_ms is None else iso(delivery.tried_ms),
+        took_seconds=None if delivery.took_ms is None else delivery.took_ms / 1000,
+        status=delivery.status,
+        reason=delivery.reason,
+        body=delivery.body,
+        resent_by=delivery.resent_by or None,
     )

@@ -1,4 +1,4 @@
-"""How a notice is written for each kind of webhook, and what DingTalk answers."""
+"""The body of a message in each format, and what DingTalk's responses mean."""
 
 import base64
 import hashlib
@@ -10,28 +10,28 @@ from typing import Any
 from yarl import URL
 
 from sidecar.kit.clock import iso
-from sidecar.kit.outbox import Answer, Message, headers_of
-from sidecar.webhooks.model import CallNotice, Invitation, Notice
+from sidecar.kit.http_post import Message, PostResult, signed_headers
+from sidecar.webhooks.model import AnyNotice, CalledVisitor, Notice
 from sidecar.webhooks.settings import Event, Webhook
 
-_SAYS: dict[Event, str] = {
+_SENTENCES: dict[Event, str] = {
     "queue_started": "a queue has begun",
     "queue_over": "more than {:,} people wait",
     "queue_empty": "the queue is empty",
     "room_full": "the room is full",
 }
-#: Of what a receiver said, characters that are kept.
+#: How many characters of a response are kept.
 KEPT = 500
-#: Shorter parts of an address are no secret.
+#: Parts of an address that are shorter than this are not hidden.
 _SHORTEST = 4
 _NUMBERS = ("waiting", "active", "cap", "wait_seconds", "threshold")
-#: DingTalk answers 200 whatever it thinks; these are its numbers for "later": busy, and two for
+#: DingTalk's errcodes (its status is always 200) after which a retry may succeed: busy, and two for
 #: too many messages (20 a minute are allowed, then none for ten minutes).
 _DINGTALK_LATER = {-1, 130101, 90030}
 
 
-def compose(webhook: Webhook, notice: Notice | CallNotice, *, now_s: float) -> Message:
-    """The message as it is sent now: signatures hold the time of the attempt."""
+def compose(webhook: Webhook, notice: AnyNotice, *, now_s: float) -> Message:
+    """Return the message as it is sent now: a signature holds the time of the attempt."""
     url = URL(webhook.url)
     document: dict[str, Any]
     if notice.event == "called":  # to programs alone, as the settings say
@@ -46,15 +46,15 @@ def compose(webhook: Webhook, notice: Notice | CallNotice, *, now_s: float) -> M
     secret = webhook.secret
     if secret and webhook.format == "dingtalk":
         url, secret = url.update_query(_dingtalk_query(secret, int(now_s * 1000))), ""
-    return Message(url, body, headers_of(notice.event, notice.id, body, secret, now_s=now_s))
+    return Message(url, body, signed_headers(notice.event, notice.id, body, secret, now_s=now_s))
 
 
-def _head(notice: Notice | CallNotice) -> dict[str, Any]:
+def _head(notice: AnyNotice) -> dict[str, Any]:
     at = iso(notice.at_ms)
     return {"id": notice.id, "event": notice.event, "room": notice.room, "at": at}
 
 
-def _call(call: Invitation) -> dict[str, Any]:
+def _call(call: CalledVisitor) -> dict[str, Any]:
     return {
         "visitor": call.visitor,
         "called_at": iso(call.called_ms),
@@ -64,45 +64,46 @@ def _call(call: Invitation) -> dict[str, Any]:
 
 
 def _dingtalk_query(secret: str, now_ms: int) -> dict[str, str]:
-    """DingTalk's own signature, which covers the time and not the body."""
+    """Return DingTalk's own signature, which covers the time and not the body."""
     signed = f"{now_ms}\n{secret}".encode()
     digest = hmac.new(secret.encode(), signed, hashlib.sha256).digest()
     return {"timestamp": str(now_ms), "sign": base64.b64encode(digest).decode()}
 
 
 def sentence(notice: Notice) -> str:
-    """A notice for people. It begins with Waitroom, which a chat may ask for as a keyword."""
+    """Return a sentence for people. It begins with Waitroom, a keyword that a chat may require."""
     if notice.event == "test":
         return f"Waitroom {notice.room}: this is a test, nothing has happened."
-    says = _SAYS[notice.event].format(notice.threshold)
-    wait = "" if notice.wait_seconds is None else f", wait about {_spoken(notice.wait_seconds)}"
+    event = _SENTENCES[notice.event].format(notice.threshold)
+    wait = "" if notice.wait_seconds is None else f", wait about {_duration(notice.wait_seconds)}"
     if not notice.waiting:
         wait = ""
     return (
-        f"Waitroom {notice.room}: {says}. {notice.waiting:,} waiting, "
+        f"Waitroom {notice.room}: {event}. {notice.waiting:,} waiting, "
         f"{notice.active:,} of {notice.cap:,} inside{wait}."
     )
 
 
-def _spoken(seconds: int) -> str:
+def _duration(seconds: int) -> str:
     return f"{seconds} s" if seconds < 120 else f"{round(seconds / 60):,} min"
 
 
-def read_dingtalk(body: bytes) -> Answer:
+def read_dingtalk(body: bytes) -> PostResult:
+    """Return what the body of DingTalk's response means."""
     try:
         document = json.loads(body)
         code, text = int(document["errcode"]), str(document.get("errmsg", ""))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        return Answer(reason="the answer has no errcode: is this DingTalk?")
+        return PostResult(reason="the answer has no errcode: is this DingTalk?")
     if code == 0:
-        return Answer(is_taken=True)
-    return Answer(reason=f"errcode {code}: {text[:200]}", may_retry=code in _DINGTALK_LATER)
+        return PostResult(is_taken=True)
+    return PostResult(reason=f"errcode {code}: {text[:200]}", may_retry=code in _DINGTALK_LATER)
 
 
-def legible(webhook: Webhook, said: bytes | str) -> str:
-    """The first part of what a receiver said, as text on one line. A server may repeat the address
-    or the secret: neither is in it."""
-    text = said.decode(errors="replace") if isinstance(said, bytes) else said
+def legible(webhook: Webhook, response: bytes | str) -> str:
+    """Return the first part of a response as one line of text, without the webhook's address and
+    secret, which a receiver may repeat."""
+    text = response.decode(errors="replace") if isinstance(response, bytes) else response
     url = URL(webhook.url)
     query = (part for pair in url.query.items() for part in pair)
     words = {webhook.url, webhook.secret, url.user, url.password, url.raw_path_qs, url.path_qs}

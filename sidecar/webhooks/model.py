@@ -1,4 +1,4 @@
-"""What webhooks are sent, and how Redis keeps what is on its way."""
+"""The messages of webhooks, and how Redis keeps them."""
 
 import secrets
 import time
@@ -13,7 +13,7 @@ from sidecar.webhooks.settings import Event
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One event of a room. `threshold`: the room's notify_above, for queue_over."""
+    """An event of a room. `threshold`: the room's notify_above, for queue_over."""
 
     id: str
     event: Event | Literal["test"]
@@ -27,33 +27,37 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Invitation:
-    """One call: who, when, until when they have to come, and where."""
+class CalledVisitor:
+    """A visitor who was called. Redis keeps no `claim_url`: anyone who has it can use it.
+
+    `order` and `joined_ms` make the visitor's ticket. None: the room's event does not say them.
+    """
 
     visitor: str
     called_ms: int
-    claim_before_ms: int
-    claim_url: str
+    claim_before_ms: int = 0
+    claim_url: str = ""
+    order: int | None = None
+    joined_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CallNotice:
-    """Some calls of one room. `at_ms`: when the last of them was."""
+    """Visitors of a room who were called. `at_ms`: when the last of them was."""
 
     id: str
     room: str
     at_ms: int
-    calls: tuple[Invitation, ...]
+    calls: tuple[CalledVisitor, ...]
     event: Literal["called"] = "called"
 
 
+AnyNotice: TypeAlias = Notice | CallNotice
+
+
 def new_test(room: str, cap: int) -> Notice:
-    """A test: nothing has happened."""
     at_ms = int(time.time() * 1000)
     return Notice(f"test-{secrets.token_hex(8)}", "test", room, at_ms, waiting=0, active=0, cap=cap)
-
-
-AnyNotice: TypeAlias = Notice | CallNotice
 
 
 class Document:
@@ -71,7 +75,7 @@ class Document:
 
     @classmethod
     def read(cls, text: str | None) -> Self | None:
-        """None: there is none, or another version wrote it, and it cannot be read."""
+        """Return None for no text, and for text of another version that cannot be read."""
         try:
             return None if text is None else cls._adapter().validate_json(text)
         except ValidationError:

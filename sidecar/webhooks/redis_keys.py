@@ -2,12 +2,14 @@
 
 
 def webhook_key(webhook: str, name: str) -> str:
-    """`name` is one of:
+    """Return the key of a webhook. `name` is one of:
 
     deliveries  hash    id -> the message and what became of it (JSON)
-    resends     hash    id of one that an operator sends again -> the request, and by whom
+    resends     hash    id of a message that an operator sends again -> the request, and by whom
     waiting, delivered, failed
                 zset    id -> when it happened, ms: each id is in one of them
-    resending   string  the leader lease of sending again; it expires
+    events, calls
+                zset    id of a waiting message -> its place in the order of sending
+    resending   string  the sender's leader lease; it expires
     """
     return f"waitroom:{{webhook:{webhook}}}:{name}"

@@ -1,4 +1,4 @@
-"""Requests and responses about webhooks. None has an address or a secret."""
+"""Requests and responses about webhooks, without addresses and secrets."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""A webhook: the receiver of which events of which rooms, and in what form."""
+"""The settings of a webhook: where, which events of which rooms, and in what format."""
 
 from typing import Annotated, Literal, get_args
 
@@ -9,17 +9,16 @@ from yarl import URL
 from sidecar.kit.setting_types import listed
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 
-#: Of a room; a webhook that names none gets all of these.
+#: The events of a room. A webhook that names no events gets all of these.
 Event = Literal["queue_started", "queue_over", "queue_empty", "room_full"]
 EVENTS: tuple[Event, ...] = get_args(Event)
-#: `called` is of a visitor; a webhook gets it that names it.
+#: `called` is about visitors. Only a webhook that names it gets it.
 Wanted = Literal[Event, "called"]
 WANTED: tuple[Wanted, ...] = get_args(Wanted)
 
 
 def _address(value: str) -> str:
-    """The client's own reading of it. What is wrong is said without repeating any of it: these
-    addresses are secrets."""
+    """Check an address as aiohttp reads it. Errors repeat no part of it, because it is a secret."""
     try:
         url = URL(value)
     except (ValueError, IndexError):  # the latter of yarl, for [] before a @
@@ -71,16 +70,12 @@ class Webhook(BaseModel):
         return events
 
     @property
-    def tells_of_rooms(self) -> bool:
-        return any(event in EVENTS for event in self.events)
-
-    @property
     def tells_of_calls(self) -> bool:
         return "called" in self.events
 
     @property
     def host(self) -> str:
-        """As much of the address as may be shown."""
+        """Return the part of the address that may be shown."""
         return URL(self.url).host or ""
 
     def is_about(self, room: str) -> bool:

@@ -5,6 +5,9 @@ import asyncio
 import contextlib
 import json
 import time
+from collections import Counter
+from collections.abc import Coroutine
+from functools import partial
 
 import aiohttp
 import structlog
@@ -15,8 +18,8 @@ from sidecar.jobs.model import Job, receiver_of
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import DatabaseError
-from sidecar.kit.outbox import Answer, InFlight, Message, Schedule, headers_of, post
-from sidecar.kit.retry import Backoff
+from sidecar.kit.http_post import Message, PostResult, post, signed_headers
+from sidecar.kit.retry import Backoff, Schedule
 from sidecar.kit.tasks import stop_workers
 
 #: Between two looks, and while no target allows callbacks; and for how long a callback is this
@@ -32,6 +35,31 @@ PAUSE_S = 0.02
 SCHEDULE = Schedule(10, Backoff(2.0, 3600.0, factor=3))
 
 log = structlog.get_logger()
+
+
+class InFlight:
+    """The callbacks being sent, and their number for each receiver."""
+
+    def __init__(self) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.receivers: Counter[str] = Counter()
+        #: Set when a callback ends.
+        self.has_room = asyncio.Event()
+
+    def begin(self, receiver: str, work: Coroutine[None, None, None]) -> None:
+        self.receivers[receiver] += 1
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(partial(self._end, receiver))
+
+    def _end(self, receiver: str, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        self.receivers[receiver] -= 1
+        self.receivers += Counter()  # drops the receivers with none
+        self.has_room.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # The callback is due again once HOLD_S is over.
+            log.warning("delivery_not_noted", error=str(error), exc_info=error)
 
 
 async def call_back_forever(
@@ -70,13 +98,13 @@ async def _call_back(
     jobs: Jobs, session: aiohttp.ClientSession, metrics: JobMetrics, job: Job
 ) -> None:
     target, url = jobs.targets.find(job.target), job.callback_url or ""
-    answer = Answer(reason="the target does not allow the address any more")
+    answer = PostResult(reason="the target does not allow the address any more")
     if target is not None and target.settings.may_call_back(url):
         message = _message(url, job, target.settings.callback_secret)
         answer = await post(session, message, timeout_s=TIMEOUT_S)
     tries, about = job.callback_tries + 1, {"job": job.id, "target": job.target}
-    pause_s, next_ms = SCHEDULE.pause_s(tries, answer), None
-    if pause_s is not None:
+    pause_s, next_ms = SCHEDULE.pause_s(tries, answer.after_s), None
+    if answer.may_retry and pause_s is not None:
         pause_s = min(pause_s, SCHEDULE.backoff.max_s)
         next_ms = round((time.time() + pause_s) * 1000)
         log.info("callback_retried", **about, reason=answer.reason, in_s=pause_s)
@@ -93,7 +121,7 @@ async def _call_back(
 def _message(url: str, job: Job, secret: str) -> Message:
     body = json.dumps(document(job)).encode()
     event, id_ = f"job_{job.state}", f"{job.id}-{job.ended_ms}"
-    headers = headers_of(event, id_, body, secret, now_s=time.time())
+    headers = signed_headers(event, id_, body, secret, now_s=time.time())
     return Message(url, body, {**headers, "Content-Type": "application/json"})
 
 

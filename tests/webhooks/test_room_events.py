@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.kit.outbox import judge
+from sidecar.kit.http_post import judge
 from sidecar.kit.retry import seconds_in
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.webhooks.messages import compose, read_dingtalk, sentence
 from sidecar.webhooks.model import Notice
-from sidecar.webhooks.room_notices import Memory, Unsent, detect
+from sidecar.webhooks.room_events import Memory, Unsent, detect
 from sidecar.webhooks.settings import EVENTS, Webhook
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()

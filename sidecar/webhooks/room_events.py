@@ -1,7 +1,7 @@
-"""What is sent to webhooks about a room, and when.
+"""The events of a room that webhooks receive, and when.
 
-Each of the room's conditions is a latch, so that nothing flaps: it is sent when it comes
-on, at most once in APART_MS, and comes off when its opposite has held for a while.
+Each of the room's conditions is a latch, so that nothing flaps: its event is sent when it comes
+on, at most once in APART_MS, and it comes off when its opposite has held for a while.
 
 | latch | comes on                 | comes off                        | sends                      |
 |-------|--------------------------|----------------------------------|----------------------------|
@@ -9,9 +9,8 @@ on, at most once in APART_MS, and comes off when its opposite has held for a whi
 | over  | more than n wait         | fewer than 80 % of n wait        | queue_over                 |
 | full  | all slots of a cap taken | a slot was free for FREE_MS      | room_full                  |
 
-What was sent is a Memory, which Redis keeps: whichever replica looks next goes on from
-there. It holds the notices that are still on their way too. A notice's id is made of the
-memory's, so two replicas that send the same from the same memory give it the same id.
+The latches are a Memory, which Redis keeps: the replica that looks next goes on from there. An id
+is made of the memory's, so two replicas that look from the same memory give an event the same id.
 """
 
 from collections.abc import Iterator
@@ -21,25 +20,26 @@ from typing import Annotated
 from pydantic import Field
 
 from sidecar.rooms.redis_keys import room_key
+from sidecar.rooms.service import Room
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
+from sidecar.webhooks.detector import Detector
 from sidecar.webhooks.model import Document, Notice
-from sidecar.webhooks.notifier import Notifier, Outbox
 from sidecar.webhooks.settings import EVENTS, Event
 
 EMPTY_MS = 10_000
 FREE_MS = 60_000
 APART_MS = 60_000
-#: Of notify_above: with fewer the room counts as below it again.
+#: The share of notify_above below which queue_over may be sent again.
 BELOW = 0.8
-#: Notices on their way that are kept; the oldest give way.
+#: Messages of a room that are kept while they cannot be enqueued; the oldest give way.
 UNSENT = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """A notice, and the webhooks that have not had it."""
+    """A message that is not enqueued yet, and the webhooks that are to receive it."""
 
     notice: Notice
     webhooks: tuple[str, ...]
@@ -50,7 +50,7 @@ class Latch:
     is_on: bool = False
     #: When it last came on; 0: never.
     on_ms: int = 0
-    #: Since when its opposite has held, while it is on.
+    #: Since when its opposite has held, while it is on. None: it does not hold.
     resting_ms: int | None = None
 
     def step(self, now_ms: int, *, rises: bool, rests: bool, rest_ms: int = 0) -> "Latch":
@@ -67,7 +67,7 @@ class Latch:
 
 @dataclass(frozen=True, slots=True)
 class Memory(Document):
-    """What was sent of a room. `began_ms` and `sent`, a count, make the notices' ids."""
+    """The latches of a room. `began_ms` and `sent`, a count of the events, make the ids."""
 
     began_ms: int
     sent: Annotated[int, Field(alias="told")] = 0
@@ -80,10 +80,10 @@ class Memory(Document):
 def detect(
     memory: Memory | None, room: str, snapshot: Snapshot, *, cap: int, above: int | None
 ) -> tuple[Memory | None, list[Notice]]:
-    """The memory after this snapshot, and what is to be sent.
+    """Return the memory after a snapshot of a room, and the events to be sent.
 
     The first look at a room sends nothing: what holds then has not just begun. A room that
-    recovers is not looked at, because its people are not back yet. `above`: its notify_above.
+    recovers is not looked at, because its visitors are not back yet. `above`: its notify_above.
     """
     if snapshot.recovery_stage:
         return memory, []
@@ -129,37 +129,39 @@ def _changes(before: Memory, after: Memory) -> Iterator[Event]:
         yield "queue_empty"
 
 
-class Notices:
+class MemoryStore:
     """A room's Memory: a string, JSON. Every method raises StoreError when Redis is unavailable."""
 
     def __init__(self, redis: Store, room: str, timeout_s: float) -> None:
         self._redis = redis
         self._key = room_key(room, "notices")
         self._timeout_s = timeout_s
-        #: As last read or written here; what is left of it when Redis was emptied.
+        #: As last read or written here; it is what is left when Redis was emptied.
         self.last: Memory | None = None
 
     async def read(self) -> str | None:
         async with driver_errors("notices", self._timeout_s):
-            found = await self._redis.get(self._key)
-        return None if found is None else text(found)
+            value = await self._redis.get(self._key)
+        return None if value is None else text(value)
 
-    async def write(self, memory: str) -> None:
-        async with driver_errors("notices", self._timeout_s):
-            await self._redis.set(self._key, memory)
+    async def write(self, memory: Memory, *, before: str | None = None) -> None:
+        """Write a memory, unless its text is as it was before."""
+        if (after := memory.text()) != before:
+            async with driver_errors("notices", self._timeout_s):
+                await self._redis.set(self._key, after)
+        self.last = memory
 
 
-class RoomNotifier(Notifier[Notices]):
+class RoomDetector(Detector[MemoryStore]):
     events = EVENTS
     work = "notifying"
     failure = "notify_failed"
-    open_store = Notices
+    open_store = MemoryStore
 
-    async def notify(self, outbox: Outbox[Notices], snapshot: Snapshot) -> None:
-        room, store, ledger = outbox.room, outbox.store, outbox.ledger
-        text = await store.read()
-        memory, new = detect(
-            Memory.read(text) if text else store.last,
+    async def detect(self, room: Room, store: MemoryStore, snapshot: Snapshot) -> None:
+        before = await store.read()
+        memory, notices = detect(
+            Memory.read(before) if before else store.last,
             room.name,
             snapshot,
             cap=room.settings.total_active_users,
@@ -167,25 +169,10 @@ class RoomNotifier(Notifier[Notices]):
         )
         if memory is None:
             return
-        memory = self._with_unsent(outbox, memory, new)
-        if memory.text() != text:
-            await store.write(memory.text())
-        store.last = memory
-        unsent = {
-            (one.notice.id, name): one.notice for one in memory.unsent for name in one.webhooks
-        }
-        ledger.keep(unsent)
-        for delivery, notice in unsent.items():
-            if ledger.is_new(delivery):
-                age_s = max(0, snapshot.now_ms - notice.at_ms) / 1000
-                ledger.taken.add(delivery)
-                self.senders[delivery[1]].put(notice, age_s=age_s)
-
-    def _with_unsent(self, outbox: Outbox[Notices], memory: Memory, new: list[Notice]) -> Memory:
-        """The memory with the new notices to be sent, and without what is done."""
-        unsent = [
-            Unsent(one.notice, left)
-            for one in (*memory.unsent, *(Unsent(n, self.receivers(n.room, n.event)) for n in new))
-            if (left := self.open_for(outbox, one.notice.id, one.webhooks))
-        ]
-        return replace(memory, unsent=tuple(unsent[-UNSENT:]))
+        new = (Unsent(each, self.receivers(room.name, each.event)) for each in notices)
+        unsent = (*memory.unsent, *(each for each in new if each.webhooks))[-UNSENT:]
+        await store.write(replace(memory, unsent=unsent), before=before)
+        for each in unsent:
+            await self.enqueue(each.notice, each.webhooks)
+        if unsent:
+            await store.write(replace(memory, unsent=()))

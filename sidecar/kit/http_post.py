@@ -1,0 +1,126 @@
+"""POST a message once to a receiver elsewhere, and judge the response."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import aiohttp
+from yarl import URL
+
+from sidecar import __version__
+from sidecar.kit.retry import seconds_in
+from sidecar.kit.signing import signature
+
+#: How much of a response is read, in bytes.
+RESPONSE_LIMIT = 4096
+#: How long the body of a refusal is read for, in seconds. It does not change the result.
+REFUSAL_S = 1.0
+#: Statuses below 500 after which a retry may succeed.
+_TEMPORARY = {408, 425, 429}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A POST. Its url may be a secret."""
+
+    url: URL | str
+    body: bytes
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PostResult:
+    """The result of one POST. `reason` holds no part of the receiver's address."""
+
+    is_taken: bool = False
+    reason: str = ""
+    #: Whether a retry may succeed, and the seconds that the receiver asks to wait before it.
+    may_retry: bool = False
+    after_s: float = 0.0
+    #: The HTTP status. None: no response came.
+    status: int | None = None
+    #: The first part of the response's body, which may hold the receiver's address.
+    body: bytes = b""
+
+
+def signed_headers(
+    event: str, id_: str, body: bytes, secret: str, *, now_s: float
+) -> dict[str, str]:
+    """Return the headers of a JSON message sent now, with a signature if there is a secret."""
+    headers = {
+        "Content-Type": "application/json; charset=utf-8",
+        "User-Agent": f"waitroom/{__version__}",
+        "X-Waitroom-Event": event,
+        "X-Waitroom-Delivery": id_,
+    }
+    if secret:
+        headers["X-Waitroom-Signature"] = signature(secret, body, int(now_s))
+    return headers
+
+
+async def post(
+    session: aiohttp.ClientSession,
+    message: Message,
+    *,
+    timeout_s: float,
+    read: Callable[[bytes], PostResult] | None = None,
+    keep_refusal: bool = False,
+) -> PostResult:
+    """Send a message once. Never raises for what the receiver does, and follows no redirect.
+
+    Args:
+        read: Makes the result of a 2xx from the response's body.
+        keep_refusal: Put the first part of the body of any other response into the result.
+    """
+    try:
+        async with session.post(
+            message.url,
+            data=message.body,
+            headers=message.headers,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=timeout_s),
+        ) as response:
+            status = response.status
+            if read is not None and 200 <= status < 300:
+                body = await _first_part(response)
+                return replace(read(body), status=status, body=body)
+            result = judge(status, response.headers.get("Retry-After", ""))
+            if keep_refusal and not result.is_taken:
+                with suppress(TimeoutError, aiohttp.ClientError, OSError):
+                    async with asyncio.timeout(REFUSAL_S):
+                        result = replace(result, body=await _first_part(response))
+            return replace(result, status=status)
+    except TimeoutError:
+        return PostResult(reason=f"no answer within {timeout_s:g} s", may_retry=True)
+    except (aiohttp.ClientError, OSError) as error:
+        return PostResult(reason=_reason(error), may_retry=True)
+    except ValueError as error:  # such as an impossible host name
+        return PostResult(reason=_reason(error))
+
+
+async def _first_part(response: aiohttp.ClientResponse) -> bytes:
+    body = b""
+    while part := await response.content.read(RESPONSE_LIMIT - len(body)):
+        body += part
+    return body
+
+
+def judge(status: int, retry_after: str) -> PostResult:
+    """Return what an HTTP status and a Retry-After header mean for a message."""
+    if 200 <= status < 300:
+        return PostResult(is_taken=True)
+    reason = f"HTTP {status}"
+    if 300 <= status < 400:
+        reason += ", and redirects are not followed"
+    if status not in _TEMPORARY and status < 500:
+        return PostResult(reason=reason)
+    return PostResult(reason=reason, may_retry=True, after_s=seconds_in(retry_after, time.time()))
+
+
+def _reason(error: Exception) -> str:
+    """Describe an error without its own text, which may hold the address."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    text = cause.strerror if isinstance(cause, OSError) else None
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

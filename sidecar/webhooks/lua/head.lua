@@ -1,0 +1,20 @@
+-- Finds the first message of a lane, for the replica that has the leader lease.
+-- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, resending
+-- ARGV    the replica, the number of the lane in KEYS, the time, ms; '': that of Redis
+-- RETURNS nothing, if the lane is empty or another replica has the lease; or the id, the document
+--         ('': none), the request to resend it, the time
+if redis.call('GET', KEYS[8]) ~= ARGV[1] then return {} end
+local lane, id, first = tonumber(ARGV[2]), nil, nil
+if lane == 2 then
+  for _, each in ipairs(redis.call('HKEYS', KEYS[2])) do
+    local at = tonumber(redis.call('ZSCORE', KEYS[3], each) or 0)
+    if not first or at < first then id, first = each, at end
+  end
+else
+  id = redis.call('ZRANGE', KEYS[lane], 0, 0)[1]
+end
+if not id then return {} end
+local time = redis.call('TIME')
+local now = ARGV[3] ~= '' and ARGV[3] or time[1] * 1000 + math.floor(time[2] / 1000)
+local request = redis.call('HGET', KEYS[2], id) or ''
+return {id, redis.call('HGET', KEYS[1], id) or '', request, now}

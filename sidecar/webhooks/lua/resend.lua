@@ -1,0 +1,26 @@
+-- Notes the request of an operator to send messages again, or to send a new one.
+-- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, resending
+-- ARGV    the request; attempts that the message is to have had, '': any number; how long all is
+--         kept, s; of a new message the document and when it happened, or ''; ids
+-- RETURNS for each id: unknown, waiting, changed or queued
+local replies = {}
+for i = 6, #ARGV do
+  local id = ARGV[i]
+  local document, at = redis.call('HGET', KEYS[1], id), ARGV[5]
+  for k = 4, 5 do at = redis.call('ZSCORE', KEYS[k], id) or at end
+  if not document and ARGV[4] == '' then
+    replies[#replies + 1] = 'unknown'
+  elseif redis.call('ZSCORE', KEYS[3], id) then
+    replies[#replies + 1] = 'waiting'
+  elseif ARGV[2] ~= '' and cjson.decode(document).attempts ~= tonumber(ARGV[2]) then
+    replies[#replies + 1] = 'changed'
+  else
+    redis.call('HSET', KEYS[2], id, ARGV[1])
+    if not document then redis.call('HSET', KEYS[1], id, ARGV[4]) end
+    redis.call('ZADD', KEYS[3], at, id)
+    for k = 4, 5 do redis.call('ZREM', KEYS[k], id) end
+    replies[#replies + 1] = 'queued'
+  end
+end
+for k = 1, 3 do redis.call('EXPIRE', KEYS[k], ARGV[3]) end
+return replies

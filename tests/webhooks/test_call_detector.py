@@ -1,0 +1,547 @@
+"""Webhooks about visitors who were called: to a real receiver, from a real store's stream."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from sidecar.history.store.event_stream import EventStream
+from sidecar.kit.errors import StoreError
+from sidecar.rooms.redis_keys import called_key
+from sidecar.rooms.settings import RoomSettings
+from sidecar.storage.redis.connect import close, connect
+from sidecar.visitors.model import Ticket
+from sidecar.webhooks import calls as module
+from sidecar.webhooks import deliveries as kept
+from sidecar.webhooks.calls import BATCH, CallEvent, CallPage, Cursor, ticket_of
+from sidecar.webhooks.messages import compose
+from sidecar.webhooks.model import CalledVisitor, CallNotice
+from sidecar.webhooks.settings import Webhook
+from tests.support.receiver import Receiver, until
+from tests.webhooks.conftest import make_world
+
+URL = "https://shop.test"
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()
+
+
+SETTINGS = {"total_active_users": 0, "claim_window": 30, "public_url": URL}
+
+
+def calls_of(replica):
+    return replica.call_detector.stores[replica.room.name]
+
+
+async def batches(world) -> list[str]:
+    """The ids of what is not enqueued yet."""
+    fields = await world.redis.hkeys(world.key("calls"))
+    return [name.decode() for name in fields if name != b"cursor"]
+
+
+def told(receiver: Receiver) -> list[str]:
+    """The visitors in all messages, in the order in which they came."""
+    return [call["visitor"] for _, body in receiver.came for call in body["calls"]]
+
+
+@pytest.fixture
+def world(world):
+    world.settings = SETTINGS
+    return world
+
+
+@pytest.fixture
+async def any_world(store_url, turn):
+    """With each kind of store in turn."""
+    async for world in make_world(store_url, turn, settings=SETTINGS):
+        yield world
+
+
+@pytest.fixture
+def hook(receiver):
+    return Webhook(url=receiver.url, secret="s" * 16, events=["called"])
+
+
+# What is told.
+
+
+async def test_a_call_is_told_once_by_one_of_two_replicas(any_world, receiver, hook):
+    """With who it is, since when, until when, and a link that is the visitor's ticket, signed."""
+    world = any_world
+    replicas = [world.replica(hook), world.replica(hook)]
+    await world.seconds()
+    (visitor,) = await world.call(1)
+    called_ms = world.turn.now_ms
+    for _ in range(4):
+        await world.seconds()
+    await until(lambda: len(receiver.came) == 1, "the message")
+    ((headers, body),) = receiver.came
+    assert headers["X-Waitroom-Event"] == "called"
+    assert headers["X-Waitroom-Signature"].startswith("t=")
+    assert headers["X-Waitroom-Delivery"] == body["id"]
+    assert (body["event"], body["room"]) == ("called", world.name)
+    (call,) = body["calls"]
+    assert (call["visitor"], call["called_at"]) == (visitor, "2027-01-15T08:00:01.000+00:00")
+    ends_ms = int(await world.redis.zscore(world.key("active"), visitor))
+    assert ends_ms >= called_ms + 30_000
+    assert call["claim_before"].startswith("2027-01-15T08:00:")
+    path, _, token = call["claim_url"].partition("?token=")
+    assert path == f"{URL}/_waitroom/{world.name}/claim"
+    ticket = replicas[0].room.tokens.read_claim(token)
+    assert (ticket.visitor, ticket.epoch) == (visitor, world.tickets[visitor].epoch)
+    await until(lambda: sum(r.counted("delivered") for r in replicas) == 1, "the count")
+    await world.seconds()
+    assert await world.waiting() == []
+
+
+async def test_the_link_lets_in_whoever_brings_its_ticket(world, receiver, hook):
+    """The ticket of the link claims the turn like the visitor's own, and a second time the same
+    session is found."""
+    replica = world.replica(hook)
+    await world.seconds()
+    (visitor,) = await world.call(1)
+    await world.seconds()
+    await until(lambda: told(receiver) == [visitor], "the message")
+    token = receiver.came[0][1]["calls"][0]["claim_url"].partition("?token=")[2]
+    for ticket in (replica.room.tokens.read_claim(token), world.tickets[visitor]):
+        answer = await replica.room.check(ticket, may_join=False)
+        assert (answer.state, answer.token.visitor) == ("admitted", visitor)
+    assert (await replica.room.refresh()).active == 1
+
+
+async def test_without_the_sites_address_the_link_is_a_path(world, receiver, hook):
+    """The receiver knows where it is."""
+    world.settings = {**SETTINGS, "public_url": None}
+    world.replica(hook)
+    await world.seconds()
+    await world.call(1)
+    await world.seconds()
+    await until(lambda: len(receiver.came) == 1, "the message")
+    path = receiver.came[0][1]["calls"][0]["claim_url"]
+    assert path.startswith(f"/_waitroom/{world.name}/claim?token=c~")
+
+
+async def test_a_message_has_a_hundred_calls_at_most(world, receiver, hook):
+    """All are told, in the order of the calls, none twice."""
+    replica = world.replica(hook)
+    await world.seconds()
+    visitors = await world.call(2 * BATCH + 50)
+    await world.seconds()
+    await until(lambda: replica.counted("delivered") == len(visitors), "all messages")
+    assert [len(body["calls"]) for _, body in receiver.came] == [BATCH, BATCH, 50]
+    assert sorted(told(receiver)) == sorted(visitors)
+    assert len(set(receiver.ids)) == 3
+
+
+async def test_who_came_before_the_message_was_made_is_not_in_it(world, receiver, hook):
+    """Nor who gave up the turn, nor whose turn is over: only the one who may still come."""
+    replica = world.replica(hook)
+    await world.seconds()
+    late, came, left, waits = await world.call(4)
+    await world.redis.zadd(world.key("active"), {late: world.turn.now_ms + 500})
+    await replica.room.check(world.tickets[came], may_join=False)
+    await world.store.leave(left)
+    await world.seconds()
+    await until(lambda: replica.counted("delivered") == 1, "the message")
+    assert told(receiver) == [waits]
+    assert (replica.counted("came"), replica.counted("over")) == (1, 2)
+
+
+async def test_what_was_called_before_anybody_asked_is_not_told(world, receiver, hook):
+    """The first look at a room begins at the end."""
+    replica = world.replica(hook)
+    await world.call(3)
+    await world.seconds()
+    (visitor,) = await world.call(1)
+    await world.seconds()
+    await until(lambda: replica.counted("delivered") == 1, "the message")
+    assert told(receiver) == [visitor]
+
+
+async def test_each_webhook_is_told_of_its_rooms(world, receiver, hook):
+    """One that is about another room is not, and its room is not looked at."""
+    elsewhere = Webhook(url="http://127.0.0.1:1/x", events=["called"], rooms=["another"])
+    world.replica(elsewhere)
+    await world.seconds()
+    assert await world.redis.exists(world.key("calls")) == 0
+    replica = world.replica(elsewhere, hook)
+    await world.seconds(1, replica)
+    await world.call(1)
+    await world.seconds(1, replica)
+    await until(lambda: replica.counted("delivered") == 1, "the message")
+    assert replica.counted("failed") == 0
+
+
+# Once, whoever sends.
+
+
+async def test_a_replica_that_dies_before_it_enqueues_loses_nothing(world, receiver, hook):
+    """What it read and noted the next one enqueues, with the same id, whatever was called since: so
+    is what an older version had not sent."""
+    first = world.replica(hook)
+    await world.seconds()
+    visitors = await world.call(2)
+
+    async def die(*_):
+        raise ZeroDivisionError
+
+    first.call_detector.enqueue = die
+    with pytest.raises(ZeroDivisionError):
+        await world.seconds()
+    noted = await batches(world)
+    await world.leases_run_out()
+    (late,) = await world.call(1)
+    heir = world.replica(hook)
+    for _ in range(3):
+        await world.seconds(1, heir)
+    await until(lambda: heir.counted("delivered") == 3, "both messages")
+    assert (receiver.ids[:1], told(receiver)) == (noted, [*visitors, late])
+    assert await batches(world) == []
+
+
+async def test_a_replica_that_dies_between_reading_and_noting_loses_nothing(world, receiver, hook):
+    """Nothing was sent, and the next one reads the same."""
+    first = world.replica(hook)
+    await world.seconds()
+    visitors = await world.call(2)
+    note = calls_of(first).note
+
+    async def die(*_):
+        raise StoreError("gone")
+
+    calls_of(first).note = die
+    with capture_logs() as logs:
+        await world.seconds()
+    assert [line["event"] for line in logs] == ["calls_failed"]
+    assert (receiver.came, await world.waiting()) == ([], [])
+    await world.leases_run_out()
+    heir = world.replica(hook)
+    await world.seconds(1, heir)
+    await until(lambda: heir.counted("delivered") == 2, "the message")
+    await world.seconds(1, heir)
+    # I expect the first, when it has its turn again, to go on from there.
+    calls_of(first).note = note
+    await world.leases_run_out()
+    await world.seconds(1, first)
+    await world.seconds(1, first)
+    assert told(receiver) == visitors
+
+
+async def test_two_that_read_at_once_enqueue_one(world, receiver, hook):
+    """A replica that was held up may enqueue just as another has the lease: the id is the same."""
+    one, two = world.replica(hook), world.replica(hook)
+    await world.seconds()
+    await world.call(1)
+    load = calls_of(two).load
+    before = await load()
+
+    async def load_before():
+        return before
+
+    await world.seconds(1, one)
+    calls_of(two).load = load_before
+    await world.leases_run_out()
+    await world.seconds(1, two)
+    calls_of(two).load = load
+    (visitor,) = await world.call(1)
+    await world.seconds(1, two)
+    await until(lambda: len(receiver.came) == 2, "the next")
+    assert told(receiver)[-1] == visitor
+    assert len(set(receiver.ids)) == 2
+
+
+async def test_a_claim_between_death_and_heir_is_not_repeated(world, receiver, hook):
+    """What the dead one had not sent is looked at again: who came meanwhile needs no message."""
+    mute = world.replica(hook, sends=False)
+    await world.seconds()
+    came, waits = await world.call(2)
+    await world.seconds()
+    mute.die()
+    await mute.room.check(world.tickets[came], may_join=False)
+    heir = world.replica(hook)
+    await world.seconds(1, heir)
+    await until(lambda: heir.counted("delivered") == 1, "the message")
+    assert told(receiver) == [waits]
+
+
+async def test_what_nobody_needs_any_more_is_not_sent_at_all(world, receiver, hook):
+    """A batch of which all have come is forgotten without a message."""
+    replica = world.replica(hook)
+    await world.seconds()
+    (came,) = await world.call(1)
+    await replica.room.check(world.tickets[came], may_join=False)
+    await world.seconds()
+    await replica.settled()
+    assert (receiver.came, await world.states()) == ([], {})
+    assert replica.counted("came") == 1
+
+
+async def test_a_message_is_tried_until_the_turn_is_over(world, receiver, hook):
+    """Then it has failed, and the next one is sent."""
+    receiver.answers = [503] * 4
+    world.hurries = True
+    replica = world.replica(hook)
+    await world.seconds()
+    await world.call(1)
+    await world.seconds()
+    await until(lambda: replica.counted("failed") == 1, "the end of trying")
+    # The turn lasts for half a minute and a poll: pauses of 1, 4 and 16 s fit in.
+    assert 2 <= len(receiver.came) <= 4
+    assert len(set(receiver.ids)) == 1
+    receiver.answers = []
+    (visitor,) = await world.call(1)
+    await world.seconds()
+    await until(lambda: replica.counted("delivered") == 1, "the next")
+    assert told(receiver)[-1] == visitor
+
+
+async def test_who_comes_while_a_slow_receiver_keeps_the_sender_is_in_no_message(
+    world, receiver, hook
+):
+    """A message has only those who can still come when it is sent."""
+    receiver.answers = [None]
+    replica = world.replica(hook)
+    await world.seconds()
+    (slow,) = await world.call(1)
+    await world.seconds()
+    await until(lambda: len(receiver.came) == 1, "the first")
+    (came,) = await world.call(1)
+    await world.seconds()
+    (waits,) = await world.call(1)
+    await world.seconds()
+    await replica.room.check(world.tickets[came], may_join=False)
+    receiver.let_go()
+    await until(lambda: replica.counted("delivered") == 2, "the last")
+    assert told(receiver) == [slow, waits]
+    assert replica.counted("came") == 1
+
+
+async def test_who_comes_before_a_retry_is_not_in_it(world, receiver, hook):
+    """Each call is counted once, by what became of it."""
+    receiver.answers = [503]
+    replica = world.replica(hook)
+    await world.seconds()
+    came, waits = await world.call(2)
+    await world.seconds()
+    await until(lambda: len(receiver.came) == 1, "the first try")
+    await replica.room.check(world.tickets[came], may_join=False)
+    for _ in range(2):
+        await world.seconds()
+    await until(lambda: replica.counted("delivered") == 1, "the retry")
+    assert told(receiver) == [came, waits, waits]
+    assert (replica.counted("came"), replica.counted("failed")) == (1, 0)
+
+
+async def test_too_many_drop_the_oldest(monkeypatch, world, receiver, hook):
+    """What is being sent stays; the oldest behind it gives way, and is counted and logged."""
+    monkeypatch.setattr(kept, "BACKLOG", 1)
+    receiver.answers = [None]
+    replica = world.replica(hook)
+    await world.seconds()
+    visitors = []
+    with capture_logs() as logs:
+        for _ in range(4):
+            visitors += await world.call(1)
+            await world.seconds()
+            await until(lambda: len(receiver.came) == 1, "the first")
+    assert replica.counted("dropped") == replica.counted("dropped", "called") == 2
+    assert [line["event"] for line in logs if "dropped" in line["event"]] == ["webhook_dropped"] * 2
+    receiver.let_go()
+    await until(lambda: replica.counted("delivered") == 2, "the last")
+    assert told(receiver) == [visitors[0], visitors[3]]
+
+
+async def test_too_many_that_cannot_be_enqueued_drop_the_oldest(monkeypatch, world, receiver, hook):
+    """While a webhook's keys are unavailable; each is counted and logged once."""
+    monkeypatch.setattr(module, "UNSENT", 2)
+    replica = world.replica(hook)
+    await world.seconds()
+
+    async def fail(*_):
+        raise StoreError("away")
+
+    detector = replica.call_detector
+    with monkeypatch.context() as away, capture_logs() as logs:
+        away.setattr(detector, "enqueue", fail)
+        visitors = []
+        for _ in range(4):
+            visitors += await world.call(1)
+            await world.seconds()
+    assert replica.counted("dropped") == 2
+    assert [line["event"] for line in logs if "dropped" in line["event"]] == ["calls_dropped"] * 2
+    await world.seconds()
+    await until(lambda: replica.counted("delivered") == 2, "the others")
+    assert told(receiver) == visitors[2:]
+
+
+# Streams that are trimmed, and stores that are emptied.
+
+
+async def test_a_stream_that_was_trimmed_is_said_and_gone_on_with(world, receiver, hook):
+    """How many were lost is logged and counted; what came later is told."""
+    replica = world.replica(hook)
+    await world.call(1)
+    await world.seconds()
+    await world.call(3)
+    await world.redis.xtrim(world.key("events"), maxlen=0, approximate=False)
+    (visitor,) = await world.call(1)
+    with capture_logs() as logs:
+        await world.seconds()
+    await until(lambda: replica.counted("delivered") == 1, "the message")
+    assert told(receiver) == [visitor]
+    assert [(line["event"], line["calls"]) for line in logs if "lost" in line["event"]] == [
+        ("calls_lost", 3)
+    ]
+    with capture_logs() as logs:
+        await world.seconds()
+    assert (replica.counted("lost"), logs) == (3, [])
+
+
+async def test_a_long_stream_is_read_in_pages(monkeypatch, world, receiver, hook):
+    """Whatever fits in between, and with a rest for the next look."""
+    monkeypatch.setattr(module, "PAGE", 7)
+    monkeypatch.setattr(module, "PAGES", 3)
+    replica = world.replica(hook)
+    await world.seconds()
+    visitors = await world.call(20)  # and as many events of joining
+    for _ in range(3):
+        await world.seconds()
+    await until(lambda: replica.counted("delivered") == 20, "all")
+    assert sorted(told(receiver)) == sorted(visitors)
+    assert replica.counted("lost") == 0
+
+
+async def test_a_store_that_was_emptied_is_read_from_its_beginning(world, receiver, hook):
+    """The replicas that were there know that all in it is new."""
+    world.settings = {**SETTINGS, "recovery_window": 0}
+    replica = world.replica(hook)
+    await world.arrive(3)
+    await world.seconds()
+    await world.redis.delete(*[key async for key in world.redis.scan_iter(world.key("*"))])
+    (visitor,) = await world.call(1)
+    await world.seconds()
+    await until(lambda: replica.counted("delivered") == 1, "the message")
+    assert told(receiver) == [visitor]
+    assert replica.counted("lost") == 0
+
+
+async def test_the_recorder_leaves_what_is_not_read_yet(world, receiver, hook):
+    """A history that is written faster than calls are read takes none away; what stayed is trimmed
+    when it was read, though nothing more happens."""
+    replica = world.replica(hook)
+    stream = EventStream(world.redis, world.name, owner="me", timeout_s=5)
+    await world.call(1)
+    await world.seconds()
+    await world.seconds()
+    (visitor,) = await world.call(1)
+    written = (await stream.read(100)).events
+    await stream.done(written)
+    left = [event.kind for event in written][-2:]
+    assert left == ["joined", "called"]
+    assert await world.redis.xlen(world.key("events")) == 2
+    # I expect another recorder, which knows nothing of it, to find nothing to write.
+    other = EventStream(world.redis, world.name, owner="other", timeout_s=5)
+    assert (await other.read(100)).events == []
+    await world.seconds()
+    await world.seconds()
+    await until(lambda: replica.counted("delivered") == 1, "the message")
+    assert told(receiver) == [visitor]
+    assert (await other.read(100)).events == []
+    assert await world.redis.xlen(world.key("events")) == 0
+    (again,) = await world.call(1)
+    await world.seconds()
+    await until(lambda: told(receiver) == [visitor, again], "the next")
+    assert replica.counted("lost") == 0
+
+
+async def test_a_reader_that_is_gone_holds_the_recorder_for_a_minute_only(world, hook):
+    """A webhook that was taken out of the settings must not fill the store."""
+    world.replica(hook)
+    await world.seconds()
+    await world.seconds()
+    assert 0 < await world.redis.ttl(called_key(world.name)) <= 60
+    assert 0 < await world.redis.ttl(world.key("calls")) <= 3 * 3600
+    await world.call(1)
+    await world.redis.delete(called_key(world.name))
+    stream = EventStream(world.redis, world.name, owner="me", timeout_s=5)
+    await stream.done((await stream.read(100)).events)
+    assert await world.redis.xlen(world.key("events")) == 0
+
+
+async def test_what_another_version_noted_is_no_error(world, receiver, hook):
+    """It begins anew, at the end."""
+    replica = world.replica(hook)
+    key = world.key("calls")
+    await world.redis.hset(key, mapping={"cursor": '{"until": 7}', "x": "[]", "y": '{"calls": 1}'})
+    await world.seconds()
+    (visitor,) = await world.call(1)
+    await world.seconds()
+    await until(lambda: replica.counted("delivered") == 1, "the message")
+    assert told(receiver) == [visitor]
+    await world.seconds()
+    assert await world.waiting() == []
+
+
+async def test_a_store_that_does_not_answer_is_tried_again(world, tmp_path, receiver, hook):
+    """Looking raises nothing, and tells when the store is back."""
+    replica = world.replica(hook)
+    await world.seconds()
+    await world.call(1)
+    gone = connect(f"unix://{tmp_path}/none.sock", timeout_s=1)
+    calls_of(replica)._redis, real = gone, calls_of(replica)._redis
+    with capture_logs() as logs:
+        await world.seconds()
+    assert [line["event"] for line in logs] == ["calls_failed"]
+    calls_of(replica)._redis = real
+    await world.seconds()
+    await until(lambda: replica.counted("delivered") == 1, "the message")
+    await close(gone)
+
+
+# By itself.
+
+
+def test_a_cursor_tells_what_was_lost():
+    """At the end of the stream, where the room had more calls than were seen, and the event that
+    was read last is gone. A room that was imported has a higher number, and has lost nothing."""
+    call = CallEvent("5-0", "v", 5)
+    page = CallPage([call], "6-0", is_end=True, ever=10, is_gone=True)
+    assert Cursor("4-0", 7).after(page) == (Cursor("6-0", 10), 2)
+    assert Cursor("4-0", 9).after(page) == (Cursor("6-0", 10), 0)
+    kept = CallPage([call], "6-0", is_end=True, ever=10, is_gone=False)
+    assert Cursor("4-0", 7).after(kept) == (Cursor("6-0", 10), 0)
+    more = CallPage([call], "6-0", is_end=False, ever=10, is_gone=True)
+    assert Cursor("4-0", 7).after(more) == (Cursor("6-0", 8), 0)
+    # I expect a store that was emptied to count anew, and nothing to be lost by it.
+    fewer = CallPage([], "6-0", is_end=True, ever=1, is_gone=True)
+    assert Cursor("4-0", 7).after(fewer) == (Cursor("6-0", 1), 0)
+    assert Cursor.read(None) is Cursor.read("{") is Cursor.read("[]") is None
+
+
+def test_a_ticket_is_made_of_what_the_call_says():
+    """Order and time of joining as far as they are said; else they are the call's time, so that
+    its bearer goes behind those who waited then, if the store is emptied."""
+    settings = RoomSettings(total_active_users=1)
+    full = CalledVisitor("v" * 22, called_ms=9_000, order=5_000_000, joined_ms=4_000)
+    assert ticket_of(full, settings, epoch=3) == Ticket("v" * 22, 5_000_000, 4_000, 3)
+    order_only = CalledVisitor("v" * 22, called_ms=9_000, order=5_000_000)
+    assert ticket_of(order_only, settings, epoch=3) == Ticket("v" * 22, 5_000_000, 5_000, 3)
+    drawn = CalledVisitor("v" * 22, called_ms=9_000, order=-5)
+    assert ticket_of(drawn, settings, epoch=3) == Ticket("v" * 22, -5, 9_000, 3)
+    random = settings.changed({"queueing_method": "random"})
+    assert ticket_of(order_only, random, epoch=3).joined_ms == 9_000
+    nothing = CalledVisitor("v" * 22, called_ms=9_000)
+    assert ticket_of(nothing, settings, epoch=3) == Ticket("v" * 22, 9_000_000, 9_000, 3)
+
+
+def test_the_docs_show_the_body():
+    """The page's example has the keys that are sent, and is signed as all is."""
+    shown = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+    invited = CalledVisitor("v" * 22, 1_000, 31_000, "/_waitroom/shop/claim?token=c~")
+    webhook = Webhook(url=URL, secret="s" * 16, events=["called"])
+    message = compose(webhook, CallNotice("n1", "shop", 1_000, (invited,)), now_s=1)
+    sent = json.loads(message.body)
+    assert list(shown[1]) == list(sent)
+    assert list(shown[1]["calls"][0]) == list(sent["calls"][0])
+    assert sent["calls"][0]["claim_before"] == "1970-01-01T00:00:31.000+00:00"
+    assert message.headers["X-Waitroom-Signature"].startswith("t=1,v1=")

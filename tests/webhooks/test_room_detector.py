@@ -1,0 +1,259 @@
+"""Webhooks about a room: to a real receiver, from what a real store holds."""
+
+import asyncio
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from sidecar.app.replica import running
+from sidecar.rooms.redis_keys import leader_key, room_key
+from sidecar.settings.model import Settings
+from sidecar.storage.redis.connect import close, connect
+from sidecar.visitors.tokens import new_visitor
+from sidecar.webhooks.model import Notice
+from sidecar.webhooks.settings import Webhook
+from tests.support.processes import free_port
+from tests.support.receiver import until
+from tests.support.rooms import new_room_name
+
+
+async def unsent(world):
+    """What the room has that is not enqueued."""
+    return json.loads(await world.redis.get(world.key("notices")))["unsent"]
+
+
+async def die(*_):
+    raise ZeroDivisionError
+
+
+async def test_two_replicas_send_one_event(world, receiver):
+    """Of several replicas one has the leases; each event is sent once, with the room's numbers."""
+    hook = Webhook(url=receiver.url, secret="s" * 16)
+    first, second = world.replica(hook), world.replica(hook)
+    await world.seconds(2)
+    await world.arrive(3)
+    await world.seconds(10)
+    await until(lambda: len(receiver.came) == 2, "two events")
+    await world.go(2)
+    await world.seconds(15)
+    await until(lambda: len(receiver.came) == 3, "a third event")
+    await world.seconds(5)
+    assert receiver.events == ["room_full", "queue_started", "queue_empty"]
+    headers, body = receiver.came[1]
+    assert headers["X-Waitroom-Signature"].startswith("t=")
+    assert (body["room"], body["waiting"], body["active"], body["cap"]) == (world.name, 2, 1, 1)
+    counted = [replica.counted("delivered", "queue_started") for replica in (first, second)]
+    assert sorted(counted) == [0, 1]
+    assert (await unsent(world), await world.waiting()) == ([], [])
+
+
+async def test_a_replica_that_dies_before_it_sends_loses_nothing(world, receiver):
+    """The next one sends what is enqueued, in order, with the ids that were given to it."""
+    hook = Webhook(url=receiver.url)
+    mute = world.replica(hook)
+    await world.seconds(2)
+    mute.sends = False
+    await world.arrive(2)
+    await world.seconds(1)
+    written = await world.waiting()
+    assert len(written) == 2
+    mute.die()
+    heir = world.replica(hook)
+    # I expect nothing while the dead one's lease lasts.
+    await world.seconds(3, heir)
+    assert receiver.came == []
+    await world.leases_run_out()
+    await world.seconds(2, heir)
+    await until(lambda: receiver.ids == written, "what was written")
+    await heir.settled()
+    assert await world.waiting() == []
+
+
+async def test_a_replica_that_dies_before_it_enqueues_loses_nothing(world, receiver):
+    """What it wrote is enqueued by the next one: so is what an older version had not sent."""
+    hook = Webhook(url=receiver.url)
+    first = world.replica(hook)
+    await world.seconds(2)
+    first.room_detector.enqueue = die
+    await world.arrive(2)
+    with pytest.raises(ZeroDivisionError):
+        await world.seconds(1)
+    written = [each["notice"]["id"] for each in await unsent(world)]
+    # I expect one that was enqueued by then to be sent once all the same.
+    await world.deliveries().enqueue(Notice(**(await unsent(world))[0]["notice"]))
+    assert (len(written), await world.waiting()) == (2, written[:1])
+    first.die()
+    await world.leases_run_out()
+    heir = world.replica(hook)
+    await world.seconds(2, heir)
+    await until(lambda: receiver.ids == written, "both")
+    await heir.settled()
+    assert (await unsent(world), await world.waiting()) == ([], [])
+
+
+async def test_a_replica_that_dies_before_it_settles_repeats_with_the_same_id(world, receiver):
+    """A receiver that looks at the ids drops the repeat; it comes once, not for ever."""
+    hook = Webhook(url=receiver.url, events=["queue_started"])
+    receiver.answers = [None]
+    first = world.replica(hook)
+    await world.seconds(2)
+    await world.arrive(2)
+    await world.seconds(1)
+    await until(lambda: len(receiver.came) == 1, "the event")
+    first.die()
+    heir = world.replica(hook)
+    await world.leases_run_out()
+    await world.seconds(1, heir)
+    await until(lambda: len(receiver.came) == 2, "the repeat")
+    await heir.settled()
+    for _ in range(3):
+        await world.leases_run_out()
+        await world.seconds(1, heir)
+        await heir.settled()
+    assert len(receiver.came) == 2
+    assert len(set(receiver.ids)) == 1
+
+
+async def test_a_dead_receiver_alone_is_told_again(world, receiver):
+    """The next replica sends to those who did not have it, and to no other."""
+    dead = Webhook(url=f"http://127.0.0.1:{free_port()}/x")
+    alive = Webhook(url=receiver.url, events=["queue_started"])
+    first = world.replica(dead, alive)
+    await world.seconds(2)
+    await world.arrive(2)
+    await world.seconds(1)
+    await until(lambda: first.counted("delivered", "queue_started") == 1, "the event")
+    first.die()
+    await world.leases_run_out()
+    world.replica(dead, alive, sends=False)
+    await world.seconds(2, world.replicas[-1])
+    assert (len(await world.waiting(0)), await world.waiting(1)) == (2, [])
+
+
+async def test_a_restart_goes_on_where_it_was(world, receiver):
+    """A queue that was told is not told again, and its end is, although nobody looked between."""
+    hook = Webhook(url=receiver.url, events=["queue_started", "queue_empty"])
+    world.replica(hook)
+    await world.seconds(2)
+    await world.arrive(2)
+    await world.seconds(2)
+    await until(lambda: receiver.events == ["queue_started"], "the beginning")
+    await world.replicas.pop().settled()
+    await world.leases_run_out()
+    world.turn.forward(20)
+    world.replica(hook)
+    await world.seconds(5)
+    assert receiver.events == ["queue_started"]
+    await world.go(1)
+    await world.seconds(12)
+    await until(lambda: receiver.events == ["queue_started", "queue_empty"], "the end")
+
+
+async def test_queue_over_follows_a_setting_that_changes(world, receiver):
+    """notify_above may be set while the room runs, as `waitroom rooms set` does."""
+    replica = world.replica(Webhook(url=receiver.url, events=["queue_over"]))
+    await world.arrive(4)
+    await world.seconds(3)
+    await replica.room.store.configure({"notify_above": 2})
+    await world.seconds(2)
+    await until(lambda: receiver.events == ["queue_over"], "the event")
+    assert (receiver.came[0][1]["waiting"], receiver.came[0][1]["threshold"]) == (3, 2)
+
+
+async def test_rooms_and_events_are_chosen(world, receiver):
+    """A webhook hears of its rooms and its events; a room that none is about is not looked at."""
+    replica = world.replica(Webhook(url=receiver.url, rooms=["another"]))
+    await world.seconds(2)
+    await world.arrive(2)
+    await world.seconds(2)
+    keys = room_key(world.name, "notices"), leader_key(world.name, "notifying")
+    assert await world.redis.exists(*keys) == 0
+    assert replica.counted("delivered", "queue_started") is None
+
+
+async def test_a_webhook_that_is_gone_is_not_waited_for(world):
+    """What was to be enqueued to one that is in the settings no more is forgotten."""
+    hook = Webhook(url="http://127.0.0.1:1/x")
+    first = world.replica(hook, hook, sends=False)
+    await world.seconds(2)
+    await world.arrive(2)
+    first.room_detector.enqueue = die
+    with pytest.raises(ZeroDivisionError):
+        await world.seconds(1)
+    assert {len(each["webhooks"]) for each in await unsent(world)} == {2}
+    await world.leases_run_out()
+    heir = world.replica(hook, sends=False)
+    await world.seconds(1, heir)
+    assert (await unsent(world), await world.waiting(1)) == ([], [])
+    assert len(await world.waiting(0)) == 2
+
+
+async def test_a_store_that_does_not_answer_is_tried_again(world, tmp_path, receiver):
+    """Looking raises nothing, and tells when the store is back."""
+    replica = world.replica(Webhook(url=receiver.url, events=["room_full"]))
+    await world.seconds(2)
+    await world.arrive(1)
+    memory = replica.room_detector.stores[world.name]
+    gone = connect(f"unix://{tmp_path}/none.sock", timeout_s=1)
+    memory._redis, real = gone, memory._redis
+    with capture_logs() as logs:
+        await world.seconds(2)
+    assert [line["event"] for line in logs] == ["notify_failed"] * 2
+    memory._redis = real
+    await world.seconds(1)
+    await until(lambda: receiver.events == ["room_full"], "the event")
+    await close(gone)
+
+
+async def test_what_the_store_forgot_is_remembered(world, receiver):
+    """The detector has its memory too: a queue that it told of has an end in an emptied store."""
+    world.replica(Webhook(url=receiver.url, events=["queue_started", "queue_empty"]))
+    await world.seconds(2)
+    await world.arrive(2)
+    await world.seconds(2)
+    await world.redis.delete(room_key(world.name, "notices"), leader_key(world.name, "notifying"))
+    await world.go(1)
+    await world.seconds(12)
+    await until(lambda: receiver.events == ["queue_started", "queue_empty"], "beginning and end")
+
+
+async def test_a_replica_sends_what_its_settings_say(monkeypatch, redis_socket, tmp_path, receiver):
+    """`webhooks` in the settings is all that it takes, for the events of rooms and for calls; and a
+    stop does not wait for a receiver that hangs, and says what is left."""
+    monkeypatch.setattr("sidecar.webhooks.detector.LOOK_S", 0.02)
+    monkeypatch.setattr("sidecar.webhooks.sender.LOOK_S", 0.02)
+    monkeypatch.setattr("sidecar.rooms.worker.refresher.REFRESH_MS", 20)
+    name = new_room_name()
+    store = f"unix://{redis_socket}"
+    settings = Settings(
+        store=store,
+        secret_keys=["k" * 32],
+        edge_listen=f"unix:{tmp_path}/e",
+        ops_listen=f"unix:{tmp_path}/o",
+        rooms={name: {"total_active_users": 1}},
+        webhooks={
+            f"team-{name}": {"url": receiver.url, "format": "slack"},
+            f"mailer-{name}": {"url": receiver.url, "events": ["called"]},
+        },
+    )
+    redis = connect(store, timeout_s=5)
+    with capture_logs() as logs:
+        async with running(settings, []) as rooms:
+            while await redis.exists(room_key(name, "notices"), room_key(name, "calls")) < 2:
+                await asyncio.sleep(0.01)
+            first, second = new_visitor(), new_visitor()
+            for visitor in (first, second):
+                await rooms.get(name).store.enter(visitor)
+            await until(lambda: len(receiver.came) == 2, "two events")
+            receiver.answers = [None]
+            await rooms.get(name).store.leave(first, why="unseen")
+            await until(lambda: len(receiver.came) == 3, "the call")
+    assert sorted(receiver.events) == ["called", "queue_started", "room_full"]
+    bodies = [body for headers, body in receiver.came if headers["X-Waitroom-Event"] != "called"]
+    assert all(body["text"].startswith(f"Waitroom {name}: ") for body in bodies)
+    (called,) = [body for body in (body for _, body in receiver.came) if "calls" in body]
+    assert [call["visitor"] for call in called["calls"]] == [second]
+    (left,) = [line for line in logs if line["event"] == "webhooks_undelivered"]
+    assert (left["webhook"], left["count"]) == (f"mailer-{name}", 1)
+    await close(redis)

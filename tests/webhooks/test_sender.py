@@ -1,0 +1,490 @@
+"""The sender of a webhook: to a real receiver, from a real store, by replicas that are killed at
+the worst moments; what is kept of deliveries, and what an operator sends again."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from sidecar.storage.redis.connect import connect
+from sidecar.storage.redis.leader_lease import LeaderLease
+from sidecar.webhooks import deliveries as kept
+from sidecar.webhooks.deliveries import KEPT_S, Delivery, Head
+from sidecar.webhooks.messages import legible
+from sidecar.webhooks.model import CalledVisitor, CallNotice, Notice, new_test
+from sidecar.webhooks.redis_keys import webhook_key
+from sidecar.webhooks.retry import FRESH_S, SCHEDULE
+from sidecar.webhooks.sender import send
+from sidecar.webhooks.settings import Webhook
+from tests.support.processes import free_port
+from tests.support.receiver import Receiver, until
+
+NOW_MS = new_test("shop", 1).at_ms
+
+
+@pytest.fixture(autouse=True)
+def now(turn):
+    """Scripts drop what is old by the time of Redis."""
+    turn.now_ms = NOW_MS
+
+
+@pytest.fixture
+def store(world):
+    return world.deliveries()
+
+
+@pytest.fixture
+async def quick():
+    quick = await Receiver().start()
+    yield quick
+    await quick.stop()
+
+
+def hook(receiver) -> Webhook:
+    return Webhook(url=receiver.url, secret="secret-that-nobody-sees")
+
+
+def notice(id_: str | int = 1, at_ms: int = NOW_MS) -> Notice:
+    id_ = f"n{id_}" if isinstance(id_, int) else id_
+    return Notice(id_, "room_full", "shop", at_ms, waiting=1, active=1, cap=1)
+
+
+async def settle(store, each, state="failed", attempts=8, request="", **more) -> None:
+    """As a sender does."""
+    delivery = Delivery(each, attempts, **more)
+    await store.enqueue(each)
+    await store.settle(Head(each.id, delivery, request, 0), delivery, state)
+
+
+async def fail(store, *ids: str) -> None:
+    for id_ in ids:
+        await settle(store, notice(id_), reason="HTTP 503", status=503)
+
+
+async def one(store, id_: str = "n1") -> Delivery:
+    return (await store.find([id_]))[id_]
+
+
+async def requests(world) -> list[str]:
+    """The operators whose requests are not over."""
+    values = await world.redis.hvals(webhook_key(world.hook(), "resends"))
+    return [value.decode().partition(" ")[2] for value in values]
+
+
+async def finish(replica) -> None:
+    """Sends all that is due."""
+    await replica.send()
+    await replica.settled()
+
+
+# The queue.
+
+
+async def test_it_is_tried_again_with_growing_pauses(world, store, receiver):
+    """Broken, then busy, then taken: in order, with the pause that the receiver asks for."""
+    receiver.answers = [500, 502, (429, {"Retry-After": "77"}), 200]
+    world.hurries = True
+    replica = world.replica(hook(receiver))
+    for number in (1, 2):
+        await store.enqueue(notice(number))
+    with capture_logs() as logs:
+        await finish(replica)
+    assert receiver.ids == ["n1"] * 4 + ["n2"]
+    pauses = [line["in_s"] for line in logs if line["event"] == "webhook_retried"]
+    assert 0.8 <= pauses[0] <= 1
+    assert 3.2 <= pauses[1] <= 4
+    assert pauses[2:] == [77]
+    assert sum(pauses) - 0.2 <= (world.turn.now_ms - NOW_MS) / 1000 <= sum(pauses) + 1
+    assert await world.states() == {"n1": "delivered", "n2": "delivered"}
+    assert ((await one(store)).attempts, (await one(store)).status) == (4, 200)
+
+
+@pytest.mark.parametrize("answer", [400, 404, 410, (307, {"Location": "/elsewhere"})])
+async def test_what_is_refused_is_not_tried_again(world, store, receiver, answer):
+    """A wrong address stays wrong, a redirect leads nowhere, and the next message has its turn."""
+    receiver.answers = [answer]
+    replica = world.replica(hook(receiver))
+    for number in (1, 2):
+        await store.enqueue(notice(number))
+    await finish(replica)
+    assert await world.states() == {"n1": "failed", "n2": "delivered"}
+    assert len(receiver.came) == 2
+
+
+async def test_it_gives_up(world, store, receiver):
+    """After eight tries, which take about a quarter of an hour; what failed is kept with the
+    answer, and a crash in between begins no new count."""
+    receiver.answers = [503] * SCHEDULE.tries
+    replica = world.replica(hook(receiver))
+    await store.enqueue(notice())
+    await replica.send()
+    await until(lambda: len(receiver.came) == 1, "the first try")
+    await until_attempted(store)
+    replica.die()
+    await world.leases_run_out()
+    world.hurries = True
+    await finish(world.replica(hook(receiver)))
+    assert len(receiver.came) == SCHEDULE.tries == 8
+    assert 600_000 < world.turn.now_ms - NOW_MS < 1_000_000
+    assert await world.states() == {"n1": "failed"}
+    found = await one(store)
+    assert (found.attempts, found.status, found.reason) == (8, 503, "HTTP 503")
+
+
+async def until_attempted(store) -> None:
+    while (await one(store)).attempts == 0:
+        await asyncio.sleep(0.005)
+
+
+async def test_what_is_old_is_not_sent(world, store, receiver):
+    """An hour after the event nobody wants it; a pause that would go beyond is not begun."""
+    receiver.answers = [(503, {"Retry-After": "7200"})]
+    replica = world.replica(hook(receiver))
+    for number, age_s in enumerate((0, FRESH_S, FRESH_S - 10), start=1):
+        await store.enqueue(notice(number, NOW_MS - age_s * 1000))
+    await finish(replica)
+    assert await world.states() == {"n1": "failed", "n2": "failed", "n3": "delivered"}
+    assert receiver.ids == ["n1", "n3"]
+    assert (await one(store, "n2")).reason == "too old"
+
+
+async def test_too_many_drop_the_oldest(monkeypatch, world, store, receiver):
+    """The one that is on its way stays; the oldest behind it gives way, and is counted."""
+    monkeypatch.setattr(kept, "BACKLOG", 3)
+    receiver.answers = [None]
+    replica = world.replica(hook(receiver))
+    (sender,) = replica.senders
+    await sender.receiver.enqueue(notice(0))
+    await replica.send()
+    await until(lambda: len(receiver.came) == 1, "the first")
+    with capture_logs() as logs:
+        for number in range(1, 6):
+            await sender.receiver.enqueue(notice(number))
+    dropped = [(line["id"], line["reason"]) for line in logs if line["event"] == "webhook_dropped"]
+    assert dropped == [("n1", "too many wait"), ("n2", "too many wait")]
+    labels = {"room": "shop", "event": "room_full", "result": "dropped"}
+    assert replica.metrics.registry.get_sample_value("waitroom_webhooks_total", labels) == 2
+    receiver.let_go()
+    await replica.settled()
+    assert receiver.ids == ["n0", "n3", "n4", "n5"]
+    assert {i for i, state in (await world.states()).items() if state == "failed"} == {"n1", "n2"}
+
+
+async def test_one_that_hangs_delays_no_other(world, receiver, quick):
+    """Others get everything meanwhile; so does the same receiver, of calls and what is resent."""
+    receiver.answers = [None]
+    replica = world.replica(hook(receiver), hook(quick))
+    for number in (0, 1):
+        for id_ in (1, 2):
+            await world.deliveries(number).enqueue(notice(id_))
+    await replica.send()
+    await until(lambda: len(receiver.came) == 1, "one that is not answered")
+    await until(lambda: quick.ids == ["n1", "n2"], "both of the other")
+    test = new_test("shop", 1)
+    await world.deliveries().add(test, by="Ann")
+    await replica.send()
+    await until(lambda: receiver.ids == ["n1", test.id], "the test")
+
+
+async def test_what_is_enqueued_twice_is_sent_once(world, store, receiver):
+    """While it waits, when it is settled, and while an operator sends it again."""
+    replica = world.replica(hook(receiver))
+    for _ in range(2):
+        await store.enqueue(notice())
+    await finish(replica)
+    await fail(store, "n2")
+    await store.resend(["n2"], by="Ann")
+    for number in (1, 2):
+        await store.enqueue(notice(number))
+    await finish(replica)
+    assert receiver.ids == ["n1", "n2"]
+    await fail(store, "n3")
+    await store.enqueue(notice(3))
+    await finish(replica)
+    assert receiver.ids == ["n1", "n2"]
+
+
+async def test_what_cannot_be_settled_is_settled_later(world, store, tmp_path, receiver):
+    """It is sent and counted once all the same."""
+    receiver.answers = [None]
+    replica = world.replica(hook(receiver))
+    (sender,) = replica.senders
+    await store.enqueue(notice())
+    await replica.send()
+    await until(lambda: len(receiver.came) == 1, "the message")
+    gone = connect(f"unix://{tmp_path}/none.sock", timeout_s=1)
+    deliveries = sender.receiver.deliveries
+    deliveries._redis, real = gone, deliveries._redis
+    with capture_logs() as logs:
+        receiver.let_go()
+        await until(lambda: "deliveries_not_saved" in str(logs), "the failure")
+    assert {line["event"] for line in logs} == {"webhook_delivered", "deliveries_not_saved"}
+    assert await world.states() == {"n1": "waiting"}
+    deliveries._redis = real
+    await replica.settled()
+    await finish(replica)
+    assert (await world.states(), (await one(store)).attempts) == ({"n1": "delivered"}, 1)
+    assert len(receiver.came) == 1
+
+
+async def test_a_replica_that_lost_its_lease_settles_nothing_twice(world, store, receiver, quick):
+    """What it sends meanwhile comes again with the same id; it takes nothing more, and its answer
+    counts for nothing once another has settled the message."""
+    receiver.answers = [None, 200]
+    slow = world.replica(hook(receiver))
+    for number in (1, 2):
+        await store.enqueue(notice(number))
+    await slow.send()
+    await until(lambda: receiver.ids == ["n1"], "the message")
+    await world.leases_run_out()
+    heir = world.replica(hook(quick))
+    await finish(heir)
+    assert quick.ids == ["n1", "n2"]
+    assert set((await world.states()).values()) == {"delivered"}
+    receiver.let_go()
+    await slow.settled()
+    await finish(slow)
+    assert receiver.ids == ["n1"]
+    assert (await one(store)).attempts == 1
+
+
+async def test_what_another_version_wrote_stops_nothing(world, store, receiver):
+    """What cannot be read is forgotten; what waits in no queue any more has failed after a time."""
+    await store.enqueue(notice(1))
+    await store.enqueue(notice(2))
+    await world.redis.hset(webhook_key(world.hook(), "deliveries"), "n1", '{"notice": 1}')
+    long_ago = notice(3, NOW_MS - 3 * 3_600_000)
+    keys = [webhook_key(world.hook(), name) for name in ("deliveries", "waiting")]
+    await world.redis.hset(keys[0], "n3", Delivery(long_ago).text())
+    await world.redis.zadd(keys[1], {"n3": long_ago.at_ms})
+    await finish(world.replica(hook(receiver)))
+    assert receiver.ids == ["n2"]
+    assert await world.states() == {"n2": "delivered", "n3": "failed"}
+
+
+# What an operator sends again.
+
+
+async def test_two_operators_who_press_together_send_one(world, store, receiver):
+    """And again while it is on its way, and from an old look when it is over."""
+    await fail(store, "n1")
+    replies = await asyncio.gather(
+        store.resend(["n1"], by="Ann", attempts=8), store.resend(["n1"], by="Ben", attempts=8)
+    )
+    assert sorted(each[0] for each in replies) == ["queued", "waiting"]
+    receiver.answers = [None]
+    replica = world.replica(hook(receiver))
+    await replica.send()
+    await until(lambda: receiver.ids == ["n1"], "the message")
+    assert await store.resend(["n1"], by="Eve") == ["waiting"]
+    receiver.let_go()
+    await replica.settled()
+    assert await store.resend(["n1"], by="Eve", attempts=8) == ["changed"]
+    await finish(replica)
+    assert receiver.ids == ["n1"]
+    found = await one(store)
+    assert (await world.states(), found.attempts, found.status) == ({"n1": "delivered"}, 9, 200)
+    assert found.resent_by in {"Ann", "Ben"}
+    # Who has seen that it was delivered may want it once more all the same.
+    assert await store.resend(["n1"], by="Eve", attempts=9) == ["queued"]
+    await finish(replica)
+    assert receiver.ids == ["n1", "n1"]
+
+
+async def test_two_replicas_send_one(world, store, receiver):
+    """One of them has the leader lease; the oldest is sent first."""
+    first, second = world.replica(hook(receiver)), world.replica(hook(receiver))
+    ids = [f"n{number}" for number in range(10, 22)]
+    for number, id_ in enumerate(ids):
+        await settle(store, notice(id_, NOW_MS + number))
+    await store.resend(await store.failed(), by="Ann")
+    for replica in (first, second):
+        await replica.send()
+    for replica in (first, second):
+        await replica.settled()
+    assert receiver.ids == ids
+    assert set((await world.states()).values()) == {"delivered"}
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+async def test_a_crash_between_sending_and_settling_loses_nothing(world, store, receiver, is_sent):
+    """The next replica sends it, with the same id; and then it is over."""
+    await fail(store, "n1")
+    await store.resend(["n1"], by="Ann")
+    first = world.replica(hook(receiver))
+    receiver.answers = [None] * is_sent
+    if is_sent:
+        await first.send()
+        await until(lambda: receiver.ids == ["n1"], "the message")
+    else:
+        await first.senders[0]._lease.hold(milliseconds=600_000)
+    first.die()
+    heir = world.replica(hook(receiver))
+    await finish(heir)
+    assert receiver.ids == ["n1"] * is_sent
+    await world.leases_run_out()
+    for _ in range(3):
+        await finish(heir)
+    assert await world.states() == {"n1": "delivered"}
+    assert receiver.ids == ["n1"] * (1 + is_sent)
+
+
+async def test_a_slow_replica_ends_no_later_request(world, store):
+    """What one that lost its lease has to say ends the request that it had, and no other."""
+    await fail(store, "n1")
+    await store.resend(["n1"], by="Ann")
+    lease = LeaderLease(
+        store._redis, webhook_key(world.hook(), "resending"), owner="a", timeout_s=5
+    )
+    await lease.hold(milliseconds=600_000)
+    head = await store.head("resends", owner="a")
+    await store.settle(head, head.delivery, "delivered")
+    await store.resend(["n1"], by="Ben")
+    await store.settle(head, head.delivery, "delivered")
+    # Nor does what the queue's sender had to say.
+    await store.settle(replace(head, request=""), head.delivery, "failed")
+    assert (await requests(world), await world.states()) == (["Ben"], {"n1": "waiting"})
+
+
+async def test_while_it_is_retried_by_itself_nothing_is_added(world, store, receiver):
+    """It is on its way already; once it is given up it can be sent again."""
+    receiver.answers = [503]
+    replica = world.replica(hook(receiver))
+    await store.enqueue(notice())
+    await replica.send()
+    await until_attempted(store)
+    assert await store.resend(["n1"], by="Ann") == ["waiting"]
+    assert await requests(world) == []
+    await settle(store, notice())
+    assert await store.resend(["n1"], by="Ann", attempts=8) == ["queued"]
+
+
+async def test_it_is_one_attempt_whose_answer_is_kept(world, store, receiver):
+    """No retry: an operator sees the answer. It has the message's id."""
+    receiver.answers = [503]
+    await fail(store, "n1")
+    await store.resend(["n1"], by="Ann")
+    await finish(world.replica(hook(receiver)))
+    found = await one(store)
+    assert (await world.states(), found.attempts, receiver.ids) == ({"n1": "failed"}, 9, ["n1"])
+    assert (found.status, found.reason, found.resent_by) == (503, "HTTP 503", "Ann")
+
+
+async def test_a_test_is_sent_and_kept(world, store, receiver):
+    """By its event a program can tell it."""
+    test = new_test(world.name, 5)
+    await store.add(test, by="Ann")
+    assert await world.states() == {test.id: "waiting"}
+    await finish(world.replica(hook(receiver)))
+    assert (receiver.events, await world.states()) == (["test"], {test.id: "delivered"})
+
+
+async def test_calls_that_are_over_are_not_sent_again(world, store, receiver):
+    """It fails with a reason."""
+    replica = world.replica(hook(receiver))
+    await replica.look()
+    called = CallNotice("c1", world.name, NOW_MS, (CalledVisitor("v" * 22, 1, 2),))
+    await settle(store, called)
+    await store.resend(["c1"], by="Ann")
+    await finish(replica)
+    assert (await world.states(), receiver.came) == ({"c1": "failed"}, [])
+    assert (await one(store, "c1")).reason.startswith("not sent: its calls are over")
+
+
+async def test_calls_are_sent_again_to_those_who_may_still_come(world, store, receiver):
+    """With a link that is made anew, and is not kept."""
+    replica = world.replica(hook(receiver))
+    (gone,) = await world.arrive()
+    (here,) = await world.arrive()
+    await world.store.leave(gone)
+    world.turn.forward(6)  # the slot is free
+    await world.store.sweep()
+    await replica.room.refresh()
+    calls = (CalledVisitor(here, NOW_MS, 2), CalledVisitor(gone, 1, 2))
+    await settle(store, CallNotice("c1", world.name, NOW_MS, calls))
+    await store.resend(["c1"], by="Ann")
+    await finish(replica)
+    (call,) = receiver.came[0][1]["calls"]
+    assert call["visitor"] == here
+    assert call["claim_url"].startswith(f"/_waitroom/{world.name}/claim?token=")
+    assert "claim?token" not in (await one(store, "c1")).text()
+
+
+# What is kept.
+
+
+async def test_bounds(monkeypatch, world, store):
+    """The oldest give way, of those that failed and of the others; a week later, all."""
+    monkeypatch.setattr(kept, "DELIVERED_KEPT", 3)
+    monkeypatch.setattr(kept, "FAILED_KEPT", 5)
+    for number in range(20):
+        state, id_ = "failed" if number % 2 else "delivered", f"n{number:02}"
+        await settle(store, notice(id_, NOW_MS + number), state)
+    latest = ["n19", "n18", "n17", "n16", "n15", "n14", "n13", "n11"]
+    assert [*await world.states()] == latest
+    assert await world.redis.hlen(webhook_key(world.hook(), "deliveries")) == len(latest)
+    page = await store.page(("failed",), start=1, limit=2)
+    assert [found.notice.id for _, found in page] == ["n17", "n15"]
+    await settle(store, notice("old", NOW_MS - 8 * 86_400_000))
+    assert "old" not in await world.states()
+    for name in ("deliveries", "failed"):
+        assert 0 < await world.redis.ttl(webhook_key(world.hook(), name)) <= KEPT_S
+
+
+def test_what_a_receiver_says_shows_no_secret():
+    """Whatever it repeats; on one line, and not too long."""
+    url = "https://user:pass-word@chat.test/hook/T0KEN-a%2Fb?key=qu%C3%A9ry&x=1#frag"
+    hook = Webhook(url=url, secret="s" * 16)
+    said = f"Cannot POST {url}\n/hook/T0KEN-a%2Fb T0KEN-a/b quéry {'s' * 16} <b>no</b>\x00"
+    text = legible(hook, said.encode() + b"\xff" + b"x" * 4000)
+    assert not any(word in text for word in ("T0KEN", "qu", "pass-word", "ssss", "\n", "\x00"))
+    assert text.startswith("Cannot POST …")
+    assert "<b>no</b>" in text
+    assert len(text) == 500
+
+
+async def test_the_log_shows_no_address(world, receiver):
+    """Of a webhook its name and host: paths and queries of chats are secrets."""
+    receiver.answers = [404]
+    closed = Webhook(url=f"http://127.0.0.1:{free_port()}/token-that-nobody-sees")
+    replica = world.replica(closed, hook(receiver))
+    world.hurries = True
+    with capture_logs() as logs:
+        for number in (0, 1):
+            await world.deliveries(number).enqueue(notice())
+        await finish(replica)
+    retried = next(line for line in logs if line["event"] == "webhook_retried")
+    assert (retried["webhook"], retried["host"]) == (world.hook(0), "127.0.0.1")
+    assert retried["reason"].startswith("ClientConnectorError: ")
+    failed = {line["webhook"]: line for line in logs if line["event"] == "webhook_failed"}
+    assert failed[world.hook(1)]["reason"] == "HTTP 404"
+    assert failed.keys() == {world.hook(0), world.hook(1)}
+    assert "nobody-sees" not in str(logs)
+
+
+@pytest.mark.parametrize("sent", [b"no http\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\nContent-Le"])
+async def test_garbage_is_an_answer_like_any(world, sent):
+    """What answers no HTTP at all is tried again, and raises nothing."""
+
+    async def talk(reader, writer):
+        await reader.read(100)
+        writer.write(sent)
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    hook = Webhook(url=f"http://127.0.0.1:{port}/token-that-nobody-sees")
+    answer = await send(world.session, hook, notice())
+    assert (answer.is_taken, answer.may_retry) == (False, True)
+    assert "nobody-sees" not in answer.reason
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_host_that_cannot_be_one_is_no_crash(world):
+    """It fails for good, or after a while, with a reason."""
+    for url in ("http://" + "a" * 64 + ".test/x", "http://a..b/x"):
+        answer = await send(world.session, Webhook(url=url), notice())
+        assert not answer.is_taken
+        assert answer.reason
