@@ -126,9 +126,10 @@ class Deliveries:
         head = Head(id_, delivery, "", 0)
         if delivery is None:
             await self.forget(head)
-        else:
-            await self.settle(head, replace(delivery, reason=reason), "failed")
-        return delivery
+            return None
+        dropped = replace(delivery, reason=reason)
+        await self.settle(head, dropped, "failed")
+        return dropped
 
     async def find(self, ids: Collection[str]) -> dict[str, Delivery]:
         """Return the deliveries that are kept and can be read, by id."""

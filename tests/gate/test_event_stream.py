@@ -29,8 +29,8 @@ FASTER = 20
 @pytest.fixture(autouse=True)
 def faster(monkeypatch):
     """No test waits for a second: tests/nginx has streams that take their time."""
-    is_set = events.is_set
-    monkeypatch.setattr(events, "is_set", lambda over, seconds: is_set(over, seconds / FASTER))
+    wait_for = events.wait_for
+    monkeypatch.setattr(events, "wait_for", lambda over, seconds: wait_for(over, seconds / FASTER))
     monkeypatch.setattr(events, "KEEP_ALIVE_S", events.KEEP_ALIVE_S * FASTER)
 
 

@@ -20,7 +20,7 @@ from sidecar.webhooks.messages import compose
 from sidecar.webhooks.model import CalledVisitor, CallNotice
 from sidecar.webhooks.settings import Webhook
 from tests.support.receiver import Receiver, until
-from tests.webhooks.conftest import make_world
+from tests.webhooks.world import make_world
 
 URL = "https://shop.test"
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()

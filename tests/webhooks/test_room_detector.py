@@ -223,7 +223,7 @@ async def test_a_replica_sends_what_its_settings_say(monkeypatch, redis_socket, 
     stop does not wait for a receiver that hangs, and says what is left."""
     monkeypatch.setattr("sidecar.webhooks.detector.LOOK_S", 0.02)
     monkeypatch.setattr("sidecar.webhooks.sender.LOOK_S", 0.02)
-    monkeypatch.setattr("sidecar.rooms.worker.refresher.REFRESH_MS", 20)
+    monkeypatch.setattr("sidecar.rooms.worker.REFRESH_MS", 20)
     name = new_room_name()
     store = f"unix://{redis_socket}"
     settings = Settings(
