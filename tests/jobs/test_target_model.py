@@ -356,7 +356,7 @@ class TargetMachine(StoreMachine):
         order.shuffle(waiting)
         for jobs in [waiting, held] if adds_first else [held, waiting]:
             if jobs is waiting:
-                assert self.run(self.store.add(jobs)) == self.model.add(jobs)
+                assert self.run(self.store.add(jobs)) == self.model.at(self.now).add(jobs)
             else:
                 self.run(self.store.hold(jobs, self.settings))
                 self.model.at(self.now).hold(jobs, self.settings)
