@@ -18,12 +18,12 @@ import structlog
 
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.service import fold
+from sidecar.history.settings import HistorySection
 from sidecar.history.store.event_stream import EventStream
 from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
 from sidecar.rooms.service import Room, Rooms
-from sidecar.settings.model import Settings
 
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
@@ -152,7 +152,7 @@ class Recorder:
 
 
 async def tidy_forever(
-    rooms: Rooms, history: "History", settings: Settings, metrics: Metrics
+    rooms: Rooms, history: "History", settings: HistorySection, metrics: Metrics
 ) -> None:
     """Tidy all rooms until cancelled."""
     while True:
@@ -167,7 +167,7 @@ async def tidy_forever(
                     await room.store.release_leader_lease("tidying")
 
 
-async def tidy(room: Room, history: "History", settings: Settings, metrics: Metrics) -> None:
+async def tidy(room: Room, history: "History", settings: HistorySection, metrics: Metrics) -> None:
     """Close stuck stays and retire old ones. Raises StoreError and DatabaseError; the batches
     before the error stay."""
     await history.check()
