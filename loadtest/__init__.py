@@ -1,5 +1,5 @@
-"""Load tests and benchmarks: how fast, and whether the promises hold under it.
+"""Load tests and benchmarks: how fast Waitroom is, and whether its promises hold under load.
 
-locustfile.py is for anybody's deployment. Measurements (`python -m loadtest NAME`) start everything
-on loopback, and stop by themselves.
+locustfile.py puts load on any deployment. Measurements (`python -m loadtest NAME`) start everything
+they need on loopback, and stop it at the end.
 """

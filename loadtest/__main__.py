@@ -14,8 +14,8 @@ from dataclasses import fields, replace
 from loadtest import machine, quiet
 
 ROOT = quiet.REPORTS.parents[1]
-#: Each module has `WHOLE` and `QUICK`, how much is measured; `add_options(parser)`, options that
-#: change the amount; and `measure_reports(amount)`, which yields a report when there is a new one.
+#: Measurements. Each module has the amounts `WHOLE` and `QUICK`, `add_options(parser)` for options
+#: that change the amount, and `measure_reports(amount)`, which yields each report once it is ready.
 MODULES = {
     "bench": "loadtest.bench.report",
     "cluster": "loadtest.cluster",
@@ -26,38 +26,38 @@ MODULES = {
 }
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     names = argparse.ArgumentParser(prog="python -m loadtest", description=__doc__, add_help=False)
     names.add_argument("name", choices=MODULES)
-    name = names.parse_known_args(words[:1])[0].name
+    name = names.parse_known_args(arguments[:1])[0].name
     module = importlib.import_module(MODULES[name])
     parser = argparse.ArgumentParser(prog=f"python -m loadtest {name}", description=module.__doc__)
     parser.add_argument("--quick", action="store_true", help="much less, into .run/reports")
     parser.add_argument("--rounds", type=int, help="another number of rounds, into .run/reports")
     module.add_options(parser)
-    options = vars(parser.parse_args(words[1:]))
+    options = vars(parser.parse_args(arguments[1:]))
     amount = module.QUICK if options["quick"] else module.WHOLE
-    of_amount = {field.name for field in fields(amount)}
+    own = {field.name for field in fields(amount)}
     amount = replace(
         amount,
-        **{key: value for key, value in options.items() if key in of_amount and value is not None},
+        **{key: value for key, value in options.items() if key in own and value is not None},
     )
-    # SIGTERM stops everything that was started, as Ctrl-C does.
+    # On SIGTERM, stop everything that was started, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    watch = quiet.begin(quiet.REPORTS if amount == module.WHOLE else quiet.PARTS)
-    began, problems = time.monotonic(), {}
+    quiet_watch = quiet.begin(quiet.REPORTS if amount == module.WHOLE else quiet.PARTS)
+    start_s, problems = time.monotonic(), {}
     for report in module.measure_reports(amount):
-        folder = watch.folder()
+        folder = quiet_watch.folder()
         report.write(folder, machine.describe())
         problems[report.name] = report.problems
         print(
-            f"{folder.relative_to(ROOT)}/{report.name}.md, after {time.monotonic() - began:.0f} s",
+            f"{folder.relative_to(ROOT)}/{report.name}.md, after {time.monotonic() - start_s:.0f} s",
             flush=True,
         )
-        final = report
-    for target in final.targets:
+        last_report = report
+    for target in last_report.targets:
         print(f"{target.what}: {target.figure}, wanted {target.wanted}")
-    for problem in (problem for each in problems.values() for problem in each):
+    for problem in (problem for listed in problems.values() for problem in listed):
         print(f"PROBLEM {problem}", file=sys.stderr)
     return 1 if any(problems.values()) else 0
 

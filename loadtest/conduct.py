@@ -1,4 +1,4 @@
-"""The suite's listeners to Locust's events: options, mix, shape, merging, watching, the verdict."""
+"""Listeners to Locust's events: options, mix, shape, merging of reports, and the verdict."""
 
 import json
 import time
@@ -17,12 +17,12 @@ from loadtest.options import add_options, options_of, read_mix
 from loadtest.verdict import Evidence, Finding, judge, peak_inside
 
 PERCENTILES = (0.5, 0.95, 0.99)
-#: A worker's last message, after Locust's own last report.
+#: Messages between processes: a worker's last report, and the start of the measured time.
 _LAST = "waitroom_last"
 _MEASURE = "waitroom_measure"
 
-#: Sessions, cap and waiting, as the ops listener reports them once a second.
-_reports: list[tuple[int, int, int]] = []
+#: Numbers of sessions, cap and waiting visitors, read from the ops listener once a second.
+_counts: list[tuple[int, int, int]] = []
 
 
 def listen() -> None:
@@ -54,7 +54,7 @@ def _on_init(environment: Any, **_: Any) -> None:
     if isinstance(runner, MasterRunner):
         runner.register_message(_LAST, _on_last)
     if isinstance(runner, WorkerRunner):
-        runner.register_message(_MEASURE, _begin_figures)
+        runner.register_message(_MEASURE, _reset_figures)
     elif options.waitroom_shape:
         from loadtest.shapes import read_shape  # noqa: PLC0415 - locust would list it as its own
 
@@ -66,25 +66,25 @@ def _on_test_start(environment: Environment, **_: Any) -> None:
     LEDGER.clear()
     if isinstance(environment.runner, WorkerRunner):
         return
-    _reports.clear()
+    _counts.clear()
     options = options_of(environment)
     if options.waitroom_ops:
-        gevent.spawn(_watch, environment)
+        gevent.spawn(_poll_room, environment)
     if options.waitroom_warm_up:
-        gevent.spawn_later(options.waitroom_warm_up, _measure, environment)
+        gevent.spawn_later(options.waitroom_warm_up, _start_figures, environment)
 
 
-def _measure(environment: Environment) -> None:
+def _start_figures(environment: Environment) -> None:
     if isinstance(environment.runner, MasterRunner):
         environment.runner.send_message(_MEASURE)
     environment.stats.reset_all()
 
 
-def _begin_figures(environment: Environment, **_: Any) -> None:
+def _reset_figures(environment: Environment, **_: Any) -> None:
     environment.stats.reset_all()
 
 
-def _watch(environment: Environment) -> None:
+def _poll_room(environment: Environment) -> None:
     options = options_of(environment)
     request = urllib.request.Request(
         f"{options.waitroom_ops.rstrip('/')}/admin/rooms/{options.waitroom_room}",
@@ -92,23 +92,23 @@ def _watch(environment: Environment) -> None:
     )
     while environment.runner is not None and environment.runner.state != "stopped":
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
-                room = json.load(answer)
+            with urllib.request.urlopen(request, timeout=5) as response:
+                room = json.load(response)
         except OSError:
-            pass  # a replica may be down; no answer at all is found at the end
+            pass  # a replica may be down; the verdict fails if none ever answered
         else:
             cap = room["settings"]["total_active_users"]
-            _reports.append((room["active"], cap, room["waiting"]))
+            _counts.append((room["active"], cap, room["waiting"]))
         gevent.sleep(1)
 
 
 def _on_request(name: str, exception: BaseException | None, **_: Any) -> None:
     if exception is not None:
-        LEDGER.complain(f"{name}: {exception}")
+        LEDGER.record_error(f"{name}: {exception}")
 
 
 def _on_user_error(exception: BaseException, **_: Any) -> None:
-    LEDGER.complain(f"a journey broke: {type(exception).__name__}: {exception}")
+    LEDGER.record_error(f"a journey broke: {type(exception).__name__}: {exception}")
 
 
 def _on_report_to_master(data: dict[str, Any], **_: Any) -> None:
@@ -121,7 +121,7 @@ def _on_worker_report(data: dict[str, Any], **_: Any) -> None:
 
 
 def _on_test_stop(environment: Environment, **_: Any) -> None:
-    """Send a worker's last report now: Locust's own reports would come too late."""
+    """Send a worker's last report now, because Locust's own reports would arrive too late."""
     runner = environment.runner
     if isinstance(runner, WorkerRunner):
         data: dict[str, Any] = {}
@@ -146,16 +146,16 @@ def _on_quitting(environment: Environment, **_: Any) -> None:
         requests=environment.stats.total.num_requests,
         errors=LEDGER.errors,
         stays=list(LEDGER.stays.values()),
-        sessions=[(active, cap) for active, cap, _ in _reports] if options.waitroom_ops else None,
+        sessions=[(active, cap) for active, cap, _ in _counts] if options.waitroom_ops else None,
         inside=inside,
         cap=options.waitroom_cap or None,
     )
     findings = judge(evidence)
-    kept = all(finding.kept for finding in findings)
+    is_kept = all(finding.kept for finding in findings)
     print("\nWaiting room")
     for finding in findings:
         print(f"  {'kept  ' if finding.kept else 'BROKEN'}  {finding.promise}: {finding.text}")
-    environment.process_exit_code = 0 if kept else 1
+    environment.process_exit_code = 0 if is_kept else 1
     if options.waitroom_report:
         report = _describe(environment, findings, inside)
         Path(options.waitroom_report).write_text(json.dumps(report, indent=1) + "\n")
@@ -165,20 +165,20 @@ def _describe(
     environment: Environment, findings: list[Finding], inside: int | None
 ) -> dict[str, Any]:
     total = environment.stats.total
-    lasted = (total.last_request_timestamp or time.time()) - total.start_time
+    seconds = (total.last_request_timestamp or time.time()) - total.start_time
     kinds = {entry.name: _figures(entry) for entry in environment.stats.entries.values()}
     return {
         "kept": all(finding.kept for finding in findings),
         "findings": [
             {"promise": each.promise, "kept": each.kept, "text": each.text} for each in findings
         ],
-        "seconds": lasted,
-        "requests_per_s": total.num_requests / lasted if lasted > 0 else 0.0,
+        "seconds": seconds,
+        "requests_per_s": total.num_requests / seconds if seconds > 0 else 0.0,
         "total": _figures(total),
         "kinds": kinds,
         "errors": dict(LEDGER.errors),
-        "peak_sessions": max((active for active, _, _ in _reports), default=None),
-        "peak_waiting": max((waiting for _, _, waiting in _reports), default=None),
+        "peak_sessions": max((active for active, _, _ in _counts), default=None),
+        "peak_waiting": max((waiting for _, _, waiting in _counts), default=None),
         "peak_inside": inside,
     }
 

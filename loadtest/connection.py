@@ -1,5 +1,5 @@
-"""A client that sends prepared requests to a replica and reads next to nothing, so that its own
-cost stays small."""
+"""A client with little cost of its own: it sends prepared requests to a replica, and parses almost
+nothing of the responses."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from tests.support.service import TOKEN
 
 
 class Connection:
-    """A keep-alive connection to a replica."""
+    """Keep-alive connection to a replica."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -21,7 +21,8 @@ class Connection:
         return cls(*await asyncio.open_connection(host, int(port), limit=2**20))
 
     async def ask(self, request: bytes) -> bytes:
-        """Return the body of the response. Raises RuntimeError for a status other than 20x."""
+        """Send a request and return the body of the response. Raises RuntimeError if the status is
+        not 20x."""
         self._writer.write(request)
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = re.search(rb"(?i)content-length: (\d+)", head)
@@ -35,7 +36,7 @@ class Connection:
 
 
 def prepare(method: str, path: str, body: object = None) -> bytes:
-    """Return a request of the service API."""
+    """Return the bytes of a request to the service API."""
     content = b"" if body is None else json.dumps(body).encode()
     head = (
         f"{method} /v1/{path} HTTP/1.1\r\nHost: replica\r\nAuthorization: Bearer {TOKEN}\r\n"

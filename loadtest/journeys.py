@@ -104,7 +104,7 @@ class Shopper(Visitor):
         self.become_new()
         inside = self.open()
         if inside:
-            LEDGER.enter_directly(self.last)
+            LEDGER.record_direct_admission(self.last)
             inside = self.browse()
         while inside is False:
             if not self.wait_in_line():
@@ -150,7 +150,7 @@ class Shopper(Visitor):
             pause = float(document["refresh_after_seconds"])
             if not document.get("paused"):
                 late = bool(due) and self.last.sent > due + LATE_S * 1000
-                stay = LEDGER.note(stay, document, self.last, late=late)
+                stay = LEDGER.record_status(stay, document, self.last, late=late)
             if state == "admitted":
                 return True
             if state == "not_queued":

@@ -1,4 +1,4 @@
-"""The notes of a run's processes, and how they come together on the master."""
+"""Records of visitors' stays and of errors, from each worker process to the master."""
 
 import os
 import time
@@ -11,9 +11,9 @@ from loadtest.wire import Reply
 
 
 class Ledger:
-    """The notes of one process. The master's ledger has those of all workers.
+    """Stays and errors recorded by one process. The ledger of the master has those of all workers.
 
-    A report has what changed since the last one.
+    Each report has the changes since the report before.
     """
 
     def __init__(self) -> None:
@@ -22,57 +22,57 @@ class Ledger:
     def clear(self) -> None:
         self.stays: dict[str, Stay] = {}
         self.errors: Counter[str] = Counter()
-        self._changed: dict[str, Stay] = {}
-        self._unreported: Counter[str] = Counter()
+        self._changed_stays: dict[str, Stay] = {}
+        self._unreported_errors: Counter[str] = Counter()
         self._keys: dict[int, str] = {}
-        self._names = 0
-        # Redis' clock is at least this far ahead of ours, ms.
-        self._ahead: float | None = None
+        self._name_count = 0
+        # How far the clock of Redis is ahead of ours at least, ms.
+        self._ahead_ms: float | None = None
 
     def next_name(self) -> str:
-        """Return a name that no other process uses."""
-        self._names += 1
-        return f"{_NAME}-{os.getpid()}-{self._names}"
+        """Return a name that is unique among all processes."""
+        self._name_count += 1
+        return f"{_RUN_NAME}-{os.getpid()}-{self._name_count}"
 
-    def note(
+    def record_status(
         self, stay: Stay | None, document: dict[str, Any], reply: Reply, *, late: bool
     ) -> Stay | None:
-        """Add a status document to the visitor's stay, or begin one. Return the stay."""
+        """Add a status document to the visitor's stay, or to a new stay. Return that stay."""
         now = _ms(document["updated_at"])
         ahead = now - reply.received
-        self._ahead = ahead if self._ahead is None else max(self._ahead, ahead)
+        self._ahead_ms = ahead if self._ahead_ms is None else max(self._ahead_ms, ahead)
         if not document.get("joined_at"):
             return stay
         joined = _ms(document["joined_at"])
         if stay is None or stay.joined != joined:
             stay = Stay(joined)
-            self._keep(stay)
+            self._add_stay(stay)
         stay.late = stay.late or late
         if document["state"] == "waiting" and not stay.late:
             stay.waiting = now
         elif document["state"] == "admitted":
             stay.admitted = now
-        self._changed[self._keys[id(stay)]] = stay
+        self._changed_stays[self._keys[id(stay)]] = stay
         return stay
 
-    def enter_directly(self, reply: Reply) -> None:
-        """Note a newcomer who was admitted at once, if a document has shown Redis' time."""
-        if self._ahead is not None:
-            sent, received = reply.sent + self._ahead, reply.received + self._ahead
-            self._keep(Stay(sent, admitted=received, direct=True))
+    def record_direct_admission(self, reply: Reply) -> None:
+        """Record a new visitor who was admitted at once, if the time of Redis is known."""
+        if self._ahead_ms is not None:
+            sent, received = reply.sent + self._ahead_ms, reply.received + self._ahead_ms
+            self._add_stay(Stay(sent, admitted=received, direct=True))
 
-    def complain(self, what: str) -> None:
+    def record_error(self, what: str) -> None:
         self.errors[what] += 1
-        self._unreported[what] += 1
+        self._unreported_errors[what] += 1
 
     def take_report(self) -> dict[str, Any]:
         stays = [
             [key, stay.joined, stay.waiting, stay.admitted, stay.direct]
-            for key, stay in self._changed.items()
+            for key, stay in self._changed_stays.items()
         ]
-        errors = dict(self._unreported)
-        self._changed = {}
-        self._unreported = Counter()
+        errors = dict(self._unreported_errors)
+        self._changed_stays = {}
+        self._unreported_errors = Counter()
         return {"stays": stays, "errors": errors}
 
     def add_report(self, report: dict[str, Any]) -> None:
@@ -80,16 +80,16 @@ class Ledger:
             self.stays[key] = Stay(joined, waiting, admitted, direct)
         self.errors.update(report["errors"])
 
-    def _keep(self, stay: Stay) -> None:
+    def _add_stay(self, stay: Stay) -> None:
         key = self.next_name()
         self._keys[id(stay)] = key
-        self.stays[key] = self._changed[key] = stay
+        self.stays[key] = self._changed_stays[key] = stay
 
 
-def _ms(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp() * 1000
+def _ms(time_text: str) -> float:
+    return datetime.fromisoformat(time_text).timestamp() * 1000
 
 
-_NAME = f"{os.uname().nodename[:12]}-{int(time.time())}"
+_RUN_NAME = f"{os.uname().nodename[:12]}-{int(time.time())}"
 
 LEDGER = Ledger()

@@ -1,4 +1,4 @@
-"""The suite's own options of locust, each with an environment variable."""
+"""Options that the suite adds to locust. Each can be set by an environment variable too."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ DEFAULT_MIX = "shopper=80,api=15,flood=2,storm=3"
 
 
 def add_options(parser: LocustArgumentParser) -> None:
-    def add(name: str, default: Any, text: str, **more: Any) -> None:
+    def add(name: str, default: Any, usage: str, **more: Any) -> None:
         variable = "WAITROOM_LOAD_" + name.upper().replace("-", "_")
-        kind = {} if default is None else {"type": type(default)}
+        typing = {} if default is None else {"type": type(default)}
         parser.add_argument(
-            f"--waitroom-{name}", env_var=variable, default=default, help=text, **kind, **more
+            f"--waitroom-{name}", env_var=variable, default=default, help=usage, **typing, **more
         )
 
     add("room", "shop", "the room's name")
@@ -37,7 +37,7 @@ def add_options(parser: LocustArgumentParser) -> None:
 
 
 def options_of(environment: Environment) -> Any:
-    """Return the parsed options, which Locust types as Any."""
+    """Return the parsed options. Locust types them as Any."""
     return environment.parsed_options
 
 

@@ -1,6 +1,6 @@
-"""A check that nothing else keeps the machine busy while figures for a report are measured.
+"""Checks that no other program keeps the machine busy while figures are measured.
 
-`make …` writes its report only if other programs took less than a fifth of a core, or with FORCE=1.
+`make …` writes its report only if other programs used at most a fifth of a core, or with FORCE=1.
 """
 
 import os
@@ -11,34 +11,34 @@ from pathlib import Path
 from loadtest.machine import busy_seconds, cpu_seconds
 
 _ROOT = Path(__file__).resolve().parents[1]
-#: Folders of whole reports and of partial ones.
+#: Folders for reports of full measurements, and of partial or disturbed ones.
 REPORTS, PARTS = _ROOT / "loadtest/reports", _ROOT / ".run/reports"
-#: Cores that other programs may use at most.
-MOST = 0.2
-_LOOK_S = 2.0
+#: Most CPU that other programs may use, in cores.
+MAX_OTHER_CORES = 0.2
+_CHECK_S = 2.0
 
 
 class NotQuietError(Exception):
-    """Something else keeps the machine busy."""
+    """Other programs keep the machine busy."""
 
 
 class Watch:
-    """How many cores other programs have used since this was created, and where reports go."""
+    """Measures the CPU that other programs use, and chooses the folder for reports accordingly."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._began, self._others_s = time.monotonic(), _others_s()
+        self._started_s, self._others_s = time.monotonic(), _others_s()
 
-    def others(self) -> float:
-        lasted = time.monotonic() - self._began
-        return max(0.0, (_others_s() - self._others_s) / lasted) if lasted else 0.0
+    def other_cores(self) -> float:
+        duration_s = time.monotonic() - self._started_s
+        return max(0.0, (_others_s() - self._others_s) / duration_s) if duration_s else 0.0
 
     @property
     def is_quiet(self) -> bool:
-        return self.others() <= MOST or bool(os.environ.get("FORCE"))
+        return self.other_cores() <= MAX_OTHER_CORES or bool(os.environ.get("FORCE"))
 
     def folder(self) -> Path:
-        """Return the folder for the report: PARTS if the machine was not quiet."""
+        """Return the folder for the report: PARTS instead of REPORTS if the machine was busy."""
         if self._folder == REPORTS and not self.is_quiet:
             self._folder = PARTS
             print(f"NO REPORT: {self._complaint()}", file=sys.stderr)
@@ -51,35 +51,35 @@ class Watch:
 
     def _complaint(self) -> str:
         return (
-            f"other programs used {self.others():.2f} of a core, and figures beside more than "
-            f"{MOST:g} are worth little. Measure in a quiet minute, or say FORCE=1."
+            f"other programs used {self.other_cores():.2f} of a core, and figures beside more "
+            f"than {MAX_OTHER_CORES:g} are worth little. Measure in a quiet minute, or say FORCE=1."
         )
 
 
 def begin(folder: Path) -> Watch:
-    """Watch the machine before anything is measured. Raises NotQuietError."""
+    """Return a Watch that starts now. Raises NotQuietError if the machine is already busy."""
     if folder == REPORTS:
-        look = Watch(folder)
-        time.sleep(_LOOK_S)
-        look.must_be_quiet()
+        watch = Watch(folder)
+        time.sleep(_CHECK_S)
+        watch.must_be_quiet()
     return Watch(folder)
 
 
 def _others_s() -> float:
-    """Return the CPU seconds of all but this process and its descendants, ended ones included."""
+    """Return the CPU seconds of all processes except this one and its descendants."""
     return busy_seconds() - cpu_seconds([os.getpid()], with_ended=True)
 
 
 def _busiest() -> list[str]:
-    """Return the three programs that take the most CPU time at this moment."""
-    before = _by_process()
+    """Return the names of the three processes that use the most CPU now."""
+    before = _cpu_s_by_pid()
     time.sleep(0.5)
-    took = {pid: s - before.get(pid, s) for pid, s in _by_process().items() if pid != os.getpid()}
-    first = sorted(took, key=lambda pid: -took[pid])[:3]
-    return [f"{_name(pid)} ({pid})" for pid in first if took[pid] > 0] or ["none"]
+    used = {pid: s - before.get(pid, s) for pid, s in _cpu_s_by_pid().items() if pid != os.getpid()}
+    busiest = sorted(used, key=lambda pid: -used[pid])[:3]
+    return [f"{_name(pid)} ({pid})" for pid in busiest if used[pid] > 0] or ["none"]
 
 
-def _by_process() -> dict[int, float]:
+def _cpu_s_by_pid() -> dict[int, float]:
     pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
     return {pid: cpu_seconds([pid], with_children=False) for pid in pids}
 

@@ -1,4 +1,4 @@
-"""How measurements that compare several systems take turns."""
+"""The order in which measurements of several systems alternate."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,9 @@ Item = TypeVar("Item")
 def rounds(
     number: int, items: Sequence[Item], loads: list[float] | None = None
 ) -> Iterator[tuple[int, list[Item]]]:
-    """Yield each round's number and all items; each round begins with another item.
+    """Yield the number of each round with all items. Each round begins with a different item.
 
-    The machine's load when a round begins is added to `loads`.
+    At the start of each round, append the machine's load average to `loads`.
     """
     step = max(1, len(items) // number)
     for round_number in range(number):
@@ -23,5 +23,5 @@ def rounds(
 
 
 def describe_loads(loads: Sequence[float]) -> str:
-    listed = ", ".join(f"{load:.1f}" for load in loads)
-    return f"The machine's load when each round began: {listed}."
+    values = ", ".join(f"{load:.1f}" for load in loads)
+    return f"The machine's load when each round began: {values}."

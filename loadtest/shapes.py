@@ -1,4 +1,4 @@
-"""Shapes of load, from shapes.toml."""
+"""Reads shapes of load from shapes.toml."""
 
 import tomllib
 from pathlib import Path
@@ -9,8 +9,8 @@ FILE = Path(__file__).with_name("shapes.toml")
 
 
 def read_shape(name: str, file: Path = FILE) -> "TomlShape":
-    with file.open("rb") as opened:
-        shapes = tomllib.load(opened)
+    with file.open("rb") as stream:
+        shapes = tomllib.load(stream)
     if name not in shapes:
         raise ValueError(f"waitroom-shape: {name!r} is none of {', '.join(sorted(shapes))}")
     stages = [
@@ -20,7 +20,7 @@ def read_shape(name: str, file: Path = FILE) -> "TomlShape":
 
 
 class TomlShape(LoadTestShape):
-    """A shape that an option chooses: Locust would take any class that is not abstract."""
+    """Shape that an option chooses. It is abstract, because Locust would use any other class."""
 
     abstract = True
 

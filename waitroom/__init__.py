@@ -1,16 +1,16 @@
-"""The Python client of a Waitroom replica's ops listener: leases, limits, jobs and rooms.
+"""Python client for leases, limits, jobs and rooms, by the ops listener of a Waitroom replica.
 
     client = Client("http://127.0.0.1:8401", token="...")
     client.acquire("pay", biz="refund", channel="wx", wait=True)
     with client.lease("title", "A", wait=60) as lease:
         store.write("A", data, fence=lease.fence)
 
-AsyncClient is the same with `await` and `async with`.
+AsyncClient has the same methods, with `await` and `async with`.
 
-Several addresses are several replicas of one installation: a call that one does not answer goes to
-the next, if it is safe to repeat or never arrived. Safe are all GET, PUT, PATCH and DELETE calls,
-whatever has a name of its own (`id`, `idempotency_key`, a holder; the client makes one up where it
-may have to repeat the call), and giving something back.
+Several addresses are several replicas of one installation. If a replica does not answer a request,
+the client tries the next one, provided that the request never arrived or is safe to repeat. Safe
+are all GET, PUT, PATCH and DELETE requests, all releases, and all requests with an id (`id`,
+`idempotency_key` or a holder), which the client makes up if it may have to repeat a request.
 """
 
 from waitroom.async_client import AsyncClient

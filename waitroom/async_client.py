@@ -1,4 +1,4 @@
-"""The client for asyncio. Simultaneous calls of one limit share a request."""
+"""The asyncio client. Simultaneous calls of the same limit share a request."""
 
 import asyncio
 import functools
@@ -17,63 +17,65 @@ from waitroom.leases import AsyncLease
 from waitroom.limits import (
     Field,
     LimitMethods,
-    asking_all,
-    call_of,
+    acquire_one,
+    batch_acquire_request,
+    call_body,
     evaluate,
-    giving_back,
-    pass_one,
+    release_request,
 )
 from waitroom.model import Permit
 from waitroom.rooms import AsyncRooms
 from waitroom.wire import Document, LimitCall, Replica, Request, Wire
 
-#: The most calls of one limit in one request, and requests at a time.
-BATCH = 100
-FLIGHTS = 8
+#: Most calls in one request, and most requests at a time, for each limit.
+MAX_BATCH_SIZE = 100
+MAX_REQUESTS = 8
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Tasks(Core):
-    """Sends requests from tasks: waiting suspends the task."""
+class TaskCore(Core):
+    """Sends requests from asyncio tasks. Waiting suspends the task."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
         super().__init__(wire, retries)
         self._http = httpx.AsyncClient(**wire.options(httpx.AsyncHTTPTransport))
         self._batchers: dict[str, Batcher[LimitCall, Document]] = {}
-        self._giving_back: set[asyncio.Task[None]] = set()
+        self._releases: set[asyncio.Task[None]] = set()
 
-    async def send(self, call: Request, replica: Replica) -> Any:
-        request = self._http.build_request(**self.wire.request(call, replica))
+    async def send(self, request: Request, replica: Replica) -> Any:
+        http_request = self._http.build_request(**self.wire.request(request, replica))
         try:
-            response = await self._http.send(request, stream=call.is_streamed)
+            response = await self._http.send(http_request, stream=request.is_streamed)
             if not response.is_success:
                 await response.aread()
         except httpx.TransportError as error:
-            raise replica.unavailable(error) from error
-        return replica.read(call, response)
+            raise replica.to_unavailable_error(error) from error
+        return replica.read(request, response)
 
-    async def parts(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    async def iterate_body(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         try:
-            async for part in response.aiter_bytes():
-                yield part
+            async for chunk in response.aiter_bytes():
+                yield chunk
         finally:
             await response.aclose()
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def ask(self, ask: LimitCall) -> Document:
-        batcher = self._batchers.get(ask.rule)
+    async def try_limit_call(self, limit_call: LimitCall) -> Document:
+        batcher = self._batchers.get(limit_call.rule)
         if batcher is None:
-            run = functools.partial(self._ask_all, ask.rule)
-            batcher = Batcher(run, limit=BATCH, flights=FLIGHTS, unseen=self._unseen)
-            self._batchers[ask.rule] = batcher
-        return await batcher.submit(ask)
+            run = functools.partial(self._try_batch, limit_call.rule)
+            batcher = Batcher(
+                run, max_size=MAX_BATCH_SIZE, max_senders=MAX_REQUESTS, on_unclaimed=self._release
+            )
+            self._batchers[limit_call.rule] = batcher
+        return await batcher.submit(limit_call)
 
     @asynccontextmanager
-    async def repeating(
+    async def run_repeatedly(
         self, act: Callable[[], Coroutine[Any, Any, None]], seconds: float
     ) -> AsyncGenerator[None, None]:
         stop = asyncio.Event()
@@ -96,44 +98,43 @@ class Tasks(Core):
 
     async def aclose(self) -> None:
         for batcher in self._batchers.values():
-            await batcher.landed()
-        await asyncio.gather(*self._giving_back)
+            await batcher.wait_until_idle()
+        await asyncio.gather(*self._releases)
         await self._http.aclose()
 
-    async def _ask_all(self, rule: str, asks: Sequence[LimitCall]) -> list[Document | Exception]:
-        """Send calls of one limit together. Return each call's document or error."""
+    async def _try_batch(self, rule: str, calls: Sequence[LimitCall]) -> list[Document | Exception]:
+        """Send calls of one limit in one request. Return the document or the error of each call."""
         try:
-            answer = await self.ask_each(asking_all(asks))
+            response = await self.try_replicas(batch_acquire_request(calls))
         except RejectedError as error:
-            # Nothing was counted, because one call is wrong: ask again without it.
-            if error.status not in {413, 422} or len(asks) == 1:
-                return [error] * len(asks)
-            half = len(asks) // 2
-            first = await self._ask_all(rule, asks[:half])
-            return first + await self._ask_all(rule, asks[half:])
+            # The replica counts no call of a batch with a bad call, so try each half by itself.
+            if error.status not in {413, 422} or len(calls) == 1:
+                return [error] * len(calls)
+            half = len(calls) // 2
+            first_half = await self._try_batch(rule, calls[:half])
+            return first_half + await self._try_batch(rule, calls[half:])
         return [
             UnavailableError(f"limit {rule}: Redis is unavailable, and the rule refuses then")
             if document["outcome"] == "refused_alone"
             else document
-            for document in answer.document
+            for document in response.document
         ]
 
-    def _unseen(self, ask: LimitCall, document: Document) -> None:
-        """Give back the permit of a cancelled task, unless the call has an id of the caller's, who
-        may ask for it again."""
-        if not ask.is_own or not document["permit"]:
+    def _release(self, limit_call: LimitCall, document: Document) -> None:
+        """Release a cancelled task's permit, unless the caller chose its id and may ask again."""
+        if not limit_call.has_generated_id or not document["permit"]:
             return
-        permit = Permit.read(ask.rule, document)
-        task = asyncio.create_task(self.quietly(giving_back(permit)))
-        self._giving_back.add(task)
-        task.add_done_callback(self._giving_back.discard)
+        permit = Permit.read(limit_call.rule, document)
+        task = asyncio.create_task(self.send_or_log(release_request(permit)))
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
 
 
 class AsyncClient(LimitMethods):
-    """As Client, for the tasks of one event loop. A task that is cancelled while waiting gives back
-    its moment, or leaves the queue."""
+    """Client for the tasks of one event loop, with the same methods as Client. A task that is
+    cancelled while it waits releases its permit or reservation, or leaves the queue."""
 
-    _core: Tasks
+    _core: TaskCore
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class AsyncClient(LimitMethods):
         operator: str = "",
     ) -> None:
         wire = Wire(address, token=token, operator=operator, timeout_s=timeout)
-        super().__init__(Tasks(wire, retries))
+        super().__init__(TaskCore(wire, retries))
         self.jobs, self.rooms = AsyncJobs(self._core), AsyncRooms(self._core)
 
     async def __aenter__(self) -> Self:
@@ -155,7 +156,7 @@ class AsyncClient(LimitMethods):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Wait for requests on their way, give back permits of cancelled tasks, and close."""
+        """Wait for unanswered requests, release the permits of cancelled tasks, and close."""
         await self._core.aclose()
 
     def limited(
@@ -167,7 +168,7 @@ class AsyncClient(LimitMethods):
         wait: bool = False,
         **fields: Field | Callable[..., Field],
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]:
-        """As Client.limited, for async functions."""
+        """Decorate an async function; see Client.limited."""
 
         def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
             if not inspect.iscoroutinefunction(function):
@@ -175,8 +176,8 @@ class AsyncClient(LimitMethods):
 
             @functools.wraps(function)
             async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-                call = call_of(rule, key, cost, evaluate(fields, args, kwargs))
-                await pass_one(self._core, rule, call, wait=wait)
+                body = call_body(rule, key, cost, evaluate(fields, args, kwargs))
+                await acquire_one(self._core, rule, body, wait=wait)
                 return await function(*args, **kwargs)
 
             return limited
@@ -187,7 +188,7 @@ class AsyncClient(LimitMethods):
     async def lease(
         self, template: str, resource: str, *, holder: str = "", wait: float | None = None
     ) -> AsyncGenerator[AsyncLease, None]:
-        """As Client.lease."""
+        """Hold a lease while the block runs; see Client.lease."""
         lease = AsyncLease(self._core, template, resource, holder)
         async with lease.hold(wait):
             yield lease

@@ -1,4 +1,4 @@
-"""Batches the calls that come while others are on their way."""
+"""Batches the calls that are made while earlier requests are unanswered."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,28 +11,28 @@ Reply = TypeVar("Reply")
 
 
 class Batcher(Generic[Item, Reply]):
-    """Turns many `submit(item)` into few `run(items)`, at most `flights` of them at a time, of at
-    most `limit` items each.
+    """Combines many `submit(item)` calls into few `run(items)` calls: at most `max_senders` at a
+    time, with at most `max_size` items each.
 
-    The first item goes at once, with others of the same turn of the event loop. The item of a
-    caller who is cancelled before it was sent is not sent; after that its reply goes to `unseen`. A
-    reply that is an exception is raised.
+    The first item is sent at once, with others submitted in the same iteration of the event loop.
+    If a caller is cancelled before its item was sent, the item is dropped; if later, the reply is
+    passed to `on_unclaimed`. If `run` returns an exception as a reply, `submit` raises it.
     """
 
     def __init__(
         self,
         run: Callable[[Sequence[Item]], Awaitable[Sequence[Reply | Exception]]],
         *,
-        limit: int,
-        flights: int,
-        unseen: Callable[[Item, Reply], None],
+        max_size: int,
+        max_senders: int,
+        on_unclaimed: Callable[[Item, Reply], None],
     ) -> None:
         self._run = run
-        self._limit = limit
-        self._most = flights
-        self._unseen = unseen
+        self._max_size = max_size
+        self._max_senders = max_senders
+        self._on_unclaimed = on_unclaimed
         self._waiting: list[tuple[Item, asyncio.Future[Reply]]] = []
-        self._flights: set[asyncio.Task[None]] = set()
+        self._senders: set[asyncio.Task[None]] = set()
         self._is_starting = False
 
     async def submit(self, item: Item) -> Reply:
@@ -43,61 +43,61 @@ class Batcher(Generic[Item, Reply]):
         try:
             return await future
         except asyncio.CancelledError:
-            # The reply came, and the caller was cancelled before seeing it.
+            # The caller was cancelled after the reply had arrived, so it will never read it.
             if not future.cancelled() and future.exception() is None:
-                self._unseen(item, future.result())
+                self._on_unclaimed(item, future.result())
             raise
 
-    async def landed(self) -> None:
-        """Wait until no batch is on its way."""
-        while self._flights:
-            await asyncio.wait(self._flights)
+    async def wait_until_idle(self) -> None:
+        """Wait until every batch has its replies."""
+        while self._senders:
+            await asyncio.wait(self._senders)
 
     def _start(self) -> None:
-        if self._waiting and not self._is_starting and len(self._flights) < self._most:
+        if self._waiting and not self._is_starting and len(self._senders) < self._max_senders:
             self._is_starting = True
-            flight = asyncio.create_task(self._fly())
-            self._flights.add(flight)
-            flight.add_done_callback(self._landed)
+            sender = asyncio.create_task(self._send_batches())
+            self._senders.add(sender)
+            sender.add_done_callback(self._remove_sender)
 
-    def _landed(self, flight: asyncio.Task[None]) -> None:
-        self._flights.discard(flight)
-        if flight.cancelled():
-            # The loop is ending, so no reply will come.
+    def _remove_sender(self, sender: asyncio.Task[None]) -> None:
+        self._senders.discard(sender)
+        if sender.cancelled():
+            # The event loop is shutting down, so no reply will arrive.
             self._is_starting = False
             for _, future in self._waiting:
                 future.cancel()
             self._waiting.clear()
 
-    async def _fly(self) -> None:
+    async def _send_batches(self) -> None:
         self._is_starting = False
-        while batch := self._take():
+        while batch := self._take_batch():
             self._start()
             await self._send(batch)
 
-    def _take(self) -> list[tuple[Item, asyncio.Future[Reply]]]:
-        taken = self._waiting[: self._limit]
-        del self._waiting[: self._limit]
-        batch = [pair for pair in taken if not pair[1].done()]
-        return batch if batch or not self._waiting else self._take()
+    def _take_batch(self) -> list[tuple[Item, asyncio.Future[Reply]]]:
+        pairs = self._waiting[: self._max_size]
+        del self._waiting[: self._max_size]
+        batch = [pair for pair in pairs if not pair[1].done()]
+        return batch if batch or not self._waiting else self._take_batch()
 
     async def _send(self, batch: list[tuple[Item, asyncio.Future[Reply]]]) -> None:
         try:
-            answers = await self._run([item for item, _ in batch])
+            replies = await self._run([item for item, _ in batch])
         except asyncio.CancelledError:
             for _, future in batch:
                 future.cancel()
             raise
-        except Exception as failure:  # noqa: BLE001 - each caller gets it
-            answers = [failure] * len(batch)
-        if len(answers) != len(batch):
-            error = UnavailableError(f"{len(batch)} calls got {len(answers)} answers")
-            answers = [error] * len(batch)
-        for (item, future), answer in zip(batch, answers, strict=True):
-            if isinstance(answer, Exception):
+        except Exception as failure:  # noqa: BLE001 - raised in each caller
+            replies = [failure] * len(batch)
+        if len(replies) != len(batch):
+            error = UnavailableError(f"{len(batch)} calls got {len(replies)} answers")
+            replies = [error] * len(batch)
+        for (item, future), reply in zip(batch, replies, strict=True):
+            if isinstance(reply, Exception):
                 if not future.done():
-                    future.set_exception(answer)
+                    future.set_exception(reply)
             elif future.done():
-                self._unseen(item, answer)
+                self._on_unclaimed(item, reply)
             else:
-                future.set_result(answer)
+                future.set_result(reply)

@@ -1,4 +1,4 @@
-"""The methods of Client, made from those of AsyncClient: run the same coroutines to their end."""
+"""Turns async methods into blocking ones, which run each coroutine to its end."""
 
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
@@ -10,15 +10,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Shell(Generic[A]):
-    """The methods of the async object `tasks`, for threads."""
+class BlockingMethods(Generic[A]):
+    """Base class of an object whose methods are the blocking forms of those of `async_methods`."""
 
-    def __init__(self, tasks: A) -> None:
-        self._tasks = tasks
+    def __init__(self, async_methods: A) -> None:
+        self._async_methods = async_methods
 
 
 def run(awaitable: Awaitable[T]) -> T:
-    """Run an awaitable of a client for threads, which blocks where others suspend."""
+    """Run an awaitable of ThreadCore to its end. It never suspends, so no event loop is needed."""
     try:
         next(awaitable.__await__())
     except StopIteration as end:
@@ -29,29 +29,29 @@ def run(awaitable: Awaitable[T]) -> T:
 
 def blocking(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Shell[A], P], T]:
+) -> Callable[Concatenate[BlockingMethods[A], P], T]:
     @functools.wraps(method)
-    def call(self: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return run(method(self._tasks, *args, **kwargs))
+    def call(self: BlockingMethods[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run(method(self._async_methods, *args, **kwargs))
 
     return call
 
 
-def entering(
+def blocking_context(
     method: Callable[Concatenate[A, P], AbstractAsyncContextManager[T]],
-) -> Callable[Concatenate[Shell[A], P], Iterator[T]]:
-    """Make a generator for contextlib.contextmanager from a method with an async one."""
+) -> Callable[Concatenate[BlockingMethods[A], P], Iterator[T]]:
+    """Turn a method with an async context manager into a generator for contextmanager."""
 
     @functools.wraps(method)
-    def enter(self: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        with entered(method(self._tasks, *args, **kwargs)) as value:
+    def enter(self: BlockingMethods[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        with enter_blocking(method(self._async_methods, *args, **kwargs)) as value:
             yield value
 
     return enter
 
 
 @contextmanager
-def entered(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+def enter_blocking(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     value = run(manager.__aenter__())
     try:
         yield value
@@ -62,12 +62,12 @@ def entered(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         run(manager.__aexit__(None, None, None))
 
 
-def iterating(
+def blocking_iterator(
     method: Callable[Concatenate[A, P], AsyncGenerator[T, None]],
-) -> Callable[Concatenate[Shell[A], P], Iterator[T]]:
+) -> Callable[Concatenate[BlockingMethods[A], P], Iterator[T]]:
     @functools.wraps(method)
-    def iterate(self: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        items = method(self._tasks, *args, **kwargs)
+    def iterate(self: BlockingMethods[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        items = method(self._async_methods, *args, **kwargs)
         try:
             while True:
                 yield run(anext(items))

@@ -1,4 +1,4 @@
-"""The client for threads."""
+"""The blocking client, for threads."""
 
 import functools
 import inspect
@@ -11,11 +11,11 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 import httpx
 
-from waitroom.blocking import Shell, blocking, entered, entering, run
+from waitroom.blocking import BlockingMethods, blocking, blocking_context, enter_blocking, run
 from waitroom.core import Core
 from waitroom.jobs import AsyncJobs, Jobs
 from waitroom.leases import Lease
-from waitroom.limits import Field, LimitMethods, asking, call_of, evaluate, pass_one
+from waitroom.limits import Field, LimitMethods, acquire_one, acquire_request, call_body, evaluate
 from waitroom.rooms import AsyncRooms, Rooms
 from waitroom.wire import Document, LimitCall, Replica, Request, Wire
 
@@ -23,39 +23,39 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Threads(Core):
-    """Sends requests from threads: waiting blocks the thread, so no coroutine ever suspends."""
+class ThreadCore(Core):
+    """Sends requests from threads. Waiting blocks the thread, so its coroutines never suspend."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
         super().__init__(wire, retries)
         self._open()
 
-    async def send(self, call: Request, replica: Replica) -> Any:
-        if self._pid != os.getpid():  # after a fork, the connections belong to the parent
+    async def send(self, request: Request, replica: Replica) -> Any:
+        if self._pid != os.getpid():  # after a fork, the connections are the parent's
             self._open()
-        request = self._http.build_request(**self.wire.request(call, replica))
+        http_request = self._http.build_request(**self.wire.request(request, replica))
         try:
-            response = self._http.send(request, stream=call.is_streamed)
+            response = self._http.send(http_request, stream=request.is_streamed)
             if not response.is_success:
                 response.read()
         except httpx.TransportError as error:
-            raise replica.unavailable(error) from error
-        return replica.read(call, response)
+            raise replica.to_unavailable_error(error) from error
+        return replica.read(request, response)
 
-    async def parts(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    async def iterate_body(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         with closing(response):
-            for part in response.iter_bytes():
-                yield part
+            for chunk in response.iter_bytes():
+                yield chunk
 
     async def pause(self, seconds: float) -> None:
-        time.sleep(seconds)  # noqa: ASYNC251 - of a thread
+        time.sleep(seconds)  # noqa: ASYNC251 - blocks a thread, not an event loop
 
-    async def ask(self, ask: LimitCall) -> Document:
-        document: Document = (await self.ask_each(asking(ask))).document
+    async def try_limit_call(self, limit_call: LimitCall) -> Document:
+        document: Document = (await self.try_replicas(acquire_request(limit_call))).document
         return document
 
     @asynccontextmanager
-    async def repeating(
+    async def run_repeatedly(
         self, act: Callable[[], Coroutine[Any, Any, None]], seconds: float
     ) -> AsyncGenerator[None, None]:
         stop = threading.Event()
@@ -80,17 +80,17 @@ class Threads(Core):
         self._http, self._pid = httpx.Client(**self.wire.options(httpx.HTTPTransport)), os.getpid()
 
 
-class Client(Shell[LimitMethods]):
-    """A client that any number of threads may share. Every method raises RejectedError and
-    UnavailableError.
+class Client(BlockingMethods[LimitMethods]):
+    """Blocking client that any number of threads may share. Every method may raise RejectedError
+    or UnavailableError.
 
     Args:
         address: A replica's ops listener, such as http://127.0.0.1:8401 or
             unix:/run/waitroom/ops.sock, or a list of them.
         token: The replica's service_token, or for operators its admin_token.
         timeout: Seconds for one request.
-        retries: How often all replicas are tried again while none answers.
-        operator: Your name in the log of a room that you change.
+        retries: How many more times to try all replicas if none answers.
+        operator: Your name, for the log of each room that you change.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Client(Shell[LimitMethods]):
         operator: str = "",
     ) -> None:
         wire = Wire(address, token=token, operator=operator, timeout_s=timeout)
-        self._core = Threads(wire, retries)
+        self._core = ThreadCore(wire, retries)
         super().__init__(LimitMethods(self._core))
         self.jobs, self.rooms = Jobs(AsyncJobs(self._core)), Rooms(AsyncRooms(self._core))
 
@@ -120,7 +120,7 @@ class Client(Shell[LimitMethods]):
     acquire = blocking(LimitMethods.acquire)
     look = blocking(LimitMethods.look)
     release = blocking(LimitMethods.release)
-    permit = contextmanager(entering(LimitMethods.permit))
+    permit = contextmanager(blocking_context(LimitMethods.permit))
 
     def limited(
         self,
@@ -131,10 +131,10 @@ class Client(Shell[LimitMethods]):
         wait: bool = False,
         **fields: Field | Callable[..., Field],
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Decorate a function so that each call of it is a call of the limit; see acquire. A field
-        may be a function of the same arguments: `biz=lambda order: order.biz`.
+        """Decorate a function so that each call of it first acquires permission from the limit; see
+        acquire. A field may be a function of the same arguments: `biz=lambda order: order.biz`.
 
-        The function raises Refused; without `wait` also if the call would have to wait.
+        The function raises Refused, without `wait` also if the call would have to wait.
         """
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -143,8 +143,8 @@ class Client(Shell[LimitMethods]):
 
             @functools.wraps(function)
             def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-                call = call_of(rule, key, cost, evaluate(fields, args, kwargs))
-                run(pass_one(self._core, rule, call, wait=wait))
+                body = call_body(rule, key, cost, evaluate(fields, args, kwargs))
+                run(acquire_one(self._core, rule, body, wait=wait))
                 return function(*args, **kwargs)
 
             return limited
@@ -155,12 +155,12 @@ class Client(Shell[LimitMethods]):
     def lease(
         self, template: str, resource: str, *, holder: str = "", wait: float | None = None
     ) -> Iterator[Lease]:
-        """Hold a lease while the block runs. Queue for it for `wait` seconds; None: without limit.
-        Everybody who uses the same `holder` has the same lease; by default a new name is made.
+        """Hold a lease while the block runs. Queue for at most `wait` seconds; None for no limit.
+        All clients with the same `holder` share one lease. By default the holder is a new id.
 
-        Raises Queued, Refused if the queue is full, and LeaseLost at the end of a block that
-        outlived the term, unless the block itself raised.
+        Raises Queued if the wait is over, Refused if the queue is full, and LeaseLost after a block
+        that ran longer than the term, unless the block itself raised.
         """
         lease = Lease(self._core, template, resource, holder)
-        with entered(lease.hold(wait)):
+        with enter_blocking(lease.hold(wait)):
             yield lease

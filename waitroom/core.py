@@ -1,8 +1,8 @@
-"""Sends requests until a replica answers; written once, for threads and for tasks.
+"""Sends requests until a replica answers. Both clients share this code.
 
-The methods are coroutines. Tasks await them; over Threads they never suspend, so
-`waitroom.blocking` runs each to its end at once. A coroutine that is interrupted, by CancelledError
-or KeyboardInterrupt, may still send requests to tidy up, such as giving back a permit.
+The methods are coroutines. Those of ThreadCore never suspend, so `waitroom.blocking` can run each
+one to its end without an event loop. A coroutine that is interrupted, by CancelledError or
+KeyboardInterrupt, may still send cleanup requests, for example to release a permit.
 """
 
 import logging
@@ -20,108 +20,108 @@ Undo = Callable[[], Coroutine[Any, Any, None]]
 
 log = logging.getLogger("waitroom")
 
-#: Seconds before the second try, the third, and so on; the last value repeats.
+#: Longest pause before the first retry, the second, and so on, in seconds. The last value repeats.
 PAUSES_S = (0.1, 0.4, 1.6, 5.0)
 
 
 class Core(ABC):
-    """The part of a client that both kinds share. `retries`: how often all replicas are tried again
-    while none answers."""
+    """Sends requests. `retries`: how many more times to try all replicas if none answers."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
         self.wire = wire
         self.retries = retries
-        #: The number of the replica to try first: the last one that answered.
-        self.first = 0
+        #: Index of the replica to try first: the one that answered last.
+        self.preferred = 0
 
     @abstractmethod
-    async def send(self, call: Request, replica: Replica) -> Any:
+    async def send(self, request: Request, replica: Replica) -> Any:
         """Send one request. Return the Response, or an OpenResponse if the request is streamed."""
 
     @abstractmethod
-    def parts(self, response: Any) -> AsyncGenerator[bytes, None]:
-        """Yield the body of an open response, and close it."""
+    def iterate_body(self, response: Any) -> AsyncGenerator[bytes, None]:
+        """Yield the body of an open response in chunks, then close the response."""
 
     @abstractmethod
     async def pause(self, seconds: float) -> None: ...
 
     @abstractmethod
-    async def ask(self, ask: LimitCall) -> Document:
-        """Try a limit's call once, perhaps in one request with others."""
+    async def try_limit_call(self, limit_call: LimitCall) -> Document:
+        """Try each replica once with a limit call. Other calls may share the request."""
 
     @abstractmethod
-    def repeating(
+    def run_repeatedly(
         self, act: Callable[[], Coroutine[Any, Any, None]], seconds: float
     ) -> AbstractAsyncContextManager[None]:
-        """Run `act` every `seconds` while the block runs. The block ends after the last one."""
+        """Run `act` every `seconds` while the block runs. Let a started run finish."""
 
-    def repeat_id(self) -> str:
-        """Return an id for a call that may be sent twice; "" if this client sends none twice."""
+    def make_repeat_id(self) -> str:
+        """Return an id that makes a call safe to repeat. Empty if this client repeats none."""
         return make_id() if self.retries > 0 or len(self.wire.replicas) > 1 else ""
 
-    async def ask_each(self, call: Request) -> Any:
-        """Try the replicas in turn, once, until one answers."""
-        is_sent, first, replicas = False, self.first, self.wire.replicas
+    async def try_replicas(self, request: Request) -> Any:
+        """Try each replica once until one answers, and return its response."""
+        is_sent, preferred, replicas = False, self.preferred, self.wire.replicas
         for offset in range(len(replicas)):
-            number = (first + offset) % len(replicas)
+            index = (preferred + offset) % len(replicas)
             try:
-                answer = await self.send(call, replicas[number])
+                response = await self.send(request, replicas[index])
             except UnavailableError as error:
                 is_sent = error.is_sent = is_sent or error.is_sent
-                if offset == len(replicas) - 1 or (is_sent and not call.is_repeatable):
+                if offset == len(replicas) - 1 or (is_sent and not request.is_repeatable):
                     raise
                 log.debug("%s; the next replica is tried", error)
             else:
-                self.first = number
-                return answer
-        raise AssertionError  # the last replica has answered or raised
+                self.preferred = index
+                return response
+        raise AssertionError  # the last iteration has returned or raised
 
-    async def sent(self, step: Request | LimitCall, undo: Undo | None = None) -> Any:
-        """Send a request, trying again while no replica answers. `undo` runs if a try may have
-        arrived and none was answered."""
-        is_unknown = False
+    async def send_with_retries(self, call: Request | LimitCall, undo: Undo | None = None) -> Any:
+        """Send a request, and retry while no replica answers. Run `undo` if there is no response
+        although a replica may have acted on the request."""
+        may_have_effect = False
         try:
-            for tried in range(self.retries + 1):
+            for attempt in range(self.retries + 1):
                 try:
-                    return await (
-                        self.ask(step) if isinstance(step, LimitCall) else self.ask_each(step)
-                    )
+                    if isinstance(call, LimitCall):
+                        return await self.try_limit_call(call)
+                    return await self.try_replicas(call)
                 except UnavailableError as error:
-                    log.debug("try %d: %s", tried + 1, error)
-                    is_unknown = is_unknown or error.is_sent
-                    if tried == self.retries or (error.is_sent and not step.is_repeatable):
+                    log.debug("try %d: %s", attempt + 1, error)
+                    may_have_effect = may_have_effect or error.is_sent
+                    if attempt == self.retries or (error.is_sent and not call.is_repeatable):
                         raise
                 except WaitroomError:
                     raise
                 except BaseException:
-                    # Interrupted. The batch gives back a limit's call itself.
-                    is_unknown = is_unknown or isinstance(step, Request)
+                    # Interrupted. The batcher itself releases the permit of a limit call.
+                    may_have_effect = may_have_effect or isinstance(call, Request)
                     raise
-                await self.pause(backoff_s(tried))
+                await self.pause(backoff_s(attempt))
         except BaseException:
-            if undo and is_unknown:
+            if undo and may_have_effect:
                 await undo()
             raise
-        raise AssertionError  # the last try has returned or raised
+        raise AssertionError  # the last attempt has returned or raised
 
-    async def quietly(self, call: Request) -> None:
-        """Tidy up with one try. If that fails, the permit or lease ends by itself in time."""
+    async def send_or_log(self, request: Request) -> None:
+        """Try a cleanup request once. Only log a failure, as permits and leases expire anyway."""
         try:
-            await self.ask_each(call)
+            await self.try_replicas(request)
         except WaitroomError as error:
             log.warning("not tidied up: %s", error)
 
-    async def document(self, call: Request) -> Any:
-        answer: Response = await self.sent(call)
-        return answer.document
+    async def call(self, request: Request) -> Any:
+        """Send a request with retries. Return the document of the response."""
+        response: Response = await self.send_with_retries(request)
+        return response.document
 
 
 def make_id() -> str:
-    """Make a unique name for a call or a holder."""
+    """Return a new unique id for a call or a lease holder."""
     return secrets.token_hex(12)
 
 
-def backoff_s(tried: int) -> float:
-    """Return the pause before the next try, with jitter, so that clients do not retry together."""
-    longest_s = PAUSES_S[min(tried, len(PAUSES_S) - 1)]
+def backoff_s(attempt: int) -> float:
+    """Return the pause after an attempt (from 0), random so that clients do not retry together."""
+    longest_s = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
     return longest_s * random.uniform(0.5, 1)  # noqa: S311

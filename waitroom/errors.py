@@ -1,58 +1,58 @@
-"""The errors that a client raises.
+"""The errors that the clients raise.
 
 WaitroomError
-├── ConfigError       the client's address is not valid
+├── ConfigError       an address of the client is not valid
 ├── Refused           a limit refuses the call, or a queue is full
-├── Queued            somebody else holds the lease, and the time to wait for it is over
-├── LeaseLost         the lease is over: stop the work that depends on it
-├── RejectedError     the replica does not accept the request: the token, a name, a value
+├── Queued            no lease or permit was granted in the time to wait
+├── LeaseLost         the lease has ended: stop the work that depends on it
+├── RejectedError     the replica rejects the request, for example its token, a name or a value
 └── UnavailableError  no replica answers, or Redis or the database is unavailable
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-#: When to ask again after a refusal that does not say, such as of a limit of 0.
+#: Time before another try after a refusal without a retry time, such as of a limit of 0, seconds.
 DEFAULT_RETRY_S = 60.0
 
 
 class WaitroomError(Exception):
-    """The base of all errors of a client."""
+    """Base class of all errors of the clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The problem document (RFC 9457) of a response. Without a title it is not from a replica."""
+    """Problem document (RFC 9457) of a response. If `title` is empty, no replica sent it."""
 
-    #: The HTTP status.
+    #: HTTP status.
     status: int
     title: str = ""
     detail: str = ""
-    #: The kind of problem; docs/problems.md lists them.
+    #: Kind of problem, as listed in docs/problems.md.
     code: str = ""
-    #: One line for each fault, beginning with its name.
+    #: One line for each fault, beginning with the name of the faulty value.
     errors: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, status: int, document: Any) -> "Problem":
-        found = document if isinstance(document, dict) else {}
-        title, detail, code = (str(found.get(name) or "") for name in ("title", "detail", "code"))
-        errors = found.get("errors")
+        members = document if isinstance(document, dict) else {}
+        title, detail, code = (str(members.get(name) or "") for name in ("title", "detail", "code"))
+        errors = members.get("errors")
         lines = tuple(map(str, errors)) if isinstance(errors, list) else ()
         return cls(status, title, detail, code, lines)
 
 
 class ConfigError(WaitroomError):
-    """The client's configuration is wrong. `problems` has a line for each fault."""
+    """An address of the client is not valid. `problems` has a line for each fault."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
 
 
-class Refused(WaitroomError):  # noqa: N818 - it is a response
+class Refused(WaitroomError):  # noqa: N818 - a normal response, not a fault
     """A limit refuses the call, or a queue is full. `retry_after`: seconds until another try may
-    succeed. `document` is the response."""
+    succeed. `document`: the body of the response."""
 
     def __init__(self, text: str, retry_after: float, document: dict[str, Any]) -> None:
         super().__init__(f"{text}; ask again after {retry_after:g} s")
@@ -60,9 +60,9 @@ class Refused(WaitroomError):  # noqa: N818 - it is a response
         self.document = document
 
 
-class Queued(WaitroomError):  # noqa: N818 - it is a response
-    """The place in the queue was given up after the time to wait. `position`: the last one, None if
-    unknown. `document` is the response."""
+class Queued(WaitroomError):  # noqa: N818 - a normal response, not a fault
+    """No lease or permit was granted in time, so the client left the queue. `position`: the last
+    one in the queue, or None if unknown. `document`: the body of the last response."""
 
     def __init__(self, text: str, document: dict[str, Any]) -> None:
         self.position: int | None = document.get("position")
@@ -71,13 +71,13 @@ class Queued(WaitroomError):  # noqa: N818 - it is a response
         self.document = document
 
 
-class LeaseLost(WaitroomError):  # noqa: N818 - it says what happened
-    """The lease is over: somebody else may hold the resource by now."""
+class LeaseLost(WaitroomError):  # noqa: N818 - the name states what happened
+    """The lease has ended. Another client may already hold the resource."""
 
 
 class RejectedError(WaitroomError):
-    """The replica does not accept the request, nor a repeated one. Its status is 422 also if the
-    client itself found the fault."""
+    """The replica rejects the request, and would reject it again. `status` is the HTTP status, or
+    422 if the client itself found the fault."""
 
     def __init__(self, text: str, problem: Problem | None = None) -> None:
         self.problem = problem or Problem(422, detail=text)
@@ -93,8 +93,8 @@ class RejectedError(WaitroomError):
 
 
 class UnavailableError(WaitroomError):
-    """No replica answered, after the last try. `is_sent`: a replica may have acted on the request.
-    `problem`: the last response, or None."""
+    """No replica answered, after all retries. `is_sent`: a replica may have acted on the request.
+    `problem`: the problem document of the last response. None if there was no response."""
 
     def __init__(self, text: str, *, is_sent: bool = True, problem: Problem | None = None) -> None:
         super().__init__(text)
@@ -103,6 +103,6 @@ class UnavailableError(WaitroomError):
 
 
 def retry_s(document: dict[str, Any]) -> float:
-    """Return after how many seconds a refusal allows another try."""
+    """Return the number of seconds before another try, from the body of a refusal."""
     retry = document.get("wait_seconds") or document.get("retry_after_seconds")
     return float(retry or DEFAULT_RETRY_S)

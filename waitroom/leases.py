@@ -1,4 +1,4 @@
-"""Leases: one holder of a resource at a time, for a term."""
+"""Leases: a resource has at most one holder at a time, for a limited term."""
 
 import math
 import time
@@ -20,13 +20,13 @@ from waitroom.errors import (
 from waitroom.model import LEASE
 from waitroom.wire import Document, Request, Response, path
 
-#: When to ask again if a response does not say, seconds.
+#: Time between two polls if a response does not give one, seconds.
 DEFAULT_REFRESH_S = 1.0
 
 
 class HeldLease:
-    """A lease while it is held. Send `fence` with each change to the resource, and refuse there a
-    smaller number than the largest one before."""
+    """Lease that is held. Send `fence` with each change to the resource. The resource must refuse a
+    `fence` that is smaller than the largest one it has seen."""
 
     def __init__(self, core: Core, template: str, resource: str, holder: str) -> None:
         self._core = core
@@ -35,9 +35,9 @@ class HeldLease:
         self.holder = holder or make_id()
         self._path = path("leases", template, resource)
         self.fence = 0
-        #: By Redis' clock.
-        self.granted_at = self.expires_at = datetime.min  # noqa: DTZ901 - until it is granted
-        self._ends = 0.0
+        #: By the clock of Redis.
+        self.granted_at = self.expires_at = datetime.min  # noqa: DTZ901 - until the lease is granted
+        self._ends_at_monotonic_s = 0.0
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self} fence={self.fence}>"
@@ -47,47 +47,47 @@ class HeldLease:
 
     @property
     def left_seconds(self) -> float:
-        """Seconds until the lease ends, by this machine's monotonic clock; 0 when it is over. Late
-        by no more than the two clocks drift apart in a term."""
-        return max(0.0, self._ends - time.monotonic())
+        """Seconds until the lease ends, by this machine's monotonic clock; 0 when it has ended. Too
+        large by at most the drift between this clock and that of Redis in one term."""
+        return max(0.0, self._ends_at_monotonic_s - time.monotonic())
 
     def check(self) -> None:
-        """Raise LeaseLost if the term is over by this machine's clock. No replica is asked."""
+        """Raise LeaseLost if the term is over by this machine's clock. Sends no request."""
         if not self.left_seconds:
             raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
 
     @asynccontextmanager
     async def hold(self, wait: float | None) -> AsyncGenerator[None, None]:
-        """Hold the lease while the block runs; queue for it for `wait` seconds."""
-        await self._take(wait)
+        """Hold the lease while the block runs. Queue for `wait` seconds at most; None for ever."""
+        await self._acquire(wait)
         try:
             yield
             self.check()
         finally:
-            await self._give_up()
+            await self._release()
 
-    async def _take(self, wait: float | None) -> None:
-        """Take the lease, queueing for it. Leave the queue if that fails."""
-        ends = math.inf if wait is None else time.monotonic() + wait
+    async def _acquire(self, wait: float | None) -> None:
+        """Acquire the lease, and queue for it if need be. Leave the queue on failure."""
+        deadline = math.inf if wait is None else time.monotonic() + wait
         try:
-            found = await self._join()
-            while found["state"] != "granted":
-                left_s = ends - time.monotonic()
+            document = await self._join()
+            while document["state"] != "granted":
+                left_s = deadline - time.monotonic()
                 if left_s <= 0:
-                    raise Queued(f"lease {self} is held by somebody else", found)  # noqa: TRY301
-                refresh_s = found["refresh_after_seconds"]
+                    raise Queued(f"lease {self} is held by somebody else", document)  # noqa: TRY301
+                refresh_s = document["refresh_after_seconds"]
                 pause_s = DEFAULT_REFRESH_S if refresh_s is None else refresh_s
                 await self._core.pause(min(left_s, pause_s))
-                sent_at, order = time.monotonic(), found["order"]
-                found = await self._find()
-                if found["state"] == "granted":
-                    self._note_grant(found, sent_at)
-                elif found["state"] == "gone":
-                    found = await self._join(order)
+                sent_at, order = time.monotonic(), document["order"]
+                document = await self._fetch()
+                if document["state"] == "granted":
+                    self._store_grant(document, sent_at)
+                elif document["state"] == "gone":
+                    document = await self._join(order)
         except (Refused, RejectedError):
             raise  # the holder is not in the queue
         except BaseException:
-            await self._core.quietly(Request("DELETE", self._path, {"holder": self.holder}))
+            await self._core.send_or_log(Request("DELETE", self._path, {"holder": self.holder}))
             raise
 
     async def _join(self, order: int | None = None) -> Document:
@@ -97,65 +97,63 @@ class HeldLease:
         sent_at = time.monotonic()
         full = frozenset({429})
         request = Request("POST", self._path, body=body, members=LEASE, statuses=full)
-        answer: Response = await self._core.sent(request)
-        found: Document = answer.document
-        if answer.status == 429:
-            raise Refused(f"the queue for {self} is full", retry_s(found), found)
-        if found["state"] == "granted":
-            self._note_grant(found, sent_at)
-        return found
+        response: Response = await self._core.send_with_retries(request)
+        document: Document = response.document
+        if response.status == 429:
+            raise Refused(f"the queue for {self} is full", retry_s(document), document)
+        if document["state"] == "granted":
+            self._store_grant(document, sent_at)
+        return document
 
-    async def _find(self) -> Document:
-        query = {"holder": self.holder}
-        document: Document = await self._core.document(
-            Request("GET", self._path, query, members=LEASE)
-        )
+    async def _fetch(self) -> Document:
+        request = Request("GET", self._path, {"holder": self.holder}, members=LEASE)
+        document: Document = await self._core.call(request)
         return document
 
     async def _renew(self) -> None:
         sent_at = time.monotonic()
         body = {"holder": self.holder, "fence": self.fence}
         request = Request("PUT", self._path, body=body, members=LEASE, statuses=frozenset({409}))
-        answer: Response = await self._core.sent(request)
-        if answer.status == 200:
-            self._note_grant(answer.document, sent_at)
+        response: Response = await self._core.send_with_retries(request)
+        if response.status == 200:
+            self._store_grant(response.document, sent_at)
             return
-        # Not renewed: the lease is over, or goes on to its end.
-        problem = Problem.read(409, answer.document)
-        if (await self._find())["fence"] == self.fence:
+        # Not renewed, either because the lease has ended or because it may not be renewed.
+        problem = Problem.read(409, response.document)
+        if (await self._fetch())["fence"] == self.fence:
             raise RejectedError(f"lease {self} is not renewed: {problem.detail}", problem)
         raise LeaseLost(f"lease {self} is over: {problem.detail}")
 
-    async def _give_up(self) -> None:
-        """Release the lease. If that fails, the lease ends with its term."""
+    async def _release(self) -> None:
+        """Release the lease. If that fails, the lease ends at the end of its term."""
         if not self.left_seconds:
             log.warning("lease %s was over before its block", self)
         query = {"holder": self.holder, "fence": str(self.fence)}
+        request = Request("DELETE", self._path, query, statuses=frozenset({409}))
         try:
-            await self._core.sent(Request("DELETE", self._path, query, statuses=frozenset({409})))
+            await self._core.send_with_retries(request)
         except WaitroomError as error:
             log.warning("lease %s is not given up before its term: %s", self, error)
 
-    def _note_grant(self, document: Document, sent_at: float) -> None:
-        """`sent_at`: time.monotonic() before the request was sent."""
+    def _store_grant(self, document: Document, sent_at: float) -> None:
+        """Store a granted or renewed term. `sent_at`: time.monotonic() before the request."""
         self.fence = document["fence"]
         self.granted_at = datetime.fromisoformat(document["granted_at"])
         self.expires_at = datetime.fromisoformat(document["expires_at"])
-        self._ends = sent_at + document["expires_in_seconds"]
+        self._ends_at_monotonic_s = sent_at + document["expires_in_seconds"]
 
 
 class AsyncLease(HeldLease):
-    """A lease that an `async with` block of AsyncClient.lease holds."""
+    """Lease held by an `async with` block of AsyncClient.lease."""
 
     async def renew(self) -> None:
-        """As Lease.renew."""
+        """Start the term again; see Lease.renew."""
         await self._renew()
 
 
 class Lease(HeldLease):
-    """A lease that a `with` block of Client.lease holds."""
+    """Lease held by a `with` block of Client.lease."""
 
     def renew(self) -> None:
-        """Start the term again. Raises LeaseLost, or RejectedError if the lease may not be renewed
-        and ends as before."""
+        """Start the term again. Raises LeaseLost, or RejectedError if it may not be renewed."""
         run(self._renew())

@@ -1,4 +1,4 @@
-"""Limits: calls that ask for permission."""
+"""Limits: ask permission for a call."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -17,7 +17,7 @@ _RELEASED = frozenset({"released"})
 
 
 class LimitMethods:
-    """The client's own methods: any request, and those of limits."""
+    """The client's methods for limits, and for requests without a method of their own."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -31,11 +31,11 @@ class LimitMethods:
         *,
         query: Mapping[str, str] | None = None,
     ) -> Any:
-        """Send a request that has no method of its own. Return the response's document. A POST is
-        not repeated when it may have arrived."""
+        """Send any request to the API. Return the response's document. A POST is not repeated if a
+        replica may have acted on it."""
         is_repeatable = method.upper() != "POST"
-        call = Request(method, path, dict(query or {}), body, is_repeatable=is_repeatable)
-        return await self._core.document(call)
+        request = Request(method, path, dict(query or {}), body, is_repeatable=is_repeatable)
+        return await self._core.call(request)
 
     async def acquire(
         self,
@@ -44,32 +44,31 @@ class LimitMethods:
         *,
         key: str | None = None,
         cost: int = 1,
-        id: str = "",  # noqa: A002 - the API's word
+        id: str = "",  # noqa: A002 - the API's name
         wait: bool = False,
         **fields: Field,
     ) -> Permit:
-        """Ask for permission for one call, named by the limit's `fields` or a whole `key`. With
-        `wait`, return when the call may go; otherwise `wait_seconds` says when that is. A second
-        request with the same `id` is the same call.
+        """Ask permission for one call, given the values of the limit's fields, or the whole `key`.
+        With `wait`, return when the call may start; without, see `wait_seconds` of the permit.
+        Requests with the same `id` count as one call.
 
         Raises Refused.
         """
-        name = id or self._core.repeat_id()
-        ask = LimitCall(rule, call_of(rule, key, cost, fields), name, is_own=not id)
-        return await _acquire(self._core, ask, wait=wait)
+        name = id or self._core.make_repeat_id()
+        call = LimitCall(rule, call_body(rule, key, cost, fields), name, has_generated_id=not id)
+        return await _acquire(self._core, call, wait=wait)
 
     async def look(self, /, rule: str, *, key: str | None = None, **fields: Field) -> Permit:
-        """Return the decision on a call that came now, without counting it."""
-        query = _texts(fields) if key is None else {"key": key}
-        call = Request("GET", path("limits", rule), query, members=DECISION)
-        return Permit.read(rule, await self._core.document(call))
+        """Return the decision that a call would get now, without counting one."""
+        query = _to_strings(fields) if key is None else {"key": key}
+        request = Request("GET", path("limits", rule), query, members=DECISION)
+        return Permit.read(rule, await self._core.call(request))
 
     async def release(self, permit: Permit) -> bool:
-        """Give back a moment in the future, or a permit of a concurrency limit. Return False if
-        there was nothing to give back. Idempotent."""
+        """Release a permit or a reserved time. Return False if there was none. Idempotent."""
         if not permit.permit:
             return False
-        return (await self._core.document(giving_back(permit)))["released"]
+        return (await self._core.call(release_request(permit)))["released"]
 
     @asynccontextmanager
     async def permit(
@@ -83,23 +82,24 @@ class LimitMethods:
         **fields: Field,
     ) -> AsyncGenerator[Permit, None]:
         """Hold a permit of a concurrency limit while the block runs. With `wait`, ask again until
-        there is one, in no order. Is a decorator too.
+        one is granted; clients that wait are not queued. Also works as a decorator.
 
         Raises Refused.
         """
-        ask = LimitCall(rule, call_of(rule, key, cost, fields), make_id())
-        permit = await _acquire_one_of(self._core, ask, wait=wait)
+        call = LimitCall(rule, call_body(rule, key, cost, fields), make_id())
+        permit = await _acquire_concurrency_permit(self._core, call, wait=wait)
 
-        async def keep() -> None:
+        async def renew() -> None:
             try:
-                _permit_of(ask, (await self._core.ask_each(asking(ask))).document)
+                response = await self._core.try_replicas(acquire_request(call))
+                _read_permit(call, response.document)
             except WaitroomError as error:
                 log.warning("a permit of %s may be lost: %s", rule, error)
 
-        is_kept = permit.permit and permit.expires_in_seconds
-        keeping = self._core.repeating(keep, is_kept / 3) if is_kept else nullcontext()
+        term_s = permit.permit and permit.expires_in_seconds
+        renewing = self._core.run_repeatedly(renew, term_s / 3) if term_s else nullcontext()
         try:
-            async with keeping:  # its last renewal ends before the permit is given back
+            async with renewing:  # a started renewal ends before the permit is released
                 yield permit
         finally:
             try:
@@ -108,107 +108,108 @@ class LimitMethods:
                 log.warning("a permit of %s is not given back: %s", rule, error)
 
 
-async def pass_one(core: Core, rule: str, call: Document, *, wait: bool) -> None:
-    """Ask for permission to call now. Without `wait`, give back a moment in the future, and raise
-    Refused."""
-    permit = await _acquire(core, LimitCall(rule, call, core.repeat_id()), wait=wait)
+async def acquire_one(core: Core, rule: str, body: Document, *, wait: bool) -> None:
+    """Acquire permission for one call. Raises Refused, without `wait` also if there is a wait."""
+    permit = await _acquire(core, LimitCall(rule, body, core.make_repeat_id()), wait=wait)
     if not wait and permit.wait_seconds > 0:
-        await core.quietly(giving_back(permit))
-        raise Refused(f"{_of(rule, permit.key)} has no moment before", permit.wait_seconds, {})
+        await core.send_or_log(release_request(permit))
+        name = _limit_name(rule, permit.key)
+        raise Refused(f"{name} has no moment before", permit.wait_seconds, {})
 
 
-def call_of(rule: str, key: str | None, cost: int, fields: Mapping[str, Field]) -> Document:
+def call_body(rule: str, key: str | None, cost: int, fields: Mapping[str, Field]) -> Document:
     if key is not None and fields:
         raise RejectedError(f"limit {rule}: give its key or its fields, not both")
-    call: Document = {"fields": _texts(fields)} if key is None else {"key": key}
-    return call if cost == 1 else {**call, "cost": cost}
+    body: Document = {"fields": _to_strings(fields)} if key is None else {"key": key}
+    return body if cost == 1 else {**body, "cost": cost}
 
 
-def asking(ask: LimitCall) -> Request:
-    return replace(asking_all([ask]), body=ask.body, statuses=frozenset({429}))
+def acquire_request(call: LimitCall) -> Request:
+    return replace(batch_acquire_request([call]), body=call.body, statuses=frozenset({429}))
 
 
-def asking_all(asks: Sequence[LimitCall]) -> Request:
-    """Make the request of several calls of one limit."""
+def batch_acquire_request(calls: Sequence[LimitCall]) -> Request:
+    """Return the request that acquires permission for several calls of one limit."""
     return Request(
         "POST",
-        path("limits", asks[0].rule, "acquire"),
-        body=[ask.body for ask in asks],
+        path("limits", calls[0].rule, "acquire"),
+        body=[call.body for call in calls],
         members=DECISION,
-        is_repeatable=all(ask.is_repeatable for ask in asks),
+        is_repeatable=all(call.is_repeatable for call in calls),
     )
 
 
-def giving_back(permit: Permit) -> Request:
-    return _release(permit.rule, {"key": permit.key, "permit": permit.permit})
+def release_request(permit: Permit) -> Request:
+    return _release_request(permit.rule, {"key": permit.key, "permit": permit.permit})
 
 
-def _release(rule: str, body: Document) -> Request:
+def _release_request(rule: str, body: Document) -> Request:
     return Request("POST", path("limits", rule, "release"), body=body, members=_RELEASED)
 
 
 def evaluate(
     fields: Mapping[str, Field | Callable[..., Field]], args: Any, kwargs: Any
 ) -> dict[str, Field]:
-    """Return a decorated function's fields: each may be a function of the same arguments."""
+    """Return the fields of a decorated function's call. Evaluate those given as functions."""
     return {
         name: value(*args, **kwargs) if callable(value) else value for name, value in fields.items()
     }
 
 
-async def _acquire(core: Core, ask: LimitCall, *, wait: bool) -> Permit:
-    unseen = _giving_back_unseen(ask)
-    undo = None if unseen is None else partial(core.quietly, unseen)
-    permit = _permit_of(ask, await core.sent(ask, undo))
+async def _acquire(core: Core, call: LimitCall, *, wait: bool) -> Permit:
+    release = _lost_permit_release_request(call)
+    undo = None if release is None else partial(core.send_or_log, release)
+    permit = _read_permit(call, await core.send_with_retries(call, undo))
     if wait and permit.wait_seconds > 0:
         try:
             await core.pause(permit.wait_seconds)
         except BaseException:
-            await core.quietly(giving_back(permit))
+            await core.send_or_log(release_request(permit))
             raise
     return permit
 
 
-async def _acquire_one_of(core: Core, ask: LimitCall, *, wait: bool) -> Permit:
-    """Acquire a permit of a concurrency limit. There is no queue: a caller who waits asks again."""
-    tried = 0
+async def _acquire_concurrency_permit(core: Core, call: LimitCall, *, wait: bool) -> Permit:
+    """Acquire a permit of a concurrency limit. It has no queue, so with `wait`, ask repeatedly."""
+    attempt = 0
     while True:
         try:
-            return await _acquire(core, ask, wait=True)
+            return await _acquire(core, call, wait=True)
         except Refused as refused:
             if not wait:
                 raise
-            pause_s = min(refused.retry_after, backoff_s(min(tried, 2)))
+            pause_s = min(refused.retry_after, backoff_s(min(attempt, 2)))
         await core.pause(pause_s)
-        tried += 1
+        attempt += 1
 
 
-def _texts(fields: Mapping[str, Field]) -> dict[str, str]:
+def _to_strings(fields: Mapping[str, Field]) -> dict[str, str]:
     for name, value in fields.items():
         if not isinstance(value, str | int):
             raise RejectedError(f"field {name}: a text or a whole number (got {value!r})")
     return {name: str(value) for name, value in fields.items()}
 
 
-def _giving_back_unseen(ask: LimitCall) -> Request | None:
-    """Make the request that gives back the permit of a call whose response was lost; None for a
-    call with the caller's own id, who may ask again."""
-    if not ask.is_own or not ask.name:
+def _lost_permit_release_request(call: LimitCall) -> Request | None:
+    """Return the request that releases the permit of a call whose response was lost. None if the
+    call has no id, or has one from the caller, who may then repeat the call."""
+    if not call.has_generated_id or not call.call_id:
         return None
-    named = {name: value for name, value in ask.call.items() if name in {"fields", "key"}}
-    return _release(ask.rule, {**named, "permit": f"{ask.call.get('cost', 1)}~{ask.name}"})
+    key = {name: value for name, value in call.parameters.items() if name in {"fields", "key"}}
+    permit = f"{call.parameters.get('cost', 1)}~{call.call_id}"
+    return _release_request(call.rule, {**key, "permit": permit})
 
 
-def _permit_of(ask: LimitCall, document: Document) -> Permit:
-    """Read a decision. Raises Refused, or RejectedError for a cost that is never granted."""
+def _read_permit(call: LimitCall, document: Document) -> Permit:
+    """Return the permit of a decision. Raises Refused, or RejectedError if the cost is too high."""
     if document["allowed"]:
-        return Permit.read(ask.rule, document)
-    of = _of(ask.rule, document["key"])
+        return Permit.read(call.rule, document)
+    name = _limit_name(call.rule, document["key"])
     if document["wait_seconds"] is None and document["limit"]:
-        cost = ask.call.get("cost", 1)
-        raise RejectedError(f"{of}: a cost of {cost} is more than {document['limit']}, its limit")
-    raise Refused(f"{of} refuses the call", retry_s(document), document)
+        cost = call.parameters.get("cost", 1)
+        raise RejectedError(f"{name}: a cost of {cost} is more than {document['limit']}, its limit")
+    raise Refused(f"{name} refuses the call", retry_s(document), document)
 
 
-def _of(rule: str, key: str) -> str:
+def _limit_name(rule: str, key: str) -> str:
     return f"limit {rule}" + (f" of {key}" if key else "")

@@ -1,4 +1,4 @@
-"""The documents of a replica's responses."""
+"""Types of the documents in a replica's responses."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,45 +7,45 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """A limit's decision on one call."""
+    """Decision of a limit on one call."""
 
-    #: The limit's name.
+    #: Name of the limit.
     rule: str
     key: str
     allowed: bool
-    #: granted, paced, refused, unlimited; admitted_alone while Redis is unavailable.
+    #: granted, paced, refused or unlimited; admitted_alone while Redis is unavailable.
     outcome: str
-    #: Seconds until the call may go, from the response on.
+    #: Seconds from the response until the call may start.
     wait_seconds: float
-    #: The same, by Redis' clock; None while Redis is unavailable.
+    #: When the call may start, by the clock of Redis. None while Redis is unavailable.
     at: datetime | None
-    #: None: there is none, or it is unknown.
+    #: None if there is no limit, or it is unknown.
     limit: int | None
     remaining: int | None
-    #: Seconds until the whole limit is free, if nobody calls meanwhile.
+    #: Seconds until the whole limit is available again, if there are no further calls.
     reset_seconds: float | None
-    #: Only of a concurrency limit: seconds until the permit ends by itself.
+    #: Seconds until the permit of a concurrency limit expires. None for other limits.
     expires_in_seconds: float | None
-    #: The permit to give back; empty: there is nothing to give back.
+    #: Id to release the permit by. Empty if there is nothing to release.
     permit: str
 
     @classmethod
     def read(cls, rule: str, document: dict[str, Any]) -> "Permit":
-        found = {name: document[name] for name in DECISION}
-        found["wait_seconds"] = found["wait_seconds"] or 0.0
-        found["permit"] = found["permit"] or ""
-        if found["at"] is not None:
-            found["at"] = datetime.fromisoformat(found["at"])
-        return cls(rule, **found)
+        values = {name: document[name] for name in DECISION}
+        values["wait_seconds"] = values["wait_seconds"] or 0.0
+        values["permit"] = values["permit"] or ""
+        if values["at"] is not None:
+            values["at"] = datetime.fromisoformat(values["at"])
+        return cls(rule, **values)
 
 
-#: The members that the documents of a permit and of a lease need.
+#: Members that the documents of a permit and of a lease must have.
 DECISION = frozenset(Permit.__dataclass_fields__) - {"rule"}
 LEASE = frozenset({"state", "fence", "order", "refresh_after_seconds", "expires_in_seconds"})
 
 
 class JobResult(TypedDict):
-    """The result of a job. A body of at most 64 KB is in it, as text or base64."""
+    """Result of a job. It includes a body of at most 64 KB, as a string or in base64."""
 
     status: int
     headers: dict[str, str]
@@ -55,8 +55,8 @@ class JobResult(TypedDict):
     body_base64: NotRequired[str]
 
 
-#: Times are ISO 8601. `position`: 1 is next. `state`: pending, called (an online job, by its
-#: caller), processing, completed, failed, expired or cancelled.
+#: Times are in ISO 8601. `position` 1 is next. `state`: pending, called (an online job whose client
+#: may make the call), processing, completed, failed, expired or cancelled.
 Job = TypedDict(
     "Job",
     {
@@ -99,7 +99,7 @@ class Cancelled(TypedDict):
 
 
 class Line(TypedDict):
-    """One of a room's weighted queues."""
+    """One of the weighted queues of a room."""
 
     line: str
     waiting: int
@@ -146,13 +146,13 @@ Visitor = TypedDict(
 
 
 class LogEntry(TypedDict):
-    #: ms since 1970.
+    #: Time of the action, in ms since 1970.
     at: int
     by: str
     what: str
     visitor: str | None
     detail: str | None
-    #: Only of a change of settings: the number to undo it by.
+    #: Number to undo a change of settings by. None for other actions.
     revision: int | None
-    #: By setting: {"from": …, "to": …}; None is the configured value.
+    #: Changes by setting: {"from": …, "to": …}, where None stands for the configured value.
     changes: dict[str, dict[str, Any]] | None

@@ -1,4 +1,4 @@
-"""Requests and responses: their addresses, and how to read a response."""
+"""Replica addresses, requests, and how to read responses."""
 
 import json
 import re
@@ -13,43 +13,43 @@ import httpx
 from waitroom.errors import ConfigError, Problem, RejectedError, UnavailableError
 
 _ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
-#: The statuses of a replica, or a proxy before it, that is unavailable for now.
+#: Statuses with which a replica, or a proxy before it, reports that it is unavailable for now.
 _UNAVAILABLE = {429, 502, 503, 504}
-#: Hints by status, if the response has none.
+#: Advice to the user, by status, used if the response has no detail; for 401 always.
 _HINTS = {
     401: "Give the client the service_token of the replica's settings.",
     404: "The client's address is to be that of the ops listener (ops_listen).",
 }
 Document = dict[str, Any]
-#: Each thread or batch has a connection. Idle ones are closed here before the replica closes them.
+#: Each thread or batch has a connection. Idle ones are closed early: before the replica does it.
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `path` is percent-encoded."""
+    """One request to a replica. `path` is percent-encoded."""
 
     method: str
     path: str
     query: dict[str, str] = field(default_factory=dict)
     body: object = None
-    #: The members that its document must have; of a list, each document.
+    #: Members that the response's document must have; if it is a list, each document in it.
     members: frozenset[str] = frozenset()
-    #: Statuses beside 2xx that are no errors.
+    #: Statuses other than 2xx that are not errors.
     statuses: frozenset[int] = frozenset()
-    #: It may be sent again when it may have arrived.
+    #: Whether the request may be repeated although a replica may have acted on it.
     is_repeatable: bool = True
-    #: How long the replica may hold the response, beyond the timeout, seconds.
+    #: Seconds that a long poll may last, in addition to the timeout.
     wait_s: float = 0
-    #: The response is left open, to read its body in pieces.
+    #: Whether the response is left open, to read its body in chunks.
     is_streamed: bool = False
 
     @property
     def content(self) -> bytes | None:
         return None if self.body is None else json.dumps(self.body, separators=(",", ":")).encode()
 
-    def is_answered(self, status: int, document: Any) -> bool:
-        """Return whether a response is an answer of a replica, and not of a proxy before it."""
+    def is_expected(self, status: int, document: Any) -> bool:
+        """Return whether a replica sent the response, with a status that is not an error."""
         if not 200 <= status < 300 and status not in self.statuses:
             return False
         documents = [document]
@@ -58,27 +58,27 @@ class Request:
                 return False
             documents = document
         members = set() if status == 409 else self.members
-        return all(isinstance(one, dict) and members <= one.keys() for one in documents)
+        return all(isinstance(item, dict) and members <= item.keys() for item in documents)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitCall:
-    """One call of a limit, which may share a request with others."""
+    """One call of a limit, which may share a request with other calls."""
 
     rule: str
-    call: Document
-    #: Tells the replica that a repeated call is the same one; empty: do not repeat it.
-    name: str = ""
-    #: The name was made here, so that nobody else knows of its permit.
-    is_own: bool = True
+    parameters: Document
+    #: Lets the replica recognise a repeated call. Empty if the call must not be repeated.
+    call_id: str = ""
+    #: Whether the client made up `call_id`, so that the caller cannot repeat the call.
+    has_generated_id: bool = True
 
     @property
     def is_repeatable(self) -> bool:
-        return bool(self.name)
+        return bool(self.call_id)
 
     @property
     def body(self) -> Document:
-        return {**self.call, "id": self.name} if self.name else self.call
+        return {**self.parameters, "id": self.call_id} if self.call_id else self.parameters
 
 
 class Response(NamedTuple):
@@ -87,7 +87,7 @@ class Response(NamedTuple):
 
 
 class OpenResponse(NamedTuple):
-    """A response whose body is not read yet."""
+    """Response whose body is not read yet."""
 
     replica: "Replica"
     response: Any
@@ -98,7 +98,7 @@ def path(*parts: str, root: str = "/v1") -> str:
 
 
 class Replica:
-    """One replica's address. The `url` of a unix socket is only a name. Raises ConfigError."""
+    """Address of one replica. The `url` for a unix socket is a made-up name. Raises ConfigError."""
 
     def __init__(self, address: str, number: int) -> None:
         self.address = address
@@ -109,27 +109,28 @@ class Replica:
             )
         self.url = address.rstrip("/") if self.socket is None else f"http://socket-{number}"
 
-    def read(self, call: Request, response: httpx.Response) -> Response | OpenResponse:
-        """Read a response. Raises UnavailableError if another try may succeed, or RejectedError."""
-        if call.is_streamed and response.is_success:
+    def read(self, request: Request, response: httpx.Response) -> Response | OpenResponse:
+        """Parse a response. Raises UnavailableError if a retry may help, else RejectedError."""
+        if request.is_streamed and response.is_success:
             return OpenResponse(self, response)
         status = response.status_code
         try:
             document = json.loads(response.content)
         except ValueError:
             document = None
-        if call.is_answered(status, document):
+        if request.is_expected(status, document):
             return Response(status, document)
         problem = Problem.read(status, document)
         hint = _HINTS.get(status, "")
         detail = hint if status == 401 else problem.detail or hint
         title = problem.title or "this is no service API"
-        text = f"{call.method} {call.path} at {self.address}: {status}, {title}. {detail}".strip()
+        place = f"{request.method} {request.path} at {self.address}"
+        text = f"{place}: {status}, {title}. {detail}".strip()
         if status in _UNAVAILABLE:
             raise UnavailableError(text, problem=problem)
         raise RejectedError(text, problem)
 
-    def unavailable(self, error: httpx.TransportError) -> UnavailableError:
+    def to_unavailable_error(self, error: httpx.TransportError) -> UnavailableError:
         is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
         if not is_sent:
             reason = re.sub(r"\[.*\] ", "", str(error)).lower() or "no connection in time"
@@ -146,13 +147,13 @@ class Replica:
 
 
 class Wire:
-    """The replicas, and the parts that all requests to them share. Raises ConfigError."""
+    """The replicas, and the settings of all requests to them. Raises ConfigError."""
 
     def __init__(
         self, addresses: str | Sequence[str], *, token: str, operator: str, timeout_s: float
     ) -> None:
-        listed = [addresses] if isinstance(addresses, str) else addresses
-        self.replicas = [Replica(address, number) for number, address in enumerate(listed)]
+        addresses = [addresses] if isinstance(addresses, str) else addresses
+        self.replicas = [Replica(address, number) for number, address in enumerate(addresses)]
         if not self.replicas:
             raise ConfigError(["address: none is given"])
         self._timeout_s = timeout_s
@@ -165,7 +166,7 @@ class Wire:
     def options(
         self, transport: type[httpx.HTTPTransport | httpx.AsyncHTTPTransport]
     ) -> dict[str, Any]:
-        """Return the arguments of an httpx client."""
+        """Return the keyword arguments for the httpx client."""
         return {
             "transport": transport(verify=self._tls(), limits=_LIMITS),
             "mounts": {
@@ -176,20 +177,20 @@ class Wire:
                 if replica.socket is not None
             },
             "headers": self._headers,
-            "trust_env": False,  # a proxy in the environment is for the outside world
+            "trust_env": False,  # a proxy in the environment is for public addresses
         }
 
-    def request(self, call: Request, replica: Replica) -> dict[str, Any]:
-        """Return the arguments of an httpx request."""
+    def request(self, request: Request, replica: Replica) -> dict[str, Any]:
+        """Return the keyword arguments for httpx's build_request."""
         return {
-            "method": call.method,
-            "url": replica.url + call.path,
-            "params": call.query or None,
-            "content": call.content,
-            "timeout": httpx.Timeout(self._timeout_s, read=self._timeout_s + call.wait_s),
+            "method": request.method,
+            "url": replica.url + request.path,
+            "params": request.query or None,
+            "content": request.content,
+            "timeout": httpx.Timeout(self._timeout_s, read=self._timeout_s + request.wait_s),
         }
 
     def _tls(self) -> ssl.SSLContext | bool:
-        """Load the machine's certificate authorities, which takes a while, only for HTTPS."""
-        is_used = any(replica.url.startswith("https:") for replica in self.replicas)
-        return ssl.create_default_context() if is_used else False
+        """Load the system's certificate authorities, but only for HTTPS, because it is slow."""
+        is_needed = any(replica.url.startswith("https:") for replica in self.replicas)
+        return ssl.create_default_context() if is_needed else False

@@ -15,7 +15,10 @@ class Slow:
         self.unseen: list[tuple[int, int]] = []
         self._flights: asyncio.Queue[asyncio.Future] = asyncio.Queue()
         self.batcher = Batcher(
-            self._run, limit=3, flights=2, unseen=lambda *pair: self.unseen.append(pair)
+            self._run,
+            max_size=3,
+            max_senders=2,
+            on_unclaimed=lambda *pair: self.unseen.append(pair),
         )
 
     async def _run(self, items):
@@ -82,7 +85,7 @@ async def test_too_few_answers_are_none():
     async def run(items):
         return items[1:]
 
-    batcher = Batcher(run, limit=3, flights=1, unseen=lambda *_: None)
+    batcher = Batcher(run, max_size=3, max_senders=1, on_unclaimed=lambda *_: None)
     told = await asyncio.gather(*map(batcher.submit, (1, 2)), return_exceptions=True)
     assert [str(one) for one in told] == ["2 calls got 1 answers"] * 2
 
@@ -100,8 +103,8 @@ async def test_who_is_cancelled_before_is_not_sent(slow):
 
 
 async def test_a_reply_that_nobody_sees_is_told(slow):
-    """The reply for a caller that was cancelled on the way is handed to `unseen`; so is one that
-    came in the same turn as the cancellation."""
+    """The reply for a caller that was cancelled on the way is handed to `on_unclaimed`;
+    so is one that came in the same turn as the cancellation."""
     gone, there = await slow.submit(1, 2)
     gone.cancel()
     await slow.answer()

@@ -638,7 +638,7 @@ async def test_a_stopped_replica_is_not_the_end(url, dead, n):
     """If the first replica does not answer, the next one is asked, and from then on first."""
     with Client([dead, url], token=TOKEN, retries=0) as client:
         assert client.acquire("few", n=n).allowed
-        assert client._core.wire.replicas[client._core.first].address == url
+        assert client._core.wire.replicas[client._core.preferred].address == url
         with client.lease("title", str(n)) as lease:
             assert lease.fence
     async with AsyncClient([dead, url], token=TOKEN, retries=0) as aclient:
