@@ -66,10 +66,7 @@ async def list_resources(
         next_name = resources[-1].name if len(resources) == page.limit else None
     return schemas.LeasedResources(
         template=template.name,
-        resources=[
-            schemas.LeasedResource(**_resource_members(resource, page.holders))
-            for resource in resources
-        ],
+        resources=[schemas.LeasedResource(**_resource_members(r, page.holders)) for r in resources],
         next=next_name,
         count=await template.store.count(),
     )
@@ -114,10 +111,7 @@ async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas
 @ENDPOINTS.post(
     _LEASE,
     _CHANGES,
-    replies={
-        200: (schemas.Lease, "The holder has the lease."),
-        202: (schemas.Lease, "The holder waits in the queue."),
-    },
+    replies={200: (schemas.Lease, "The lease."), 202: (schemas.Lease, "A place in the queue.")},
     problems=(schemas.UNKNOWN_LEASE, QUEUE_FULL),
     problem_members={429: schemas.Lease},
 )

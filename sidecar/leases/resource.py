@@ -25,8 +25,8 @@ from sidecar.visitors.tokens import COOKIE_PREFIX, Tokens, new_visitor
 
 #: The placeholder for the resource's name in a template's message.
 _NAME_PLACEHOLDER = "{resource}"
-#: The certainty of the expected wait, as a number of calls and the relative spread of their rate.
-#: It is high, because terms end on time, unlike stays in a room.
+#: The certainty of the expected wait, as a number of calls and the relative spread of their rate:
+#: high, because terms end on time, unlike stays in a room.
 _ESTIMATE_CALLS = 100
 _ESTIMATE_SPREAD = 0.1
 
@@ -71,7 +71,7 @@ class GuardedResource:
             self.template.store.note_existence(ticket.joined_ms)
         sent = ticket or Ticket(new_visitor(), 0, 0, 0)
         try:
-            state = await self._request_lease(sent, may_join=may_join, from_page=from_page)
+            state = await self._ask_redis(sent, may_join=may_join, from_page=from_page)
         except StoreError as error:
             log.debug("store_away", lease=self.name, error=str(error))
             if ticket is not None:
@@ -90,9 +90,7 @@ class GuardedResource:
         """The number that stands for this resource's queue in tickets."""
         return crc32(self.resource.encode())
 
-    async def _request_lease(
-        self, ticket: Ticket, *, may_join: bool, from_page: bool
-    ) -> HolderState:
+    async def _ask_redis(self, ticket: Ticket, *, may_join: bool, from_page: bool) -> HolderState:
         template, visitor = self.template, ticket.visitor
         order = ticket.order if ticket.epoch == self._queue_number else None
         if may_join:

@@ -35,7 +35,6 @@ _CORS = {"Access-Control-Allow-Origin": "*", "Vary": "Accept"}
 _CACHED_CORS = {**_CORS, "Cache-Control": "public, max-age=30"}
 
 ENDPOINTS = Endpoints("visitor", find=room_of, problems=(UNKNOWN_ROOM, NO_DRAW, COMMITMENT_UNKNOWN))
-#: The HTML of the page that verifies a draw.
 DRAW_PAGE = web.AppKey("draw_page", str)
 
 
