@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import event
 
 from sidecar.history.lookups import AHEAD_LIMIT, EVENTS_LIMIT, find_visitor
-from sidecar.history.service import places
+from sidecar.history.service import positions
 from sidecar.history.store.stays import History
 from sidecar.storage.sql import database as sql
 
@@ -51,8 +51,8 @@ async def _events(history: History, room: str, visitor: str) -> Any:
 
 async def _place(history: History, room: str, visitor: str) -> Any:
     entry = await history.entry(room, visitor)
-    ahead = entry and await history.ahead_of(room, entry, most=AHEAD_LIMIT)
-    return entry and places(entry, ahead or [])
+    ahead = entry and await history.ahead_of(room, entry, limit=AHEAD_LIMIT)
+    return entry and positions(entry, ahead or [])
 
 
 #: How many visitors' look-ups are explained: the statements for those who still wait differ.

@@ -18,7 +18,7 @@ from limits.aio.storage import RedisStorage as AsyncStorage
 from limits.storage import RedisStorage
 from redis.asyncio import Redis
 
-from sidecar.limits.model import Ask
+from sidecar.limits.model import Call
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
 
@@ -135,7 +135,7 @@ def _for(ask: Asking, tasks: int) -> Callable[[float], Awaitable[Counts]]:
 
 
 def _single(store: LimitStore, calls: Calls) -> Asking:
-    asks = cycle([Ask(key) for key in KEYS[calls]])
+    asks = cycle([Call(key) for key in KEYS[calls]])
 
     async def ask() -> Counts:
         return 1, (await store.acquire(next(asks))).is_allowed
@@ -144,7 +144,7 @@ def _single(store: LimitStore, calls: Calls) -> Asking:
 
 
 def _list(store: LimitStore) -> Asking:
-    asks = [Ask(key) for key in KEYS["granted"]]
+    asks = [Call(key) for key in KEYS["granted"]]
     assert len(asks) == LIST
 
     async def ask() -> Counts:

@@ -17,7 +17,7 @@ from loadtest.limits.http import of_replica, single
 from loadtest.limits.race import Race
 from loadtest.redis_server import Server, redis_server
 from loadtest.rounds import rounds
-from sidecar.limits.model import Ask
+from sidecar.limits.model import Call
 from sidecar.limits.store import LimitStore
 
 #: How many tasks and threads the library is tried with.
@@ -175,7 +175,7 @@ def _singles(server: Server, uri: str) -> dict[str, Callable[[], Awaitable[objec
         return here.hit(item, "customer")
 
     return {
-        "Waitroom, the store": lambda: store.acquire(Ask("customer")),
+        "Waitroom, the store": lambda: store.acquire(Call("customer")),
         "limits, async": lambda: there.hit(item, "customer"),
         "limits, sync": hit,
     }

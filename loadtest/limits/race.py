@@ -18,7 +18,7 @@ from limits import RateLimitItemPerSecond
 from limits.aio.storage.redis import redispy
 
 from loadtest.limits.cases import async_limiter
-from sidecar.limits.model import Ask
+from sidecar.limits.model import Call
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
 from sidecar.storage.redis.connect import connect
@@ -136,7 +136,7 @@ def _ours(
 
     def caller(store: LimitStore) -> Callable[[str], Awaitable[Outcome]]:
         async def ask(key: str) -> Outcome:
-            decision = await store.acquire(Ask(key))
+            decision = await store.acquire(Call(key))
             return decision.is_allowed, decision.at_us
 
         return ask

@@ -49,7 +49,7 @@ def report(path: str | None, room: str, *, form: str, as_json: bool, **period_of
     period = _period(**period_of)
     with progress("reading stays", is_on=not as_json and form != "json") as advance:
         result = _look_up(
-            path, room, lambda history: lookups.find_report(history, room, period, advance=advance)
+            path, room, lambda history: lookups.make_report(history, room, period, advance=advance)
         )
     document = result.model_dump(by_alias=True) if result else {}
     if as_json or form == "json":

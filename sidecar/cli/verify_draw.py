@@ -20,7 +20,7 @@ from sidecar.kit.progress import progress
 if TYPE_CHECKING:
     import httpx
 
-    from sidecar.lottery.commitment import Kept, Published
+    from sidecar.lottery.commitment import Published, SavedDraw
 
 #: Places in one request; how long a response may take, in seconds, and be, in bytes.
 _PAGE = 10_000
@@ -95,11 +95,11 @@ def _printable(text: object) -> str:
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
 
 
-def _fetch(url: str) -> "Kept":
+def _fetch(url: str) -> "SavedDraw":
     """Fetch a draw and its places. Raises ClickException."""
     import httpx  # noqa: PLC0415
 
-    from sidecar.lottery.commitment import Kept  # noqa: PLC0415
+    from sidecar.lottery.commitment import SavedDraw  # noqa: PLC0415
 
     try:
         parts = urlsplit(url)
@@ -121,8 +121,8 @@ def _fetch(url: str) -> "Kept":
                     break
                 time.sleep(1)
             if draw.secret is None:
-                return Kept(draw=draw, places=[])
-            return Kept(draw=draw, places=_fetch_places(client, url, draw))
+                return SavedDraw(draw=draw, places=[])
+            return SavedDraw(draw=draw, places=_fetch_places(client, url, draw))
     except httpx.TimeoutException:
         raise Unreachable(f"{url}: no answer in time") from None
     except httpx.TransportError as error:
@@ -191,7 +191,7 @@ def _get(client: "httpx.Client", url: str) -> dict[str, Any]:
     return document
 
 
-def _read(file: str) -> "Kept":
+def _read(file: str) -> "SavedDraw":
     """Read what --save wrote. Raises ClickException."""
     try:
         document = json.loads(Path(file).read_text(encoding="utf-8"))
@@ -205,15 +205,15 @@ def _read(file: str) -> "Kept":
     return _check(document, file)
 
 
-def _check(document: Any, source: str) -> "Kept":
+def _check(document: Any, source: str) -> "SavedDraw":
     """Return a draw that has the right form. Raises ClickException with the first mistakes."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from sidecar.kit.setting_types import problems_in  # noqa: PLC0415
-    from sidecar.lottery.commitment import Kept  # noqa: PLC0415
+    from sidecar.lottery.commitment import SavedDraw  # noqa: PLC0415
 
     try:
-        return Kept.model_validate(document)
+        return SavedDraw.model_validate(document)
     except ValidationError as error:
         wrong = [_printable(line) for line in problems_in(error)[:5]]
         raise click.ClickException("\n".join([f"{source}: {_NO_DRAW}", *wrong])) from None

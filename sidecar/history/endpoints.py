@@ -1,4 +1,4 @@
-"""Look-ups in the history, for operators: a visitor, a period, a report. JSON, or CSV."""
+"""Endpoints of the history, for operators: a visitor, a period, a report; as JSON or CSV."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,11 +24,11 @@ from sidecar.rooms.service import Room
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: The most stays in a report that a replica makes, because its visitors wait meanwhile.
+#: The most stays in a report from a replica, because visitors wait while it counts them.
 REPORT_LIMIT = 100_000
 
 _ROOM = "/admin/rooms/{room}"
-_CSV = {"text/csv": "A header and a line for each; nothing where there is none."}
+_CSV = {"text/csv": "A header and a line for each member of the list; empty for an empty list."}
 
 
 def _find(request: web.Request) -> "tuple[Room, History]":
@@ -46,7 +46,7 @@ ENDPOINTS = Endpoints(
 @ENDPOINTS.get(
     _ROOM + "/visitors/{visitor}/history",
     VIEWERS,
-    replies={200: "All of it."},
+    replies={200: "The visitor's history."},
     problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
 )
 async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schemas.VisitorHistory:
@@ -59,11 +59,11 @@ async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schem
 
 
 @ENDPOINTS.get(
-    _ROOM + "/stays", VIEWERS, replies={200: (schemas.Stays, "A page of them.")}, other_media=_CSV
+    _ROOM + "/stays", VIEWERS, replies={200: (schemas.Stays, "A page of stays.")}, other_media=_CSV
 )
 async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.Stays | web.Response:
     """List the stays that began in a period, oldest first."""
-    room, history, period = _find_period(request, page)
+    room, history, period = _read_request(request, page)
     entries = history.entries(room.name, period, limit=page.limit, offset=page.start)
     stays = [schemas.Stay.model_validate(entry) async for entry in entries]
     if page.format == "csv":
@@ -85,8 +85,8 @@ async def get_report(
 
     At most 100,000 stays. `waitroom report` has no limit.
     """
-    room, history, period = _find_period(request, at)
-    report = await lookups.find_report(history, room.name, period, most=REPORT_LIMIT)
+    room, history, period = _read_request(request, at)
+    report = await lookups.make_report(history, room.name, period, limit=REPORT_LIMIT)
     if report is None:
         raise ProblemError(
             schemas.TOO_MANY_STAYS,
@@ -99,20 +99,20 @@ async def get_report(
 @ENDPOINTS.get(
     _ROOM + "/changes",
     VIEWERS,
-    replies={200: (schemas.RoomChanges, "The latest of them.")},
+    replies={200: (schemas.RoomChanges, "A page of actions.")},
     other_media=_CSV,
 )
 async def list_changes(
     request: web.Request, page: schemas.ChangesPage
 ) -> schemas.RoomChanges | web.Response:
     """List what operators did in a period, latest first."""
-    room, history, period = _find_period(request, page)
+    room, history, period = _read_request(request, page)
     changes = await history.changes(room.name, period, limit=page.limit, before=page.before)
     document = schemas.page_of_changes(room.name, period, changes, page.limit)
     return _csv(document.changes) if page.format == "csv" else document
 
 
-def _find_period(
+def _read_request(
     request: web.Request, at: schemas.PeriodParameters
 ) -> "tuple[Room, History, Period]":
     room, history = _find(request)

@@ -1,4 +1,4 @@
-"""Look-ups in the history: a visitor's stay, a report on a period; and CSV."""
+"""Look-ups in the history (a visitor's stay, a report on a period), and their CSV."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from aiohttp import web
 from sidecar.history import schemas
 from sidecar.history.model import Period
 from sidecar.history.schemas import PlaceAt, RoomReport, Stay, VisitorHistory
-from sidecar.history.service import Tally, places
+from sidecar.history.service import Tally, positions
 from sidecar.kit.clock import iso
 from sidecar.kit.progress import Advance, uncounted
 from sidecar.rooms.schemas.common import resolve
@@ -20,31 +20,31 @@ if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
 #: The history of a replica's application; missing if no history is kept.
-HISTORY: "web.AppKey[History]" = web.AppKey("history", object)  # type: ignore[arg-type] # to import it costs a third of the start
+HISTORY: "web.AppKey[History]" = web.AppKey("history", object)  # type: ignore[arg-type] # importing History takes a third of the start
 
-#: The most events and places of one visitor in a response.
+#: The most events, and the most positions, of one visitor in a response.
 EVENTS_LIMIT = 1000
-#: The most visitors ahead of whom the place over time is computed, which keeps a replica busy.
+#: The most visitors ahead for which positions are computed, because that keeps a replica busy.
 AHEAD_LIMIT = 50_000
 
 
 async def find_visitor(history: "History", room: str, visitor: str) -> VisitorHistory | None:
-    """Return a visitor's stay, place over time and events; None if nothing was recorded.
+    """Return a visitor's stay, positions over time and events. None if nothing was recorded.
 
-    `visitor`: an id or a number. Raises ProblemError if no visitor or several have the number."""
-    visitor = await resolve(visitor, partial(history.numbered, room))
+    `visitor` is an id or a number. Raises ProblemError if no visitor or several have the number."""
+    visitor = await resolve(visitor, partial(history.find_by_number, room))
     entry = await history.entry(room, visitor)
     if entry is None:
         return None
     events = await history.events_of(room, visitor, limit=EVENTS_LIMIT)
-    ahead = await history.ahead_of(room, entry, most=AHEAD_LIMIT)
-    curve = [] if ahead is None else places(entry, ahead)
+    ahead = await history.ahead_of(room, entry, limit=AHEAD_LIMIT)
+    curve = [] if ahead is None else positions(entry, ahead)
     step = max(1, -(-len(curve) // EVENTS_LIMIT))
     return VisitorHistory(
         room=room,
         visitor=visitor,
         stay=Stay.model_validate(entry),
-        places=[PlaceAt(at=iso(at_ms), position=number) for at_ms, number in curve[::step]],
+        places=[PlaceAt(at=iso(at_ms), position=position) for at_ms, position in curve[::step]],
         events=[
             schemas.Event(
                 id=f"{event.ms}-{event.seq}",
@@ -58,28 +58,28 @@ async def find_visitor(history: "History", room: str, visitor: str) -> VisitorHi
     )
 
 
-async def find_report(
+async def make_report(
     history: "History",
     room: str,
     period: Period,
     *,
-    most: int | None = None,
+    limit: int | None = None,
     advance: Advance = uncounted,
 ) -> RoomReport | None:
-    """Report on the stays that began in a period; None if more than `most` did. `advance` is called
-    for each stay."""
+    """Report on the stays that began in a period. None if there are more than `limit`. Calls
+    `advance` after each stay."""
     tally = Tally()
-    async for entry in history.entries(room, period, limit=None if most is None else most + 1):
+    async for entry in history.entries(room, period, limit=None if limit is None else limit + 1):
         tally.add(entry)
         advance()
-    if most is not None and tally.counts["stays"] > most:
+    if limit is not None and tally.counts["stays"] > limit:
         return None
     return RoomReport(**period.of(room), **tally.figures())
 
 
 def as_csv(documents: Iterable[dict[str, Any]], *, has_header: bool = True) -> str:
-    """Write documents as CSV: a header, and a line each. Text that a spreadsheet would take for a
-    formula is quoted."""
+    """Format documents as CSV: a header, and a line for each. Quotes a string that a spreadsheet
+    would take for a formula."""
     out = io.StringIO()
     writer: csv.DictWriter[str] | None = None
     for document in documents:

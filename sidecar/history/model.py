@@ -1,4 +1,4 @@
-"""A room's events, the stays that they make up, and periods."""
+"""A room's events, the stays that consist of them, operators' actions, and periods."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -8,7 +8,7 @@ from sidecar.kit.errors import ConfigError
 from sidecar.kit.moments import read_past
 
 DAY_MS = 86_400_000
-#: The end of the year 9999, after which there is no ISO 8601.
+#: The end of the year 9999, the last that ISO 8601 can write.
 LATEST_MS = 253_402_300_799_999
 
 
@@ -16,33 +16,33 @@ LATEST_MS = 253_402_300_799_999
 class Event:
     """One entry of a room's event stream."""
 
-    #: The id in the stream: milliseconds and a number within them. Unique.
+    #: The id in the stream, unique in the room: milliseconds, and a number within these.
     ms: int
     seq: int
-    #: joined, called, admitted, expired, left, released; or operator.
+    #: joined, called, admitted, expired, left, released, graded or operator.
     kind: str
     visitor: str
-    #: The reason; of `operator`, the action.
+    #: The reason; if `kind` is operator, the operator's action.
     why: str
     at_ms: int
-    #: Other fields, as text: order, joined, position, by, detail.
+    #: Other fields, as strings: order, joined, position, class, by, detail.
     more: dict[str, str] = field(default_factory=dict)
 
     def number(self, name: str) -> int | None:
-        """Return a field of `more` as a number, or None if it is missing."""
+        """Return a field of `more` as a number. None if it is missing."""
         value = self.more.get(name)
         return None if value is None else int(value)
 
 
 @dataclass(slots=True)
 class Entry:
-    """One stay, from joining or admission to its end. Times are ms since 1970; None: not yet."""
+    """One stay, from joining or admission to its end. Times are ms since 1970, None if not yet."""
 
     visitor: str
     class_name: str = ""
     queue_order: int | None = None
     joined_ms: int | None = None
-    #: When the visitor joined the queue for the last time; later than joined_ms after a return.
+    #: When the visitor last joined the queue: later than joined_ms if the visitor returned.
     queued_ms: int | None = None
     called_ms: int | None = None
     admitted_ms: int | None = None
@@ -51,7 +51,7 @@ class Entry:
     end_reason: str | None = None
     first_position: int | None = None
     last_position: int | None = None
-    #: How often the visitor took the place again, after Redis was emptied or after a silence.
+    #: How often the visitor took the place again, after Redis was emptied or polling had stopped.
     returns: int = 0
     #: When an operator last moved the visitor.
     moved_ms: int | None = None
@@ -72,7 +72,7 @@ class Change:
 
     at_ms: int
     operator: str
-    #: change, reset, move, release, and the like.
+    #: Such as change, reset, move or release.
     action: str
     visitor: str
     detail: str
@@ -83,25 +83,25 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period, from `from_ms` to before `to_ms`."""
+    """A period of time, from `from_ms` on, before `to_ms`."""
 
     from_ms: int
     to_ms: int
 
     def of(self, room: str) -> dict[str, Any]:
-        """Return the first members of a document about a room in this period."""
+        """Return the members of a document that name a room and this period."""
         return {"room": room, "from": iso(self.from_ms), "to": iso(self.to_ms)}
 
 
 def read_period(start: str | None, end: str | None, *, now_ms: int) -> Period:
-    """Read a period; by default the last day. Each end is a date and time (ISO 8601; UTC without a
-    zone) or how long ago ("24h"). Raises ConfigError."""
+    """Read a period, by default the last day. `start` and `end` are dates and times (ISO 8601, UTC
+    without a zone) or say how long ago ("24h"). Raises ConfigError."""
     problems = []
     times = {"from": now_ms - DAY_MS, "to": now_ms}
-    for name, text in (("from", start), ("to", end)):
-        if text:
+    for name, value in (("from", start), ("to", end)):
+        if value:
             try:
-                times[name] = min(max(0, read_past(text, now_ms)), LATEST_MS)
+                times[name] = min(max(0, read_past(value, now_ms)), LATEST_MS)
             except ValueError as error:
                 problems.append(f"{name}: {error}")
     if not problems and times["from"] >= times["to"]:

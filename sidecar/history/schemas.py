@@ -29,10 +29,10 @@ TOO_MANY_STAYS = Kind(
 
 class PeriodParameters(RoomAddress):
     from_: Annotated[Past, Field(alias="from", examples=["24h", "2026-11-27T18:00Z"])] = ""
-    """Where the period begins: a date or time (ISO 8601, UTC without a zone), or how long ago.
+    """When the period begins: a date or time (ISO 8601, UTC without a zone), or how long ago.
     Default: a day ago."""
     to: Annotated[Past, Field(examples=["now", "2026-11-28T00:00Z"])] = ""
-    """Where the period ends, not included. Default: now."""
+    """When the period ends; this time is not included. Default: now."""
     format: Literal["json", "csv"] = "json"
     """`csv`: a table for a spreadsheet."""
 
@@ -45,17 +45,17 @@ class ChangesPage(PeriodParameters, PageParameters):
     after: Annotated[
         str, *matching("([0-9]{1,15}-[0-9]{1,18})?", "the `next` of the page before")
     ] = ""
-    """Behind which the page begins: the `next` of the page before."""
+    """The `next` of the page before."""
 
     @property
     def before(self) -> tuple[int, int] | None:
-        """Ms and seq of the last change on the page before."""
+        """The ms and seq of the last change on the page before."""
         ms, _, seq = self.after.partition("-")
         return (int(ms), int(seq)) if self.after else None
 
 
 class Stay(Reply):
-    """One stay, from joining to its end. null: has not happened."""
+    """One stay, from joining to its end. null: it has not happened."""
 
     model_config = ConfigDict(
         from_attributes=True,
@@ -64,7 +64,7 @@ class Stay(Reply):
     visitor: str
     """The visitor's id."""
     queue_order: int | None
-    """The place's number. A smaller one is called sooner."""
+    """The number of the place. A place with a smaller number is called sooner."""
     end_reason: str | None
     """`session`, `left`, `released`, `silent`, `swept`, `no_show`, `unused`, `unseen`, `reset` or
     `stuck`."""
@@ -73,15 +73,15 @@ class Stay(Reply):
     last_position: int | None
     """The last known position."""
     returns: int
-    """How often the visitor came back after the page had stopped polling."""
+    """How often the visitor took the place again after the page had stopped polling."""
     joined_at: At | None
     """When the visitor joined."""
     queued_at: At | None
-    """When the visitor had to wait."""
+    """When the visitor last joined the queue."""
     called_at: At | None
     """When the visitor was called."""
     admitted_at: At | None
-    """When the visitor was let in."""
+    """When the visitor was admitted."""
     ended_at: At | None
     """When the stay ended."""
     moved_at: At | None
@@ -91,23 +91,23 @@ class Stay(Reply):
     class_name: Annotated[str, Field(serialization_alias="class")]
     """The visitor's class. Empty: none."""
     state: Literal["waiting", "called", "inside", "ended"]
-    """The state at the last event."""
+    """The state after the last event."""
 
 
 class PlaceAt(Reply):
     at: Time
-    """When."""
+    """When the position changed."""
     position: int
-    """The position in the queue then."""
+    """The position in the queue from then on."""
 
 
 class Event(Reply):
-    """An event of a visitor. Its other members are text: order, joined, position, by, detail."""
+    """A visitor's event. Its other members are strings: order, joined, position, by, detail."""
 
     model_config = ConfigDict(extra="allow")
 
     id: Annotated[str, Field(pattern="^[0-9]+-[0-9]+$")]
-    """Unique in the room."""
+    """The event's id, unique in the room."""
     at: Time
     """When it happened."""
     kind: str
@@ -126,98 +126,98 @@ class VisitorHistory(Reply):
     places: list[PlaceAt]
     """The position over time, at most 1,000 points."""
     events: list[Event]
-    """At most 1,000."""
+    """The latest events, at most 1,000, oldest first."""
 
 
 class InPeriod(Reply):
     room: str
     """The room's name."""
     from_: Time = Field(alias="from")
-    """Where the period begins."""
+    """When the period begins."""
     to: Time
-    """Where it ends, not included."""
+    """When the period ends; this time is not included."""
 
 
 class Stays(InPeriod, PageReply):
     stays: list[Stay]
-    """Oldest first."""
+    """The stays, oldest first."""
 
 
 class Change(Reply):
     model_config = ConfigDict(from_attributes=True)
 
     at: At = Field(validation_alias="at_ms")
-    """When."""
+    """When the operator did it."""
     by: str = Field(validation_alias="operator")
-    """The operator's name, as given."""
+    """The operator's name, as it was sent."""
     what: str = Field(validation_alias="action")
     """What the operator did."""
     visitor: str
-    """The visitor's id. Empty: it was not about one visitor."""
+    """The visitor's id. Empty: the action was not about a visitor."""
     detail: str
     """The new values, or the reason given."""
 
 
 class RoomChanges(InPeriod, PageReply):
     changes: list[Change]
-    """Latest first."""
+    """The operators' actions, latest first."""
 
 
 def page_of_changes(
-    room: str, period: model.Period, acts: Sequence[model.Change], limit: int
+    room: str, period: model.Period, changes: Sequence[model.Change], limit: int
 ) -> RoomChanges:
-    changes = [Change.model_validate(act) for act in acts]
-    following = f"{acts[-1].ms}-{acts[-1].seq}" if len(acts) == limit else None
-    return RoomChanges(**period.of(room), changes=changes, next=following)
+    documents = [Change.model_validate(change) for change in changes]
+    cursor = f"{changes[-1].ms}-{changes[-1].seq}" if len(changes) == limit else None
+    return RoomChanges(**period.of(room), changes=documents, next=cursor)
 
 
 class Report(Reply):
-    """A report on the stays that began in a period. Times are seconds, shares from 0 to 1; null:
-    there are no visitors to compute it from."""
+    """A report on the stays that began in a period. Times are in seconds, shares from 0 to 1. null:
+    there are no visitors to compute the value from."""
 
     stays: int = 0
     """Stays that began in the period."""
     admitted_at_once: int = 0
-    """Let in without waiting."""
+    """Visitors admitted without waiting."""
     admitted_after_wait: int = 0
-    """Let in from the queue."""
+    """Visitors admitted from the queue."""
     waiting: int = 0
-    """Still waiting."""
+    """Visitors who are still waiting."""
     inside: int = 0
-    """Still inside."""
+    """Visitors who are still inside."""
     abandoned: int = 0
-    """Gave up waiting."""
+    """Visitors who gave up waiting."""
     no_shows: int = 0
-    """Were called and did not come."""
+    """Visitors who were called and did not come."""
     abandonment: float | None
     """The share of visitors in the queue who gave up waiting."""
     no_show_share: float | None
     """The share of visitors in the queue who were called and did not come."""
     released: int = 0
-    """Ended by an operator."""
+    """Stays that an operator ended."""
     reset: int = 0
-    """Ended by a reset of the queue."""
+    """Stays that a reset of the queue ended."""
     stuck: int = 0
-    """Closed by the recorder, because no end was recorded."""
+    """Stays that the recorder closed, because no end was recorded."""
     wait_p50: float | None
-    """Seconds that half of the visitors who waited waited at most, from joining to admission."""
+    """The median wait of the visitors who waited, from joining to admission."""
     wait_p90: float | None
-    """The same for nine in ten."""
+    """The 90th percentile of these waits."""
     wait_p99: float | None
-    """The same for 99 in a hundred."""
+    """The 99th percentile of these waits."""
     wait_max: float | None
     """The longest wait."""
     gave_up_after_p50: float | None
-    """Seconds after which half of those who gave up had done so."""
+    """The median wait of the visitors who gave up."""
     inside_p50: float | None
-    """Seconds inside: half of the ended sessions were not longer."""
+    """The median length of ended sessions."""
     inside_p90: float | None
-    """The same for nine in ten."""
+    """The 90th percentile of these lengths."""
     inversions: int
-    """Visitors who were called later than somebody behind them, while both were in the queue.
-    Visitors who were moved or came back do not count."""
+    """Visitors who were called later than a visitor behind them, while both were in the queue.
+    Visitors who were moved or returned do not count."""
     moved: int = 0
-    """Moved by an operator."""
+    """Visitors whom an operator moved."""
 
 
 class RoomReport(Report, InPeriod):

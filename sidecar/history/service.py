@@ -1,4 +1,4 @@
-"""Pure rules: how events make up stays, and what a report counts."""
+"""Rules without I/O: how events change stays, and what a report counts."""
 
 import math
 from array import array
@@ -13,14 +13,14 @@ from sidecar.visitors.model import ORDER_BAND
 #: The end reasons of visitors who gave up waiting, and of those who were called and did not come.
 GAVE_UP = frozenset({"left", "silent", "swept"})
 NO_SHOW = "no_show"
-#: The end reason of a place without polls, and of a session whose cookie was never sent.
+#: The end reason of a place that never polled, and of a session whose cookie was never sent.
 UNUSED = "unused"
 
 
 def fold(entry: Entry | None, event: Event) -> Entry | None:
-    """Return the visitor's stay after one more event. A stay that had ended goes on if the visitor
-    comes back with the same ticket or pass. Return None for a place without polls: a flood makes
-    any number of them, so none is kept."""
+    """Return the visitor's stay after one more event. An ended stay continues if the visitor
+    returns with the same ticket or pass. None for a place that never polled: a flood can create any
+    number of these, so they are not recorded."""
     entry = Entry(event.visitor) if entry is None else entry
     entry.changed_ms = event.at_ms
     position = event.number("position")
@@ -77,7 +77,7 @@ def _admit(entry: Entry, event: Event) -> None:
     if entry.joined_ms is None:
         entry.joined_ms = _joined_ms(event)
     if event.why == "claimed" and entry.queued_ms is None:
-        entry.queued_ms = entry.joined_ms  # it waited; its joining was not recorded
+        entry.queued_ms = entry.joined_ms  # the visitor waited, but joining was not recorded
     if entry.queue_order is None:
         entry.queue_order = event.number("order")
     if event.why == "restored":
@@ -87,15 +87,15 @@ def _admit(entry: Entry, event: Event) -> None:
 
 
 class Tally:
-    """Counts stays, in any order. Takes some 250 bytes for each."""
+    """Counts of stays, which are added in any order. Needs some 250 bytes for each stay."""
 
     def __init__(self) -> None:
         #: Keyed by the members of a report.
         self.counts: Counter[str] = Counter()
         self.queued = 0
-        self.waits = array("q")
-        self.patience = array("q")
-        self.stays = array("q")
+        #: In ms: the waits until admission and until giving up, and the lengths of sessions.
+        self.waits, self.patience, self.stays = array("q"), array("q"), array("q")
+        #: The calls as inversions() takes them.
         self.calls: list[tuple[int, int, int]] = []
 
     def add(self, entry: Entry) -> None:
@@ -127,7 +127,7 @@ class Tally:
             self.calls.append((entry.called_ms, entry.queue_order, entry.queued_ms or 0))
 
     def figures(self) -> dict[str, Any]:
-        """Return the members of a report, without counts of 0."""
+        """Return the members of a report. Counts of 0 are left out."""
         waits = seconds(self.waits, (0.5, 0.9, 0.99, 1.0))
         inside = seconds(self.stays, (0.5, 0.9))
         return {
@@ -144,7 +144,7 @@ class Tally:
         return round(self.counts[name] / self.queued, 4) if self.queued else None
 
     def _inversions(self) -> int:
-        """Count inversions in each sub-queue: those with weights are called side by side."""
+        """Count inversions per sub-queue, because sub-queues are called side by side."""
         queues: dict[int, list[tuple[int, int, int]]] = {}
         for call in self.calls:
             queues.setdefault(call[1] // ORDER_BAND, []).append(call)
@@ -152,7 +152,7 @@ class Tally:
 
 
 def seconds(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | None]:
-    """Return percentiles by nearest rank, in seconds, of values in ms."""
+    """Return percentiles of values in ms (nearest rank), in seconds."""
     if not values_ms:
         return [None] * len(shares)
     ranked = sorted(values_ms)
@@ -161,9 +161,9 @@ def seconds(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | N
 
 
 def inversions(calls: list[tuple[int, int, int]]) -> int:
-    """Count the calls that came later than the call of a higher order while both were waiting.
+    """Count the visitors who were called later than a visitor of a higher order, while both waited.
 
-    A call is (called_ms, order, queued_ms). Calls of one millisecond are in order."""
+    A call is (called_ms, order, queued_ms). Calls in the same millisecond count as in order."""
     calls.sort()
     times = [called_ms for called_ms, _, _ in calls]
     size = len(calls)
@@ -177,7 +177,7 @@ def inversions(calls: list[tuple[int, int, int]]) -> int:
 
 
 def _highest(tree: list[int], start: int, end: int) -> float:
-    """Return the highest order of the calls number `start` to before `end`."""
+    """Return the highest order of the calls from index `start` to before `end`."""
     highest = -math.inf
     size = len(tree) // 2
     start, end = start + size, end + size
@@ -192,9 +192,9 @@ def _highest(tree: list[int], start: int, end: int) -> float:
     return highest
 
 
-def places(entry: Entry, ahead: Iterable[tuple[int, int | None]]) -> list[tuple[int, int]]:
-    """Return (at_ms, position) for each change of a visitor's position. `ahead`: since when and
-    until when (None: still) each visitor of a lower order waited."""
+def positions(entry: Entry, ahead: Iterable[tuple[int, int | None]]) -> list[tuple[int, int]]:
+    """Return (at_ms, position) for each change of a visitor's position. `ahead` has, for each
+    visitor of a lower order, the times (ms) between which that visitor waited (None: still)."""
     if entry.queued_ms is None:
         return []
     until = entry.called_ms or entry.ended_ms or math.inf

@@ -1,4 +1,4 @@
-"""What a configuration file says of the history, at its top level."""
+"""The settings of the history, at the top level of a configuration file."""
 
 from typing import Literal
 
@@ -9,18 +9,18 @@ from sidecar.kit.setting_types import Count, Database, Seconds
 
 class HistorySection(BaseModel):
     history: Database = Field(default="", repr=False)
-    """The database that keeps who queued when, and what operators did. All replicas need the same
-    one; SQLite is for replicas on one machine. Empty: no history is kept."""
+    """The database that records who queued when, and what operators did. All replicas need the same
+    database; SQLite is for replicas on one machine. Empty: no history is kept."""
     history_partitions: Count = Field(default=128, ge=1, le=1024)
     """Into how many partitions `waitroom migrate` divides the tables, by room. Not for SQLite."""
     history_retention: Seconds | None = Field(default=90 * 86_400, ge=3600)
-    """Stays and events that ended longer ago are dropped or archived, in small batches."""
+    """Events older than this, and stays that ended earlier, are dropped or archived."""
     history_archive: Literal["drop", "move"] = "drop"
     """`drop`: delete them. `move`: move them to the tables `entries_archive` and
     `events_archive`."""
     history_backlog: Count = Field(default=10_000_000, ge=1000)
-    """How many events of a room wait in Redis while the database is unavailable, about 100 bytes
-    each. Beyond it the oldest are lost."""
+    """The most events of a room that wait in Redis while the database is unavailable, about 100
+    bytes each. The oldest events beyond this number are lost."""
     history_stuck_after: Seconds = Field(default=86_400, ge=60)
-    """A stay is closed as `stuck` when nothing was heard of it for this long and Redis does not
-    know it."""
+    """A stay is closed as `stuck` if it had no event for this time and Redis does not know the
+    visitor."""

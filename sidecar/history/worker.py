@@ -1,11 +1,11 @@
-"""The workers of the history: the recorder writes events to SQL, the archivist keeps SQL small.
+"""The workers of the history: the recorder writes events to SQL, the archivist removes old rows.
 
-One replica a room records. It reads a batch of events, writes it in one transaction and
-acknowledges it. If it stops in between, the next replica reads the batch again and skips what SQL
-already has: no event is lost or written twice. While the database is unavailable the events wait in
-Redis.
+For each room one replica records. It reads a batch of events, writes the batch in one transaction
+and acknowledges it. If it stops in between, the next replica reads the batch again and skips events
+that SQL already has, so no event is lost or written twice. While the database is unavailable, the
+events wait in Redis.
 
-One replica a room and hour tidies up, in small batches, each in a transaction of its own.
+For each room one replica per hour tidies up, in small batches, each in a transaction of its own.
 """
 
 import asyncio
@@ -28,22 +28,22 @@ from sidecar.rooms.service import Room, Rooms
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: Events in one transaction. 250 keep the event loop from visitors for some 5 ms, 500 for 10.
+#: The most events in one transaction. 250 block the event loop for some 5 ms, 500 for 10.
 BATCH = 250
-#: How long a silent replica keeps the right to record.
+#: How long a replica that no longer renews its lease stays the recorder, ms.
 LEASE_MS = 15_000
-#: How often to look for events, seconds.
-LOOK_S = 1.0
-#: The rest between two batches, so that visitors get their turn, seconds.
+#: How often to check for events, seconds.
+CHECK_S = 1.0
+#: The pause between two batches, seconds, so that visitors' requests are not delayed.
 REST_S = 0.005
-#: Between two tries while the database is unavailable.
+#: The delays between attempts while the database is unavailable.
 BACKOFF = Backoff(1.0, 15.0)
 
-#: Rows that one transaction of the archivist moves or deletes.
+#: The most rows that one transaction of the archivist moves or deletes.
 TIDY_BATCH = 500
-#: Seconds between two runs for a room, between a replica's tries to run, and between transactions.
+#: Seconds between two runs for a room, between a replica's attempts to run, between transactions.
 TIDY_INTERVAL_S = 3600.0
-TIDY_LOOK_S = 60.0
+TIDY_CHECK_S = 60.0
 TIDY_REST_S = 0.05
 
 log = structlog.get_logger()
@@ -57,9 +57,9 @@ async def record_forever(
     *,
     backlog: int,
 ) -> None:
-    """Record all rooms until cancelled. `backlog`: the most events in a room's stream."""
+    """Record all rooms until cancelled. `backlog` is the most events in a room's stream."""
     recorder = Recorder(history, metrics, backlog=backlog)
-    with contextlib.suppress(DatabaseError):  # look-ups need tables before the first event
+    with contextlib.suppress(DatabaseError):  # look-ups need the tables before the first event
         await history.check()
     async with asyncio.TaskGroup() as group:
         for room in rooms:
@@ -67,46 +67,47 @@ async def record_forever(
 
 
 class Recorder:
-    """Records all rooms. They share one state of the database."""
+    """The recorder of all rooms, which share one database."""
 
     def __init__(self, history: "History", metrics: Metrics, *, backlog: float = math.inf) -> None:
         self._history = history
         self._backlog = backlog
+        #: The names of the rooms whose stream is full.
         self._full: set[str] = set()
         self._metrics = metrics.of(HistoryMetrics)
         self._is_checked = False
-        self._is_away = False
+        self._is_unavailable = False
 
     async def run(self, room: Room, stream: EventStream) -> None:
         failures = 0
         metrics = self._metrics
         for counter in (metrics.recorder_written, metrics.recorder_errors, metrics.recorder_stuck):
-            counter.labels(room.name)  # so that it is exported, as 0
+            counter.labels(room.name)  # so that the metric is exported as 0
         try:
             while True:
-                rest_s = LOOK_S
+                rest_s = CHECK_S
                 try:
                     self._set_gauges(room)
                     has_work = room.snapshot is not None and room.snapshot.events > 0
                     if has_work and await stream.lease.hold(milliseconds=LEASE_MS):
-                        rest_s = REST_S if await self.record(room, stream) == BATCH else LOOK_S
+                        rest_s = REST_S if await self.record(room, stream) == BATCH else CHECK_S
                     failures = 0
                 except StoreError as error:
                     log.debug("record_failed", room=room.name, error=str(error))
                 except Exception as error:
-                    # An unexpected error must not stop the other rooms, and is tried again too.
+                    # Retry unexpected errors too, because they must not stop the other rooms.
                     if not isinstance(error, DatabaseError):
                         log.exception("record_failed", room=room.name)
                     self._note_failure(room, error)
-                    await self._give_up(stream)  # another replica may reach the database
+                    await self._release_lease(stream)  # another replica may reach the database
                     failures += 1
                     rest_s = BACKOFF.delay_s(failures)
                 await asyncio.sleep(rest_s * random.uniform(0.9, 1.1))  # noqa: S311
         finally:
-            await self._give_up(stream)
+            await self._release_lease(stream)
 
     async def record(self, room: Room, stream: EventStream) -> int:
-        """Write one batch. Return its number of events. Raises StoreError and DatabaseError."""
+        """Write one batch. Return how many events it has. Raises StoreError and DatabaseError."""
         if not self._is_checked:
             await self._history.check()
             self._is_checked = True
@@ -117,18 +118,18 @@ class Recorder:
             return 0
         written = await self._history.write(room.name, batch.events, fold)
         self._metrics.recorder_written.labels(room.name).inc(written)
-        await stream.done(batch.events)
-        if self._is_away:
-            self._is_away = False
+        await stream.acknowledge(batch.events)
+        if self._is_unavailable:
+            self._is_unavailable = False
             log.warning("history_back", room=room.name)
         return len(batch.events)
 
-    async def _give_up(self, stream: EventStream) -> None:
+    async def _release_lease(self, stream: EventStream) -> None:
         with contextlib.suppress(StoreError):
             await stream.lease.give_up()
 
     def _set_gauges(self, room: Room) -> None:
-        """Set how far behind the recorder is, whichever replica records."""
+        """Set the gauges of the backlog, on each replica and not only the one that records."""
         if room.snapshot is None:
             return
         events, oldest_ms = room.snapshot.events, room.snapshot.oldest_event_ms
@@ -145,8 +146,8 @@ class Recorder:
     def _note_failure(self, room: Room, error: Exception) -> None:
         self._metrics.recorder_errors.labels(room.name).inc()
         self._is_checked = False
-        if not self._is_away:
-            self._is_away = True
+        if not self._is_unavailable:
+            self._is_unavailable = True
             hint = "events wait in the store; visitors notice nothing"
             log.error("history_away", room=room.name, error=str(error), hint=hint)
 
@@ -156,7 +157,7 @@ async def tidy_forever(
 ) -> None:
     """Tidy all rooms until cancelled."""
     while True:
-        await asyncio.sleep(TIDY_LOOK_S * random.uniform(0.5, 1.5))  # noqa: S311
+        await asyncio.sleep(TIDY_CHECK_S * random.uniform(0.5, 1.5))  # noqa: S311
         for room in rooms:
             try:
                 if await room.store.acquire_leader_lease("tidying", seconds=TIDY_INTERVAL_S):
@@ -168,8 +169,8 @@ async def tidy_forever(
 
 
 async def tidy(room: Room, history: "History", settings: HistorySection, metrics: Metrics) -> None:
-    """Close stuck stays and retire old ones. Raises StoreError and DatabaseError; the batches
-    before the error stay."""
+    """Close stuck stays, and delete or archive old stays and events. Raises StoreError and
+    DatabaseError; batches finished before the error are kept."""
     await history.check()
     stuck = await close_stuck(room, history, settings.history_stuck_after)
     metrics.of(HistoryMetrics).recorder_stuck.labels(room.name).inc(stuck)
@@ -188,14 +189,14 @@ async def tidy(room: Room, history: "History", settings: HistorySection, metrics
 
 
 async def close_stuck(room: Room, history: "History", after_s: float) -> int:
-    """Close stays that had no event for `after_s` and that Redis does not know. Return how many."""
+    """Close stays without an event for `after_s` of visitors unknown to Redis. Return how many."""
     before_ms = room.clock.now_ms() - int(after_s * 1000)
     closed = 0
-    while visitors := await history.silent(room.name, before_ms=before_ms, limit=TIDY_BATCH):
+    while visitors := await history.find_silent(room.name, before_ms=before_ms, limit=TIDY_BATCH):
         here = await room.store.lists.here(visitors)
-        closed += await history.settle(
+        closed += await history.close_silent(
             room.name,
-            stuck=[visitor for visitor in visitors if visitor not in here],
+            gone=[visitor for visitor in visitors if visitor not in here],
             here=sorted(here),
             now_ms=room.clock.now_ms(),
             before_ms=before_ms,

@@ -1,4 +1,4 @@
-"""Leases for programs: take or queue, look, renew, release, list."""
+"""Endpoints of leases for programs: take or queue, find, renew, release, list."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from sidecar.http.problem_kinds import QUEUE_FULL
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
 from sidecar.leases import schemas
-from sidecar.leases.model import Hold, LeaseOutcome
+from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.service import LEASES, Template
 from sidecar.leases.settings import holder_and_owner, name_in_store
 from sidecar.leases.store import Holder, QueuePlace, Resource
@@ -58,16 +58,16 @@ async def list_resources(
     template = _template_of(request)
     if page.find:
         names = [name_in_store(page.find, owner) for owner in _owners(request)]
-        resources, following = await template.store.find(
+        resources, next_name = await template.store.find(
             page.find, names, after=page.after, limit=page.limit
         )
     else:
         resources = await template.store.list(after=page.after, limit=page.limit)
-        following = resources[-1].name if len(resources) == page.limit else None
+        next_name = resources[-1].name if len(resources) == page.limit else None
     return schemas.LeasedResources(
         template=template.name,
-        resources=[schemas.LeasedResource(**_members(one, page.holders)) for one in resources],
-        next=following,
+        resources=[schemas.LeasedResource(**_resource_members(r, page.holders)) for r in resources],
+        next=next_name,
         count=await template.store.count(),
     )
 
@@ -79,40 +79,39 @@ async def list_resources(
     problems=(schemas.UNKNOWN_LEASE,),
 )
 async def show_resource(request: web.Request, page: schemas.QueuePage) -> schemas.ResourceState:
-    """Show who holds a resource and who waits for it.
+    """Show the holders of a resource and its queue.
 
-    This is no heartbeat, and changes nothing.
+    This is not a heartbeat, and changes nothing.
     """
     template, start = _template_of(request), page.start
     template.check(page.resource)
     resource = await template.store.show(page.resource, first=start, limit=page.limit)
-    queue = [_place(place, start + n) for n, place in enumerate(resource.queue, 1)]
-    return schemas.ResourceState(
-        template=template.name, queue=queue, next=page.next(len(queue)), **_members(resource)
-    )
+    queue = [_place_document(place, start + n) for n, place in enumerate(resource.queue, 1)]
+    members = {**_resource_members(resource), "next": page.next(len(queue))}
+    return schemas.ResourceState(template=template.name, queue=queue, **members)
 
 
 @ENDPOINTS.get(
     _LEASE,
-    # A heartbeat, which takes the lease when it is the holder's turn.
+    # Not _READS: this heartbeat takes the lease if the holder was called.
     _CHANGES,
-    replies={200: "Granted, waiting or gone."},
+    replies={200: "The holder's state: granted, waiting or gone."},
     problems=(schemas.UNKNOWN_LEASE,),
 )
 async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas.Lease:
     """Find a holder's lease or place in the queue.
 
-    This is the heartbeat of a waiting holder, and takes the lease when it is free.
+    For a waiting holder this is the heartbeat. It takes the lease if the holder was called.
     """
     template = _template_of(request)
-    hold = await template.look(at.resource, at.holder, owner=owner_of(request).name)
-    return _lease(at, at.holder, hold)
+    state = await template.poll(at.resource, at.holder, owner=owner_of(request).name)
+    return _lease_document(at, at.holder, state)
 
 
 @ENDPOINTS.post(
     _LEASE,
     _CHANGES,
-    replies={200: (schemas.Lease, "The holder has it."), 202: (schemas.Lease, "They wait.")},
+    replies={200: (schemas.Lease, "The lease."), 202: (schemas.Lease, "A place in the queue.")},
     problems=(schemas.UNKNOWN_LEASE, QUEUE_FULL),
     problem_members={429: schemas.Lease},
 )
@@ -122,66 +121,67 @@ async def take_lease(
     """Take a resource, or queue for it.
 
     Idempotent: a holder who has the lease or a place keeps it. While you wait, send a GET after
-    `refresh_after_seconds`. 429: `max_waiting` are in the queue.
+    `refresh_after_seconds`. 429: the queue is full (`max_waiting`).
     """
     template, owner = _template_of(request), owner_of(request).name
-    hold = await template.take(at.resource, body.holder, owner=owner, order=body.order)
-    lease = _lease(at, body.holder, hold)
-    if hold.outcome is LeaseOutcome.FULL:
+    state = await template.take(at.resource, body.holder, owner=owner, order=body.order)
+    lease = _lease_document(at, body.holder, state)
+    if state.outcome is LeaseOutcome.FULL:
         limit = template.settings.max_waiting
         raise ProblemError(
             QUEUE_FULL,
             detail=f"max_waiting = {limit} are in the queue for {at.resource}.",
-            retry_after=max(1, math.ceil(hold.refresh_ms / 1000)),
+            retry_after=max(1, math.ceil(state.refresh_ms / 1000)),
             **lease.model_dump(),
         )
-    return lease.response(200 if hold.outcome is LeaseOutcome.GRANTED else 202)
+    return lease.response(200 if state.outcome is LeaseOutcome.GRANTED else 202)
 
 
 @ENDPOINTS.put(
     _LEASE,
     _CHANGES,
-    replies={200: "The holder has it."},
+    replies={200: "The lease is renewed."},
     problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER, schemas.NOT_RENEWED),
 )
 async def renew_lease(
     request: web.Request, at: schemas.LeaseAddress, body: schemas.RenewLease
 ) -> schemas.Lease:
-    """Renew a lease: its term starts again."""
+    """Renew a lease, so that its term starts again."""
     template, owner = _template_of(request), owner_of(request).name
-    hold = await template.renew(at.resource, body.holder, body.fence, owner=owner)
-    if hold.outcome is LeaseOutcome.NOT_RENEWED:
+    state = await template.renew(at.resource, body.holder, body.fence, owner=owner)
+    if state.outcome is LeaseOutcome.NOT_RENEWED:
         is_renewable = template.settings.renewable
         reason = "max_term is reached." if is_renewable else "Its leases are not renewable."
         raise ProblemError(schemas.NOT_RENEWED, detail=f"{reason} It ends when it said.")
-    if hold.outcome is not LeaseOutcome.GRANTED:
-        raise _stale(at.resource, body.fence)
-    return _lease(at, body.holder, hold)
+    if state.outcome is not LeaseOutcome.GRANTED:
+        raise _lease_over(at.resource, body.fence)
+    return _lease_document(at, body.holder, state)
 
 
 @ENDPOINTS.delete(
     _LEASE,
     _CHANGES,
-    replies={200: "Whether there was anything to give up."},
+    replies={200: "Whether there was anything to release."},
     problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER),
 )
 async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> schemas.Released:
-    """Release a lease, a turn or a place in the queue.
+    """Release a lease, or leave the queue.
 
-    The next holder has it at once. Idempotent. A fencing number releases only that lease: 409 if
-    the holder has a newer one. A token releases its own holders, the `admin_token` all.
+    The next holder is called at once. Idempotent. With a fencing number, only that lease is
+    released: 409 if the holder has a newer one. A token releases its own holders, the `admin_token`
+    all holders.
     """
     template, owner = _template_of(request), owner_of(request)
     owners = [owner.name]
     if owner.is_operator:
         owners = _owners(request) if at.owner is None else [at.owner]
-    hold = await template.release(at.resource, at.holder, at.fence, owners=owners)
-    if hold.outcome is LeaseOutcome.STALE and at.fence is not None:
-        raise _stale(at.resource, at.fence)
-    return schemas.Released(released=hold.outcome is LeaseOutcome.GRANTED)
+    state = await template.release(at.resource, at.holder, at.fence, owners=owners)
+    if state.outcome is LeaseOutcome.STALE and at.fence is not None:
+        raise _lease_over(at.resource, at.fence)
+    return schemas.Released(released=state.outcome is LeaseOutcome.GRANTED)
 
 
-def _stale(resource: str, fence: int) -> ProblemError:
+def _lease_over(resource: str, fence: int) -> ProblemError:
     return ProblemError(
         schemas.LEASE_OVER,
         detail=f"{fence} is not the fencing number of this holder's lease of {resource}: it ended, "
@@ -189,64 +189,64 @@ def _stale(resource: str, fence: int) -> ProblemError:
     )
 
 
-def _lease(at: schemas.LeaseAddress, holder: str, hold: Hold) -> schemas.Lease:
+def _lease_document(at: schemas.LeaseAddress, holder: str, state: HolderState) -> schemas.Lease:
     lease = schemas.Lease(
         state="gone",
         template=at.template,
         resource=at.resource,
         holder=holder,
-        waiting=hold.waiting,
-        refresh_after_seconds=hold.refresh_ms / 1000 if hold.refresh_ms else None,
-        updated_at=iso(hold.now_ms),
+        waiting=state.waiting,
+        refresh_after_seconds=state.refresh_ms / 1000 if state.refresh_ms else None,
+        updated_at=iso(state.now_ms),
     )
-    if hold.outcome is LeaseOutcome.GRANTED:
+    if state.outcome is LeaseOutcome.GRANTED:
         lease.state, lease.waiting = "granted", None
-        lease.fence = hold.fence
-        lease.granted_at, lease.expires_at = iso(hold.started_ms), iso(hold.expires_ms)
-        lease.expires_in_seconds = (hold.expires_ms - hold.now_ms) / 1000
-    elif hold.outcome is LeaseOutcome.FULL:
+        lease.fence = state.fence
+        lease.granted_at, lease.expires_at = iso(state.started_ms), iso(state.expires_ms)
+        lease.expires_in_seconds = (state.expires_ms - state.now_ms) / 1000
+    elif state.outcome is LeaseOutcome.FULL:
         lease.state = "full"
-    elif hold.outcome is LeaseOutcome.WAITING:
-        lease.state, lease.order = "waiting", hold.order
-        if not hold.is_recovering:
-            lease.position, lease.ahead = hold.ahead + 1, hold.ahead
-            lease.wait_seconds = None if hold.wait_ms is None else hold.wait_ms / 1000
+    elif state.outcome is LeaseOutcome.WAITING:
+        lease.state, lease.order = "waiting", state.order
+        if not state.is_recovering:
+            lease.position, lease.ahead = state.ahead + 1, state.ahead
+            lease.wait_seconds = None if state.wait_ms is None else state.wait_ms / 1000
     return lease
 
 
 def _owners(request: web.Request) -> list[str]:
-    """Return every owner that a holder may have; "" is a browser."""
+    """Return the names of all owners that a holder may have. "" stands for browsers."""
     return ["", *OWNERS, *request.app[SETTINGS].tokens]
 
 
-def _members(resource: Resource, max_holders: int = 1000) -> dict[str, Any]:
+def _resource_members(resource: Resource, max_holders: int = 1000) -> dict[str, Any]:
     wait_ms = resource.wait_ms
-    started = [held.started_ms for held in resource.holders if held.started_ms]
+    started_ms = [holder.started_ms for holder in resource.holders if holder.started_ms]
     return {
         "name": resource.name,
-        "holders": [_holder(held) for held in resource.holders[:max_holders]],
+        "holders": [_holder_document(holder) for holder in resource.holders[:max_holders]],
         "held": len(resource.holders),
-        "oldest_at": iso(min(started)) if started else None,
+        "oldest_at": iso(min(started_ms)) if started_ms else None,
         "waiting": resource.waiting,
         "wait_seconds": None if wait_ms is None else wait_ms / 1000,
     }
 
 
-def _holder(held: Holder) -> schemas.LeaseHolder:
-    holder, owner = holder_and_owner(held.holder)
+def _holder_document(holder: Holder) -> schemas.LeaseHolder:
+    name, owner = holder_and_owner(holder.holder)
     return schemas.LeaseHolder(
-        holder=holder,
+        holder=name,
         owner=owner or None,
-        fence=held.fence or None,
-        granted_at=iso(held.started_ms) if held.started_ms else None,
-        expires_at=iso(held.expires_ms),
+        fence=holder.fence or None,
+        granted_at=iso(holder.started_ms) if holder.started_ms else None,
+        expires_at=iso(holder.expires_ms),
     )
 
 
-def _place(place: QueuePlace, position: int) -> schemas.LeasePlace:
-    holder, owner = holder_and_owner(place.holder)
+def _place_document(place: QueuePlace, position: int) -> schemas.LeasePlace:
+    name, owner = holder_and_owner(place.holder)
     return schemas.LeasePlace(
-        holder=holder,
+        holder=name,
         owner=owner or None,
         position=position,
         joined_at=iso(place.order // 1000),

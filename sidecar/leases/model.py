@@ -1,42 +1,43 @@
-"""The state of one holder of a lease."""
+"""The state of one holder at a leased resource."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 
 class LeaseOutcome(IntEnum):
-    """The result of a script for one holder. The numbers are the scripts'."""
+    """The result of a lease script for one holder. The scripts return these numbers."""
 
     GRANTED = 1
     WAITING = 0
-    #: Neither holds it nor waits: the term ended, the holder left, or missed heartbeats.
+    #: The holder has no lease and no place: the term ended, or the holder left or was silent.
     GONE = -1
-    #: `max_waiting` is reached.
+    #: The queue has `max_waiting` places already.
     FULL = -2
-    #: The fencing number is of another lease: this one is over.
+    #: The fencing number is not that of the holder's current lease: its own lease is over.
     STALE = -3
     #: The template is not renewable, or `max_term` is reached. The lease stays as it is.
     NOT_RENEWED = -4
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """A holder's state at one resource. Times are ms of Redis' clock."""
+class HolderState:
+    """The state of a holder at one resource. Times are in ms by Redis' clock."""
 
     outcome: LeaseOutcome
     now_ms: int = 0
-    #: Grows over all leases of the template: µs of Redis' clock at the grant, or more. 0 unless
-    #: granted.
+    #: The fencing number: the time of the grant in µs by Redis' clock, or a little more, so that it
+    #: grows over all leases of the template. 0 unless GRANTED.
     fence: int = 0
     started_ms: int = 0
     expires_ms: int = 0
-    #: Only WAITING: the place's order, how many are ahead, how many wait in all.
+    #: The place's order, the number of holders ahead, and of all that wait. Only if WAITING;
+    #: `waiting` also if FULL.
     order: int = 0
     ahead: int = 0
     waiting: int = 0
-    #: The expected wait; None: unknown.
+    #: The expected wait. None if unknown.
     wait_ms: int | None = None
-    #: When to ask again; 0: no need to.
+    #: How long to wait before the next heartbeat; 0 if none is needed.
     refresh_ms: int = 0
-    #: Redis was emptied, and nothing is granted until all terms from before are over.
+    #: Whether Redis was emptied and grants nothing until all earlier terms must be over.
     is_recovering: bool = False

@@ -1,13 +1,13 @@
-"""The names of a template's keys. All share a hash tag: one slot of a Redis Cluster."""
+"""The Redis keys of a lease template. They share a hash tag, so one cluster slot has them all."""
 
 
 def lease_key(template: str, name: str) -> str:
     """Return the name of a template's Redis key; `name` is one of:
 
-    state      hash    when it was created, the last fencing number or order, how long leases are
-                       held, until when nothing is granted because Redis was emptied
-    resources  zset    resource that is held or waited for, all of score 0
-    ends       zset    resource -> when the next thing is due there, ms
+    state      hash    creation time, last fencing number or order, average time that leases are
+                       held, time before which nothing is granted because Redis was emptied
+    resources  zset    resources that are held or waited for, all with score 0
+    ends       zset    resource -> when it must be swept next at the latest, ms
     """
     return f"waitroom:{{lease:{template}}}:{name}"
 
@@ -15,8 +15,8 @@ def lease_key(template: str, name: str) -> str:
 def resource_key(template: str, resource: str, name: str) -> str:
     """Return the name of a resource's Redis key; `name` is one of:
 
-    holders  zset    holder -> when the lease, or the turn to take it, ends, ms
-    facts    hash    holder -> fencing number and when the lease began; missing: only a turn
+    holders  zset    holder -> end of the lease, or of a called holder's time to take it, ms
+    facts    hash    holder -> fencing number and start of the lease; missing: called, not arrived
     line     zset    waiting holder -> order
     due      zset    waiting holder -> when the next heartbeat is due, ms
     """

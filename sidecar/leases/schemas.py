@@ -46,7 +46,7 @@ HolderName = Annotated[str, *matching(HOLDER, LETTERS)]
 
 class TemplateAddress(Parameters):
     template: Annotated[Name, Field(examples=["seat"])]
-    """A template that is configured."""
+    """The name of a configured template."""
 
 
 class LeaseAddress(TemplateAddress):
@@ -61,23 +61,23 @@ class HolderAddress(LeaseAddress):
 
 class ReleaseParameters(HolderAddress):
     fence: Number | None = None
-    """Releases only the lease with this fencing number."""
+    """Releases only a lease with this fencing number."""
     owner: Annotated[
         str | None,
         *matching(f"({NAME.pattern})?", "the name of a token, or empty for a browser"),
     ] = None
-    """For operators: releases only the holder of this token, or of a browser (empty)."""
+    """For operators: releases only the holder that sent this token, or a browser (empty)."""
 
 
 class ResourcesPage(TemplateAddress, PageParameters):
     after: Annotated[str, *matching(f"({RESOURCE.pattern})?", "the name of a resource")] = ""
-    """The resource behind which the page begins."""
+    """The `next` of the page before."""
     find: Annotated[str, *matching(f"({HOLDER.pattern})?".replace(r"\Z", ""), LETTERS)] = ""
-    """Only resources whose name begins so, that a holder of this name holds or waits for, or of
-    which a lease has this fencing number. One request looks at 5000 resources: a page may hold few
-    or none, and `next` says that there are more to look at."""
+    """Lists only resources whose name begins with this text, that a holder of this name holds or
+    waits for, or with a lease of this fencing number. One request searches at most 5000 resources,
+    so a page may list few or none, although `next` says that there are more to search."""
     holders: Annotated[int, Field(ge=0, le=1000)] = 1000
-    """How many holders of each resource are listed at most."""
+    """The most holders to list for each resource."""
 
 
 class QueuePage(LeaseAddress, OffsetPage):
@@ -111,10 +111,10 @@ class RenewLease(HolderBody):
 
 
 class Lease(Reply):
-    """A holder's state at one resource."""
+    """The state of a holder at one resource."""
 
     state: Literal["granted", "waiting", "gone", "full"]
-    """`gone`: neither the lease nor a place. `full`: the queue is full."""
+    """`gone`: the holder has no lease and no place. `full`: the queue is full."""
     template: str
     """The template's name."""
     resource: str
@@ -122,47 +122,46 @@ class Lease(Reply):
     holder: str
     """The holder, as sent."""
     fence: Number | None = None
-    """The fencing number. A later lease has a greater one. Send it with each change to the
-    resource, and refuse smaller ones there."""
+    """The fencing number. A later lease has a greater number. Send it with each change to the
+    resource, which should refuse smaller numbers than it has seen."""
     granted_at: Time | None = None
     """When the lease began."""
     expires_at: Time | None = None
-    """When it ends, by the clock of Redis."""
+    """When the lease ends, by the clock of Redis."""
     expires_in_seconds: Seconds | None = None
-    """The same, from now."""
+    """How long from now the lease ends."""
     position: Annotated[int, Field(ge=1)] | None = None
-    """In the queue. 1 is next. null also while places come back after Redis was emptied."""
+    """The position in the queue; 1 is next. null also while Redis recovers from being emptied."""
     ahead: int | None = None
-    """How many wait before this holder."""
+    """How many wait ahead of this holder."""
     waiting: int | None = None
-    """How many wait for this resource. null for its holder."""
+    """How many wait for this resource. null if this holder has the lease."""
     wait_seconds: Seconds | None = None
     """The expected wait. null: unknown."""
     order: Number | None = None
-    """The place's own number. Send it again if Redis was emptied."""
+    """The number of the place. Send it to restore the place if Redis was emptied."""
     refresh_after_seconds: Seconds | None = None
-    """When to ask again. A waiting holder that stops asking loses its place. null: no need to
-    ask."""
+    """When to ask again, or a waiting holder loses its place. null: no need to ask."""
     updated_at: Time
     """The time of this response, by the clock of Redis."""
 
 
 class Released(Reply):
     released: bool
-    """Whether there was anything to give up."""
+    """Whether there was anything to release."""
 
 
 class LeaseHolder(Reply):
     holder: str
     """The holder, as sent."""
     owner: str | None
-    """The token that the holder came with. null: a browser."""
+    """The name of the token that the holder sent. null: the holder is a browser."""
     fence: Number | None
     """The fencing number. null: called, not yet arrived."""
     granted_at: Time | None
-    """When the lease began."""
+    """When the lease began. null: called, not yet arrived."""
     expires_at: Time
-    """When it ends."""
+    """When the lease ends, or the time of a called holder to take it."""
 
 
 class LeasedResource(Reply):
@@ -171,16 +170,15 @@ class LeasedResource(Reply):
     name: str
     """The resource's name."""
     holders: list[LeaseHolder]
-    """The lease that ends first comes first."""
+    """The holders, ordered by the ends of their leases."""
     held: int
-    """How many have a lease or a turn."""
+    """How many holders have a lease or were called to take one."""
     oldest_at: Time | None
-    """When the oldest lease began. null: nobody has one."""
+    """When the oldest lease began. null: nobody has a lease."""
     waiting: int
-    """How many wait for it."""
+    """How many holders wait for the resource."""
     wait_seconds: Seconds | None
-    """How long a newcomer would wait. null: unknown, while places come back after Redis was
-    emptied."""
+    """How long a newcomer would wait. null: unknown while Redis recovers from being emptied."""
 
 
 class LeasePlace(Reply):
@@ -189,13 +187,13 @@ class LeasePlace(Reply):
     holder: str
     """The holder, as sent."""
     owner: str | None
-    """The token that the holder came with. null: a browser."""
+    """The name of the token that the holder sent. null: the holder is a browser."""
     position: Annotated[int, Field(ge=1)]
-    """In the queue. 1 is next."""
+    """The position in the queue; 1 is next."""
     joined_at: Time
-    """When the holder came, by the clock of Redis."""
+    """When the holder joined the queue, by the clock of Redis."""
     heartbeat_due_at: Time
-    """When the next heartbeat is due. Without it the place is lost after `heartbeat_timeout`."""
+    """When the next heartbeat is due. If it is late by `heartbeat_timeout`, the place is lost."""
 
 
 class ResourceState(LeasedResource, PageReply):
@@ -213,13 +211,13 @@ class LeasedResources(PageReply):
     template: str
     """The template's name."""
     resources: list[LeasedResource]
-    """One for each resource that is held or waited for."""
+    """The resources that are held or waited for."""
     count: int
-    """How many there are on all pages."""
+    """How many resources there are on all pages."""
 
 
 class LeaseTemplate(LeaseSettings, Reply):
-    """A template as configured; durations in seconds."""
+    """A template as configured. Durations are in seconds."""
 
     name: str
     """The template's name."""
@@ -229,4 +227,4 @@ class LeaseTemplate(LeaseSettings, Reply):
 
 class LeaseTemplates(Reply):
     leases: list[LeaseTemplate]
-    """One for each template."""
+    """All templates."""

@@ -1,4 +1,4 @@
-"""Leases on named resources. The scripts of leases/lua decide who holds what, and who is next."""
+"""Leases on named resources. The scripts in leases/lua choose the holders and call the next."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import Named
 from sidecar.leases.metrics import LeaseMetrics
-from sidecar.leases.model import Hold, LeaseOutcome
+from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings, name_in_store
 from sidecar.leases.store import LeaseStore
 
-#: The outcomes of a release; of several releases the first of these is reported.
-_BY_WEIGHT = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GONE)
+#: The outcomes of a release. Of several releases, the outcome that is listed first is reported.
+_RELEASE_PRECEDENCE = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Template:
     """The leases of one template as this replica sees them.
 
     Every method raises StoreError if Redis is unavailable, and ConfigError for a resource that the
-    settings do not allow. `owner`: the token that the holder sent, or "" for a browser.
+    settings do not allow. `owner` is the name of the holder's token, or "" for a browser.
     """
 
     name: str
@@ -34,33 +34,35 @@ class Template:
 
     async def take(
         self, resource: str, holder: str, *, owner: str = "", order: int | None = None
-    ) -> Hold:
-        """Take the lease, or a place in the queue; a holder who has either keeps it. `order`: the
-        order of a place from before Redis was emptied."""
+    ) -> HolderState:
+        """Take the lease or a place in the queue. A holder who has either keeps it. `order` is that
+        of a place from before Redis was emptied."""
         name = self._name(resource, holder, owner)
-        hold = await self.store.ask(resource, name, may_join=True, order=order)
-        return self._counted("take", hold)
+        state = await self.store.ask(resource, name, may_join=True, order=order)
+        return self._count("take", state)
 
-    async def look(self, resource: str, holder: str, *, owner: str = "") -> Hold:
-        """Find a holder's lease or place. This is a waiting holder's heartbeat, and takes the lease
-        when it is their turn."""
+    async def poll(self, resource: str, holder: str, *, owner: str = "") -> HolderState:
+        """Find a holder's lease or place. For a waiting holder this is the heartbeat, which takes
+        the lease if the holder was called."""
         name = self._name(resource, holder, owner)
-        return self._counted("look", await self.store.ask(resource, name, may_join=False))
+        return self._count("look", await self.store.ask(resource, name, may_join=False))
 
-    async def renew(self, resource: str, holder: str, fence: int, *, owner: str = "") -> Hold:
+    async def renew(
+        self, resource: str, holder: str, fence: int, *, owner: str = ""
+    ) -> HolderState:
         name = self._name(resource, holder, owner)
-        return self._counted("renew", await self.store.renew(resource, name, fence))
+        return self._count("renew", await self.store.renew(resource, name, fence))
 
     async def release(
         self, resource: str, holder: str, fence: int | None = None, *, owners: Sequence[str] = ("",)
-    ) -> Hold:
-        """Release the lease with this fencing number; without one, whatever the holder has. Of
-        several owners' holders with this name, every one is released."""
+    ) -> HolderState:
+        """Release the lease with this fencing number or, without a number, any lease or place of
+        the holder. Do so for the holder of this name of each owner."""
         names = [self._name(resource, holder, owner) for owner in owners]
         releases = (self.store.release(resource, name, fence) for name in names)
-        holds = await asyncio.gather(*releases)
-        hold = min(holds, key=lambda hold: _BY_WEIGHT.index(hold.outcome))
-        return self._counted("release", hold)
+        states = await asyncio.gather(*releases)
+        state = min(states, key=lambda state: _RELEASE_PRECEDENCE.index(state.outcome))
+        return self._count("release", state)
 
     def check(self, resource: str) -> None:
         """Raise ConfigError for a resource that the settings do not allow."""
@@ -73,9 +75,10 @@ class Template:
         self.check(resource)
         return name_in_store(holder, owner)
 
-    def _counted(self, act: str, hold: Hold) -> Hold:
-        self.metrics.leases.labels(self.name, act, hold.outcome.name.lower()).inc()
-        return hold
+    def _count(self, act: str, state: HolderState) -> HolderState:
+        """Count an operation by its outcome, and return the state."""
+        self.metrics.leases.labels(self.name, act, state.outcome.name.lower()).inc()
+        return state
 
 
 class Leases(Named[Template]):

@@ -9,28 +9,28 @@ from typing import Any, NamedTuple
 from sidecar.kit.batch import Batcher
 from sidecar.kit.clock import LATE_MS, StoreClock
 from sidecar.leases import redis_keys as keys
-from sidecar.leases.model import Hold, LeaseOutcome
+from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
 from sidecar.storage.redis.scripts import Observer, RedisScripts
 from sidecar.visitors.verdict_lifetime import RESPONSE_MS
 
-#: Calls in one script, each perhaps for another resource. More would block Redis too long.
+#: The most calls in one script call, for any resources. More would block Redis for too long.
 BATCH_LIMIT = 64
-#: Resources in one script of a sweep.
+#: The most resources in one script call of a sweep.
 SWEEP_LIMIT = 50
-#: Holders in one script of a listing, if every resource is full.
+#: The most holders in one script call of a listing, counted as if every resource were full.
 LIST_LIMIT = 2000
-#: Resources in one script of a search, and scripts in one search.
+#: The most resources in one script call of a search, and the most script calls of one search.
 SEARCH_LIMIT = 500
 SEARCHES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A holder of a resource; times are ms of Redis' clock. Without a fencing number (0, and
-    `started_ms` 0) it is the holder's turn, who has not come yet."""
+    """A holder of a resource. Times are in ms by Redis' clock. `fence` and `started_ms` are 0 if
+    the holder was called and has not yet taken the lease."""
 
     holder: str
     fence: int
@@ -39,7 +39,7 @@ class Holder:
 
 
 class QueuePlace(NamedTuple):
-    """A place in the queue. `order`: µs of Redis' clock when the holder came, or a little more."""
+    """A place in the queue. `order` is when the holder joined, µs of Redis' clock, or more."""
 
     holder: str
     order: int
@@ -53,14 +53,14 @@ class Resource:
     name: str
     holders: tuple[Holder, ...]
     waiting: int
-    #: How long a newcomer would wait; None: unknown.
+    #: How long a newcomer would wait. None if unknown.
     wait_ms: int | None
-    #: The part of the queue that was asked for.
+    #: The requested page of the queue.
     queue: tuple[QueuePlace, ...]
 
 
 class LeaseStore:
-    """A template's leases. `now_ms` overrides Redis' time (tests)."""
+    """A template's leases in Redis. Tests pass `now_ms` to replace Redis' clock."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -85,7 +85,7 @@ class LeaseStore:
             now=now_ms,
             on_time=clock.observe,
         )
-        self._settings = _for_scripts(settings)
+        self._settings = _settings_json(settings)
         self._list_limit = max(1, LIST_LIMIT // settings.capacity)
         self._clock = clock
         self._now_ms = now_ms
@@ -105,109 +105,111 @@ class LeaseStore:
         return self._scripts.is_away
 
     def note_existence(self, since_ms: int) -> None:
-        """Note that the template existed in Redis at that time: a later birth means that Redis was
-        emptied."""
+        """Note that Redis had the template's state at `since_ms`. If Redis has a state created
+        later, it was emptied."""
         if self._known_since_ms is None or since_ms < self._known_since_ms:
             self._known_since_ms = since_ms
 
     async def ask(
         self, resource: str, holder: str, *, may_join: bool = True, order: int | None = None
-    ) -> Hold:
-        """Take or find the lease or the place in the queue, as a heartbeat. `order`: the order of
-        the holder's place, should Redis have lost it."""
-        jitter = random.random()  # noqa: S311 - spreads polls, and decides nothing
+    ) -> HolderState:
+        """Take or find the holder's lease or place in the queue, as a heartbeat. `order` is that
+        of a place that Redis may have lost."""
+        jitter = random.random()  # noqa: S311 - only spreads polls
         place = "" if order is None else order
         until_ms = self._until_ms(RESPONSE_MS)
         return await self._ask.submit((resource, holder, int(may_join), place, jitter, until_ms))
 
-    async def renew(self, resource: str, holder: str, fence: int) -> Hold:
-        """Renew a lease, also one that Redis lost. The outcome is GRANTED with the new expiry,
-        NOT_RENEWED with the old one, or STALE."""
+    async def renew(self, resource: str, holder: str, fence: int) -> HolderState:
+        """Renew a lease, even one that Redis has lost. The outcome is GRANTED with the new expiry,
+        NOT_RENEWED with the old expiry, or STALE."""
         return await self._renew.submit((resource, holder, fence))
 
-    async def release(self, resource: str, holder: str, fence: int | None = None) -> Hold:
-        """Release the lease with this fencing number, or without one the holder's lease or place.
-        The outcome is GRANTED if something was released, STALE if the holder has another lease,
-        GONE if there was nothing."""
+    async def release(self, resource: str, holder: str, fence: int | None = None) -> HolderState:
+        """Release the lease with this fencing number or, without a number, the holder's lease or
+        place. The outcome is GRANTED if something was released, STALE if the holder has another
+        lease, GONE if there was nothing to release."""
         return await self._release.submit((resource, holder, "" if fence is None else fence))
 
     async def sweep(self, limit: int = 200) -> tuple[int, bool]:
-        """End what is over at resources that no request is about. Return how many were looked at,
-        and whether there may be more."""
+        """End leases and call holders at resources that no request is about. Return how many
+        resources were swept, and whether more may be due."""
         _, due = await self._run("due", [], [limit])
         names = [text(name) for name in due]
         is_more = len(names) >= limit
-        # At least once, so that each replica notices when Redis was emptied.
+        # Run the script at least once, so that each replica notices when Redis was emptied.
         for start in range(0, max(1, len(names)), SWEEP_LIMIT):
             *_, unfinished = await self._run("sweep", names[start : start + SWEEP_LIMIT], [])
             is_more = is_more or unfinished > 0
         return len(names), is_more
 
     async def list(self, *, after: str = "", limit: int = 100) -> list[Resource]:
-        """List the resources that are held or waited for, by name, behind a name."""
-        found: list[Resource] = []
-        while len(found) < limit:
-            wanted = min(limit - len(found), self._list_limit)
-            names = await self._names(after, wanted)
+        """List the resources that are held or waited for, by name, after the name `after`."""
+        resources: list[Resource] = []
+        while len(resources) < limit:
+            number = min(limit - len(resources), self._list_limit)
+            names = await self._read_names(after, number)
             if names:
                 after = names[-1]
-                found += [one for one in await self._rows(names) if one.holders or one.waiting]
-            if len(names) < wanted:
+                found = await self._read_resources(names)
+                resources += [each for each in found if each.holders or each.waiting]
+            if len(names) < number:
                 break
-        return found
+        return resources
 
     async def show(self, resource: str, *, first: int = 0, limit: int = 0) -> Resource:
         """Return one resource, with a page of its queue."""
-        [found] = await self._rows([resource], first, limit)
-        return found
+        [state] = await self._read_resources([resource], first, limit)
+        return state
 
     async def find(
-        self, wanted: str, holders: Sequence[str], *, after: str = "", limit: int = 100
+        self, query: str, holders: Sequence[str], *, after: str = "", limit: int = 100
     ) -> tuple[Sequence[Resource], str | None]:
-        """Find resources whose name begins with `wanted`, that one of the holders (by their names
-        in Redis) holds or waits for, or that have a lease with this fencing number.
+        """Find resources whose name begins with `query`, that one of the holders (by their names
+        in Redis) holds or waits for, or with a lease that has `query` as its fencing number.
 
-        One call looks at some resources only: return also the name to go on behind, or None at the
-        end."""
+        One call searches only some resources. Return also the name after which to continue. None
+        if all resources were searched."""
         number = min(SEARCH_LIMIT, self._list_limit)
-        found: list[Resource] = []
+        resources: list[Resource] = []
         is_end = False
         for _ in range(SEARCHES):
-            names = await self._names(after, number)
+            names = await self._read_names(after, number)
             if names:
-                rows = await self._rows(await self._matching(wanted, holders, names))
-                found += [one for one in rows if one.holders or one.waiting]
+                matching = await self._matching_names(query, holders, names)
+                found = await self._read_resources(matching)
+                resources += [each for each in found if each.holders or each.waiting]
                 after = names[-1]
             is_end = len(names) < number
-            if is_end or len(found) >= limit:
+            if is_end or len(resources) >= limit:
                 break
-        if found[limit:]:
-            return found[:limit], found[limit - 1].name
-        return found, None if is_end else after
+        if resources[limit:]:
+            return resources[:limit], resources[limit - 1].name
+        return resources, None if is_end else after
 
-    async def _matching(
-        self, wanted: str, holders: Sequence[str], names: Sequence[str]
+    async def _matching_names(
+        self, query: str, holders: Sequence[str], names: Sequence[str]
     ) -> Sequence[str]:
-        fence = wanted if wanted.isdecimal() else ""
-        _, matches = await self._run("find", names, [fence, *holders])
-        found = set(map(text, matches))
-        return [name for name in names if name in found or name.startswith(wanted)]
+        fence = query if query.isdecimal() else ""
+        _, reply = await self._run("find", names, [fence, *holders])
+        by_holder = set(map(text, reply))
+        return [name for name in names if name in by_holder or name.startswith(query)]
 
-    async def _names(self, after: str, number: int) -> Sequence[str]:
+    async def _read_names(self, after: str, number: int) -> Sequence[str]:
         low = f"({after}" if after else "-"
         command = self._redis.zrangebylex
         page = await self._scripts.command("list", command, self._resources, low, "+", 0, number)
         return [text(name) for name in page]
 
-    async def _rows(
+    async def _read_resources(
         self, names: Sequence[str], first: int = 0, limit: int = 0
     ) -> Sequence[Resource]:
-        rows: list[Resource] = []
+        resources: list[Resource] = []
         for start in range(0, len(names), self._list_limit):
             part = names[start : start + self._list_limit]
-            _, page = await self._run("list", part, [first, limit])
-            rows += map(_resource, page)
-        return rows
+            _, rows = await self._run("list", part, [first, limit])
+            resources += map(_read_resource, rows)
+        return resources
 
     async def count(self) -> int:
         """Count the resources that are held or waited for."""
@@ -215,8 +217,8 @@ class LeaseStore:
 
     def _batch_runner(
         self, verb: str
-    ) -> Callable[[Sequence[tuple[Any, ...]]], Awaitable[Sequence[Hold]]]:
-        async def run(items: Sequence[tuple[Any, ...]]) -> list[Hold]:
+    ) -> Callable[[Sequence[tuple[Any, ...]]], Awaitable[Sequence[HolderState]]]:
+        async def run(items: Sequence[tuple[Any, ...]]) -> list[HolderState]:
             numbers: dict[str, int] = {}
             args: list[Any] = []
             if verb == "ask":
@@ -224,20 +226,20 @@ class LeaseStore:
                 items = [(*fields, _earlier(until_ms, latest_ms)) for *fields, until_ms in items]
             for resource, *fields in items:
                 args += [numbers.setdefault(resource, len(numbers) + 1), *fields]
-            holds = _read_holds(await self._run(verb, list(numbers), args, batch=len(items)))
-            latest = max((max(hold.fence, hold.order) for hold in holds), default=0)
+            states = _read_states(await self._run(verb, list(numbers), args, batch=len(items)))
+            latest = max((max(state.fence, state.order) for state in states), default=0)
             self._last_number = max(self._last_number, latest)
-            return holds
+            return states
 
         return run
 
     def _deadline_ms(self) -> int | None:
-        """Return when this replica stops waiting for a batch that is sent now; the batch's clients
-        may give up sooner."""
+        """Return when this replica will stop waiting for a batch that is sent now. The batch's
+        clients may give up sooner."""
         return self._until_ms(int(self._timeout_s * 1000) + LATE_MS)
 
     def _until_ms(self, ms: int) -> int | None:
-        """Return the time `ms` from now by Redis' clock; None while that clock is unknown."""
+        """Return the time in `ms` from now, by Redis' clock. None while that clock is unknown."""
         if self._known_since_ms is None:
             return None
         return ms + (self._clock.now_ms() if self._now_ms is None else self._now_ms())
@@ -245,14 +247,14 @@ class LeaseStore:
     async def _run(
         self, name: str, resources: Sequence[str], args: Sequence[Any], *, batch: int = 0
     ) -> Any:
-        known = "" if self._known_since_ms is None else self._known_since_ms
+        known_since = "" if self._known_since_ms is None else self._known_since_ms
         last = self._last_number or ""
         parts = ("holders", "facts", "line", "due")
-        named = [keys.resource_key(self._name, r, part) for r in resources for part in parts]
+        of_resources = [keys.resource_key(self._name, r, part) for r in resources for part in parts]
         reply = await self._scripts.call(
             name,
-            [self._state, self._resources, self._ends, *named],
-            [self._settings, known, last, *resources, *args],
+            [self._state, self._resources, self._ends, *of_resources],
+            [self._settings, known_since, last, *resources, *args],
             batch=batch,
         )
         if name not in {"due", "find", "list"}:
@@ -260,7 +262,8 @@ class LeaseStore:
         return reply
 
 
-def _for_scripts(settings: LeaseSettings) -> str:
+def _settings_json(settings: LeaseSettings) -> str:
+    """Return the settings as the scripts read them, in ms."""
     durations = {
         "term_ms": settings.term,
         "max_term_ms": settings.max_term,
@@ -278,16 +281,16 @@ def _for_scripts(settings: LeaseSettings) -> str:
 
 
 def _earlier(until_ms: int | None, latest_ms: int | None) -> int | str:
-    """Return the earlier time for the scripts; "" if both are unknown."""
+    """Return the earlier time as a script's argument: "" if both are unknown."""
     return min((ms for ms in (until_ms, latest_ms) if ms is not None), default="")
 
 
-def _read_holds(reply: Any) -> list[Hold]:
+def _read_states(reply: Any) -> list[HolderState]:
     now, _born, is_recovering, rows = reply
 
-    def read(row: Any) -> Hold:
+    def read(row: Any) -> HolderState:
         outcome, fence, started, expires, order, ahead, waiting, wait, refresh = row
-        return Hold(
+        return HolderState(
             outcome=LeaseOutcome(outcome),
             now_ms=now,
             fence=int(fence),
@@ -304,7 +307,7 @@ def _read_holds(reply: Any) -> list[Hold]:
     return [read(row) for row in rows]
 
 
-def _resource(row: Any) -> Resource:
+def _read_resource(row: Any) -> Resource:
     name, waiting, fields, wait, places = row
     holders = []
     for holder, ends, facts in zip(fields[::3], fields[1::3], fields[2::3], strict=True):

@@ -1,4 +1,4 @@
-"""The sweep of leases, by each replica each second: end what is over, call who is next."""
+"""The sweep of leases: each second, each replica ends expired leases and calls the next holders."""
 
 import asyncio
 import random
@@ -8,7 +8,7 @@ import structlog
 from sidecar.kit.errors import StoreError
 from sidecar.leases.service import Leases, Template
 
-#: The rest between two batches, so that visitors' scripts are not delayed, seconds.
+#: The pause between two batches of a sweep, seconds, so that visitors' scripts are not delayed.
 REST_S = 0.01
 #: The time between two sweeps of a template's leases, seconds.
 INTERVAL_S = 1.0
@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 async def sweep_leases_forever(leases: Leases) -> None:
-    """Sweep all templates until cancelled."""
+    """Sweep the leases of all templates until cancelled."""
     async with asyncio.TaskGroup() as group:
         for template in leases:
             group.create_task(_sweep_forever(template))
@@ -33,7 +33,7 @@ async def _sweep_forever(template: Template) -> None:
 
 
 async def sweep_leases(template: Template) -> None:
-    """Sweep one template. Idempotent: each replica does it."""
+    """Sweep the leases of one template. Idempotent, so all replicas may do it."""
     name, metrics = template.name, template.metrics
     is_more = True
     while is_more:

@@ -1,4 +1,4 @@
-"""Rate limits for programs: acquire, look, give back, change a key's limit."""
+"""Endpoints of rate limits for programs: acquire, inspect, release, change a key's limit."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ from sidecar.http.problems import problem
 from sidecar.kit.clock import iso_us
 from sidecar.kit.errors import ConfigError
 from sidecar.limits import schemas
-from sidecar.limits.model import Ask, Decision
+from sidecar.limits.model import Call, Decision
 from sidecar.limits.service import LIMITS, Limit, headers, retry_after_s
 from sidecar.limits.settings import UNLIMITED
 
@@ -52,7 +52,7 @@ async def list_limits(request: web.Request) -> schemas.LimitRules:
     replies={
         200: (
             schemas.Decision | list[schemas.Decision],
-            "It may, at its moment; of a list the decision on each call, in the list's order.",
+            "The call may go, now or at `at`. For a list: the decision on each call, in order.",
         )
     },
     reply_headers=_RATE,
@@ -61,11 +61,11 @@ async def list_limits(request: web.Request) -> schemas.LimitRules:
     is_hand_made=True,
 )
 async def acquire_limit(request: web.Request) -> web.Response:
-    """Ask whether a call may go, or a list of calls.
+    """Ask whether a call, or each call of a list, may go.
 
-    A list has 1000 calls at most, and the response is 200 whatever the decisions are. A call of a
-    limit whose key has no fields needs no body. A single call that costs more than is ever granted
-    is a 422. If the limit is 0, `at` is null.
+    A list has at most 1000 calls, and the response is 200 whatever the decisions are. If the
+    limit's key has no fields, a call needs no body. A single call that costs more than is ever
+    granted is a 422. If the limit is 0, `at` is null.
     """
     limit = _limit_of(request)
     hold_s = wait_of(request)
@@ -74,96 +74,96 @@ async def acquire_limit(request: web.Request) -> web.Response:
         if hold_s:
             raise ConfigError(["wait: for one call, not for a list"])
         return await _acquire_all(request, limit, body)
-    ask = _ask(body, limit)
-    decision = await limit.acquire(ask)
+    call = _read_call(body, limit)
+    decision = await limit.acquire(call)
     if decision.permit:
-        decision = await hold(request, limit, ask, decision, hold_s)
+        decision = await hold_response(request, limit, call, decision, hold_s)
     rate = headers(limit, decision)
     if decision.is_allowed:
-        return _json(_members(limit, ask, decision), rate)
-    return _refusal(limit, ask, decision, rate)
+        return _json(_members(limit, call, decision), rate)
+    return _refusal(limit, call, decision, rate)
 
 
 async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> web.Response:
     if not body or len(body) > schemas.MAX_CALLS:
         raise ConfigError([f"a list has 1 to {schemas.MAX_CALLS} calls (got {len(body)})"])
-    asks, problems = [], []
-    for number, call in enumerate(body):
+    calls, problems = [], []
+    for number, item in enumerate(body):
         try:
-            asks.append(_ask(call, limit))
+            calls.append(_read_call(item, limit))
         except ConfigError as error:
             problems += [f"{number}: {text}" for text in error.problems]
     if problems:
         raise ConfigError(problems[:20])
-    decided = list(zip(asks, await limit.acquire_all(asks), strict=True))
+    decided = list(zip(calls, await limit.acquire_all(calls), strict=True))
     if is_gone(request):
-        for ask, decision in decided:
-            _give_back(limit, ask, decision)
-    return _json([_members(limit, ask, decision) for ask, decision in decided])
+        for call, decision in decided:
+            _release_unless_named(limit, call, decision)
+    return _json([_members(limit, call, decision) for call, decision in decided])
 
 
-async def hold(
-    request: web.Request, limit: Limit, ask: Ask, decision: Decision, hold_s: float
+async def hold_response(
+    request: web.Request, limit: Limit, call: Call, decision: Decision, hold_s: float
 ) -> Decision:
     """Hold the response until the call may go, for at most `hold_s` or until the replica stops.
 
-    Return the decision as of then. Give the permit back if the client has disconnected."""
-    is_here = False
+    Return the decision as of that time. Release the permit if the client has disconnected."""
+    is_connected = False
     try:
         if hold_s and decision.wait_s > 0:
             held_s = min(hold_s, decision.wait_s)
             left_s = await request.app[LONG_POLLS].hold(request, held_s)
             left_s += decision.wait_s - held_s
             decision = replace(decision, now_us=decision.at_us - round(left_s * 1_000_000))
-        is_here = not is_gone(request)
+        is_connected = not is_gone(request)
         return decision
     finally:
-        if not is_here:
-            _give_back(limit, ask, decision)
+        if not is_connected:
+            _release_unless_named(limit, call, decision)
 
 
-def _give_back(limit: Limit, ask: Ask, decision: Decision) -> None:
-    """Give a permit back, unless the call has an id: the caller may ask for it again."""
-    if decision.permit and not ask.id:
-        limit.give_back(ask.key, decision.permit)
+def _release_unless_named(limit: Limit, call: Call, decision: Decision) -> None:
+    """Release a permit, unless the call has an id, because its caller may ask for it again."""
+    if decision.permit and not call.id:
+        limit.start_release(call.key, decision.permit)
 
 
 @ENDPOINTS.get(
     _LIMIT,
     _READS,
     parameters=schemas.LookParameters,
-    replies={200: (schemas.LimitLook, "The rule, and the decision.")},
+    replies={200: (schemas.LimitLook, "The limit, and the decision.")},
     reply_headers=_RATE,
     problems=(schemas.UNKNOWN_LIMIT,),
-    # The limit's key names the parameters.
+    # The names of the parameters are those of the fields in the limit's key.
     is_hand_made=True,
 )
 async def look_at_limit(request: web.Request) -> web.Response:
-    """Show how a limit would decide now.
+    """Show how a limit would decide on a call now.
 
     Nothing is counted. Send the fields of the key, or the whole key.
     """
     limit = _limit_of(request)
-    named = dict(request.query)
-    call = read(schemas.NamedCall, named if named.keys() == {"key"} else {"fields": named})
-    ask = Ask(_key_of(call, limit))
-    decision = await limit.store.look(ask.key)
-    return _json({**_rule(limit), **_members(limit, ask, decision)}, headers(limit, decision))
+    query = dict(request.query)
+    named = read(schemas.NamedCall, query if query.keys() == {"key"} else {"fields": query})
+    call = Call(_key_of(named, limit))
+    decision = await limit.store.peek(call.key)
+    return _json({**_rule(limit), **_members(limit, call, decision)}, headers(limit, decision))
 
 
 @ENDPOINTS.post(
     _LIMIT + "/release",
     _CHANGES,
-    replies={200: "Whether there was anything to give back."},
+    replies={200: "Whether there was anything to release."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def release_limit(
     request: web.Request, _: schemas.LimitAddress, body: schemas.ReleasePermit
 ) -> schemas.PermitReleased:
-    """Give back a permit, or a moment in the future.
+    """Release a permit.
 
-    A permit of `concurrency` can be released until it ends. Other limits take back moments that
-    have not come yet. Idempotent.
+    A permit of `concurrency` can be released until it ends, a paced permit until its time comes.
+    Idempotent.
     """
     limit = _limit_of(request)
     released = await limit.release(_key_of(body, limit), body.permit)
@@ -173,7 +173,7 @@ async def release_limit(
 @ENDPOINTS.get(
     _LIMIT + "/values",
     _READS,
-    replies={200: "Those of the file, and those that were set."},
+    replies={200: "The configured limits, and those set at run time."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.KeyValues:
@@ -193,8 +193,7 @@ async def set_value(
 ) -> schemas.KeyValue:
     """Set a key's limit.
 
-    For operators. The limit is that of all replicas and survives a restart. Decisions already given
-    stay.
+    For operators. The limit applies to all replicas and survives a restart. Earlier decisions stay.
     """
     limit, key = _limit_and_key(request, at)
     await limit.store.set_value(key, body.limit)
@@ -225,20 +224,20 @@ async def unset_value(request: web.Request, at: schemas.ValueAddress) -> schemas
 @ENDPOINTS.get(
     _COUNTS,
     _READS,
-    replies={200: "The keys with the least left, of those that were found."},
+    replies={200: "Of the keys that were found, those with the least left."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas.KeyCounts:
-    """List keys of which something is counted.
+    """List the keys that have used some of their limit.
 
-    Redis keeps no list of keys. One request looks at some 10 000 keys of Redis, of all limits and
-    rooms, and `next` says that there are more to look at. Do not poll this endpoint.
+    Redis keeps no list of a limit's keys, so one request searches some 10 000 keys of all limits
+    and rooms, and `next` says that there are more to search. Do not poll this endpoint.
     """
     limit = _limit_of(request)
-    decisions, following = await limit.store.used(page.after)
-    counts = [schemas.KeyCount(**_members(limit, Ask(key), one)) for key, one in decisions]
-    counts.sort(key=lambda each: (each.remaining or 0) / (each.limit or 1))
-    return schemas.KeyCounts(keys=counts[: page.limit], found=len(counts), next=following or None)
+    decisions, cursor = await limit.store.find_used_keys(page.after)
+    counts = [schemas.KeyCount(**_members(limit, Call(key), peeked)) for key, peeked in decisions]
+    counts.sort(key=lambda count: (count.remaining or 0) / (count.limit or 1))
+    return schemas.KeyCounts(keys=counts[: page.limit], found=len(counts), next=cursor or None)
 
 
 @ENDPOINTS.delete(
@@ -248,39 +247,39 @@ async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def reset_count(request: web.Request, at: schemas.ValueAddress) -> schemas.KeyReset:
-    """Forget what a key has used.
+    """Reset what a key has used.
 
-    For operators. The next call finds the whole limit free. Calls that were paced keep their
-    moments, and permits in use go on: until they end, more calls run than the limit allows.
+    For operators. The next call finds the whole limit free. Paced calls keep their times, and
+    permits in use stay valid, so until these end more calls may run than the limit allows.
     """
     limit, key = _limit_and_key(request, at)
-    is_reset = await limit.store.forget(key)
+    is_reset = await limit.store.reset_key(key)
     log.info("limit_reset", limit=limit.name, key=key, counted=is_reset)
     return schemas.KeyReset(key=key, reset=is_reset)
 
 
 def _limit_and_key(request: web.Request, at: schemas.ValueAddress) -> tuple[Limit, str]:
-    """Return a limit and one of its keys. The address of a limit without fields names no key."""
+    """Return the limit and the key in an address. Without fields, the address names no key."""
     limit = _limit_of(request)
     return limit, at.key or limit.settings.key_of({})
 
 
-def _ask(body: Any, limit: Limit) -> Ask:
-    """Read one call. Raises ConfigError with each problem."""
+def _read_call(body: Any, limit: Limit) -> Call:
+    """Read one call of a request. Raises ConfigError with each problem."""
     match body:
-        # Nearly all calls, without the cost of a model.
+        # Nearly all calls are like this one, which is read without the cost of a model.
         case {"fields": dict(fields), **others} if not others and all(
             type(value) is str for value in fields.values()
         ):
-            return Ask(limit.settings.key_of(fields))
+            return Call(limit.settings.key_of(fields))
         case dict():
-            call = read(schemas.LimitCall, body)
-            return Ask(_key_of(call, limit), call.cost or 1, call.id or "")
+            named = read(schemas.LimitCall, body)
+            return Call(_key_of(named, limit), named.cost or 1, named.id or "")
     raise ConfigError(["a call is a JSON object"])
 
 
-def _key_of(call: schemas.NamedCall, limit: Limit) -> str:
-    return limit.settings.key_of(call.fields or {}) if call.key is None else call.key
+def _key_of(named: schemas.NamedCall, limit: Limit) -> str:
+    return limit.settings.key_of(named.fields or {}) if named.key is None else named.key
 
 
 def _rule(limit: Limit) -> dict[str, Any]:
@@ -293,9 +292,9 @@ def _rule(limit: Limit) -> dict[str, Any]:
     }
 
 
-def _members(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:
+def _members(limit: Limit, call: Call, decision: Decision) -> dict[str, Any]:
     settings = limit.settings
-    holds = decision.permit and settings.algorithm == "concurrency"
+    is_lease = decision.permit and settings.algorithm == "concurrency"
     is_limited, is_allowed = decision.limit != UNLIMITED, decision.is_allowed
     is_never = not is_allowed and not decision.at_us
     reset_us = max(0, decision.reset_us - decision.now_us)
@@ -303,25 +302,25 @@ def _members(limit: Limit, ask: Ask, decision: Decision) -> dict[str, Any]:
         "allowed": is_allowed,
         "outcome": decision.outcome,
         "permit": decision.permit or None,
-        "key": ask.key,
+        "key": call.key,
         "limit": decision.limit if is_limited else None,
         "remaining": decision.remaining if is_limited else None,
         "wait_seconds": None if is_never else decision.wait_s,
         "at": iso_us(decision.at_us) if decision.at_us else None,
         "reset_seconds": reset_us / 1_000_000 if is_limited else None,
-        "expires_in_seconds": settings.lease if holds else None,
+        "expires_in_seconds": settings.lease if is_lease else None,
     }
 
 
-def _refusal(limit: Limit, ask: Ask, decision: Decision, rate: dict[str, str]) -> web.Response:
+def _refusal(limit: Limit, call: Call, decision: Decision, rate: dict[str, str]) -> web.Response:
     kind, retry_s = schemas.OVER_LIMIT, retry_after_s(decision)
     detail = f"Nothing was counted. Ask again after {retry_s} s."
     if decision.now_us == 0:
         kind, retry_s = STORE_UNAVAILABLE, 1
         detail = "Redis is unavailable, and this limit refuses then (on_store_failure)."
     elif not decision.at_us:
-        detail = f"The limit of {ask.key or limit.name!r} is 0."
-    response = problem(kind, detail=detail, retry_after=retry_s, **_members(limit, ask, decision))
+        detail = f"The limit of {call.key or limit.name!r} is 0."
+    response = problem(kind, detail=detail, retry_after=retry_s, **_members(limit, call, decision))
     response.headers.update(rate)
     return response
 

@@ -1,4 +1,4 @@
-"""A call of a rate limit, and the decision on it."""
+"""A call that a rate limit counts, and the decision on it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,41 +11,41 @@ class Outcome(StrEnum):
 
     #: The call may go now.
     GRANTED = "granted"
-    #: The call may go at its moment, which is reserved.
+    #: The call may go at a later time, which is reserved for it.
     PACED = "paced"
     REFUSED = "refused"
-    #: The key has no limit: nothing is counted.
+    #: The key has no limit, so nothing is counted.
     UNLIMITED = "unlimited"
-    #: Redis was unavailable: `on_store_failure` decided.
+    #: Redis was unavailable, so `on_store_failure` decided.
     ADMITTED_ALONE = "admitted_alone"
     REFUSED_ALONE = "refused_alone"
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One call that asks for permission."""
+class Call:
+    """One call that needs permission."""
 
     key: str = ""
     cost: int = 1
-    #: The caller's own id: a second request with the same id counts once. Empty: none.
+    #: The caller's own id. A second request with the same id is not counted again. Empty: none.
     id: str = ""
 
 
 @dataclass(slots=True)
 class Decision:
-    """The decision on one call. Times are µs of Redis' clock. Never changed; not frozen, because
-    making a frozen one takes three times as long."""
+    """The decision on one call. Times are in µs by Redis' clock. Do not change a decision: it is
+    not frozen only because creating a frozen one takes three times as long."""
 
     outcome: Outcome
     now_us: int = 0
-    #: When the call may go. Of a refused call: when to ask again; 0: never.
+    #: When the call may go, or a refused call may ask again; 0: never.
     at_us: int = 0
     limit: int = UNLIMITED
-    #: The highest cost that a call may have now; 0 when refused or paced.
+    #: The highest cost that another call may have now; 0 if this one was refused or paced.
     remaining: int = 0
     #: When the whole limit is free again, if nobody calls meanwhile.
     reset_us: int = 0
-    #: The permit to give back; empty: there is nothing to give back.
+    #: The permit that can be released. Empty: there is nothing to release.
     permit: str = ""
 
     @property

@@ -1,6 +1,6 @@
-"""The check of a rate limit for nginx: 204 passes, 403 is refused.
+"""The endpoint at which nginx checks a request against a rate limit.
 
-As /check: never another status, never a body.
+Like /check it returns 204 (may pass) or 403 (refused), never another status, never a body.
 """
 
 import hashlib
@@ -17,16 +17,17 @@ from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.kit.addresses import network_of
-from sidecar.limits.endpoints import hold
-from sidecar.limits.model import Ask, Decision, Outcome
+from sidecar.limits.endpoints import hold_response
+from sidecar.limits.model import Call, Decision, Outcome
 from sidecar.limits.schemas import CheckLimit, LimitPassed, LimitRefused
 from sidecar.limits.service import LIMITS, Limit, retry_after_s
 from sidecar.limits.service import headers as rate_headers
 from sidecar.limits.settings import MAX_KEY_LENGTH
 
-#: The longest that a request is held, seconds. nginx waits somewhat longer for the response.
+#: How long a request is held at most, seconds. nginx waits somewhat longer for the response.
 MAX_HOLD_S = 25.0
-#: The punctuation that a key keeps, % included: nginx may have percent-encoded the text already.
+#: The punctuation that is not encoded in a key. It includes %, because nginx may have
+#: percent-encoded the value already.
 _PLAIN = string.punctuation
 _PASSED = {"X-Waitroom-State": "admitted"}
 _RATE = ("RateLimit-Policy", "RateLimit")
@@ -39,10 +40,10 @@ ENDPOINTS = Endpoints("proxy")
     ANYBODY,
     headers=CheckLimit,
     replies={
-        204: (NO_BODY, "It does.", LimitPassed),
+        204: (NO_BODY, "The request may pass.", LimitPassed),
         403: (
             NO_BODY,
-            "It does not; or Redis is unavailable, and the rule refuses then; or it is unknown.",
+            "Over the limit, or unknown limit, or Redis is unavailable and the limit refuses then.",
             LimitRefused,
         ),
     },
@@ -53,7 +54,7 @@ async def check_limit(request: web.Request) -> web.Response:
     """Check a request against a rate limit, for nginx.
 
     For nginx's `auth_request`. A limit that paces holds the response until the request may go, for
-    at most 25 s; a request that would go later is refused. No response has a body.
+    at most 25 s. A request that would have to wait longer is refused. No response has a body.
     """
     headers = request.headers
     name = headers.get("X-Waitroom-Limit", "")
@@ -66,10 +67,10 @@ async def check_limit(request: web.Request) -> web.Response:
         return _answer(request, 204, _PASSED)
     if headers.get("X-Waitroom-Given") == name:
         return _answer(request, 204, _passed(name, headers))
-    ask = Ask(key_of(headers.get("X-Waitroom-Key", "")))
-    decision = await limit.acquire(ask)
+    call = Call(key_of(headers.get("X-Waitroom-Key", "")))
+    decision = await limit.acquire(call)
     if decision.permit:
-        decision = await _hold(request, limit, ask, decision)
+        decision = await _hold(request, limit, call, decision)
     rate = rate_headers(limit, decision)
     if decision.is_allowed:
         return _answer(request, 204, _passed(name, rate))
@@ -77,9 +78,9 @@ async def check_limit(request: web.Request) -> web.Response:
 
 
 def key_of(text: str) -> str:
-    """Make a valid key from nginx' text, so that odd text gives a visitor neither an error nor
-    another limit. Everything but printable ASCII is percent-encoded; a key that is too long becomes
-    its digest. An IPv6 address becomes its /64 network, which one household has."""
+    """Make a valid key from the value of nginx' header, so that an odd value causes no error and
+    gets no limit of another key. Percent-encode everything but printable ASCII, and replace a key
+    that is too long by its digest, an IPv6 address by its /64 network (that of a household)."""
     if ":" in text:
         text = network_of(text)
     key = quote(text, safe=_PLAIN, errors="surrogateescape")
@@ -88,20 +89,20 @@ def key_of(text: str) -> str:
     return "sha256:" + hashlib.sha256(key.encode()).hexdigest()
 
 
-async def _hold(request: web.Request, limit: Limit, ask: Ask, decision: Decision) -> Decision:
-    """Hold the request until it may go. Refuse it, and give its permit back, if that is later than
-    MAX_HOLD_S or the replica stops meanwhile."""
+async def _hold(request: web.Request, limit: Limit, call: Call, decision: Decision) -> Decision:
+    """Hold the request until it may go. Refuse it and release its permit if it would be held for
+    more than MAX_HOLD_S, or if the replica stops meanwhile."""
     hold_s = MAX_HOLD_S if decision.wait_s <= MAX_HOLD_S else 0
-    decision = await hold(request, limit, ask, decision, hold_s)
+    decision = await hold_response(request, limit, call, decision, hold_s)
     if decision.wait_s > 0:
-        limit.give_back(ask.key, decision.permit)
+        limit.start_release(call.key, decision.permit)
         return replace(decision, outcome=Outcome.REFUSED, remaining=0)
     return decision
 
 
 def _passed(name: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of a 204. nginx sends them again when it redirects the request internally
-    (index, try_files) and checks it a second time, so that the request counts once."""
+    """Return the headers of a 204. If nginx redirects the request internally (index, try_files) and
+    checks it again, it sends these headers back, so that the request counts once."""
     rate = {header: headers[header] for header in _RATE if header in headers}
     return {**_PASSED, "X-Waitroom-Limit": name, **rate}
 

@@ -44,12 +44,12 @@ OVER_LIMIT = Kind(
 
 #: The most calls in one request.
 MAX_CALLS = 1_000
-#: The longest permit: a cost and an id.
+#: The length of the longest permit, which is a cost and an id.
 MAX_PERMIT = 128
 NO_PERMIT = "a permit, as the call got it"
 VALUE = f"a whole number from 0 to {MAX_LIMIT}, or {UNLIMITED} for no limit"
 
-#: The fields that make the limit's key.
+#: The values of the fields that form the limit's key, by name.
 LimitFields = TypeAliasType(
     "LimitFields",
     dict[
@@ -60,7 +60,7 @@ Key = Annotated[str, *matching(KEY, f"at most {MAX_KEY_LENGTH} characters, ASCII
 Value = Annotated[Whole, Field(ge=UNLIMITED, le=MAX_LIMIT), wanted(VALUE)]
 _NOT_EMPTY: Any = {"pattern": f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"}
 _NULL: Any = {"type": "null"}
-#: A call is named by its fields, or by its key.
+#: JSON Schema of a call that is named by its fields or by its key, not by both.
 _EITHER: Any = {"anyOf": [{"properties": {"fields": _NULL}}, {"properties": {"key": _NULL}}]}
 
 
@@ -70,7 +70,7 @@ def _shown(*examples: dict[str, Any]) -> ConfigDict:
 
 class LimitAddress(Parameters):
     name: Annotated[Name, Field(examples=["pay"])]
-    """A limit that is configured."""
+    """The name of a configured limit."""
 
 
 class LookParameters(LimitAddress):
@@ -82,9 +82,9 @@ class LookParameters(LimitAddress):
 
 class AcquireParameters(LimitAddress):
     wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
-    """Keeps the request open until the call may go, this many seconds at most. What is left is in
-    `wait_seconds`. A client that disconnects before gives its moment back, unless the call has an
-    `id`. Not with a list of calls."""
+    """Keeps the request open until the call may go, at most this many seconds. The rest of the wait
+    is in `wait_seconds`. If the client disconnects meanwhile, the permit is released, unless the
+    call has an `id`. Not with a list of calls."""
 
 
 class ValueAddress(LimitAddress):
@@ -118,15 +118,15 @@ class LimitCall(NamedCall):
     id: Annotated[str, *matching(PERMIT_ID, "1 to 64 letters, digits and . _ - : @ +")] | None = (
         None
     )
-    """Your own name for the call. A second request with the same id is the same call and counts
-    once."""
+    """Your own name for the call. A second request with the same id is the same call and is not
+    counted again."""
 
 
 LimitCalls = Annotated[list[LimitCall], Field(min_length=1, max_length=MAX_CALLS)]
 
 
 class ReleasePermit(NamedCall):
-    """A permit to give back, named as its call was."""
+    """A permit to release, with the key or the fields of its call."""
 
     model_config = _shown({"key": "refund:wx", "permit": "1~~7ae318c2934d.2"})
     permit: Annotated[
@@ -160,46 +160,45 @@ class Decision(Reply):
     limit. `admitted_alone`, `refused_alone`: Redis is unavailable, and `on_store_failure`
     decides."""
     permit: str | None
-    """What to release when the call ends early. null: there is nothing to give back."""
+    """The permit to release when the call ends early. null: there is nothing to release."""
     key: str
     """The key of the call. You can send it in place of `fields`."""
     limit: int | None
-    """The limit of this key. null: there is none, or it is unknown."""
+    """The limit of this key. null: there is no limit, or it is unknown."""
     remaining: int | None
     """The highest cost that a call may have now."""
     wait_seconds: Seconds | None
     """Sleep this long, then make the call, or ask again if it was refused. null: never, or
     unknown."""
     at: Time | None
-    """The same moment, by the clock of Redis."""
+    """The time when this wait ends, by the clock of Redis."""
     reset_seconds: Seconds | None
-    """Until the whole limit is free."""
+    """How long until the whole limit is free."""
     expires_in_seconds: Seconds | None
     """Only for `concurrency`: when this permit ends by itself. null: there is no permit."""
 
 
 class LimitRule(LimitSettings, Reply):
-    """A limit as configured; durations in seconds."""
+    """A limit as configured. Durations are in seconds."""
 
     name: str
     """The limit's name."""
     key: str
     """What calls are counted by, with the fields in braces."""
     limit: int | None
-    """For keys without a value of their own. null: no limit."""
+    """The limit of keys without a value of their own. null: no limit."""
     names: list[str] = Field(alias="fields")
-    """The fields that a call names, in the key's order."""
+    """The names of the key's fields, in their order."""
     values: dict[str, int] = Field(default={}, exclude=True)
 
 
 class LimitRules(Reply):
     limits: list[LimitRule]
-    """One for each limit."""
+    """All limits."""
 
 
 class LimitLook(LimitRule, Decision):
-    """The limit, and the decision on a call of cost 1: granted, paced or refused. `key` and `limit`
-    are the call's."""
+    """The limit, and how a call of cost 1 would be decided. `key` and `limit` are the call's."""
 
     key: str
     """The key of this call."""
@@ -209,45 +208,45 @@ class LimitLook(LimitRule, Decision):
 
 class PermitReleased(Reply):
     released: bool
-    """Whether there was anything to give back."""
+    """Whether there was anything to release."""
 
 
 class KeyValues(Reply):
     file: dict[str, int]
     """Values from the configuration file. -1: no limit."""
     set: dict[str, int]
-    """Values that were set at run time. They come before those of the file."""
+    """Values that were set at run time. They take precedence over `file`."""
 
 
 class KeyValue(Reply):
     key: Key
     """The key."""
     limit: int
-    """Its limit. -1: no limit."""
+    """The key's limit. -1: no limit."""
     warning: Annotated[str | None, optional] = None
-    """Why no call can ever have this key."""
+    """Why no call that sends fields can have this key."""
 
 
 class KeyCount(Reply):
     key: Key
     """The key."""
     limit: int | None
-    """The limit of this key. null: there is none."""
+    """The limit of this key. null: no limit."""
     remaining: int | None
     """The highest cost that a call may have now."""
     wait_seconds: Seconds | None
-    """How long a call that came now would wait, or should before it asks again. null: never."""
+    """How long a call would have to wait now, or to ask again if refused. null: never."""
     reset_seconds: Seconds | None
-    """Until the whole limit is free."""
+    """How long until the whole limit is free."""
 
 
 class KeyCounts(PageReply):
-    """Keys, in no order over several pages: Redis keeps no list of keys."""
+    """A page of keys. Sorted within the page, not across pages, as Redis keeps no index of keys."""
 
     keys: list[KeyCount]
-    """Those with the least left first."""
+    """Keys that have used some of their limit, those with the smallest share left first."""
     found: int
-    """Keys of which something is counted, in the part of Redis that was looked at."""
+    """How many such keys are in the part of Redis that was searched."""
 
 
 class KeyReset(Reply):
@@ -259,7 +258,7 @@ class KeyReset(Reply):
 
 class CheckLimit(Headers):
     x_waitroom_limit: Name
-    """The limit."""
+    """The limit's name."""
     x_waitroom_key: str | None = None
     """The whole key. Characters that a key may not contain are percent-encoded. A key that is too
     long becomes its digest, an IPv6 address its /64 network. Without the header all calls share one
@@ -268,29 +267,28 @@ class CheckLimit(Headers):
     """The method of the visitor's request. Default: GET. A CORS preflight passes and is not
     counted."""
     x_waitroom_given: str | None = None
-    """The X-Waitroom-Limit of the last response, where the proxy checks one request twice. It
-    counts once."""
+    """The X-Waitroom-Limit of the last response, if the proxy checks a request a second time. The
+    request is then counted only once."""
 
 
 class _Rate(Headers):
     policy: str | None = Field(None, alias="RateLimit-Policy")
-    """The rule's name, its limit (q) and window (w, seconds), as
-    draft-ietf-httpapi-ratelimit-headers has it. Missing where nothing is limited, or nobody
-    knows."""
+    """The limit's name, the limit (q) and its window (w, seconds), by
+    draft-ietf-httpapi-ratelimit-headers. Missing if the key has no limit or it is unknown."""
     rate: str | None = Field(None, alias="RateLimit")
-    """The rule's name, how many calls are left (r), and seconds (t) until all are, or until a
-    refused one may be tried again."""
+    """The limit's name, how many calls are left (r), and the seconds (t) until the whole limit is
+    free, or until a refused call may be tried again."""
 
 
 class LimitPassed(_Rate):
     x_waitroom_state: Literal["admitted"]
     """The result."""
     x_waitroom_limit: str | None = None
-    """The limit."""
+    """The limit's name."""
 
 
 class LimitRefused(_Rate):
     x_waitroom_state: Literal["limited", "limit-away", "unknown-limit"]
     """`limit-away`: Redis is unavailable, and the limit refuses then."""
     retry_after: Annotated[int, Field(ge=1)] | None = None
-    """Seconds."""
+    """How many seconds to wait before trying again."""

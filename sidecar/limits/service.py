@@ -1,6 +1,6 @@
 """Rate limits: the decision on a call, also while Redis is unavailable.
 
-Calls are taken as they are: the request's model has checked their keys, costs and ids.
+Keys, costs and ids of calls are not checked here, because the request's model has checked them.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from sidecar.kit.errors import ConfigError, StoreError
 from sidecar.kit.names import Named
 from sidecar.kit.tasks import Background
 from sidecar.limits.metrics import LimitMetrics
-from sidecar.limits.model import Ask, Decision, Outcome
+from sidecar.limits.model import Call, Decision, Outcome
 from sidecar.limits.settings import UNLIMITED, LimitSettings
 from sidecar.limits.store import LimitStore
 
-#: The Retry-After of a key whose limit is 0, seconds.
+#: The Retry-After for a key whose limit is 0, seconds.
 NEVER_RETRY_S = 60
 
 log = structlog.get_logger()
@@ -34,70 +34,70 @@ class Limit:
     settings: LimitSettings
     store: LimitStore
     metrics: LimitMetrics
-    _giving_back: Background = field(default_factory=Background)
+    _releases: Background = field(default_factory=Background)
 
-    async def acquire(self, ask: Ask) -> Decision:
-        """Decide on one call; while Redis is unavailable, as `on_store_failure` says.
+    async def acquire(self, call: Call) -> Decision:
+        """Decide on one call. While Redis is unavailable, decide by `on_store_failure`.
 
         Raises ConfigError for a cost that is never granted.
         """
         try:
-            decision = await self._acquire(ask)
+            decision = await self._acquire(call)
         except StoreError as error:
-            decision = self._alone(error)
+            decision = self._decide_alone(error)
         if decision.outcome is Outcome.REFUSED and not decision.at_us and decision.limit > 0:
             raise ConfigError(
-                [f"cost: {ask.cost} is more than is ever granted at once (limit {decision.limit})"]
+                [f"cost: {call.cost} is more than is ever granted at once (limit {decision.limit})"]
             )
         self._count([decision])
         return decision
 
-    async def _acquire(self, ask: Ask) -> Decision:
-        """Ask the store. Give the permit back if the caller is cancelled before the store answers,
-        unless the call has an id of its own: the caller may already be asking for it again."""
+    async def _acquire(self, call: Call) -> Decision:
+        """Ask the store. Release the permit if the request is cancelled before the store answers,
+        unless the call has an id, because its caller may already be asking for it again."""
         has_permits = self.settings.on_exceed == "pace" or self.settings.algorithm == "concurrency"
-        if ask.id or not has_permits:
-            return await self.store.acquire(ask)
+        if call.id or not has_permits:
+            return await self.store.acquire(call)
 
-        def give_back(task: asyncio.Task[Decision]) -> None:
+        def release(task: asyncio.Task[Decision]) -> None:
             if not task.cancelled() and task.exception() is None and task.result().permit:
-                self.give_back(ask.key, task.result().permit)
+                self.start_release(call.key, task.result().permit)
 
-        acquiring = asyncio.create_task(self.store.acquire(ask))
+        acquiring = asyncio.create_task(self.store.acquire(call))
         try:
             return await asyncio.shield(acquiring)
         except asyncio.CancelledError:
-            acquiring.add_done_callback(give_back)
+            acquiring.add_done_callback(release)
             raise
 
-    async def acquire_all(self, asks: Sequence[Ask]) -> list[Decision]:
-        """Decide on many calls, in their order, whatever they cost."""
+    async def acquire_all(self, calls: Sequence[Call]) -> list[Decision]:
+        """Decide on many calls, in their order. Refuse a call whose cost is never granted."""
         decisions = [
-            self._alone(decision) if isinstance(decision, StoreError) else decision
-            for decision in await self.store.acquire_each(asks)
+            self._decide_alone(decision) if isinstance(decision, StoreError) else decision
+            for decision in await self.store.acquire_each(calls)
         ]
         self._count(decisions)
         return decisions
 
     async def release(self, key: str, permit: str) -> bool:
-        """Give back a permit. Return False if there was nothing to give back. Raises StoreError."""
-        is_given_back = await self.store.release(key, permit)
-        if is_given_back:
+        """Release a permit. Return False if there was nothing to release. Raises StoreError."""
+        is_released = await self.store.release(key, permit)
+        if is_released:
             self.metrics.limit_releases.labels(self.name).inc()
-        return is_given_back
+        return is_released
 
-    def give_back(self, key: str, permit: str) -> None:
-        """Start giving back the permit of a caller who went away. If that fails, the permit ends by
-        itself."""
-        self._giving_back.start(self._give_back(key, permit))
+    def start_release(self, key: str, permit: str) -> None:
+        """Start to release a permit that nobody waits for any more, and do not wait for the result.
+        If this fails, the permit ends by itself."""
+        self._releases.start(self._try_release(key, permit))
 
-    async def _give_back(self, key: str, permit: str) -> None:
+    async def _try_release(self, key: str, permit: str) -> None:
         try:
             await self.release(key, permit)
         except StoreError as error:
             log.warning("permit_lost", limit=self.name, error=str(error))
 
-    def _alone(self, error: StoreError) -> Decision:
+    def _decide_alone(self, error: StoreError) -> Decision:
         log.debug("store_away", limit=self.name, error=str(error))
         admits = self.settings.on_store_failure == "admit"
         return Decision(Outcome.ADMITTED_ALONE if admits else Outcome.REFUSED_ALONE)
@@ -121,15 +121,15 @@ LIMITS = web.AppKey("limits", Limits)
 
 
 def retry_after_s(decision: Decision) -> int:
-    """Return after how many whole seconds, at least 1, a refused call may ask again."""
+    """Return when a refused call may ask again: in how many whole seconds, at least 1."""
     return max(1, math.ceil(decision.wait_s)) if decision.at_us else NEVER_RETRY_S
 
 
 def headers(limit: Limit, decision: Decision) -> dict[str, str]:
-    """Return RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers), or nothing
-    for a key without a limit and while Redis is unavailable.
+    """Return the headers RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers), or
+    none if the key has no limit or Redis is unavailable.
 
-    `w` is left out for a window of no whole seconds. `t` is when to ask again after a refusal,
+    `w` is left out if the window is not whole seconds. `t` is when a refused call may ask again,
     otherwise when the whole limit is free.
     """
     if decision.limit == UNLIMITED or not decision.now_us:

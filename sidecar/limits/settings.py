@@ -11,32 +11,32 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Count, Seconds
 
-#: The value of a limit that limits nothing.
+#: The value of a setting `limit` that means no limit.
 UNLIMITED = -1
 MAX_LIMIT = 1_000_000
 #: The highest cost of one call.
 MAX_COST = 1_000
 MAX_KEY_LENGTH = 256
-#: A caller's own id for a call, to ask for the same permit again.
+#: The pattern of a caller's own id for a call, with which it can ask for the same permit again.
 PERMIT_ID = re.compile(r"[A-Za-z0-9._:@+-]{1,64}\Z")
-#: The key of a call.
+#: The pattern of a call's key.
 KEY = re.compile(rf"[!-~]{{0,{MAX_KEY_LENGTH}}}\Z")
 _FIELD = re.compile(r"\{([a-z][a-z0-9_]{0,31})\}")
-#: The punctuation that a field's value keeps. Everything else is percent-encoded, so that no value
-#: reads as two.
+#: The punctuation that is not encoded in a field's value. Other characters are percent-encoded, so
+#: that one value cannot be read as two.
 _PLAIN = "@+,"
 _IS_PLAIN = re.compile(rf"[A-Za-z0-9_.~{_PLAIN}-]*\Z")
-#: A field's value after percent-encoding.
-_PART = r"(?:[A-Za-z0-9_.~@+,-]|%[0-9A-F]{2})+"
-#: The names of a request's other members and parameters.
-_WORDS = frozenset({"key", "cost", "id", "wait", "rule", "self"})
+#: The pattern of a field's value after percent-encoding.
+_ENCODED = r"(?:[A-Za-z0-9_.~@+,-]|%[0-9A-F]{2})+"
+#: Names that a field cannot have, because other members and parameters of requests have them.
+_RESERVED = frozenset({"key", "cost", "id", "wait", "rule", "self"})
 
 _NEEDS_WINDOW = {"fixed_window", "sliding_window", "token_bucket", "leaky_bucket"}
 
 
 def _key(value: str) -> str:
     for name in _FIELD.findall(value):
-        if name in _WORDS:
+        if name in _RESERVED:
             raise ValueError(f"no field can be called {name}, which is a word of the service API")
     rest = _FIELD.sub("", value)
     if "{" in rest or "}" in rest or any(not "!" <= c <= "~" for c in rest):
@@ -66,14 +66,14 @@ Value = Annotated[Count, AfterValidator(_value)]
 
 
 def burst_of(value: int | None, algorithm: str | None) -> int | None:
-    """Return a setting `burst`. Raises ValueError if the algorithm has no burst."""
+    """Return the value of a setting `burst`. Raises ValueError if the algorithm has no burst."""
     if value is not None and algorithm not in {None, "token_bucket"}:
         raise ValueError(f"is for token_bucket; {algorithm} has none")
     return value
 
 
 class LimitSettings(BaseModel):
-    """One limit, `[limits.NAME]`."""
+    """A rate limit, `[limits.NAME]`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -82,37 +82,36 @@ class LimitSettings(BaseModel):
     ]
     """How calls are counted."""
     key: Annotated[str, Field(max_length=128), AfterValidator(_key)] = ""
-    """What tells calls apart: each key has a limit of its own. ASCII without spaces. Fields stand
-    in braces; a field has lower-case letters, digits and `_`, and is not `key`, `cost`, `id`,
-    `wait`, `rule` or `self`. Empty: all calls share one limit."""
+    """What calls are counted by: each key has a limit of its own. ASCII without spaces. Fields
+    stand in braces; a field has lower-case letters, digits and `_`, and is not `key`, `cost`,
+    `id`, `wait`, `rule` or `self`. Empty: all calls share one limit."""
     limit: Value | None = None
-    """How many calls a key may make in a window, or at a time with `concurrency`. It is for keys
-    without a line in `values`. None or -1: no limit. 0: no call."""
+    """How many calls a key may make in a window, or at the same time with `concurrency`. For keys
+    that are not in `values`. None or -1: no limit. 0: no call."""
     window: Seconds | None = Field(default=None, ge=0.001, le=86_400 * 31, validate_default=True)
-    """The time that the limit counts in. Needed for all algorithms but `concurrency`, which has
-    none."""
+    """The time in which calls are counted. Required, but not allowed with `concurrency`."""
     burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
-    """How many calls may come at once after a rest. Only for `token_bucket`. None: as many as
+    """How many calls may come at once after a pause. Only for `token_bucket`. None: as many as
     `limit`."""
     on_exceed: Literal["refuse", "pace"] = "refuse"
-    """What a call over the limit gets. `refuse`: a refusal. `pace`: the time when it may go.
-    `concurrency` only refuses."""
+    """What happens to a call over the limit. `refuse`: it is refused. `pace`: it is told when it
+    may go. `concurrency` only refuses."""
     max_wait: Seconds = Field(default=60, gt=0, le=86_400)
-    """The longest wait that `pace` gives. A call that would wait longer is refused."""
+    """The longest wait with `pace`. A call that would wait longer is refused."""
     lease: Seconds = Field(default=60, ge=0.1, le=86_400)
-    """With `concurrency`: a permit that is not given back ends after this time."""
+    """With `concurrency`: a permit that is not released ends after this time."""
     idempotency_window: Seconds = Field(default=60, ge=1, le=86_400)
-    """How long after its moment a call with the same id counts as the same call."""
+    """How long after a call may go another with the same id counts as the same call."""
     on_store_failure: Literal["admit", "refuse"] = "admit"
     """What happens to calls while Redis is unavailable. `admit`: they may go. `refuse`: they are
     refused."""
     values: Annotated[dict[str, Value], AfterValidator(_keys)] = {}
     """Limits of single keys, in place of `limit`. `waitroom check-config` warns of keys that no
-    fields can make. Values that are set at run time go before these."""
+    fields can form. A key's value that is set at run time takes precedence."""
 
     @field_validator("window")
     @classmethod
-    def _window_fits(cls, value: float | None, info: ValidationInfo) -> float | None:
+    def _check_window(cls, value: float | None, info: ValidationInfo) -> float | None:
         algorithm = info.data.get("algorithm")
         if value is None and algorithm in _NEEDS_WINDOW:
             raise ValueError(f'is needed for {algorithm}, such as "1s"')
@@ -122,29 +121,29 @@ class LimitSettings(BaseModel):
 
     @field_validator("burst")
     @classmethod
-    def _burst_fits(cls, value: int | None, info: ValidationInfo) -> int | None:
+    def _check_burst(cls, value: int | None, info: ValidationInfo) -> int | None:
         return burst_of(value, info.data.get("algorithm"))
 
     @field_validator("on_exceed")
     @classmethod
-    def _can_pace(cls, value: str, info: ValidationInfo) -> str:
+    def _check_on_exceed(cls, value: str, info: ValidationInfo) -> str:
         if value == "pace" and info.data.get("algorithm") == "concurrency":
             raise ValueError("nobody knows when a permit is given back: for a line use a lease")
         return value
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The fields that a call names, in the key's order."""
+        """The names of the key's fields, in their order."""
         return tuple(dict.fromkeys(_FIELD.findall(self.key)))
 
     @cached_property
     def _pieces(self) -> list[str]:
-        """The key, split into literal text and the names of fields, in turn."""
+        """The key, split into literal strings and names of fields, alternating."""
         return _FIELD.split(self.key)
 
     def warning_of(self, key: str) -> str:
-        """Warn of a value for a key that no fields can make, only a call that sends the whole key.
-        Return "" if there is nothing to warn of, and for a limit without a key pattern."""
+        """Return a warning if no fields can form this key, so that only a call that sends the whole
+        key has it. Return "" if there is nothing to warn of or the limit has no key pattern."""
         if not self.key or self._pattern.fullmatch(key):
             return ""
         return (
@@ -154,31 +153,30 @@ class LimitSettings(BaseModel):
 
     @property
     def _pattern(self) -> re.Pattern[str]:
-        pieces, known = self._pieces.copy(), set[str]()
+        pieces, names = self._pieces.copy(), set[str]()
         for n in range(1, len(pieces), 2):
             name = pieces[n]
-            pieces[n] = f"(?P={name})" if name in known else f"(?P<{name}>{_PART})"
-            known.add(name)
+            pieces[n] = f"(?P={name})" if name in names else f"(?P<{name}>{_ENCODED})"
+            names.add(name)
         pieces[::2] = [re.escape(piece) for piece in pieces[::2]]
         return re.compile("".join(pieces))
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings of settings that are allowed and probably not meant."""
+        """Warnings of settings that are allowed but probably mistakes."""
         return [f"values: {text}" for key in self.values if (text := self.warning_of(key))]
 
-    def key_of(self, named: Mapping[str, str]) -> str:
-        """Make the key of a call from its fields: "{biz}:{channel}" with biz=refund, channel=wx is
-        refund:wx. Characters that could be taken for a part of the key are percent-encoded.
+    def key_of(self, values: Mapping[str, str]) -> str:
+        """Make the key of a call from the values of its fields: "{biz}:{channel}" with biz=refund,
+        channel=wx is refund:wx. Percent-encode characters that might be taken for parts of the key.
 
-        Raises ConfigError naming each field that is missing, unknown, empty or too long.
+        Raises ConfigError naming each field that is missing, unknown or empty, or for a long key.
         """
-        wanted = self.fields
-        if len(named) != len(wanted) or not all(map(named.get, wanted)):
-            raise ConfigError(self._problems_of(named))
+        if len(values) != len(self.fields) or not all(map(values.get, self.fields)):
+            raise ConfigError(self._problems_of(values))
         pieces = self._pieces.copy()
         for n in range(1, len(pieces), 2):
-            value = named[pieces[n]]
+            value = values[pieces[n]]
             is_plain = _IS_PLAIN.match(value)
             pieces[n] = value if is_plain else quote(value, safe=_PLAIN, errors="surrogatepass")
         key = "".join(pieces)
@@ -186,11 +184,10 @@ class LimitSettings(BaseModel):
             raise ConfigError([f"the key is longer than {MAX_KEY_LENGTH} characters"])
         return key
 
-    def _problems_of(self, named: Mapping[str, str]) -> list[str]:
-        wanted = self.fields
-        missing = [name for name in wanted if not named.get(name)]
+    def _problems_of(self, values: Mapping[str, str]) -> list[str]:
+        missing = [name for name in self.fields if not values.get(name)]
         problems = [f"{name}: is needed, a part of the key {self.key}" for name in missing]
-        if unknown := [name for name in named if name not in wanted]:
-            known = ", ".join(wanted) or "this limit has no fields"
+        if unknown := [name for name in values if name not in self.fields]:
+            known = ", ".join(self.fields) or "this limit has no fields"
             problems += [f"{name[:40]}: is no part of the key ({known})" for name in unknown]
         return problems

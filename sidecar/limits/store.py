@@ -12,37 +12,38 @@ from typing import Any
 from sidecar.kit.batch import Batcher
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.limits import redis_keys as keys
-from sidecar.limits.model import Ask, Decision, Outcome
+from sidecar.limits.model import Call, Decision, Outcome
 from sidecar.limits.settings import MAX_COST, UNLIMITED, LimitSettings
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
 from sidecar.storage.redis.scripts import Observer, RedisScripts
 
-#: Calls in one script call. More would block Redis too long.
+#: The most calls in one script call. More would block Redis for too long.
 BATCH_LIMIT = 128
-#: The cost of one script call, where each unit is a member of a set: Lua passes no more than some
-#: thousands of arguments to a command.
+#: The most cost in one script call if each unit is a member of a set, because Lua can pass only
+#: some thousands of arguments to a command.
 UNITS_LIMIT = 1_000
-#: Permits to give back when Redis is available again, because their replies were lost.
-UNSEEN_LIMIT = 1_000
+#: The most permits to remember whose replies were lost. They are released when Redis is available.
+LOST_LIMIT = 1_000
 
-#: Keys that one SCAN looks at, and SCANs in one call.
+#: How many keys one SCAN checks, and how many SCANs one search makes.
 SCAN_COUNT = 1_000
 SCANS = 10
 
-#: Constants, because reading a member of an enumeration takes longer.
+#: Copied into constants, because reading a member of an enumeration takes longer.
 _GRANTED, _PACED = Outcome.GRANTED, Outcome.PACED
 _REFUSED, _UNLIMITED = Outcome.REFUSED, Outcome.UNLIMITED
 _BUCKETS = {"token_bucket", "leaky_bucket"}
-_LISTED = {"sliding_window", "concurrency"}
-#: A permit: its cost and id. An id that begins with ~ was made by a replica.
+#: The algorithms whose state is a set with a member for each unit of cost.
+_SETS = {"sliding_window", "concurrency"}
+#: The pattern of a permit: its cost and id. An id that begins with ~ was made by a replica.
 _PERMIT = re.compile(r"([1-9][0-9]{0,3})~(~?[A-Za-z0-9._:@+-]{1,64})\Z")
-#: A permit to give back: key, permit, cost, and whether a replica made its id.
+#: A permit to release: key, permit, cost, and whether a replica made its id.
 _Permit = tuple[str, str, int, bool]
 
 
 class LimitStore:
-    """The calls of one limit in Redis. `now_us` overrides Redis' time (tests).
+    """The state of one limit in Redis. Tests pass `now_us` to replace Redis' clock.
 
     Keys, costs and ids are not checked here."""
 
@@ -68,7 +69,7 @@ class LimitStore:
         self._is_paced = settings.on_exceed == "pace"
         self._makes_ids = self._is_paced or settings.algorithm == "concurrency"
         replica = secrets.token_hex(6)
-        self._made = (f"~{replica}.{number:x}" for number in count())
+        self._new_ids = (f"~{replica}.{number:x}" for number in count())
         length_s = settings.lease if settings.window is None else settings.window
         self._args = [
             _us(length_s),
@@ -78,46 +79,47 @@ class LimitStore:
         ]
         self._acquire = Batcher(self.acquire_each, limit=BATCH_LIMIT)
         self._release = Batcher(self._release_batch, limit=BATCH_LIMIT)
-        self._unseen: deque[_Permit] = deque(maxlen=UNSEEN_LIMIT)
-        self._giving_back: asyncio.Task[None] | None = None
+        #: Permits that may have been granted, but whose replies were lost.
+        self._lost_permits: deque[_Permit] = deque(maxlen=LOST_LIMIT)
+        self._release_task: asyncio.Task[None] | None = None
 
     @property
     def is_away(self) -> bool:
         return self._scripts.is_away
 
-    async def acquire(self, ask: Ask) -> Decision:
+    async def acquire(self, call: Call) -> Decision:
         """Decide on one call, and count it unless it is refused."""
         self._scripts.raise_if_away("acquire")
-        return _decided(await self._acquire.submit(ask))
+        return _raise_if_error(await self._acquire.submit(call))
 
-    async def acquire_each(self, asks: Sequence[Ask]) -> list[Decision | StoreError]:
-        """Decide on many calls, in their order. If Redis stops answering half way, each call
-        without an answer gets the error."""
-        decided: list[Decision | StoreError] = []
+    async def acquire_each(self, calls: Sequence[Call]) -> list[Decision | StoreError]:
+        """Decide on many calls, in their order. If Redis stops answering half way, return the
+        error for each call without an answer."""
+        results: list[Decision | StoreError] = []
         try:
-            for part in self._parts(asks):
-                decided += await self._ask(part)
+            for part in self._parts(calls):
+                results += await self._decide(part)
         except StoreError as error:
-            decided += [error] * (len(asks) - len(decided))
+            results += [error] * (len(calls) - len(results))
         except BaseException:
-            for ask, one in zip(asks, decided, strict=False):
-                if isinstance(one, Decision) and "~~" in one.permit:
-                    self._unseen.append((ask.key, one.permit, ask.cost, True))
+            for call, result in zip(calls, results, strict=False):
+                if isinstance(result, Decision) and "~~" in result.permit:
+                    self._lost_permits.append((call.key, result.permit, call.cost, True))
             raise
-        return decided
+        return results
 
-    async def acquire_all(self, asks: Sequence[Ask]) -> list[Decision]:
+    async def acquire_all(self, calls: Sequence[Call]) -> list[Decision]:
         """Decide on many calls. Raises StoreError if any call had no answer."""
-        return [_decided(one) for one in await self.acquire_each(asks)]
+        return [_raise_if_error(result) for result in await self.acquire_each(calls)]
 
-    async def look(self, key: str) -> Decision:
-        """Return the decision on a call of cost 1, without counting it."""
-        [decision] = await self._ask([Ask(key)], looks=True)
+    async def peek(self, key: str) -> Decision:
+        """Return how a call of cost 1 would be decided now. Nothing is counted."""
+        [decision] = await self._decide([Call(key)], is_peek=True)
         return decision
 
     async def release(self, key: str, permit: str) -> bool:
-        """Give back a permit of `concurrency`, or a moment in the future, for the next call. Return
-        False if there was nothing to give back."""
+        """Release a permit of `concurrency`, or a paced permit whose time has not come, for the
+        next call. Return False if there was nothing to release."""
         match = _PERMIT.match(permit)
         if match is None or int(match[1]) > MAX_COST:
             return False
@@ -125,100 +127,100 @@ class LimitStore:
         return await self._release.submit((key, permit, int(match[1]), match[2][0] == "~"))
 
     async def values(self) -> dict[str, int]:
-        """Return the limits of single keys that were set at run time."""
+        """Return the limits that were set at run time, by key."""
         values = await self._command("values", self._redis.hgetall, self._values_key)
         return {text(key): int(limit) for key, limit in values.items()}
 
     async def set_value(self, key: str, limit: int | None) -> None:
-        """Set a key's limit from the next call on; None resets it to the configured value. Moments
-        already given to calls stay."""
+        """Set a key's limit from the next call on, or reset it to the configured value if None.
+        Paced calls keep their times."""
         names = ["", ".free", ".booked"] if self._is_paced else [""]
         of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
         args = [
             key,
             "" if limit is None else limit,
-            self._file_limit(key),
+            self._configured_limit(key),
             self._args[0] if self._settings.algorithm in _BUCKETS else 0,
-            int(self._settings.algorithm in _LISTED),
+            int(self._settings.algorithm in _SETS),
         ]
         await self._call("value", [self._values_key, *of_key], args, verb="set_value")
 
-    async def forget(self, key: str) -> bool:
-        """Delete what a key has used, and moments already given to calls, so that no call waits
-        behind them. Return False if nothing was counted."""
+    async def reset_key(self, key: str) -> bool:
+        """Delete what a key has used and the times of its paced calls, so that new calls do not
+        wait behind them. Return False if nothing was counted."""
         names = ["", ".permits", ".free", ".booked"] if self._is_paced else [""]
         of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
         return bool(await self._command("forget", self._redis.delete, *of_key))
 
-    async def used(self, cursor: str = "") -> tuple[list[tuple[str, Decision]], str]:
+    async def find_used_keys(self, cursor: str = "") -> tuple[list[tuple[str, Decision]], str]:
         """Search a part of Redis for keys of this limit.
 
-        Return them in no order, each with the decision on a call that came now, and the cursor of
-        the next part; empty at the end."""
-        begin = keys.limit_key(self._name, "", self._settings.algorithm)
+        Return the keys in no order, each with how a call would be decided now; and the cursor of
+        the next part, empty at the end."""
+        prefix = keys.limit_key(self._name, "", self._settings.algorithm)
         names: dict[str, None] = {}
         for _ in range(SCANS):
-            scan = partial(self._scripts.scan, match=f"{begin}*", count=SCAN_COUNT)
-            then, page = await self._command("used", scan, self._values_key, int(cursor or 0))
-            names |= dict.fromkeys(text(name).removeprefix(begin) for name in page)
-            cursor = str(then or "")
+            scan = partial(self._scripts.scan, match=f"{prefix}*", count=SCAN_COUNT)
+            next_, page = await self._command("used", scan, self._values_key, int(cursor or 0))
+            names |= dict.fromkeys(text(name).removeprefix(prefix) for name in page)
+            cursor = str(next_ or "")
             if not cursor or len(names) >= SCAN_COUNT:
                 break
-        decided: list[tuple[str, Decision]] = []
+        decisions: list[tuple[str, Decision]] = []
         for start in range(0, len(names), BATCH_LIMIT):
             part = list(names)[start : start + BATCH_LIMIT]
-            asks = [Ask(key) for key in part]
-            decided += zip(part, await self._ask(asks, looks=True), strict=True)
-        return decided, cursor
+            calls = [Call(key) for key in part]
+            decisions += zip(part, await self._decide(calls, is_peek=True), strict=True)
+        return decisions, cursor
 
-    def _parts(self, asks: Sequence[Ask]) -> Iterator[Sequence[Ask]]:
-        """Split calls into parts for one script call each."""
-        is_listed = self._settings.algorithm in _LISTED
+    def _parts(self, calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
+        """Split calls into parts, each for one script call."""
+        has_set = self._settings.algorithm in _SETS
         start = units = 0
-        for end, ask in enumerate(asks):
-            units += ask.cost
-            if end == start + BATCH_LIMIT or (is_listed and units > UNITS_LIMIT and end > start):
-                yield asks[start:end]
-                start, units = end, ask.cost
-        if asks:
-            yield asks[start:]
+        for end, call in enumerate(calls):
+            units += call.cost
+            if end == start + BATCH_LIMIT or (has_set and units > UNITS_LIMIT and end > start):
+                yield calls[start:end]
+                start, units = end, call.cost
+        if calls:
+            yield calls[start:]
 
-    async def _ask(self, asks: Sequence[Ask], *, looks: bool = False) -> list[Decision]:
-        ids = [ask.id for ask in asks]
-        if self._makes_ids and not looks:
-            ids = [id_ or next(self._made) for id_ in ids]
+    async def _decide(self, calls: Sequence[Call], *, is_peek: bool = False) -> list[Decision]:
+        ids = [call.id for call in calls]
+        if self._makes_ids and not is_peek:
+            ids = [id_ or next(self._new_ids) for id_ in ids]
         has_ids = any(ids)
         by_key: dict[str, list[int]] = {}
-        for n, ask in enumerate(asks):
-            by_key.setdefault(ask.key, []).append(n)
-        calls: list[Any] = []
+        for n, call in enumerate(calls):
+            by_key.setdefault(call.key, []).append(n)
+        call_args: list[Any] = []
         for key, places in by_key.items():
-            calls += (self._file_limit(key), len(places))
+            call_args += (self._configured_limit(key), len(places))
             if has_ids:
-                calls += [word for n in places for word in (asks[n].cost, ids[n])]
+                call_args += [arg for n in places for arg in (calls[n].cost, ids[n])]
             else:
-                calls += [asks[n].cost for n in places]
-        named = [self._values_key, *self._keys(by_key, has_ids)]
-        args = [self._settings.algorithm, *self._args, int(looks)]
-        args += (1 + has_ids, len(by_key), *by_key, *calls)
+                call_args += [calls[n].cost for n in places]
+        redis_keys = [self._values_key, *self._keys(by_key, has_ids)]
+        args = [self._settings.algorithm, *self._args, int(is_peek)]
+        args += (1 + has_ids, len(by_key), *by_key, *call_args)
         try:
-            verb, batch = ("look", 0) if looks else ("acquire", len(asks))
-            reply = await self._call("decide", named, args, verb=verb, batch=batch)
+            verb, batch = ("look", 0) if is_peek else ("acquire", len(calls))
+            reply = await self._call("decide", redis_keys, args, verb=verb, batch=batch)
         except StoreUnavailableError:
             raise  # nothing was sent
         except BaseException:
-            for ask, id_ in zip(asks, ids, strict=True):
+            for call, id_ in zip(calls, ids, strict=True):
                 if id_.startswith("~"):
-                    self._unseen.append((ask.key, f"{ask.cost}~{id_}", ask.cost, True))
+                    self._lost_permits.append((call.key, f"{call.cost}~{id_}", call.cost, True))
             raise
-        return self._read(reply, asks, ids, by_key)
+        return self._read(reply, calls, ids, by_key)
 
     def _read(
-        self, reply: list[int], asks: Sequence[Ask], ids: list[str], by_key: dict[str, list[int]]
+        self, reply: list[int], calls: Sequence[Call], ids: list[str], by_key: dict[str, list[int]]
     ) -> list[Decision]:
-        """Return the decisions in the order of the calls; the reply is ordered by key."""
+        """Read a reply, which is ordered by key. Return the decisions in the order of the calls."""
         now, place = reply[0], 1
-        decisions: list[Any] = [None] * len(asks)
+        decisions: list[Any] = [None] * len(calls)
         for places in by_key.values():
             limit = reply[place]
             place += 1
@@ -231,15 +233,15 @@ class LimitStore:
                     decisions[n] = Decision(_REFUSED, now, at, limit, 0, reset)
                 else:
                     outcome, id_ = _PACED if at > now else _GRANTED, ids[n]
-                    # A call that goes now has nothing to give back but its own id or, with
-                    # concurrency, its permit.
-                    is_own = not id_.startswith("~")
-                    has_permit = id_ and (is_own or outcome is _PACED or not self._is_paced)
-                    permit = f"{asks[n].cost}~{id_}" if has_permit else ""
+                    # A call that goes now can release nothing, unless the caller named it or, with
+                    # concurrency, its permit is in use.
+                    is_named = not id_.startswith("~")
+                    has_permit = id_ and (is_named or outcome is _PACED or not self._is_paced)
+                    permit = f"{calls[n].cost}~{id_}" if has_permit else ""
                     decisions[n] = Decision(outcome, now, at, limit, left, reset, permit)
         return decisions
 
-    def _file_limit(self, key: str) -> int:
+    def _configured_limit(self, key: str) -> int:
         return self._values.get(key, self._limit)
 
     def _keys(self, by_key: dict[str, list[int]], has_ids: bool) -> list[str]:
@@ -251,52 +253,52 @@ class LimitStore:
         elif has_ids and state != "concurrency":
             names.append(f"{state}.permits")
         if len(names) == 1:
-            begins = keys.limit_key(self._name, "", state)
-            return [begins + key for key in by_key]
+            prefix = keys.limit_key(self._name, "", state)
+            return [prefix + key for key in by_key]
         return [keys.limit_key(self._name, key, name) for key in by_key for name in names]
 
     async def _release_batch(self, items: Sequence[_Permit]) -> list[bool]:
         state = self._settings.algorithm
-        holds = state == "concurrency"
+        is_lease = state == "concurrency"
         names: list[str] = []
         args: list[Any] = []
         for key, permit, cost, is_made in items:
-            kept_in = ".booked" if is_made else ".permits"
-            sets = ("", "", "") if holds else (kept_in, ".free", ".booked")
+            permits = ".booked" if is_made else ".permits"
+            sets = ("", "", "") if is_lease else (permits, ".free", ".booked")
             names += [keys.limit_key(self._name, key, state + name) for name in sets]
-            args += (permit, cost if holds else 0)
+            args += (permit, cost if is_lease else 0)
         reply = await self._call("release", names, args)
         return [released == 1 for released in reply]
 
     async def _call(self, script: str, keys: list[str], args: list[Any], **more: Any) -> Any:
         reply = await self._scripts.call(script, keys, args, **more)
-        self._begin_giving_back()
+        self._start_releases()
         return reply
 
     async def _command(self, verb: str, command: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         reply = await self._scripts.command(verb, command, *args)
-        self._begin_giving_back()
+        self._start_releases()
         return reply
 
-    def _begin_giving_back(self) -> None:
-        if self._unseen and (self._giving_back is None or self._giving_back.done()):
-            self._giving_back = asyncio.create_task(self._give_back_unseen())
+    def _start_releases(self) -> None:
+        if self._lost_permits and (self._release_task is None or self._release_task.done()):
+            self._release_task = asyncio.create_task(self._release_lost_permits())
 
-    async def _give_back_unseen(self) -> None:
-        """Give back permits that may have been granted, but whose replies were lost."""
-        while self._unseen:
-            items = [self._unseen.popleft() for _ in range(min(BATCH_LIMIT, len(self._unseen)))]
+    async def _release_lost_permits(self) -> None:
+        lost = self._lost_permits
+        while lost:
+            items = [lost.popleft() for _ in range(min(BATCH_LIMIT, len(lost)))]
             try:
                 await self._release_batch(items)
             except StoreError:
-                self._unseen.extend(items)
+                lost.extend(items)
                 return
 
 
-def _decided(one: Decision | StoreError) -> Decision:
-    if isinstance(one, StoreError):
-        raise one
-    return one
+def _raise_if_error(result: Decision | StoreError) -> Decision:
+    if isinstance(result, StoreError):
+        raise result
+    return result
 
 
 def _us(seconds: float) -> int:

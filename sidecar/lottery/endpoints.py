@@ -1,4 +1,4 @@
-"""The draw of a pre-queue, for all to check: the commitment, then the secret and the places."""
+"""Public endpoints of a pre-queue's draw: its commitment, and later its secret and places."""
 
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,17 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.service import Room
 
 #: How long a response waits for the list's digest, seconds.
-_DIGEST_S = 1.0
-#: Pages of other sites may read the public data, to check it themselves.
-_FOR_ALL = {"Access-Control-Allow-Origin": "*", "Vary": "Accept"}
-_BRIEFLY = {**_FOR_ALL, "Cache-Control": "public, max-age=30"}
+_DIGEST_WAIT_S = 1.0
+#: Headers that let pages of other sites read the public data, so that they can verify the draw.
+_CORS = {"Access-Control-Allow-Origin": "*", "Vary": "Accept"}
+_CACHED_CORS = {**_CORS, "Cache-Control": "public, max-age=30"}
 
 ENDPOINTS = Endpoints("visitor", find=room_of, problems=(UNKNOWN_ROOM, NO_DRAW, COMMITMENT_UNKNOWN))
 DRAW_PAGE = web.AppKey("draw_page", str)
 
 
 def load_page(static: Path) -> str:
-    """Read the page that checks a draw; this version's own, if older static files have none."""
+    """Read the page that verifies a draw, or this version's own if older static files lack it."""
     file = static / "draw.html"
     file = file if file.exists() else find_share("static") / "draw.html"
     return file.read_text(encoding="utf-8")
@@ -48,25 +48,25 @@ def load_page(static: Path) -> str:
 @ENDPOINTS.get(
     "/_waitroom/{room}/draw",
     ANYBODY,
-    replies={200: (Draw, "What is public of the draw.")},
-    other_media={"text/html": "A page that shows the draw and checks it."},
+    replies={200: (Draw, "The public data of the draw.")},
+    other_media={"text/html": "A page that shows the draw and verifies it."},
 )
 async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
     """Get the public data of a draw.
 
-    The commitment is there long before the pre-queue begins. The secret and the list of places
-    follow 3 s after the opening.
+    The commitment is published long before the pre-queue begins, the secret and the list of places
+    3 s after the opening.
     """
     room = room_of(request)
     accept = request.headers.get("Accept", "").lower()
     if "text/html" in accept and "json" not in accept:
         return _page(request)
-    draws, event = _find(room, at.event)
+    draws, event = _find_draw(room, at.event)
     now_ms = room.clock.now_ms()
     draw = Draw(
         room=room.name,
         event=event.name,
-        events=[one.name for one in draws_of(room.settings.events)],
+        events=[each.name for each in draws_of(room.settings.events)],
         prequeue_from=iso(event.begins_ms),
         opens_at=iso(event.opens_at),
         revealed_at=iso(event.opens_at + REVEAL_AFTER_MS),
@@ -74,22 +74,22 @@ async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
         commitment=draws.commitment(event),
     )
     if _is_public(room, event):
-        members = {"secret": draws.secret(event), **await _list_of(room, draws, event)}
+        members = {"secret": draws.secret(event), **await _list_members(room, draws, event)}
         draw = draw.model_copy(update=members)
-    return draw.response(headers=_FOR_ALL)
+    return draw.response(headers=_CORS)
 
 
 @ENDPOINTS.get(
     "/_waitroom/{room}/draw/places",
     ANYBODY,
-    replies={200: (DrawnPlaces, "Places, in their order.")},
+    replies={200: (DrawnPlaces, "A page of places, in order.")},
     problems=(NOT_DRAWN_YET, LIST_GONE),
     is_cacheable=True,
 )
 async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response:
-    """List all drawn places, in their order."""
+    """List all drawn places, in order."""
     room = room_of(request)
-    draws, event = _find(room, at.event)
+    draws, event = _find_draw(room, at.event)
     if not _is_public(room, event):
         published_at = iso(event.opens_at + REVEAL_AFTER_MS)
         detail = f"The places are published at {published_at}."
@@ -113,32 +113,32 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
         next=at.after + at.limit if visitors and len(visitors) == at.limit else None,
         places=[(visitor, place) for place, visitor in enumerate(visitors, at.after + 1)],
     )
-    return page.response(headers=_BRIEFLY)
+    return page.response(headers=_CACHED_CORS)
 
 
-def _find(room: Room, name: str | None) -> tuple[Draws, RoomEvent]:
-    """Find the draw of a request. Raises ProblemError if there is none."""
+def _find_draw(room: Room, name: str | None) -> tuple[Draws, RoomEvent]:
+    """Return the room's draws and the event, by default the one to show. Raises ProblemError."""
     events = room.settings.events
     if name is None:
         event = shown_draw(events, room.clock.now_ms())
     else:
-        event = next((one for one in draws_of(events) if one.name == name), None)
+        event = next((each for each in draws_of(events) if each.name == name), None)
     if event is None or not isinstance(room.draws, Draws):
-        what = "no event with a pre-queue" if name is None else f"no event {name[:40]!r}"
-        raise ProblemError(NO_DRAW, detail=f"Room {room.name} has {what}.")
+        missing = "no event with a pre-queue" if name is None else f"no event {name[:40]!r}"
+        raise ProblemError(NO_DRAW, detail=f"Room {room.name} has {missing}.")
     if not room.draws.is_agreed(event):
-        # A commitment published now might have to be taken back.
+        # Show no commitment yet, because the replicas may agree on another.
         raise ProblemError(COMMITMENT_UNKNOWN, retry_after=STORE_RETRY_S)
     return room.draws, event
 
 
 def _is_public(room: Room, event: RoomEvent) -> bool:
-    """Return whether the places are public, by Redis' clock (known from the first snapshot on)."""
+    """Return whether the places are public by Redis' clock, which the first snapshot tells."""
     return room.snapshot is not None and is_revealed(event, room.clock.now_ms())
 
 
-async def _list_of(room: Room, draws: Draws, event: RoomEvent) -> dict[str, Any]:
-    """Return the members of the document that are about the list of places."""
+async def _list_members(room: Room, draws: Draws, event: RoomEvent) -> dict[str, Any]:
+    """Return the document's members about the list of places."""
     snapshot = room.snapshot
     members: dict[str, Any] = {}
     if snapshot is None:
@@ -150,7 +150,7 @@ async def _list_of(room: Room, draws: Draws, event: RoomEvent) -> dict[str, Any]
     if snapshot.recovery_stage:  # the list may be incomplete
         return members
     digest = await draws.store.list_digest(
-        event.draw_key, begins_ms=event.begins_ms, born_ms=snapshot.born_ms, wait_s=_DIGEST_S
+        event.draw_key, begins_ms=event.begins_ms, born_ms=snapshot.born_ms, wait_s=_DIGEST_WAIT_S
     )
     if digest is not None:
         members |= {"count": digest.count, "places_sha256": digest.sha256}
@@ -158,7 +158,7 @@ async def _list_of(room: Room, draws: Draws, event: RoomEvent) -> dict[str, Any]
 
 
 def _drawn_from(room: Room) -> int:
-    """Return when the pre-queue began whose list is in Redis; 0: none is."""
+    """Return when the pre-queue whose list is in Redis began, ms; 0 if there is no list."""
     return int(room.snapshot.counters.get("drawn_from", 0)) if room.snapshot else 0
 
 

@@ -1,4 +1,4 @@
-"""Requests and responses of the draw of a pre-queue."""
+"""Requests and responses about a pre-queue's draw."""
 
 from typing import Annotated
 
@@ -37,7 +37,7 @@ COMMITMENT_UNKNOWN = Kind(
     "Try again after `Retry-After`.",
 )
 
-#: The most places on a page, and the default.
+#: The most places on a page, and the default number.
 PLACES_LIMIT = 10_000
 _Name = Annotated[str, Field(json_schema_extra={"pattern": "^[a-z0-9][a-z0-9_-]{0,31}$"})]
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -45,15 +45,15 @@ _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 class DrawParameters(RoomAddress):
     event: _Name | None = None
-    """The name of an event with a pre-queue. Default: the current one, else the next one, else the
-    last one."""
+    """The name of an event with a pre-queue. Default: the current such event, else the next, else
+    the last."""
 
 
 class PlacesPage(DrawParameters):
     after: Annotated[int, Field(ge=0, le=10**9)] = 0
     """The `next` of the page before."""
     limit: Annotated[int, Field(ge=0, le=PLACES_LIMIT)] = PLACES_LIMIT
-    """How many to list, at most."""
+    """The most places to list."""
 
 
 class Draw(Reply):
@@ -62,7 +62,7 @@ class Draw(Reply):
     event: _Name
     """The event's name."""
     events: list[str]
-    """All of the room's events with a pre-queue, by time."""
+    """The names of all events with a pre-queue, by time."""
     prequeue_from: Time
     """When the pre-queue begins."""
     opens_at: Time
@@ -70,20 +70,20 @@ class Draw(Reply):
     revealed_at: Time
     """When the secret and the places are published."""
     updated_at: Time
-    """The room's time now."""
+    """The time of this response."""
     commitment: _Sha256
-    """SHA-256 of the secret's text."""
+    """The SHA-256 of the secret, taken as a string."""
     secret: _Sha256 | None = None
-    """null until it is published."""
+    """The secret of the draw. null until it is published."""
     count: int | None = None
     """How many places were drawn; null until the list is known."""
     places_sha256: _Sha256 | None = None
-    """SHA-256 over a line `place id` for each, in order of place. Published once."""
+    """The SHA-256 of the list: a line `place id` for each place, in order. It never changes."""
     places_url: str | None = None
-    """Where the list is; null until it is published, and when it is no longer kept."""
+    """The URL of the list. null until it is published, and when it is no longer kept."""
     store_emptied_at: Time | None = None
-    """When Redis was emptied during the pre-queue. The list then has only the visitors who came
-    back."""
+    """When Redis was emptied during the pre-queue. The list then has only the visitors who polled
+    again."""
 
 
 class DrawnPlaces(Reply):
@@ -94,6 +94,6 @@ class DrawnPlaces(Reply):
     offset: int
     """How many places come before this page."""
     next: int | None
-    """The `after` of the next page; null: this was the last."""
+    """The `after` of the next page. null: this is the last page."""
     places: list[tuple[str, Annotated[int, Field(ge=1)]]]
     """Pairs of a visitor's id and its place."""

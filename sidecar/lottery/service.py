@@ -1,4 +1,4 @@
-"""The secret of a room's draws, and the commitment on which all replicas agree."""
+"""The secrets of a room's draws, and the commitments on which all replicas agree."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,26 +15,26 @@ log = structlog.get_logger()
 class Draws:
     """The draws of one room. `secret_keys` are ordered oldest to newest; the last one signs.
 
-    Keys change, and a published commitment must stay. So a draw's secret is made of the key whose
-    commitment was published; if none was, of the key that signs, which all replicas know while keys
-    are changed replica by replica (docs/security.md).
+    A published commitment must stay valid when keys change, so a draw's secret comes from the key
+    whose commitment was published. If none was published, it comes from the key that signs, which
+    all replicas know while keys are changed replica by replica (docs/security.md).
     """
 
     def __init__(self, room: str, secret_keys: Sequence[str], store: DrawsStore) -> None:
         self.store = store
         self._room = room
         self._keys = tuple(secret_keys)
-        #: Published commitments by draw.
+        #: Published commitments, by draw key.
         self._published: dict[str, str] = {}
         self._secrets: dict[str, str] = {}
-        self._refreshed: object = None
+        self._refreshed_state: object = None
 
-    def learn(self, published: Mapping[str, str]) -> None:
-        """Note the commitments in Redis, by draw. An emptied Redis takes none back."""
-        for name, commitment in published.items():
-            if self._published.get(name) != commitment:
-                self._published[name] = commitment
-                self._secrets.pop(name, None)
+    def note_published(self, commitments: Mapping[str, str]) -> None:
+        """Remember commitments that Redis has, by draw key, even when Redis is emptied later."""
+        for draw_key, commitment in commitments.items():
+            if self._published.get(draw_key) != commitment:
+                self._published[draw_key] = commitment
+                self._secrets.pop(draw_key, None)
 
     def lot(self, event: RoomEvent, visitor: str) -> int:
         return draw.lot(self.secret(event), visitor)
@@ -44,40 +44,40 @@ class Draws:
         return event.draw_key in self._published
 
     def commitment(self, event: RoomEvent) -> str:
-        """Return the commitment that was published, or would be."""
+        """Return the commitment that was published, or the one to publish."""
         published = self._published.get(event.draw_key)
         return draw.commitment_to(self.secret(event)) if published is None else published
 
     def secret(self, event: RoomEvent) -> str:
         """Return the secret of a draw. Do not publish it before the draw is revealed."""
         if event.draw_key not in self._secrets:
-            self._secrets[event.draw_key] = self._choose(event)
+            self._secrets[event.draw_key] = self._choose_secret(event)
         return self._secrets[event.draw_key]
 
     async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
-        """Publish and read new commitments; after an opening, keep the digest of its list. Cheap
+        """Publish and read new commitments; after an opening, publish the digest of its list. Cheap
         if nothing is new. Raises StoreError."""
-        drawn = draws_of(events)
-        if not drawn:
+        draws = draws_of(events)
+        if not draws:
             return
-        # Published again after Redis was emptied.
-        state = (snapshot.born_ms, [event.draw_key for event in drawn])
-        if state != self._refreshed:
-            published = await self.store.published()
-            for event in drawn:
+        # With `born_ms`, so that the commitments are published again after Redis was emptied.
+        state = (snapshot.born_ms, [event.draw_key for event in draws])
+        if state != self._refreshed_state:
+            published = await self.store.read_published()
+            for event in draws:
                 if event.draw_key not in published:
-                    kept = await self.store.publish(event.draw_key, self.commitment(event))
-                    published[event.draw_key] = kept
-            self.learn(published)
-            self._refreshed = state
-        opened = [event for event in drawn if draw.is_revealed(event, snapshot.now_ms)]
+                    value = await self.store.publish(event.draw_key, self.commitment(event))
+                    published[event.draw_key] = value
+            self.note_published(published)
+            self._refreshed_state = state
+        opened = [event for event in draws if draw.is_revealed(event, snapshot.now_ms)]
         if opened and snapshot.recovery_stage == 0:
             last = opened[-1]
             await self.store.list_digest(
                 last.draw_key, begins_ms=last.begins_ms, born_ms=snapshot.born_ms
             )
 
-    def _choose(self, event: RoomEvent) -> str:
+    def _choose_secret(self, event: RoomEvent) -> str:
         secrets = [draw.secret_of(key, self._room, event) for key in self._keys]
         published = self._published.get(event.draw_key)
         if published is None:

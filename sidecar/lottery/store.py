@@ -1,9 +1,9 @@
-"""A room's draws in Redis: the drawn visitors, read a page at a time, and what was published.
+"""A room's draws in Redis: the lists of drawn visitors, commitments and digests of the lists.
 
-waitroom:{room}:drawn  zset  visitor -> order, which is its lot - 2^53; of the pre-queue that
-                             began at `drawn_from` of the room's stats (ms)
-waitroom:{room}:draws  hash  draw -> commitment; draw:places -> "count SHA-256". A draw is
-                             rooms/openings.py's draw_key. No field is written twice.
+waitroom:{room}:drawn  zset  visitor -> order, which is the visitor's lot - 2^53; for the pre-queue
+                             that began at `drawn_from` (ms, in the room's stats)
+waitroom:{room}:draws  hash  draw key -> commitment; draw key:places -> "count SHA-256". The draw
+                             key is RoomEvent.draw_key. Each field is written only once.
 """
 
 import asyncio
@@ -18,84 +18,85 @@ from sidecar.rooms.store.plain_commands import PlainCommands
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
 
-#: Places that one command reads.
+#: How many places one command reads.
 PAGE = 1000
-#: How long a page is cached, so that many clients cause few reads, seconds.
-REMEMBERED_S = 10.0
+#: How long a page is cached, seconds, so that many clients cause few reads.
+CACHE_S = 10.0
 #: The most cached pages, some 70 KB each.
-_PAGES = 200
+_MAX_PAGES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ListDigest:
-    """The length of a draw's list, and its SHA-256."""
+    """The length and the SHA-256 of a draw's list."""
 
     count: int
     sha256: str
 
 
 class DrawsStore(PlainCommands):
-    """The draws of one room."""
+    """The draws of one room in Redis."""
 
     def __init__(self, redis: Store, room: str, *, timeout_s: float) -> None:
         super().__init__(redis, room, timeout_s=timeout_s)
         self._draws_key = draws_key(room)
-        #: By the pre-queue's beginning (ms) and the page's number: when it was read, and visitors.
+        #: The cached pages: by begins_ms of the pre-queue and page number, read time and visitors.
         self._pages: dict[tuple[int, int], tuple[float, list[str]]] = {}
         self._digests: dict[tuple[str, int], ListDigest] = {}
         self._computing: asyncio.Task[None] | None = None
 
-    async def published(self) -> dict[str, str]:
-        """Return commitments by draw, and digests of lists by draw:places."""
-        found = await self._ask("draws", self._redis.hgetall(self._draws_key))
-        return {text(name): text(value) for name, value in found.items()}
+    async def read_published(self) -> dict[str, str]:
+        """Return commitments by draw key, and digests of lists by draw key:places."""
+        fields = await self._ask("draws", self._redis.hgetall(self._draws_key))
+        return {text(name): text(value) for name, value in fields.items()}
 
-    async def publish(self, draw: str, value: str) -> str:
-        """Publish a value of a draw, unless there is one. Return the published value."""
-        await self._ask("draws", self._redis.hsetnx(self._draws_key, draw, value))
-        kept = await self._ask("draws", self._redis.hget(self._draws_key, draw))
-        return value if kept is None else text(kept)
+    async def publish(self, field: str, value: str) -> str:
+        """Publish a commitment or a digest, unless there is one. Return the published value."""
+        await self._ask("draws", self._redis.hsetnx(self._draws_key, field, value))
+        published = await self._ask("draws", self._redis.hget(self._draws_key, field))
+        return value if published is None else text(published)
 
     async def drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
-        """Return visitors by place, from the place `offset` (the first is 0), of the pre-queue that
-        began at `begins_ms`; at most REMEMBERED_S old. Empty if the list is another pre-queue's."""
-        found: list[str] = []
-        while limit > len(found):
-            page, within = divmod(offset + len(found), PAGE)
-            visitors = await self._remembered(begins_ms, page)
-            found += visitors[within : within + limit - len(found)]
-            if len(visitors) < PAGE:
+        """Return the visitors of the pre-queue that began at `begins_ms`, by place, skipping
+        `offset` places; cached for CACHE_S. Empty if the list is another pre-queue's."""
+        visitors: list[str] = []
+        while limit > len(visitors):
+            number, start = divmod(offset + len(visitors), PAGE)
+            page = await self._cached_page(begins_ms, number)
+            visitors += page[start : start + limit - len(visitors)]
+            if len(page) < PAGE:
                 break
-        return found
+        return visitors
 
     async def list_digest(
         self, draw: str, *, begins_ms: int, born_ms: int, wait_s: float = 0.0
     ) -> ListDigest | None:
-        """Return the digest of a draw's list, or None if it is not computed yet or the list is
-        another draw's by now. The first call starts to compute it; wait for that for `wait_s`.
+        """Return the digest of a draw's list. None if it is not computed yet, or if the list is
+        another draw's by now. The first call starts to compute it and waits up to `wait_s` for it.
 
-        `born_ms`: when the caller believes that Redis was created. If it was emptied since, its
-        list may be incomplete.
+        `born_ms` is when the caller believes that Redis' data began. If Redis was emptied later,
+        its list may be incomplete, and no digest is computed.
         """
-        known = (draw, born_ms)
-        if known not in self._digests:
+        cache_key = (draw, born_ms)
+        if cache_key not in self._digests:
             if self._computing is None or self._computing.done():
-                self._computing = asyncio.create_task(self._compute(draw, begins_ms, born_ms))
+                self._computing = asyncio.create_task(self._find_digest(draw, begins_ms, born_ms))
             if wait_s:
                 await asyncio.wait({self._computing}, timeout=wait_s)
-        return self._digests.get(known)
+        return self._digests.get(cache_key)
 
-    async def _compute(self, draw: str, begins_ms: int, born_ms: int) -> None:
+    async def _find_digest(self, draw: str, begins_ms: int, born_ms: int) -> None:
+        """Read the published digest of a draw's list, or compute and publish it."""
         try:
             value = await self._ask("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
-            digest = None if value is None else _read(text(value))
+            digest = None if value is None else _read_digest(text(value))
             if digest is None:
                 digest = await self._count_and_digest(begins_ms)
-                # Checked last: Redis may have been emptied while the list was read.
+                # Check this last, because Redis may have been emptied while the list was read.
                 if digest is None or await self._stat("born") != born_ms:
                     return
-                kept = await self.publish(f"{draw}:places", f"{digest.count} {digest.sha256}")
-                digest = _read(kept)
+                value = await self.publish(f"{draw}:places", f"{digest.count} {digest.sha256}")
+                digest = _read_digest(value)
             elif await self._stat("born") != born_ms:
                 return
         except StoreError:
@@ -104,7 +105,7 @@ class DrawsStore(PlainCommands):
             self._digests[draw, born_ms] = digest
 
     async def _count_and_digest(self, begins_ms: int) -> ListDigest | None:
-        """Compute the digest; None if the list is of a later pre-queue, or changed meanwhile."""
+        """Compute the digest. None if the list is a later pre-queue's, or changed meanwhile."""
         drawn_from = await self._stat("drawn_from")
         if drawn_from > begins_ms:
             return None
@@ -117,24 +118,24 @@ class DrawsStore(PlainCommands):
                 break
         if await self._stat("drawn_from") != drawn_from:
             return None
-        # An earlier pre-queue's list stays until the first visitor of this one.
+        # If nobody joined this pre-queue, the list is still an earlier one's: the digest is empty.
         if drawn_from == begins_ms and not size == count == await self._size():
             return None
         return ListDigest(count, digest.hexdigest())
 
-    async def _remembered(self, begins_ms: int, page: int) -> list[str]:
+    async def _cached_page(self, begins_ms: int, number: int) -> list[str]:
         now_s = time.monotonic()
-        read_s, visitors = self._pages.get((begins_ms, page), (-REMEMBERED_S, []))
-        if now_s - read_s < REMEMBERED_S:
+        read_s, visitors = self._pages.get((begins_ms, number), (-CACHE_S, []))
+        if now_s - read_s < CACHE_S:
             return visitors
-        visitors = await self._read_page(page * PAGE)
-        # Checked last: the next pre-queue's list, which is secret, has the same key.
+        visitors = await self._read_page(number * PAGE)
+        # Check this last, because the next pre-queue's list, which is secret, has the same key.
         if await self._stat("drawn_from") != begins_ms:
             return []
-        self._pages.pop((begins_ms, page), None)
-        if len(self._pages) >= _PAGES:
+        self._pages.pop((begins_ms, number), None)
+        if len(self._pages) >= _MAX_PAGES:
             del self._pages[next(iter(self._pages))]
-        self._pages[begins_ms, page] = (now_s, visitors)
+        self._pages[begins_ms, number] = (now_s, visitors)
         return visitors
 
     async def _read_page(self, offset: int) -> list[str]:
@@ -145,11 +146,12 @@ class DrawsStore(PlainCommands):
         return int(await self._ask("drawn", self._redis.zcard(self._key("drawn"))))
 
     async def _stat(self, name: str) -> int:
-        """Return a number of the room's stats; 0 if it is missing."""
+        """Return a number from the room's stats. 0 if it is missing."""
         value = await self._ask("draws", self._redis.hget(self._key("stats"), name))
         return 0 if value is None else int(float(value))
 
 
-def _read(value: str) -> ListDigest | None:
+def _read_digest(value: str) -> ListDigest | None:
+    """Read a published digest. None if it is not valid."""
     count, _, sha256 = value.partition(" ")
     return ListDigest(int(count), sha256) if count.isdecimal() else None

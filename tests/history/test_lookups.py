@@ -64,7 +64,7 @@ async def test_a_visitor_is_looked_up_by_number(record, database):
     for visitor in (one, *others):
         found = await lookups.find_visitor(it.history, it.room.name, visitor_number(visitor))
         assert found.visitor == visitor
-    assert await it.history.numbered("another room", visitor_number(one)) == []
+    assert await it.history.find_by_number("another room", visitor_number(one)) == []
     with pytest.raises(ProblemError) as raised:
         await lookups.find_visitor(it.history, it.room.name, "0000-0000")
     assert raised.value.kind.status == 404
@@ -84,7 +84,7 @@ async def test_a_number_is_looked_up_by_the_index(record, sqlite):
     event.listen(
         it.history._engine.sync_engine, "before_cursor_execute", lambda *call: asked.append(call)
     )
-    await it.history.numbered(it.room.name, visitor_number(ticket.visitor))
+    await it.history.find_by_number(it.room.name, visitor_number(ticket.visitor))
     _, _, statement, values, *_ = next(call for call in asked if "waitroom_entries" in call[2])
     async with sql.begin(it.history._engine) as connection:
         explained = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
@@ -115,14 +115,14 @@ async def test_ids_that_differ_in_case_are_two_visitors(record, database, turn):
 
 async def test_a_period_is_reported(busy):
     """A report counts five stays, one at once, and no inversion."""
-    told = await lookups.find_report(busy.history, busy.room.name, busy.period)
+    told = await lookups.make_report(busy.history, busy.room.name, busy.period)
     counts = told.stays, told.admitted_at_once, told.admitted_after_wait, told.waiting
     assert counts == (5, 1, 1, 2)
     assert (told.abandoned, told.abandonment, told.inversions) == (1, 0.25, 0)
     assert (told.wait_p50, told.gave_up_after_p50) == (12, 2)
     later = Period(busy.period.to_ms, busy.period.to_ms + HOUR)
-    assert (await lookups.find_report(busy.history, busy.room.name, later)).stays == 0
-    assert await lookups.find_report(busy.history, busy.room.name, busy.period, most=4) is None
+    assert (await lookups.make_report(busy.history, busy.room.name, later)).stays == 0
+    assert await lookups.make_report(busy.history, busy.room.name, busy.period, limit=4) is None
 
 
 async def test_stays_are_listed_a_page_at_a_time(busy):

@@ -376,7 +376,7 @@ async def test_a_files_tables_are_made_once(sqlite):
 
 async def test_the_recorder_runs_by_itself(record, sqlite, monkeypatch):
     """The recorder goes on after errors of Redis and the database, and counts events and errors."""
-    monkeypatch.setattr("sidecar.history.worker.LOOK_S", 0.01)
+    monkeypatch.setattr("sidecar.history.worker.CHECK_S", 0.01)
     monkeypatch.setattr("sidecar.history.worker.BACKOFF", Backoff(0.01, 15))
     it = await record(sqlite.url, total_active_users=0)
     await queue(it.room.store, 2)

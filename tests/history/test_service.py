@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sidecar.history.model import Entry, Event
 from sidecar.history.schemas import Report
-from sidecar.history.service import Tally, fold, inversions, places, seconds
+from sidecar.history.service import Tally, fold, inversions, positions, seconds
 
 _ids = itertools.count()
 
@@ -174,5 +174,5 @@ def test_a_place_over_time():
     """From those ahead: two when it joined, one leaves, one comes back, until it is called."""
     entry = waited(100, 200)
     ahead = [(10, 150), (20, None), (160, None), (5, 90), (300, None)]
-    assert places(entry, ahead) == [(100, 3), (150, 2), (160, 3)]
-    assert places(Entry("v", admitted_ms=5), []) == []
+    assert positions(entry, ahead) == [(100, 3), (150, 2), (160, 3)]
+    assert positions(Entry("v", admitted_ms=5), []) == []

@@ -407,7 +407,7 @@ async def test_a_browsers_lease_is_no_programs(service):
     for fence in ("", f"&fence={hold.fence}"):
         path = f"{SEAT}?holder=visitor{fence}"
         assert await site.told("DELETE", path, token=SHOP) == {"released": False}
-    assert (await template.look("17", "visitor")).fence == hold.fence
+    assert (await template.poll("17", "visitor")).fence == hold.fence
     assert await site.told("DELETE", f"{SEAT}?holder=visitor", token=ADMIN_TOKEN) == {
         "released": True
     }

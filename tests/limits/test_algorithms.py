@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from sidecar.limits.model import Ask, Outcome
+from sidecar.limits.model import Call, Outcome
 from sidecar.limits.settings import UNLIMITED
 from sidecar.limits.store import BATCH_LIMIT, UNITS_LIMIT
 from tests.support.limits import (
@@ -23,7 +23,7 @@ GRANTED, REFUSED = Outcome.GRANTED, Outcome.REFUSED
 
 async def granted(store, number, **ask):
     """Make `number` calls. Return how many are granted."""
-    decisions = await store.acquire_all([Ask(**ask)] * number)
+    decisions = await store.acquire_all([Call(**ask)] * number)
     return sum(decision.outcome is GRANTED for decision in decisions)
 
 
@@ -34,7 +34,7 @@ async def granted(store, number, **ask):
 async def test_of_100_racers_over_4_replicas_exactly_so_many_go(replicas, algorithm):
     """Of 100 calls over four replicas exactly the limit is granted."""
     stores = replicas(algorithm, limit=17)
-    racers = [stores[n % 4].acquire(Ask("refund")) for n in range(100)]
+    racers = [stores[n % 4].acquire(Call("refund")) for n in range(100)]
     outcomes = [decision.outcome for decision in await asyncio.gather(*racers)]
     permits = 17 if algorithm in BURSTS else 1
     assert outcomes.count(GRANTED) == permits
@@ -45,7 +45,7 @@ async def test_of_100_racers_over_4_replicas_exactly_so_many_go(replicas, algori
 async def test_racers_with_the_same_id_are_one_call(replicas, algorithm):
     """Of ten calls, each made ten times, the same are granted all ten times."""
     stores = replicas(algorithm, limit=4)
-    asks = [Ask("refund", id=f"call-{n % 10}") for n in range(100)]
+    asks = [Call("refund", id=f"call-{n % 10}") for n in range(100)]
     racers = [stores[n % 4].acquire(ask) for n, ask in enumerate(asks)]
     decisions = await asyncio.gather(*racers)
     went = {ask.id for ask, one in zip(asks, decisions, strict=True) if one.is_allowed}
@@ -58,7 +58,7 @@ async def test_racers_with_the_same_id_are_one_call(replicas, algorithm):
 async def test_each_key_has_its_own(make, algorithm):
     """Each key has a limit of its own, and decisions come in the order of the calls."""
     store = make(algorithm, limit=1)
-    decisions = await store.acquire_all([Ask(key) for key in "abacba"])
+    decisions = await store.acquire_all([Call(key) for key in "abacba"])
     assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False, False]
 
 
@@ -66,8 +66,8 @@ async def test_each_key_has_its_own(make, algorithm):
 async def test_many_are_decided_in_parts(make, algorithm):
     """Over several script calls no call is lost or counted twice."""
     store = make(algorithm, limit=UNITS_LIMIT)
-    asks = [Ask(f"key{n % 7}", cost=1 + n % 3) for n in range(2 * BATCH_LIMIT + 1)]
-    decisions = await store.acquire_all([*asks, Ask("big", cost=700), Ask("big", cost=400)])
+    asks = [Call(f"key{n % 7}", cost=1 + n % 3) for n in range(2 * BATCH_LIMIT + 1)]
+    decisions = await store.acquire_all([*asks, Call("big", cost=700), Call("big", cost=400)])
     permits = {ask.key: 0 for ask in asks}
     for ask, one in zip(asks, decisions, strict=False):
         permits[ask.key] += ask.cost * (one.outcome is GRANTED)
@@ -81,7 +81,7 @@ async def test_many_are_decided_in_parts(make, algorithm):
 async def test_a_call_takes_what_it_costs(make, algorithm):
     """A call takes its cost. A rest that is too small for one call may be enough for the next."""
     store = make(algorithm, limit=10)
-    decisions = await store.acquire_all([Ask(cost=cost) for cost in (4, 5, 2, 1, 1)])
+    decisions = await store.acquire_all([Call(cost=cost) for cost in (4, 5, 2, 1, 1)])
     assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False]
     assert [one.remaining for one in decisions] == [6, 1, 0, 0, 0]
     assert all(one.limit == 10 and one.reset_us > BEGIN for one in decisions)
@@ -90,8 +90,8 @@ async def test_a_call_takes_what_it_costs(make, algorithm):
 async def test_a_leaky_bucket_spaces_by_the_cost(make, clock):
     """A call of 3 is followed by the next after three times the spacing."""
     store = make("leaky_bucket", window=1, limit=10)
-    assert (await store.acquire(Ask(cost=30))).outcome is GRANTED
-    refused = await store.acquire(Ask())
+    assert (await store.acquire(Call(cost=30))).outcome is GRANTED
+    refused = await store.acquire(Call())
     assert (refused.outcome, refused.at_us) == (REFUSED, BEGIN + 3 * S)
 
 
@@ -99,17 +99,17 @@ async def test_a_leaky_bucket_spaces_by_the_cost(make, clock):
 async def test_what_can_never_go_has_no_moment(make, algorithm):
     """A limit of 0, and a cost above the limit; a leaky bucket bears any cost."""
     store = make(algorithm, limit=3, values={"closed": 0})
-    for ask in (Ask("closed"), Ask("open", cost=4)):
+    for ask in (Call("closed"), Call("open", cost=4)):
         refused = await store.acquire(ask)
         if ask.key == "closed" or algorithm != "leaky_bucket":
             assert (refused.outcome, refused.at_us, refused.remaining) == (REFUSED, 0, 0)
-    assert (await store.look("closed")).at_us == 0
+    assert (await store.peek("closed")).at_us == 0
 
 
 async def test_a_burst_is_what_a_token_bucket_holds(make, clock):
     """A token bucket never grants more than `burst` at once, after a long rest either."""
     store = make("token_bucket", window=1, limit=2, burst=5)
-    assert (await store.acquire(Ask(cost=6))).at_us == 0
+    assert (await store.acquire(Call(cost=6))).at_us == 0
     assert await granted(store, 9) == 5
     clock.now += 3600 * S
     assert await granted(store, 9) == 5
@@ -134,7 +134,7 @@ async def test_a_sliding_window_has_room_when_an_entry_is_a_window_old(make, clo
     store = make("sliding_window", window=1, limit=2)
     for step, expected in ((0, 1), (300_000, 1), (699_999, 0), (1, 1), (299_999, 0), (1, 1)):
         clock.now += step
-        number = (await store.acquire(Ask())).outcome is GRANTED
+        number = (await store.acquire(Call())).outcome is GRANTED
         assert number == expected, clock.now - BEGIN
 
 
@@ -156,7 +156,7 @@ async def test_who_is_refused_is_told_the_first_moment_that_does(make, clock, al
     store = make(algorithm, limit=7)
     refusals = 0
     for _ in range(60):
-        ask = Ask(cost=numbers.randint(1, 4))
+        ask = Call(cost=numbers.randint(1, 4))
         decision = await store.acquire(ask)
         if decision.outcome is REFUSED:
             refusals += 1
@@ -176,7 +176,7 @@ async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm
     went = []
     for _ in range(150):
         costs = [numbers.randint(1, 3) for _ in range(numbers.randint(1, 4))]
-        decisions = await store.acquire_all([Ask(cost=cost) for cost in costs])
+        decisions = await store.acquire_all([Call(cost=cost) for cost in costs])
         went += [(clock.now, c) for c, d in zip(costs, decisions, strict=True) if d.is_allowed]
         clock.now += numbers.choice([0, 1, 50_000, 90_000, 333_333, S])
     assert len(went) > 50
@@ -202,33 +202,33 @@ async def test_a_clock_that_goes_back_grants_no_more(make, clock, algorithm):
 async def test_a_call_with_an_id_counts_once(make, clock, algorithm):
     """An id counts once for `idempotency_window`; with another cost it is another call."""
     store = make(algorithm, limit=3, idempotency_window=600)
-    one, same = await store.acquire_all([Ask(id="a"), Ask(id="a")])
+    one, same = await store.acquire_all([Call(id="a"), Call(id="a")])
     assert (one, one.outcome) == (same, GRANTED)
     clock.now += 600 * S - 1
-    again = await store.acquire(Ask(id="a"))
+    again = await store.acquire(Call(id="a"))
     assert (again.at_us, again.permit, again.outcome) == (one.at_us, "1~a", GRANTED)
-    assert (await store.acquire(Ask(cost=2, id="a"))).permit == "2~a"
-    assert (await store.acquire(Ask(id="a"))).at_us == one.at_us
+    assert (await store.acquire(Call(cost=2, id="a"))).permit == "2~a"
+    assert (await store.acquire(Call(id="a"))).at_us == one.at_us
     clock.now += 1
-    assert (await store.acquire(Ask(id="a"))).at_us > one.at_us
+    assert (await store.acquire(Call(id="a"))).at_us > one.at_us
 
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_a_refused_call_is_not_remembered(make, clock, algorithm):
     """After a refusal the same id is a new call."""
     store = make(algorithm, limit=1)
-    await store.acquire(Ask(id="a"))
-    refused = await store.acquire(Ask(id="b"))
+    await store.acquire(Call(id="a"))
+    refused = await store.acquire(Call(id="b"))
     assert (refused.outcome, refused.permit) == (REFUSED, "")
     clock.now = refused.at_us
-    assert (await store.acquire(Ask(id="b"))).outcome is GRANTED
+    assert (await store.acquire(Call(id="b"))).outcome is GRANTED
 
 
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_a_call_without_an_id_leaves_nothing_but_its_count(make, algorithm):
     """A call without an id writes one key, and has a permit only with concurrency."""
     store = make(algorithm, limit=2)
-    decision = await store.acquire(Ask("a"))
+    decision = await store.acquire(Call("a"))
     assert bool(decision.permit) == (algorithm == "concurrency")
     assert list(await keys_of(store)) == [f"{algorithm}:a"]
 
@@ -242,7 +242,7 @@ async def test_a_key_without_a_limit_is_not_counted(make, algorithm):
     store = make(algorithm, limit=None, values={"file": UNLIMITED, "set": 1})
     await store.set_value("set", UNLIMITED)
     for key in ("none", "file", "set"):
-        decisions = [*await store.acquire_all([Ask(key, 1000, "id")] * 3), await store.look(key)]
+        decisions = [*await store.acquire_all([Call(key, 1000, "id")] * 3), await store.peek(key)]
         assert {one.outcome for one in decisions} == {Outcome.UNLIMITED}
         assert {(one.limit, one.permit) for one in decisions} == {(UNLIMITED, "")}
     assert list(await keys_of(store)) == ["values"]
@@ -257,25 +257,25 @@ async def test_a_limit_set_at_run_time_holds_from_the_next_call(make, algorithm)
     assert await store.values() == {"a": 5}
     assert await granted(store, 9, key="a") == 3
     await store.set_value("a", 4)
-    refused = await store.acquire(Ask("a"))
+    refused = await store.acquire(Call("a"))
     assert (refused.outcome, refused.limit) == (REFUSED, 4)
     assert await granted(store, 9, key="b") == 1
     await store.set_value("a", None)
     assert await store.values() == {}
-    assert (await store.acquire(Ask("a"))).limit == 2
+    assert (await store.acquire(Call("a"))).limit == 2
 
 
 @pytest.mark.parametrize("algorithm", WINDOWS)
 async def test_a_lowered_limit_takes_nothing_back(make, clock, algorithm):
     """A granted call stays granted, by its id; the next ones go by the lower limit."""
     store = make(algorithm, limit=60)
-    one = await store.acquire(Ask(id="a"))
+    one = await store.acquire(Call(id="a"))
     await store.set_value("", 1)
-    assert (await store.acquire(Ask(id="a"))).at_us == one.at_us
-    assert (await store.acquire(Ask(id="b"))).at_us == BEGIN + 60 * S
+    assert (await store.acquire(Call(id="a"))).at_us == one.at_us
+    assert (await store.acquire(Call(id="b"))).at_us == BEGIN + 60 * S
     await store.set_value("", 0)
-    assert (await store.acquire(Ask(id="a"))).outcome is GRANTED
-    assert (await store.acquire(Ask(id="b"))).at_us == 0
+    assert (await store.acquire(Call(id="a"))).outcome is GRANTED
+    assert (await store.acquire(Call(id="b"))).at_us == 0
 
 
 # Looking ---------------------------------------------------------------------------------------
@@ -285,13 +285,13 @@ async def test_a_lowered_limit_takes_nothing_back(make, clock, algorithm):
 async def test_looking_changes_nothing(make, algorithm):
     """A look returns the decision on a call, and writes nothing."""
     store = make(algorithm, limit=2)
-    free = [await store.look("a") for _ in range(5)]
+    free = [await store.peek("a") for _ in range(5)]
     assert {(one.outcome, one.at_us, one.permit) for one in free} == {(GRANTED, BEGIN, "")}
     assert {one.remaining for one in free} == {2 if algorithm in BURSTS else 1}
     assert await keys_of(store) == {}
     await granted(store, 9, key="a")
-    refused = await store.acquire(Ask("a"))
-    assert [await store.look("a") for _ in range(5)] == [refused] * 5
+    refused = await store.acquire(Call("a"))
+    assert [await store.peek("a") for _ in range(5)] == [refused] * 5
 
 
 # Concurrency -----------------------------------------------------------------------------------
@@ -300,8 +300,8 @@ async def test_looking_changes_nothing(make, algorithm):
 async def test_a_permit_is_free_when_it_is_given_back(make):
     """A permit gives back all its units once; wrong permits give back nothing."""
     store = make("concurrency", limit=3)
-    one = await store.acquire(Ask("a", cost=3))
-    assert (await store.acquire(Ask("a"))).outcome is REFUSED
+    one = await store.acquire(Call("a", cost=3))
+    assert (await store.acquire(Call("a"))).outcome is REFUSED
     for wrong in ("", "x", "3", "3~", "~x", "0~x", "3~other", "1" + one.permit, "9999~x", "3~ü\n"):
         assert not await store.release("a", wrong)
     assert not await store.release("b", one.permit)
@@ -313,39 +313,39 @@ async def test_a_permit_is_free_when_it_is_given_back(make):
 async def test_a_lease_ends_by_itself(make, clock):
     """A lease ends at its exact end, and then cannot be given back."""
     store = make("concurrency", limit=2, lease=30)
-    first = await store.acquire(Ask())
+    first = await store.acquire(Call())
     clock.now += 10 * S
-    await store.acquire(Ask())
-    assert (await store.acquire(Ask())).at_us == BEGIN + 30 * S
+    await store.acquire(Call())
+    assert (await store.acquire(Call())).at_us == BEGIN + 30 * S
     clock.now += 20 * S - 1
-    assert (await store.acquire(Ask())).outcome is REFUSED
+    assert (await store.acquire(Call())).outcome is REFUSED
     clock.now += 1
     assert not await store.release("", first.permit)
-    assert (await store.acquire(Ask())).outcome is GRANTED
+    assert (await store.acquire(Call())).outcome is GRANTED
 
 
 async def test_asking_again_keeps_the_permit(make, clock):
     """Asking again starts the lease again, even under a lower limit; after its end it is a new
     call."""
     store = make("concurrency", limit=2, lease=30)
-    twice = await store.acquire_all([Ask("b", id="a"), Ask("b", id="a"), Ask("b")])
+    twice = await store.acquire_all([Call("b", id="a"), Call("b", id="a"), Call("b")])
     assert [one.remaining for one in twice] == [1, 1, 0]
-    await store.acquire(Ask(cost=2, id="a"))
+    await store.acquire(Call(cost=2, id="a"))
     for _ in range(5):
         clock.now += 29 * S
-        kept = await store.acquire(Ask(cost=2, id="a"))
+        kept = await store.acquire(Call(cost=2, id="a"))
         assert (kept.outcome, kept.permit, kept.reset_us) == (GRANTED, "2~a", clock.now + 30 * S)
-        assert (await store.acquire(Ask(id="a"))).outcome is REFUSED
+        assert (await store.acquire(Call(id="a"))).outcome is REFUSED
     await store.set_value("", 1)
-    assert (await store.acquire(Ask(cost=2, id="a"))).outcome is GRANTED
+    assert (await store.acquire(Call(cost=2, id="a"))).outcome is GRANTED
     clock.now += 30 * S
-    assert (await store.acquire(Ask(cost=2, id="a"))).at_us == 0
+    assert (await store.acquire(Call(cost=2, id="a"))).at_us == 0
 
 
 async def test_permits_that_are_given_back_together_are_told_one_by_one(make):
     """Permits released together are answered one by one, held or not."""
     store = make("concurrency", limit=100)
-    permits = [one.permit for one in await store.acquire_all([Ask("a")] * 50)]
+    permits = [one.permit for one in await store.acquire_all([Call("a")] * 50)]
     given = [permit for permit in permits for _ in range(2)]
     told = await asyncio.gather(*(store.release("a", permit) for permit in given))
     assert told == [True, False] * 50

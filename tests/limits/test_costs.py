@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from sidecar.limits.model import Ask
+from sidecar.limits.model import Call
 from sidecar.storage.redis.connect import close, connect
 from tests.support.limits import TurnedClock, make_limit
 
@@ -40,7 +40,7 @@ async def counted(redis, work) -> dict[str, int]:
 async def test_a_batch_is_one_script_and_few_commands(redis, algorithm):
     """128 at a time, whoever asks: one call after the other, or a list."""
     store = make_limit(redis, TurnedClock(), algorithm, limit=1000)
-    asks = [Ask(f"customer-{n}") for n in range(128)]
+    asks = [Call(f"customer-{n}") for n in range(128)]
     await store.acquire_all(asks)
     made = await counted(redis, lambda: store.acquire_all(asks))
     assert made.pop("fcall") == 1
@@ -52,6 +52,6 @@ async def test_a_batch_is_one_script_and_few_commands(redis, algorithm):
 async def test_calls_of_one_key_share_its_commands(redis):
     """Refused or granted: its state is read once, and written once."""
     store = make_limit(redis, TurnedClock(), "token_bucket", limit=20)
-    await store.acquire(Ask("bank"))
-    made = await counted(redis, lambda: store.acquire_all([Ask("bank")] * 128))
+    await store.acquire(Call("bank"))
+    made = await counted(redis, lambda: store.acquire_all([Call("bank")] * 128))
     assert sum(made.values()) <= 4

@@ -12,7 +12,7 @@ from sidecar.http.long_poll import LONG_POLLS
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.limits import store
 from sidecar.limits.metrics import LimitMetrics
-from sidecar.limits.model import Ask
+from sidecar.limits.model import Call
 from sidecar.limits.schemas import NO_PERMIT
 from sidecar.limits.service import LIMITS
 from sidecar.limits.settings import MAX_COST, MAX_LIMIT
@@ -691,7 +691,7 @@ async def test_a_call_that_is_cut_off_gives_the_moment_back(service):
     site = await service(limit=PACED)
     await acquire(site, {})
     limit = site.ops.server.app[LIMITS].get(site.name)
-    for ask in (Ask(), Ask(id="a")):
+    for ask in (Call(), Call(id="a")):
         call = asyncio.create_task(limit.acquire(ask))
         await asyncio.sleep(0)
         call.cancel()

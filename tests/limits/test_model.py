@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.limits.model import Ask, Outcome
+from sidecar.limits.model import Call, Outcome
 from tests.support.limit_model import LIMITS, SETTINGS, Key
 from tests.support.limits import WINDOWS, S, TurnedClock, make_limit
 from tests.support.rooms import refuse_functions
@@ -29,7 +29,7 @@ async def test_the_scripts_say_what_the_model_says(redis, algorithm, on_exceed, 
     for step in range(150):
         clock.now += numbers.choice([0, 0, 1, 999, 100_000, 333_333, S // 2, S, -200_000, -7])
         asks = [
-            Ask(*map(numbers.choice, ("aab", (1, 1, 2, 3, 5), ("", "x", "y", f"n{step}"))))
+            Call(*map(numbers.choice, ("aab", (1, 1, 2, 3, 5), ("", "x", "y", f"n{step}"))))
             for _ in range(numbers.randint(0, 4))
         ]
         for ask, one in zip(asks, await store.acquire_all(asks), strict=True):
@@ -40,8 +40,8 @@ async def test_the_scripts_say_what_the_model_says(redis, algorithm, on_exceed, 
             assert bool(one.permit) == (is_named and said.is_allowed and said.limit >= 0)
             permits += [(ask.key, one.permit)] * bool(one.permit)
         for key in "ab":
-            said = keys[key].ask(Ask(key), limits[key], clock.now, looks=True)
-            assert (step, await store.look(key)) == (step, said)
+            said = keys[key].ask(Call(key), limits[key], clock.now, looks=True)
+            assert (step, await store.peek(key)) == (step, said)
         if permits and numbers.random() < 0.4:
             key, permit = numbers.choice(permits[-8:])
             cost, _, id_ = permit.partition("~")

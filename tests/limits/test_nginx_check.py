@@ -54,7 +54,7 @@ async def rule(redis_socket, aiohttp_client):
 async def come_back(limit: Limit, wait_s: float) -> None:
     """Until a moment was given back, and the next one is no further off than that."""
     async with asyncio.timeout(10):
-        while (await limit.store.look("")).wait_s > wait_s:
+        while (await limit.store.peek("")).wait_s > wait_s:
             await asyncio.sleep(0.01)
 
 

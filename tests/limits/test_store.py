@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from sidecar.kit.errors import StoreError, StoreUnavailableError
-from sidecar.limits.model import Ask, Decision, Outcome
+from sidecar.limits.model import Call, Decision, Outcome
 from sidecar.limits.redis_keys import limit_key
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import BATCH_LIMIT, LimitStore
@@ -25,7 +25,7 @@ async def test_time_is_the_stores_own(redis):
     times = []
     for _ in range(3):
         seconds, microseconds = await redis.time()
-        times += [seconds * S + microseconds, (await store.acquire(Ask())).now_us]
+        times += [seconds * S + microseconds, (await store.acquire(Call())).now_us]
     assert times == sorted(times)
 
 
@@ -34,12 +34,12 @@ async def test_a_key_lives_as_long_as_it_means_something(make, clock, algorithm,
     """A key lives as long as it is needed, and up to 10 s more."""
     store = make(algorithm, limit=2, on_exceed=on_exceed, max_wait=200, idempotency_window=500)
     clock.now += 5 * S
-    asks = [Ask("a", id="a"), *[Ask("a")] * 3, Ask("a", 2), Ask("a"), Ask("a", id="b")]
+    asks = [Call("a", id="a"), *[Call("a")] * 3, Call("a", 2), Call("a"), Call("a", id="b")]
     decisions = await store.acquire_all(asks)
     if algorithm != "concurrency":
         freed = [await store.release("a", one.permit) for one in decisions[1:4]]
         for id_ in ["c", "", ""][: freed.count(True)]:  # earlier than what is there already
-            decisions.append(await store.acquire(Ask("a", id=id_)))
+            decisions.append(await store.acquire(Call("a", id=id_)))
     named = [one.at_us for one in decisions if one.permit and "~~" not in one.permit]
     paced = [one.at_us for one in decisions if one.is_allowed and "~~" in one.permit]
     over = {
@@ -58,9 +58,9 @@ async def test_a_key_lives_as_long_as_it_means_something(make, clock, algorithm,
 async def test_a_lease_that_was_shortened_ends_no_other(make, clock):
     """A shorter lease does not shorten permits from before."""
     long = make("concurrency", limit=9, lease=300)
-    await long.acquire(Ask("a"))
+    await long.acquire(Call("a"))
     short = make("concurrency", name=long._name, limit=9, lease=1)
-    await short.acquire(Ask("a"))
+    await short.acquire(Call("a"))
     assert (await keys_of(short))["concurrency:a"] > 300_000
 
 
@@ -79,7 +79,7 @@ async def test_a_busy_key_keeps_no_more_than_it_needs(make, clock, kind, setting
     """A busy key stays small."""
     store = make(limit=5, **settings)
     for _ in range(60):
-        await store.acquire_all([Ask("a")] * 9)
+        await store.acquire_all([Call("a")] * 9)
         clock.now += S // 5
     assert await store._redis.zcard(limit_key(store._name, "a", kind)) <= 10
 
@@ -92,13 +92,13 @@ async def test_a_bucket_whose_limit_is_lowered_is_not_forgotten(make, clock, alg
     await store.set_value("a", 3600)
     for _ in range(3):
         clock.now += S
-        await store.acquire_all([Ask("a", 1 if algorithm == "leaky_bucket" else 2)] * 2)
+        await store.acquire_all([Call("a", 1 if algorithm == "leaky_bucket" else 2)] * 2)
     quick = (await keys_of(store))[f"{algorithm}:a"]
     assert quick < 20_000
     await store.set_value("a", 1800)
     assert quick < (await keys_of(store))[f"{algorithm}:a"] < 2 * quick
     await store.set_value("a", None)
-    refused = await store.acquire(Ask("a"))
+    refused = await store.acquire(Call("a"))
     assert refused.outcome is Outcome.REFUSED
     kept = (await keys_of(store))[f"{algorithm}:a"]
     assert kept > (refused.at_us - clock.now) / 1000 > 3_000_000
@@ -113,9 +113,9 @@ async def test_a_bucket_whose_limit_is_lowered_is_not_forgotten(make, clock, alg
 async def test_a_rule_that_gets_another_algorithm_begins_anew(make, algorithm):
     """A limit with another algorithm starts anew."""
     old = make("fixed_window" if algorithm != "fixed_window" else "sliding_window", limit=1)
-    await old.acquire(Ask("a"))
+    await old.acquire(Call("a"))
     store = make(algorithm, name=old._name, limit=1)
-    outcomes = [one.outcome for one in await store.acquire_all([Ask("a")] * 2)]
+    outcomes = [one.outcome for one in await store.acquire_all([Call("a")] * 2)]
     assert outcomes == [Outcome.GRANTED, Outcome.REFUSED]
 
 
@@ -135,10 +135,10 @@ async def test_a_full_store_counts_nothing(full, clock, algorithm, on_exceed):
     store = make_limit(client, clock, algorithm, limit=1, on_exceed=on_exceed)
     await fill(True)
     with pytest.raises(StoreError, match="acquire: "):
-        await store.acquire_all([Ask("a", id="a"), Ask("b"), Ask("a")])
+        await store.acquire_all([Call("a", id="a"), Call("b"), Call("a")])
     assert await keys_of(store) == {}
     await fill(False)
-    assert (await store.acquire(Ask("a"))).outcome is Outcome.GRANTED
+    assert (await store.acquire(Call("a"))).outcome is Outcome.GRANTED
 
 
 def lose(store, *, replies, error=OSError("lost")):  # noqa: B008
@@ -168,10 +168,10 @@ async def test_what_nobody_was_told_of_is_given_back(make, kind, rule, error):
     call with the caller's own id stays."""
     store = make(**rule)
     key = limit_key(store._name, "a", kind)
-    await store.acquire(Ask("a", id="first"))
+    await store.acquire(Call("a", id="first"))
     lose(store, replies={0}, error=error)
     with pytest.raises((StoreError, asyncio.CancelledError)):
-        await store.acquire_all([Ask("a"), Ask("a"), Ask("b")])
+        await store.acquire_all([Call("a"), Call("a"), Call("b")])
     assert await store._redis.zcard(key) >= 2
     send = store._scripts.send
 
@@ -183,14 +183,14 @@ async def test_what_nobody_was_told_of_is_given_back(make, kind, rule, error):
 
     store._scripts.send = fail_once
     for _ in range(2):
-        await store.look("a")
-        await store._giving_back
+        await store.peek("a")
+        await store._release_task
     assert await store._redis.zcard(key) == (1 if kind == "concurrency" else 0)
-    assert not store._unseen
+    assert not store._lost_permits
     if kind == "concurrency":
         assert await store.release("a", "1~first")
     else:
-        again = await store.acquire_all([Ask("a")] * 2)
+        again = await store.acquire_all([Call("a")] * 2)
         assert [one.wait_s for one in again] == [1, 2]
 
 
@@ -200,14 +200,14 @@ async def test_calls_that_were_answered_keep_their_answers(make):
     for rule, first in ((LOST[0][1], BATCH_LIMIT), (LOST[1][1], BATCH_LIMIT)):
         store = make(**{**rule, "limit": 100})
         lose(store, replies={1, 2})
-        told = await store.acquire_each([Ask("a")] * (3 * BATCH_LIMIT))
+        told = await store.acquire_each([Call("a")] * (3 * BATCH_LIMIT))
         assert all(isinstance(one, Decision) for one in told[:first])
         assert all(isinstance(one, StoreError) for one in told[first:])
-        assert len(store._unseen) == BATCH_LIMIT
+        assert len(store._lost_permits) == BATCH_LIMIT
     store = make("sliding_window", limit=1000)
     lose(store, replies={1})
     told = await asyncio.gather(
-        *(store.acquire(Ask("a", cost=600)) for _ in range(3)), return_exceptions=True
+        *(store.acquire(Call("a", cost=600)) for _ in range(3)), return_exceptions=True
     )
     assert isinstance(told[0], Decision)
     assert all(isinstance(one, StoreError) for one in told[1:])
@@ -241,23 +241,23 @@ async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
     for _ in range(TRIES):
         assert not store.is_away
         with pytest.raises(StoreError, match="acquire: "):
-            await store.acquire(Ask())
+            await store.acquire(Call())
     assert store.is_away
     store._scripts.send = RedisScripts(there, "limits").send
     calls = [
-        store.acquire(Ask()),
-        store.look(""),
+        store.acquire(Call()),
+        store.peek(""),
         store.release("", "1~a"),
-        store.acquire_all([Ask()]),
+        store.acquire_all([Call()]),
     ]
     for call in calls:
         with pytest.raises(StoreUnavailableError):
             await call
     store._scripts.breaker._tried_s -= 1
     with pytest.raises(StoreUnavailableError):
-        await store.acquire(Ask())  # the one of a second ago may still be on its way
+        await store.acquire(Call())  # the one of a second ago may still be on its way
     store._scripts.breaker._tried_s -= 2
-    assert (await store.acquire(Ask())).outcome is Outcome.GRANTED
+    assert (await store.acquire(Call())).outcome is Outcome.GRANTED
     assert not store.is_away
     await close(nobody)
     await close(there)

@@ -12,7 +12,7 @@ from loadtest.history.lookups import open_history
 from loadtest.history.measure import Amount, measure
 from loadtest.history.stays import DAY_MS, DAYS, events_of, make_stays, sizes
 from sidecar.history.model import Event
-from sidecar.history.service import fold, places
+from sidecar.history.service import fold, positions
 from sidecar.history.store.tables import entries
 from sidecar.storage.sql import database as sql
 
@@ -52,7 +52,7 @@ def test_stays_are_those_of_a_real_line(stays):
     for i, entry in enumerate(stays):
         if entry.queued_ms is not None:
             if i >= 15_000 and i % 50 == 0:
-                assert places(entry, ahead)[0][1] == entry.first_position
+                assert positions(entry, ahead)[0][1] == entry.first_position
             ahead.append((entry.queued_ms, entry.called_ms or entry.ended_ms))
     states = {entry.state for entry in stays}
     assert {"waiting", "inside", "ended"} <= states
@@ -76,9 +76,9 @@ async def test_those_ahead_are_found_however_long_they_wait(stays, tmp_path):
             longest = 0
             for i in range(0, len(line), 11):
                 stood = [(e.queued_ms, e.called_ms or e.ended_ms) for e in line[:i] if e.queued_ms]
-                ahead = await history.ahead_of(room, line[i], most=10_000)
+                ahead = await history.ahead_of(room, line[i], limit=10_000)
                 if line[i].queued_ms is not None:
-                    told, found = places(line[i], stood), places(line[i], ahead)
+                    told, found = positions(line[i], stood), positions(line[i], ahead)
                     assert (1 - missed) * told[0][1] <= found[0][1] <= told[0][1]
                     assert missed or found == told
                     longest = max(longest, told[-1][0] - told[0][0])

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from sidecar.lottery import commitment as draws
 from sidecar.lottery.commitment import (
-    Kept,
     Published,
+    SavedDraw,
     as_lines,
     by_lot,
     commitment_to,
@@ -215,8 +215,8 @@ def test_what_would_speak_to_a_terminal_is_not_read(ids, odd):
     drawn = [{"draw": {**said, name: odd}, "places": []} for name in fields]
     for document in (row, *drawn):
         with pytest.raises(ValidationError):
-            Kept.model_validate(document)
-    assert Kept.model_validate({"draw": said, "places": [(ids[0], 1)]}).places == [(ids[0], 1)]
+            SavedDraw.model_validate(document)
+    assert SavedDraw.model_validate({"draw": said, "places": [(ids[0], 1)]}).places == [(ids[0], 1)]
 
 
 def test_what_was_not_published_is_not_right(ids):

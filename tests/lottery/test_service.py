@@ -83,7 +83,7 @@ def test_the_published_commitment_chooses_the_key():
     assert draws.secret(EVENT) == secret_of(NEW, "shop", EVENT)
     published = commitment_to(secret_of(OLD, "shop", EVENT))
     for learnt in ({KEY: published}, {}):
-        draws.learn(learnt)
+        draws.note_published(learnt)
         assert draws.secret(EVENT) == secret_of(OLD, "shop", EVENT)
         assert draws.commitment(EVENT) == published
         assert draws.is_agreed(EVENT)
@@ -96,7 +96,7 @@ def test_a_key_that_is_gone_is_an_error_in_the_log():
     draws."""
     draws = Draws("shop", [NEW], None)
     published = commitment_to(secret_of(OLD, "shop", EVENT))
-    draws.learn({KEY: published})
+    draws.note_published({KEY: published})
     with capture_logs() as logs:
         assert [draws.secret(EVENT) for _ in range(3)] == [secret_of(NEW, "shop", EVENT)] * 3
     assert draws.commitment(EVENT) == published
@@ -113,7 +113,7 @@ async def test_replicas_with_other_keys_agree(shop):
         await draws.refresh([EVENT], Seen())
     secret = secret_of(OLD, shop.name, EVENT)
     assert {draws.secret(EVENT) for draws in replicas} == {secret}
-    assert await shop.store().published() == {KEY: commitment_to(secret)}
+    assert await shop.store().read_published() == {KEY: commitment_to(secret)}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ async def test_an_emptied_store_is_told_again(shop):
     await draws.refresh([EVENT], Seen())
     await shop.redis.delete(shop.key("draws"))
     await draws.refresh([EVENT], Seen(born_ms=START - HOUR))
-    assert await shop.store().published() == {KEY: published}
+    assert await shop.store().read_published() == {KEY: published}
 
 
 async def test_without_a_pre_queue_nothing_is_asked(shop):
@@ -249,7 +249,7 @@ async def test_the_digest_is_published_once(shop):
     assert await asyncio.gather(digest_of(first), digest_of(first)) == [whole, whole]
     await shop.redis.zrem(shop.key("drawn"), order[3])
     assert await digest_of(shop.store()) == whole
-    published = await shop.store().published()
+    published = await shop.store().read_published()
     assert published == {f"{KEY}:places": f"{whole.count} {whole.sha256}"}
 
 
@@ -265,8 +265,8 @@ async def test_the_digest_is_there_when_nobody_has_asked(shop):
         assert store._computing is None
     await draws.refresh([EVENT], Seen(now_ms=opened))
     await store._computing
-    assert set(await store.published()) == {KEY, f"{KEY}:places"}
-    assert (await store.published())[KEY] == published
+    assert set(await store.read_published()) == {KEY, f"{KEY}:places"}
+    assert (await store.read_published())[KEY] == published
 
 
 async def test_nobody_in_the_pre_queue_is_an_empty_list(shop):
@@ -280,7 +280,7 @@ async def test_no_digest_of_what_may_be_half_a_list(shop):
     await shop.fill(ids_of(random.Random(7), 5), "s" * 64)
     assert await digest_of(shop.store(), begins_ms=START - HOUR) is None
     assert await digest_of(shop.store(), born_ms=Seen.born_ms - 1) is None
-    assert await shop.store().published() == {}
+    assert await shop.store().read_published() == {}
 
 
 async def test_a_list_that_grows_while_it_is_read_has_no_digest_yet(shop):

@@ -517,7 +517,7 @@ class Replica:
         self.store, self.settings = store, settings
         self.draws = Draws(room, ["k" * 32], None)
         event = settings.events[0]
-        self.draws.learn({event.draw_key: commitment_to(self.draws.secret(event))})
+        self.draws.note_published({event.draw_key: commitment_to(self.draws.secret(event))})
 
     async def join(self, now_ms):
         """As rooms/service.py does; the ticket says nothing of the place."""

@@ -41,7 +41,7 @@ PLAIN = RoomSettings(total_active_users=1)
 def draws():
     """Of a room, whose commitments are published."""
     draws = Draws("shop", [KEY], None)
-    draws.learn({event.draw_key: draws.commitment(event) for event in (FIRST, THIRD)})
+    draws.note_published({event.draw_key: draws.commitment(event) for event in (FIRST, THIRD)})
     return draws
 
 
@@ -149,7 +149,7 @@ def test_without_what_all_replicas_agree_on_there_is_no_lot(draws):
 def test_lots_are_those_of_the_key_whose_commitment_was_published():
     """Also while keys are being changed."""
     draws = Draws("shop", [KEY, "n" * 32], None)
-    draws.learn({FIRST.draw_key: commitment_to(secret_of(KEY, "shop", FIRST))})
+    draws.note_published({FIRST.draw_key: commitment_to(secret_of(KEY, "shop", FIRST))})
     found = lot_of_newcomer(VISITOR, SETTINGS, draws, START)
     assert found.number * 2**LOT_BITS == lot_in(FIRST)
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
-from sidecar.limits.model import Ask
+from sidecar.limits.model import Call
 from sidecar.limits.model import Outcome as Decided
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
@@ -133,8 +133,8 @@ async def test_limits_scripts_are_a_library_too(server, algorithm):
     server.cli("config", "resetstat")
     store = make_limit(redis, TurnedClock(), algorithm, limit=5)
     for _ in range(2):
-        permit = (await store.acquire(Ask("a", id="b"))).permit
-        await store.look("a")
+        permit = (await store.acquire(Call("a", id="b"))).permit
+        await store.peek("a")
         await store.release("a", permit)
         await store.set_value("a", 7)
         server.cli("function", "flush")
@@ -168,13 +168,13 @@ async def test_a_full_store_lets_through_what_makes_room(server):
     """It runs no function that may write; by EVALSHA it refuses what takes room, and that alone."""
     redis = connect(server.url, timeout_s=5)
     store = make_limit(redis, TurnedClock(), "concurrency", limit=1)
-    permit = (await store.acquire(Ask("a", id="b"))).permit
+    permit = (await store.acquire(Call("a", id="b"))).permit
     server.config_set("maxmemory", 1)
     try:
-        assert (await store.acquire(Ask("a"))).outcome is Decided.REFUSED
+        assert (await store.acquire(Call("a"))).outcome is Decided.REFUSED
         assert await store.release("a", permit)
         with pytest.raises(StoreError, match="maxmemory"):
-            await store.acquire(Ask("a"))
+            await store.acquire(Call("a"))
     finally:
         server.config_set("maxmemory", 0)
     await close(redis)
@@ -184,14 +184,14 @@ async def test_a_store_that_takes_no_writes_is_read(server):
     """Without enough copies, say. That says nothing of functions, which are asked for again."""
     redis = connect(server.url, timeout_s=5)
     store = make_limit(redis, TurnedClock(), "concurrency", limit=1)
-    permit = (await store.acquire(Ask("a", id="b"))).permit
+    permit = (await store.acquire(Call("a", id="b"))).permit
     for known in (True, False):
         if not known:
             server.cli("function", "flush")
         server.config_set("min-replicas-to-write", 1)
         try:
-            assert (await store.acquire(Ask("a"))).outcome is Decided.REFUSED
-            assert (await store.look("a")).remaining == 0
+            assert (await store.acquire(Call("a"))).outcome is Decided.REFUSED
+            assert (await store.peek("a")).remaining == 0
             with pytest.raises(StoreError, match="NOREPLICAS"):
                 await store.release("a", permit)
         finally:

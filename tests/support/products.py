@@ -7,7 +7,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.leases.model import LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
-from sidecar.limits.model import Ask
+from sidecar.limits.model import Call
 from sidecar.limits.store import LimitStore
 from sidecar.visitors.tokens import new_visitor
 from tests.support.limits import TurnedClock, make_limit
@@ -27,8 +27,8 @@ def open_products(redis, name) -> Products:
 
 async def use_products(limit: LimitStore, lease: LeaseStore, target: TargetStore) -> None:
     """Call each. Fail if something from an earlier call is lost."""
-    before = (await limit.look("a")).remaining
-    assert (await limit.acquire(Ask("a"))).remaining == before - 1
+    before = (await limit.peek("a")).remaining
+    assert (await limit.acquire(Call("a"))).remaining == before - 1
     held = await lease.ask("printer", "one")
     assert held.outcome is LeaseOutcome.GRANTED
     assert (await lease.ask("printer", "two")).outcome is LeaseOutcome.WAITING

@@ -435,7 +435,7 @@ async def test_the_recorder_leaves_what_is_not_read_yet(world, receiver, hook):
     await world.seconds()
     (visitor,) = await world.call(1)
     written = (await stream.read(100)).events
-    await stream.done(written)
+    await stream.acknowledge(written)
     left = [event.kind for event in written][-2:]
     assert left == ["joined", "called"]
     assert await world.redis.xlen(world.key("events")) == 2
@@ -464,7 +464,7 @@ async def test_a_reader_that_is_gone_holds_the_recorder_for_a_minute_only(world,
     await world.call(1)
     await world.redis.delete(called_key(world.name))
     stream = EventStream(world.redis, world.name, owner="me", timeout_s=5)
-    await stream.done((await stream.read(100)).events)
+    await stream.acknowledge((await stream.read(100)).events)
     assert await world.redis.xlen(world.key("events")) == 0
 
 

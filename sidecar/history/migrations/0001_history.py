@@ -1,6 +1,6 @@
-"""The history: stays, events, what operators did, and the archives of the first two.
+"""The tables of the history: stays, events, operators' actions, and archives of stays and events.
 
-The columns stand here as they were at this revision, whatever tables.py says later.
+The columns are repeated here as of this revision, because tables.py may change later.
 """
 
 from typing import Any
@@ -25,13 +25,13 @@ TABLES = {
 
 
 def upgrade() -> None:
-    # MariaDB and MySQL keep what a migration made that was killed.
+    # Drop empty tables first: MariaDB and MySQL keep those of a migration that was killed.
     connection = op.get_bind()
-    there = set(sa.inspect(connection).get_table_names()) & TABLES
-    for name in there:
+    existing = set(sa.inspect(connection).get_table_names()) & TABLES
+    for name in existing:
         if connection.execute(sa.select(1).select_from(sa.table(name)).limit(1)).first():
             raise UnversionedError(f"{name} is there and has rows, but nothing says its revision")
-    for name in there:
+    for name in existing:
         op.drop_table(name)
     partitions = context.config.attributes["partitions"]
     for suffix in ("", "_archive"):
@@ -46,7 +46,7 @@ def upgrade() -> None:
 
 
 def _create(name: str, partitions: int, *parts: Any) -> None:
-    """A table, divided by hash of the room where the database can."""
+    """Create a table, partitioned by a hash of the room if the database can."""
     kind = op.get_bind().dialect.name
     options: dict[str, Any] = {}
     if partitions > 1 and kind in {"mysql", "mariadb"}:

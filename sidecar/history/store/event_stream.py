@@ -1,7 +1,7 @@
-"""A room's event stream as the recorder reads it, by a consumer group with one consumer.
+"""A room's event stream in Redis. The recorder reads it by a consumer group with one consumer.
 
-Every replica records as the same consumer, so events that another replica had read and not
-acknowledged are read again. The stream is trimmed after the events were written.
+All replicas use the same consumer, so that events which a replica read but did not acknowledge
+are read again by the next. Events are trimmed from the stream when they are in the database.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.storage.redis.leader_lease import LeaderLease
 
 _GROUP = _CONSUMER = "recorder"
-#: Acknowledges and trims events. Those that the reader of calls has not read yet stay.
-#: KEYS  events, how far the calls were read
-#: ARGV  the group, the last event that may go, events to acknowledge
-_DONE = """
+#: A script that acknowledges and trims events, but not those that webhooks have yet to read.
+#: KEYS  events, id of the last event that was read for webhooks
+#: ARGV  group, id of the last event to trim, ids of the events to acknowledge
+_ACKNOWLEDGE = """
 if ARGV[3] then redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 3)) end
 local function parts(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
@@ -39,7 +39,7 @@ return redis.call('XTRIM', KEYS[1], 'MINID', string.format('%.0f-%.0f', ms, seq 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
     events: list[Event]
-    #: Events that were trimmed before they were written, because the stream was full.
+    #: The number of events that were trimmed before they were written, because the stream was full.
     lost: int
 
 
@@ -50,20 +50,20 @@ class EventStream:
         self._redis: Any = redis
         self._key = room_key(room, "events")
         self._keys = [self._key, called_key(room)]
-        #: The right to record. If two replicas do for a moment, SQL skips the second copy.
+        #: The lease of the replica that records. If two replicas do so, SQL skips second copies.
         self.lease = LeaderLease(redis, recorder_leader_key(room), owner=owner, timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._has_group = False
 
     async def read(self, limit: int) -> EventBatch:
-        """Return unacknowledged events, oldest first, including those that were read before."""
+        """Return unacknowledged events, oldest first, whether read before or new."""
         rows = await self._read("0", limit)
         if not rows:
             await self._read(">", limit)
-            # Includes events that the previous recorder had just read.
+            # Read again, because the previous recorder may just have read events too.
             rows = await self._read("0", limit)
         if not rows:
-            await self._trim_rest()
+            await self._trim_acknowledged()
         events = [_event(event_id, fields) for event_id, fields in rows if fields]
         lost = [event_id for event_id, fields in rows if not fields]
         if lost:
@@ -73,7 +73,7 @@ class EventStream:
 
     async def _read(self, start: str, limit: int) -> list[tuple[Any, Any]]:
         if not self._has_group:
-            await self._make_group()
+            await self._create_group()
         try:
             async with driver_errors("record", self._timeout_s):
                 reply = await self._redis.xreadgroup(
@@ -89,7 +89,7 @@ class EventStream:
         rows = reply[0][1] if isinstance(reply, list) else next(iter(reply.values()))[0]
         return list(rows)
 
-    async def _make_group(self) -> None:
+    async def _create_group(self) -> None:
         async with driver_errors("record", self._timeout_s):
             try:
                 await self._redis.xgroup_create(self._key, _GROUP, id="0", mkstream=True)
@@ -98,14 +98,14 @@ class EventStream:
                     raise
         self._has_group = True
 
-    async def done(self, events: list[Event]) -> None:
-        """Acknowledge written events. Idempotent."""
+    async def acknowledge(self, events: list[Event]) -> None:
+        """Acknowledge and trim events that are in the database. Idempotent."""
         ids = [f"{event.ms}-{event.seq}" for event in events]
         async with driver_errors("record", self._timeout_s):
-            await self._redis.eval(_DONE, 2, *self._keys, _GROUP, ids[-1], *ids)
+            await self._redis.eval(_ACKNOWLEDGE, 2, *self._keys, _GROUP, ids[-1], *ids)
 
-    async def _trim_rest(self) -> None:
-        """Trim events that were written, and had stayed until their calls were read."""
+    async def _trim_acknowledged(self) -> None:
+        """Trim acknowledged events that had to stay until webhooks had read them."""
         async with driver_errors("record", self._timeout_s):
             try:
                 groups = await self._redis.xinfo_groups(self._key)
@@ -114,7 +114,7 @@ class EventStream:
             for group in groups:
                 if text(group["name"]) == _GROUP and group["pending"] == 0:
                     last = text(group["last-delivered-id"])
-                    await self._redis.eval(_DONE, 2, *self._keys, _GROUP, last)
+                    await self._redis.eval(_ACKNOWLEDGE, 2, *self._keys, _GROUP, last)
 
 
 def _event(event_id: bytes | str, fields: dict[Any, Any]) -> Event:

@@ -1,7 +1,7 @@
 """The tables of the history. Times are milliseconds since 1970, UTC.
 
-Ids and names have a binary collation: MariaDB and MySQL ignore case by default, and a visitor's id
-has both cases.
+Ids and names have a binary collation, because MariaDB and MySQL ignore case by default, and
+visitors' ids may differ only in case.
 """
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, PrimaryKeyConstraint, Table
@@ -19,7 +19,7 @@ def _numbers(*names: str) -> list[Column[int]]:
 
 
 def _id() -> list[Column[int]]:
-    """Make the columns of an event's id in its room's stream."""
+    """Return the columns of an event's id in its room's stream."""
     return [Column(n, BigInteger, nullable=False, autoincrement=False) for n in ("ms", "seq")]
 
 
@@ -58,11 +58,11 @@ def _events(name: str) -> Table:
     )
 
 
-#: One row a stay, and every event. Partitioned by room where the database can.
+#: Stays (one row for each visitor's last stay) and events, partitioned by room if the database can.
 entries = _entries("waitroom_entries")
 events = _events("waitroom_events")
 
-#: Old rows, with history_archive = "move".
+#: Old stays and events, if history_archive = "move".
 entries_archive = _entries("waitroom_entries_archive")
 events_archive = _events("waitroom_events_archive")
 
