@@ -30,7 +30,7 @@ def show_events(client: Client, room: str, at: str | None) -> Any:
     return client.request("GET", api_path("/admin/rooms", room, "events"), query=query)
 
 
-def summary(settings: Settings, now_ms: int) -> list[str]:
+def format_summary(settings: Settings, now_ms: int) -> list[str]:
     """Return a line for each event of each room, and for each warning, for check-config."""
     from sidecar.rooms.openings_preview import preview  # noqa: PLC0415
 
