@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sidecar.cli.config import CONFIG, load_settings
-from sidecar.cli.output import JSON, Unreachable, fail, print_json, printed, table
+from sidecar.cli.output import JSON, Unreachable, fail, print_json, print_result, table
 from sidecar.cli.replica_client import ReplicaOptions, SettingsGroup
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
@@ -68,7 +68,7 @@ def history() -> None:
 @history.command()
 @click.argument("room")
 @click.argument("visitor")
-@printed(print_json)
+@print_result(print_json)
 @click.pass_obj
 def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
     """Show one visitor's stay, place over time and events, as JSON. VISITOR is an id, or the number
@@ -127,7 +127,7 @@ def _print_changes(document: dict[str, Any]) -> None:
 @_FROM
 @_TO
 @click.option("--limit", default=1000, show_default=True, type=click.IntRange(1))
-@printed(_print_changes)
+@print_result(_print_changes)
 @click.pass_obj
 def changes(
     options: ReplicaOptions, room: str, start: str | None, end: str | None, limit: int

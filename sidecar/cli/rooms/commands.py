@@ -14,7 +14,7 @@ from sidecar.cli.replica_client import (
     Room,
     Visitor,
     api_path,
-    reply_shown_by,
+    print_reply,
 )
 from sidecar.cli.rooms.events import show_events
 from sidecar.cli.rooms.transfer import export_room, import_room
@@ -41,7 +41,7 @@ def _table(document: dict[str, Any]) -> None:
 
 
 @rooms.command("list")
-@reply_shown_by(_table)
+@print_reply(_table)
 def list_rooms(client: Client) -> Any:
     """List rooms and their sub-queues."""
     return client.request("GET", _ROOMS)
@@ -49,7 +49,7 @@ def list_rooms(client: Client) -> Any:
 
 @rooms.command()
 @click.argument("room")
-@reply_shown_by(print_json)
+@print_reply(print_json)
 def show(client: Client, room: str) -> Any:
     """Everything about one room, as JSON."""
     return client.rooms.get(room)
@@ -58,7 +58,7 @@ def show(client: Client, room: str) -> Any:
 @rooms.command("set")
 @click.argument("room")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
-@reply_shown_by(print_changes)
+@print_reply(print_changes)
 def set_(client: Client, room: str, changes: tuple[str, ...]) -> Any:
     """Change settings of a running room; all replicas follow within two seconds.
 
@@ -84,7 +84,7 @@ def _report(room: Room) -> None:
 
 @rooms.command()
 @click.argument("room")
-@reply_shown_by(_report)
+@print_reply(_report)
 def pause(client: Client, room: str) -> Any:
     """Let nobody in: newcomers queue, those inside stay."""
     return client.rooms.pause(room)
@@ -92,7 +92,7 @@ def pause(client: Client, room: str) -> Any:
 
 @rooms.command()
 @click.argument("room")
-@reply_shown_by(_report)
+@print_reply(_report)
 def drain(client: Client, room: str) -> Any:
     """Let in the visitors who wait; nobody new joins the queue."""
     return client.rooms.drain(room)
@@ -100,7 +100,7 @@ def drain(client: Client, room: str) -> Any:
 
 @rooms.command()
 @click.argument("room")
-@reply_shown_by(_report)
+@print_reply(_report)
 def resume(client: Client, room: str) -> Any:
     """Take back a pause or a drain."""
     return client.rooms.resume(room)
@@ -119,7 +119,7 @@ def _place(visitor: Visitor) -> None:
 @rooms.command(context_settings=ANY_TEXT)
 @click.argument("room")
 @click.argument("visitor")
-@reply_shown_by(_place)
+@print_reply(_place)
 def find(client: Client, room: str, visitor: str) -> Any:
     """Say where one visitor is: waiting, called, inside, revoked or unknown. VISITOR is an id, or
     the number on the waiting page."""
@@ -129,7 +129,7 @@ def find(client: Client, room: str, visitor: str) -> Any:
 @rooms.command()
 @click.argument("room")
 @click.confirmation_option(prompt="Everybody in the queue loses their place. Sure?")
-@reply_shown_by(lambda done: click.echo(f"{done['removed']} place(s) removed"))
+@print_reply(lambda done: click.echo(f"{done['removed']} place(s) removed"))
 def reset(client: Client, room: str) -> Any:
     """Empty a room's queue; those inside stay."""
     return client.request("POST", api_path(_ROOMS, room, "reset"))
@@ -138,7 +138,7 @@ def reset(client: Client, room: str) -> Any:
 @rooms.command(context_settings=ANY_TEXT)
 @click.argument("room")
 @click.argument("visitor")
-@reply_shown_by(lambda done: click.echo(f"{done['visitor']} released"))
+@print_reply(lambda done: click.echo(f"{done['visitor']} released"))
 def release(client: Client, room: str, visitor: str) -> Any:
     """End one visitor's session or place. VISITOR is an id, or the number on the waiting page."""
     return client.request("POST", api_path(_ROOMS, room, "visitors", visitor, "release"))
@@ -151,7 +151,7 @@ def release(client: Client, room: str, visitor: str) -> Any:
 @click.option("--class", "class_name", metavar="NAME", help="Another class, and its place.")
 @click.option("--no-class", is_flag=True, help="The place of somebody without a class.")
 @click.option("--why", default="", metavar="TEXT", help="For the log.")
-@reply_shown_by(lambda done: click.echo(f"{done['visitor']} is at position {done['position']}"))
+@print_reply(lambda done: click.echo(f"{done['visitor']} is at position {done['position']}"))
 def move(client: Client, /, room: str, visitor: str, why: str, **to: Any) -> Any:
     """Move a waiting visitor: to the head, to a position (1 is the head), or back to where they
     were before the first move. Or give them another class. VISITOR is an id, or the number on the
@@ -177,7 +177,7 @@ def _log(document: dict[str, Any]) -> None:
 
 @rooms.command()
 @click.argument("room")
-@reply_shown_by(_log)
+@print_reply(_log)
 def log(client: Client, room: str) -> Any:
     """What operators did, latest first."""
     return client.request("GET", api_path(_ROOMS, room, "log"))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from sidecar.cli.config import Settings
-from sidecar.cli.replica_client import Client, api_path, reply_shown_by
+from sidecar.cli.replica_client import Client, api_path, print_reply
 
 _PHASES = {"closed": "closed", "prequeue": "in the pre-queue", "open": "open"}
 _STATES = {**_PHASES, "coming": "to come", "over": "over"}
@@ -23,7 +23,7 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
     help='Say what holds then: "2026-12-01 10:05", in the events\' time zone or with an offset. '
     "Otherwise now.",
 )
-@reply_shown_by(lambda document: click.echo("\n".join(_as_text(document))))
+@print_reply(lambda document: click.echo("\n".join(_as_text(document))))
 def show_events(client: Client, room: str, at: str | None) -> Any:
     """Say what a room's events will do, when, and what looks like a mistake."""
     query = {} if at is None else {"at": at}
