@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sidecar.cli.config import CONFIG, load_settings
-from sidecar.cli.output import JSON, Unreachable, fail, print_json, print_result, table
+from sidecar.cli.output import JSON, Unreachable, fail, print_json, print_result, print_table
 from sidecar.cli.replica_client import ReplicaOptions, SettingsGroup
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
@@ -119,7 +119,7 @@ def stays(
 
 def _print_changes(document: dict[str, Any]) -> None:
     columns = "at", "by", "what", "visitor", "detail"
-    table(columns, ([change[name] for name in columns] for change in document["changes"]))
+    print_table(columns, ([change[name] for name in columns] for change in document["changes"]))
 
 
 @history.command()

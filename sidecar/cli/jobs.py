@@ -10,7 +10,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
-from sidecar.cli.output import JSON, print_json, table
+from sidecar.cli.output import JSON, print_json, print_table
 from sidecar.cli.replica_client import (
     Client,
     Job,
@@ -252,7 +252,7 @@ def _print_jobs(document: dict[str, Any]) -> None:
         row = job["id"], job["target"], job["owner"], created, job["status"], state, about
         rows.append(row)
     headings = "id", "target", "owner", "created", "http", "state", "about"
-    table(headings, rows, styles=STYLES)
+    print_table(headings, rows, styles=STYLES)
 
 
 @jobs.command("list")

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import click
 
-from sidecar.cli.output import table
+from sidecar.cli.output import print_table
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
@@ -28,13 +28,13 @@ def _print_list(document: dict[str, Any]) -> None:
             (each["name"], f"{each['term']:g} s", each["capacity"], each["in_use"])
             for each in document["leases"]
         )
-        table(("name", "term", "capacity", "in use"), rows)
+        print_table(("name", "term", "capacity", "in use"), rows)
         return
     rows = (
         (each["name"], each["waiting"], ", ".join(map(_format_holder, each["holders"])) or "nobody")
         for each in document["resources"]
     )
-    table(("resource", "waiting", "held by"), rows)
+    print_table(("resource", "waiting", "held by"), rows)
 
 
 @leases.command("list")
@@ -61,13 +61,13 @@ def _print_queue(document: dict[str, Any]) -> None:
          each["granted_at"] or "-", each["expires_at"])
         for each in document["holders"]
     ]  # fmt: skip
-    table(("held by", "token", "fence", "since", "until"), holders)
+    print_table(("held by", "token", "fence", "since", "until"), holders)
     queue = [
         (each["position"], each["holder"], each["owner"] or "-", each["joined_at"],
          each["heartbeat_due_at"])
         for each in document["queue"]
     ]  # fmt: skip
-    table(("place", "waits", "token", "since", "heartbeat due"), queue)
+    print_table(("place", "waits", "token", "since", "heartbeat due"), queue)
 
 
 @leases.command(context_settings=ANY_TEXT)

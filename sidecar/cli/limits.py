@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import print_json, table
+from sidecar.cli.output import print_json, print_table
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
@@ -28,7 +28,7 @@ def _print_rules(document: dict[str, Any]) -> None:
          f"{rule['window'] or rule['lease']:g} s", rule["on_exceed"], rule["key"])
         for rule in document["limits"]
     )  # fmt: skip
-    table(("name", "algorithm", "limit", "each", "exceed", "key"), rows)
+    print_table(("name", "algorithm", "limit", "each", "exceed", "key"), rows)
 
 
 @limits.command("list")
@@ -102,7 +102,7 @@ def _print_counts(document: dict[str, Any]) -> None:
          "-" if each["reset_seconds"] is None else f"{each['reset_seconds']:.0f} s")
         for each in document["keys"]
     )  # fmt: skip
-    table(("key", "limit", "left", "free again in"), rows)
+    print_table(("key", "limit", "left", "free again in"), rows)
 
 
 @limits.command("keys")

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import table
+from sidecar.cli.output import print_table
 from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, print_reply
 
 MIN_PASSWORD_LENGTH = 8
@@ -22,7 +22,7 @@ def _print_operators(document: dict[str, Any]) -> None:
         (each["name"], each["role"], yes_no[each["has_password"]], yes_no[each["by_proxy"]])
         for each in document["operators"]
     )
-    table(("name", "role", "password", "proxy"), rows)
+    print_table(("name", "role", "password", "proxy"), rows)
 
 
 @operators.command("list")

@@ -32,7 +32,7 @@ def fail(problems: list[str], code: int = 1) -> NoReturn:
     sys.exit(code)
 
 
-def table(
+def print_table(
     headings: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import print_changes, print_json, table
+from sidecar.cli.output import print_changes, print_json, print_table
 from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, print_reply
 
 _TARGETS = "/v1/targets"
@@ -34,7 +34,7 @@ def _format_row(target: dict[str, Any]) -> tuple[object, ...]:
 def _print_targets(document: dict[str, Any]) -> None:
     headings = "target", "state", "waiting", "running", "rate", "a call", "breaker", "settings"
     styles = {"paused": "yellow", "no runner": "red", "open": "red", "trial": "yellow"}
-    table(headings, map(_format_row, document["targets"]), styles=styles)
+    print_table(headings, map(_format_row, document["targets"]), styles=styles)
 
 
 @targets.command("list")

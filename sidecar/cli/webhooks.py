@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sidecar.cli.config import Settings, load_settings
-from sidecar.cli.output import JSON, print_json, table
+from sidecar.cli.output import JSON, print_json, print_table
 from sidecar.cli.replica_client import (
     Client,
     ReplicaGroup,
@@ -38,7 +38,7 @@ def _print_webhooks(document: dict[str, Any]) -> None:
         last = each["last"]
         event = f"{last['event']} {last['state']}" if last else "-"
         rows.append((*(each[name] for name in fields), event))
-    table(("webhook", *fields[1:], "last"), rows)
+    print_table(("webhook", *fields[1:], "last"), rows)
 
 
 @webhooks.command("list")
@@ -51,7 +51,7 @@ def list_webhooks(client: Client) -> Any:
 def _print_deliveries(document: dict[str, Any]) -> None:
     fields = "id", "event", "at", "state", "attempts"
     rows = ((*(each[name] for name in fields), _response(each)) for each in document["deliveries"])
-    table((*fields, "last answer"), rows, styles=STYLES)
+    print_table((*fields, "last answer"), rows, styles=STYLES)
 
 
 def _response(delivery: dict[str, Any]) -> str:
@@ -133,7 +133,7 @@ def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> N
     if as_json:
         print_json({"webhooks": [dict(zip(headings, row, strict=True)) for row in rows]})
     else:
-        table(headings, rows, styles=STYLES)
+        print_table(headings, rows, styles=STYLES)
     sys.exit(0 if all(result.is_taken for result, _ in results.values()) else 1)
 
 

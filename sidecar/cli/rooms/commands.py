@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import print_changes, print_json, table
+from sidecar.cli.output import print_changes, print_json, print_table
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
@@ -37,7 +37,7 @@ for command in (export_room, import_room, show_events, watch):
 def _table(document: dict[str, Any]) -> None:
     rows = itertools.chain.from_iterable(map(rows_of, document["rooms"]))
     headings = "room", "mode", "waiting", "inside", "cap", "wait"
-    table(headings, rows, styles={"paused": "yellow", "draining": "yellow"})
+    print_table(headings, rows, styles={"paused": "yellow", "draining": "yellow"})
 
 
 @rooms.command("list")
@@ -172,7 +172,7 @@ def move(client: Client, /, room: str, visitor: str, why: str, **to: Any) -> Any
 def _log(document: dict[str, Any]) -> None:
     headings = "at", "by", "what", "visitor", "detail"
     rows = ({**entry, "at": iso(entry["at"])} for entry in document["log"])
-    table(headings, ([row[name] for name in headings] for row in rows))
+    print_table(headings, ([row[name] for name in headings] for row in rows))
 
 
 @rooms.command()
