@@ -162,7 +162,7 @@ def _fetch_places(client: "httpx.Client", url: str, draw: "Published") -> list[t
 
 
 def _get(client: "httpx.Client", url: str) -> dict[str, Any]:
-    """Request a JSON object. Raises ClickException with the problem document's text or the error."""
+    """Request a JSON object. Raises ClickException with the text of the problem or error."""
     deadline_s = time.monotonic() + _TIMEOUT_S
     with client.stream("GET", url) as response:
         if 300 <= response.status_code < 400 and "Location" in response.headers:
