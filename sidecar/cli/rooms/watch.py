@@ -197,7 +197,6 @@ def curve(values: Sequence[tuple[float, int]], width: int, *, top: int) -> str:
 
 
 def _print_lines(polls: Iterator[Poll], samples: Samples, *, as_json: bool) -> None:
-    """Print each poll for programs and files."""
     has_heads = as_json
     for poll in polls:
         if poll.error and poll.failing_since:
