@@ -1,7 +1,7 @@
 """The command `waitroom`.
 
-Each command is imported when it is called, and imports what takes long when it needs it, to start
-fast.
+To start fast, a command is imported only when it is called, and it imports slow modules only where
+it needs them.
 """
 
 import importlib
@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-#: The exit code that shells use: 128 and the signal's number.
-INTERRUPTED = 130
-#: The module and object of each command.
+#: The exit code after Ctrl-C, as shells use it: 128 plus the number of SIGINT.
+CTRL_C_EXIT_CODE = 130
+#: Where each command is defined, as MODULE:OBJECT.
 _COMMANDS = {
     "check-config": "sidecar.cli.check_config:check_config",
     "completion": "sidecar.cli.completion:completion",
@@ -42,7 +42,7 @@ _COMMANDS = {
 }
 
 
-class _Commands(click.Group):
+class _LazyCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return list(_COMMANDS)
 
@@ -54,16 +54,16 @@ class _Commands(click.Group):
         return command
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **kwargs: Any) -> Any:
-        """Run a command, and end quietly if the reader of the output has gone (`report | head`).
+        """Run a command. Exit quietly if the reader of its output is gone (`report | head`).
 
-        click does that while a command runs, but not for what is still in the buffer at the end.
+        click does so while a command runs, but not for output still in the buffer at the end.
         """
-        words = list(sys.argv[1:] if args is None else args)
-        # click does not know -h where an id may begin with a hyphen.
-        if words[-1:] == ["-h"]:
-            words[-1] = "--help"
+        arguments = list(sys.argv[1:] if args is None else args)
+        # Commands whose arguments may begin with a hyphen have --help only, so accept -h here.
+        if arguments[-1:] == ["-h"]:
+            arguments[-1] = "--help"
         try:
-            return super().main(words, *others, **kwargs)
+            return super().main(arguments, *others, **kwargs)
         finally:
             try:
                 sys.stdout.flush()
@@ -74,7 +74,7 @@ class _Commands(click.Group):
         try:
             return super().make_context(*args, **kwargs)
         except KeyboardInterrupt:
-            sys.exit(INTERRUPTED)
+            sys.exit(CTRL_C_EXIT_CODE)
 
     def invoke(self, ctx: click.Context) -> Any:
         from sidecar.cli.output import fail  # noqa: PLC0415
@@ -85,10 +85,10 @@ class _Commands(click.Group):
         except ConfigError as error:
             fail(error.problems)
         except (KeyboardInterrupt, click.Abort) as error:
-            # A prompt raises Abort for Ctrl-C, and also for an end of the input or a no.
+            # A prompt raises Abort for Ctrl-C, but also at the end of input and for a no.
             if not isinstance(error.__context__ or error, KeyboardInterrupt):
                 raise
-            sys.exit(INTERRUPTED)
+            sys.exit(CTRL_C_EXIT_CODE)
 
 
 def _show_version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -106,7 +106,7 @@ _EXIT_CODES = (
 
 
 @click.group(
-    cls=_Commands, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_LazyCommands, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.option(
     "--version",

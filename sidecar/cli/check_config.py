@@ -1,4 +1,4 @@
-"""waitroom check-config."""
+"""waitroom check-config: check a configuration."""
 
 import contextlib
 import os
@@ -10,13 +10,13 @@ import click
 
 from sidecar.cli.config import CONFIG, Settings, load_settings
 from sidecar.cli.output import JSON, print_json
-from sidecar.cli.rooms.events import summary
+from sidecar.cli.rooms.events import format_summary
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.toml_lines import find_lines, locate
 from sidecar.settings.file import find_file
 
-#: Values for secrets that are missing.
-_STAND_INS = {
+#: Values that stand in for the secrets with --no-secrets, by environment variable.
+_PLACEHOLDER_SECRETS = {
     "WAITROOM_SECRET_KEYS": "a-key-that-stands-for-the-real-one-00000",
     "WAITROOM_ADMIN_TOKEN": "a-token-that-stands-for-the-real-one-00",
 }
@@ -33,9 +33,9 @@ _STAND_INS = {
 def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
     """Print every problem of a configuration, with its line; exit 1 if there is any.
 
-    Warnings name what is allowed and probably not meant; they change nothing about the exit code.
+    Warnings name what is allowed but probably a mistake; they do not change the exit code.
     """
-    settings, problems = _check(path, no_secrets=no_secrets)
+    settings, problems = _load(path, no_secrets=no_secrets)
     warnings = settings.warnings if settings else []
     if as_json:
         print_json({"problems": problems, "warnings": warnings})
@@ -44,26 +44,26 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
             place = f"{problem['file']}:{problem['line']}: " if problem["line"] else ""
             click.echo(f"{place}{problem['message']}", err=True)
         if settings:
-            click.echo(f"The configuration is right: {_contents(settings)}.")
+            click.echo(f"The configuration is right: {_format_contents(settings)}.")
         for warning in warnings:
             click.echo(f"warning: {warning}")
-        for line in summary(settings, int(time.time() * 1000)) if settings else []:
+        for line in format_summary(settings, int(time.time() * 1000)) if settings else []:
             click.echo(line)
     sys.exit(1 if problems else 0)
 
 
-def _check(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, list[dict[str, Any]]]":
-    """Return the settings, or what is wrong. A setting that is not in the file has no line."""
+def _load(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, list[dict[str, Any]]]":
+    """Return the settings, or None and the problems. A setting outside the file has no line."""
     environ = dict(os.environ)
     if no_secrets:
-        secrets = {f"{name}{end}" for name in _STAND_INS for end in ("", "_FILE")}
-        environ = {name: text for name, text in environ.items() if name not in secrets}
-        environ |= _STAND_INS
+        secrets = {f"{name}{end}" for name in _PLACEHOLDER_SECRETS for end in ("", "_FILE")}
+        environ = {name: value for name, value in environ.items() if name not in secrets}
+        environ |= _PLACEHOLDER_SECRETS
     try:
         return load_settings(path, environ), []
     except ConfigError as error:
         file, lines = find_file(path), dict[str, int]()
-        with contextlib.suppress(OSError, UnicodeDecodeError):  # it is among the problems
+        with contextlib.suppress(OSError, UnicodeDecodeError):  # already among the problems
             lines = find_lines(file.read_text(encoding="utf-8")) if file else {}
         return None, [
             {"message": text, "file": str(file) if file else None, "line": locate(text, lines)}
@@ -71,7 +71,7 @@ def _check(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, lis
         ]
 
 
-def _contents(settings: Settings) -> str:
+def _format_contents(settings: Settings) -> str:
     kinds = (
         ("room", settings.rooms),
         ("lease", settings.leases),

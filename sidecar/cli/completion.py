@@ -1,4 +1,4 @@
-"""waitroom completion: what a shell reads to complete commands."""
+"""waitroom completion: print a shell's completion script."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-_WHERE = {
+_INSTALL_COMMANDS = {
     "bash": "waitroom completion bash | sudo tee /etc/bash_completion.d/waitroom",
     "zsh": "waitroom completion zsh | sudo tee /usr/share/zsh/site-functions/_waitroom",
     "fish": "waitroom completion fish > ~/.config/fish/completions/waitroom.fish",
@@ -15,15 +15,15 @@ _WHERE = {
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(list(_WHERE)), required=False)
+@click.argument("shell", type=click.Choice(list(_INSTALL_COMMANDS)), required=False)
 @click.pass_context
 def completion(context: click.Context, shell: str | None) -> None:
-    """Print what SHELL reads to complete commands and options; without it, that of your shell."""
+    """Print the script by which SHELL (default: your own) completes commands and options."""
     name = shell or Path(os.environ.get("SHELL", "")).name
-    shell_class = get_completion_class(name) if name in _WHERE else None
+    shell_class = get_completion_class(name) if name in _INSTALL_COMMANDS else None
     if shell_class is None:
-        raise click.UsageError(f"say for which shell: {', '.join(_WHERE)}")
+        raise click.UsageError(f"say for which shell: {', '.join(_INSTALL_COMMANDS)}")
     root = context.find_root().command
     click.echo(shell_class(root, {}, "waitroom", "_WAITROOM_COMPLETE").source())
     if sys.stdout.isatty():
-        click.echo(f"To install it: {_WHERE[name]}", err=True)
+        click.echo(f"To install it: {_INSTALL_COMMANDS[name]}", err=True)

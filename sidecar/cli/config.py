@@ -1,4 +1,4 @@
-"""The option --config, and the settings that it names."""
+"""The option --config, and the loading of the settings file that it names."""
 
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -10,7 +10,7 @@ from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 if TYPE_CHECKING:
     from sidecar.settings import model
 
-#: For annotations: the model of all settings is imported late, because it takes long.
+#: All settings. For annotations only, because their module is slow to import.
 Settings: TypeAlias = "model.Settings"
 CONFIG_HELP = "Settings; waitroom.toml here or in /etc/waitroom. WAITROOM_* variables override it."
 CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP)
@@ -24,9 +24,9 @@ def load_settings(path: str | None, environ: dict[str, str] | None = None) -> Se
         return load(path, environ)
     except ConfigError as error:
         if find_file(path) is None:
-            nothing = (
+            hint = (
                 f"there is no {DEFAULT_FILE} in this folder or in {SYSTEM_FILE.parent}, and no "
                 "--config FILE was given; waitroom init writes one"
             )
-            error.problems.insert(0, nothing)
+            error.problems.insert(0, hint)
         raise

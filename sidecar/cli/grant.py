@@ -1,4 +1,4 @@
-"""waitroom grant: make grants, which give their bearers a class."""
+"""waitroom grant: create grants, each of which gives its bearer a class."""
 
 import time
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 MAX_COUNT = 1_000_000
 
 
-def _seconds(_context: click.Context, _option: click.Parameter, text: str) -> float:
+def _read_duration(_context: click.Context, _option: click.Parameter, text: str) -> float:
     from sidecar.kit.setting_types import parse_duration  # noqa: PLC0415
 
     try:
-        return float(str(parse_duration(text)))  # of text it is a number, which its type hides
+        return float(str(parse_duration(text)))  # a number if it is given a string
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
 
-def _page(_context: click.Context, _option: click.Parameter, url: str | None) -> str | None:
+def _check_url(_context: click.Context, _option: click.Parameter, url: str | None) -> str | None:
     try:
         parts = urlsplit(url or "")
         is_page = parts.scheme in {"http", "https"} and parts.hostname is not None
@@ -48,7 +48,7 @@ def _page(_context: click.Context, _option: click.Parameter, url: str | None) ->
     "life_s",
     default="1d",
     show_default=True,
-    callback=_seconds,
+    callback=_read_duration,
     metavar="DURATION",
     help="Such as 2h; at most 366d.",
 )
@@ -57,19 +57,19 @@ def _page(_context: click.Context, _option: click.Parameter, url: str | None) ->
 @click.option(
     "--count", default=1, type=click.IntRange(1, MAX_COUNT), help="How many, with --once."
 )
-@click.option("--url", callback=_page, metavar="URL", help="Print links to this page.")
+@click.option("--url", callback=_check_url, metavar="URL", help="Print links to this page.")
 @click.option(
     "--kind", type=click.Choice(["room", "target"]), help="If a room and a target share the name."
 )
 @JSON
 def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
-    """Print grants: their bearers get a class of a room or a target, if they have to wait.
+    """Print grants. The bearer of a grant gets a class in the queue of a room or a target.
 
-    A visitor opens the page with waitroom_grant=GRANT among its parameters; --url makes such links.
+    A visitor opens the page with waitroom_grant=GRANT in its query; --url prints such links.
     Needs no replica: the settings name the class and the keys.
     """
     settings = load_settings(path)
-    kind, classes = _find(settings, room, options["kind"])
+    kind, classes = _find_classes(settings, room, options["kind"])
     if class_name not in classes:
         raise click.UsageError(
             f"no class of {room} is named {class_name!r}; "
@@ -88,8 +88,8 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
     grants = Grants(room, settings.keys_of_grants, kind)
     expires_s = expiry(options["life_s"], int(time.time() * 1000))
     ids = (new_id() for _ in range(count)) if is_once else [id_ or ""]
-    texts = (grants.sign(Grant(class_name, expires_s, each)) for each in ids)
-    lines = (link(options["url"], text) if options["url"] else text for text in texts)
+    tokens = (grants.sign(Grant(class_name, expires_s, each)) for each in ids)
+    lines = (add_grant(options["url"], token) if options["url"] else token for token in tokens)
     if not options["as_json"]:
         for line in lines:
             click.echo(line)
@@ -98,23 +98,23 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
     print_json({"room": room, "class": class_name, "expires_at": expires_at, "grants": list(lines)})
 
 
-def _find(
+def _find_classes(
     settings: Settings, name: str, kind: "GrantKind | None"
 ) -> "tuple[GrantKind, Mapping[str, object]]":
-    """Return whether the name is a room's or a target's, and its classes."""
-    of_kind: dict[GrantKind, Mapping[str, RoomSettings | TargetSettings]]
-    of_kind = {"room": settings.rooms, "target": settings.targets}
-    kinds = [each for each, named in of_kind.items() if name in named and kind in {None, each}]
+    """Return the kind of a name, room or target, and its classes. Raises UsageError."""
+    settings_of: dict[GrantKind, Mapping[str, RoomSettings | TargetSettings]]
+    settings_of = {"room": settings.rooms, "target": settings.targets}
+    kinds = [each for each, names in settings_of.items() if name in names and kind in {None, each}]
     if not kinds:
         what = f"no {kind} is" if kind else "no room and no target is"
         raise click.UsageError(f"{what} named {name!r}")
     if len(kinds) > 1:
         raise click.UsageError(f"a room and a target are named {name!r}: say --kind room or target")
-    return kinds[0], of_kind[kinds[0]][name].classes
+    return kinds[0], settings_of[kinds[0]][name].classes
 
 
-def link(url: str, grant: str) -> str:
-    """Add a grant to the parameters of an address."""
+def add_grant(url: str, grant: str) -> str:
+    """Return a URL with a grant in its query."""
     from sidecar.visitors.grants import PARAMETER  # noqa: PLC0415
 
     parts = urlsplit(url)

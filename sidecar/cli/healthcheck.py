@@ -1,4 +1,4 @@
-"""waitroom healthcheck: whether the replica on this machine is ready."""
+"""waitroom healthcheck: check whether the replica on this machine is ready."""
 
 import threading
 from typing import Any
@@ -25,12 +25,12 @@ def healthcheck(options: ReplicaOptions, timeout: float, *, as_json: bool) -> No
         except click.ClickException as error:
             answers.append(error)
 
-    import waitroom  # noqa: F401, PLC0415 - takes long, and is no part of the waiting
+    import waitroom  # noqa: F401, PLC0415 - slow to import: must not count as waiting
 
-    # The client's timeout is for each part of the answer, this one for all of it.
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(timeout)
+    # The client's timeout is for each part of the response, this one for the whole of it.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(timeout)
     answer = answers[-1]
     if isinstance(answer, click.ClickException):
         fail([f"not ready: {answer.message}"], answer.exit_code)

@@ -1,4 +1,4 @@
-"""waitroom report and history: they read the database themselves, and need no replica."""
+"""waitroom report and history: read the history's database, without a replica."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sidecar.cli.config import CONFIG, load_settings
-from sidecar.cli.output import JSON, Unreachable, fail, print_json, printed, table
+from sidecar.cli.output import JSON, Unreachable, fail, print_json, print_result, print_table
 from sidecar.cli.replica_client import ReplicaOptions, SettingsGroup
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
@@ -42,13 +42,13 @@ _TO = click.option("--to", "end", metavar="TIME", help="Default: now.")
     show_default=True,
 )
 @JSON
-def report(path: str | None, room: str, *, form: str, as_json: bool, **period_of: Any) -> None:
-    """How a room did in a period: waits, giving up, no-shows, time inside, fairness."""
+def report(path: str | None, room: str, *, form: str, as_json: bool, **period_options: Any) -> None:
+    """Report how a room did in a period: waits, abandonment, no-shows, time inside, fairness."""
     from sidecar.history import lookups  # noqa: PLC0415
 
-    period = _period(**period_of)
+    period = _read_period(**period_options)
     with progress("reading stays", is_on=not as_json and form != "json") as advance:
-        result = _look_up(
+        result = _run_query(
             path, room, lambda history: lookups.make_report(history, room, period, advance=advance)
         )
     document = result.model_dump(by_alias=True) if result else {}
@@ -57,7 +57,7 @@ def report(path: str | None, room: str, *, form: str, as_json: bool, **period_of
     elif form == "csv":
         click.echo(lookups.as_csv([document]), nl=False)
     else:
-        click.echo(_as_text(document))
+        click.echo(_format_report(document))
 
 
 @click.group(cls=SettingsGroup)
@@ -68,11 +68,11 @@ def history() -> None:
 @history.command()
 @click.argument("room")
 @click.argument("visitor")
-@printed(print_json)
+@print_result(print_json)
 @click.pass_obj
 def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
-    """One visitor's stay, place over time and events, as JSON. VISITOR is an id, or the number on
-    the waiting page."""
+    """Show one visitor's stay, place over time and events, as JSON. VISITOR is an id, or the number
+    on the waiting page."""
     from sidecar.history.lookups import find_visitor  # noqa: PLC0415
 
     if not is_visitor(visitor) and read_number(visitor) is None:
@@ -80,7 +80,7 @@ def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
             f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _; "
             "nor a visitor number, such as 7K2Q-9XDM"
         )
-    stay = _look_up(options.config, room, lambda history: find_visitor(history, room, visitor))
+    stay = _run_query(options.config, room, lambda history: find_visitor(history, room, visitor))
     if stay is None:
         fail([f"nothing was recorded of {visitor} in {room}"])
     return stay.model_dump(by_alias=True)
@@ -95,11 +95,11 @@ def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
 def stays(
     options: ReplicaOptions, room: str, start: str | None, end: str | None, as_json: bool
 ) -> None:
-    """The stays that began in a period, oldest first: CSV."""
+    """Print the stays that began in a period, oldest first, as CSV."""
     from sidecar.history.lookups import as_csv  # noqa: PLC0415
     from sidecar.history.schemas import Stay  # noqa: PLC0415
 
-    period = _period(start, end)
+    period = _read_period(start, end)
 
     async def write(history: "History") -> None:
         is_first = True
@@ -112,14 +112,14 @@ def stays(
             is_first = False
             advance()
 
-    is_beside = not (as_json or sys.stdout.isatty())
-    with progress("reading stays", is_on=is_beside) as advance:
-        _look_up(options.config, room, write)
+    has_progress = not (as_json or sys.stdout.isatty())
+    with progress("reading stays", is_on=has_progress) as advance:
+        _run_query(options.config, room, write)
 
 
-def _table(document: dict[str, Any]) -> None:
+def _print_changes(document: dict[str, Any]) -> None:
     columns = "at", "by", "what", "visitor", "detail"
-    table(columns, ([change[name] for name in columns] for change in document["changes"]))
+    print_table(columns, ([change[name] for name in columns] for change in document["changes"]))
 
 
 @history.command()
@@ -127,22 +127,22 @@ def _table(document: dict[str, Any]) -> None:
 @_FROM
 @_TO
 @click.option("--limit", default=1000, show_default=True, type=click.IntRange(1))
-@printed(_table)
+@print_result(_print_changes)
 @click.pass_obj
 def changes(
     options: ReplicaOptions, room: str, start: str | None, end: str | None, limit: int
 ) -> Any:
-    """What operators did in a period, latest first."""
+    """List what operators did in a period, latest first."""
     from sidecar.history.schemas import page_of_changes  # noqa: PLC0415
 
-    period = _period(start, end)
-    entries = _look_up(
+    period = _read_period(start, end)
+    entries = _run_query(
         options.config, room, lambda history: history.changes(room, period, limit=limit)
     )
     return page_of_changes(room, period, entries, limit).model_dump(by_alias=True)
 
 
-def _period(start: str | None, end: str | None) -> "Period":
+def _read_period(start: str | None, end: str | None) -> "Period":
     from sidecar.history.model import read_period  # noqa: PLC0415
 
     try:
@@ -151,7 +151,7 @@ def _period(start: str | None, end: str | None) -> "Period":
         raise click.UsageError("\n".join(f"--{problem}" for problem in error.problems)) from None
 
 
-def _look_up(path: str | None, room: str, work: Callable[["History"], Awaitable[T]]) -> T:
+def _run_query(path: str | None, room: str, work: Callable[["History"], Awaitable[T]]) -> T:
     import asyncio  # noqa: PLC0415
 
     from sidecar.http.problems import ProblemError  # noqa: PLC0415
@@ -184,8 +184,8 @@ def _look_up(path: str | None, room: str, work: Callable[["History"], Awaitable[
         raise click.ClickException(f"the history's database: {error}") from None
 
 
-#: The counts of a report: name, title, and the share that is printed beside the count.
-_COUNTS = (
+#: The counts of a report: field, title, and the field of the share printed beside the count.
+_COUNT_ROWS = (
     ("stays", "Stays that began", ""),
     ("admitted_at_once", "  let in at once", ""),
     ("admitted_after_wait", "  let in after a wait", ""),
@@ -197,31 +197,31 @@ _COUNTS = (
     ("waiting", "  wait still", ""),
     ("inside", "  are inside still", ""),
 )
-_TIMES = (
+_TIME_ROWS = (
     ("Wait of those let in", ("wait_p50", "wait_p90", "wait_p99", "wait_max")),
     ("Gave up after", ("gave_up_after_p50",)),
     ("Time inside", ("inside_p50", "inside_p90")),
 )
 
 
-def _as_text(report: dict[str, Any]) -> str:
+def _format_report(report: dict[str, Any]) -> str:
     lines = [f"{report['room']}, {report['from']} to {report['to']}", ""]
-    for name, title, share in _COUNTS:
+    for name, title, share in _COUNT_ROWS:
         part = f"  {report[share]:.1%} of those who queued" if report.get(share) else ""
         lines.append(f"{title:<28}{report[name]:>10,}{part}")
     lines.append("")
-    for title, names in _TIMES:
+    for title, names in _TIME_ROWS:
         times = [(name.rpartition("_")[2], report[name]) for name in names]
-        text = ", ".join(f"{name} {_duration(time)}" for name, time in times if time is not None)
+        text = ", ".join(f"{name} {_format_s(time)}" for name, time in times if time is not None)
         lines.append(f"{title:<28}{text or 'nobody to say it of'}")
-    fair = "all were called in order"
+    fairness = "all were called in order"
     if report["inversions"]:
-        fair = f"{report['inversions']:,} called after somebody who was behind them"
-    lines += ["", f"{'Fairness':<28}{fair}", f"{'Moved by an operator':<28}{report['moved']:,}"]
+        fairness = f"{report['inversions']:,} called after somebody who was behind them"
+    lines += ["", f"{'Fairness':<28}{fairness}", f"{'Moved by an operator':<28}{report['moved']:,}"]
     return "\n".join(lines)
 
 
-def _duration(seconds: float) -> str:
+def _format_s(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""waitroom jobs: submit jobs, look them up, wait for them, cancel them, retry them."""
+"""waitroom jobs: submit, show, list, watch, cancel and retry jobs."""
 
 import functools
 import sys
@@ -10,7 +10,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
-from sidecar.cli.output import JSON, print_json, table
+from sidecar.cli.output import JSON, print_json, print_table
 from sidecar.cli.replica_client import (
     Client,
     Job,
@@ -18,16 +18,16 @@ from sidecar.cli.replica_client import (
     api_path,
     explain,
     pass_client,
+    print_reply,
     read_pages,
-    reply_shown_by,
 )
 from sidecar.jobs.model import ENDED, State
 
 F = TypeVar("F", bound="Callable[..., Any]")
-#: Ids in one request.
-AT_ONCE = 100
-#: More jobs than these are counted, not shown one by one.
-MOST_LINES = 8
+#: The most ids in one request.
+MAX_BULK_IDS = 100
+#: If there are more jobs than this, they are counted instead of shown one by one.
+MAX_JOB_LINES = 8
 
 EVERY = click.option(
     "--every", type=click.FloatRange(0.2, 60), default=1, help="How often to look, seconds (1)."
@@ -74,7 +74,7 @@ def submit(client: Client, /, target: str, is_waiting: bool, every: float, **req
     was completed, or an online one was called."""
     if (as_json := request.pop("as_json")) and is_waiting:
         raise click.UsageError("say either --json or --wait; waitroom jobs watch waits")
-    request["body"] = _body(request["body"], request.pop("body_file"))
+    request["body"] = _read_body(request["body"], request.pop("body_file"))
     job = client.jobs.submit(target, **request)
     if as_json:
         print_json(job)
@@ -82,11 +82,11 @@ def submit(client: Client, /, target: str, is_waiting: bool, every: float, **req
     click.echo(job["id"])
     if is_waiting:
         sys.exit(0 if wait_for(client, [job["id"]], every_s=every, until_called=True) else 1)
-    click.echo(in_words(job), err=True)
+    click.echo(format_job(job), err=True)
 
 
-def _body(text: str | None, file: IO[bytes] | None) -> str | bytes | None:
-    """Return the request's body; bytes if it is no text."""
+def _read_body(text: str | None, file: IO[bytes] | None) -> str | bytes | None:
+    """Return the request's body, or None. A file that is not UTF-8 is returned as bytes."""
     if text is not None and file is not None:
         raise click.UsageError("say either --body or --body-file")
     if text == "-":
@@ -106,7 +106,7 @@ def _body(text: str | None, file: IO[bytes] | None) -> str | bytes | None:
 @JSON
 @pass_client
 def show(client: Client, id_: str, *, is_body: bool, as_json: bool) -> None:
-    """A job and its result, as JSON."""
+    """Show a job and its result, as JSON."""
     if as_json and is_body:
         raise click.UsageError("say either --json or --body")
     if not is_body:
@@ -117,11 +117,11 @@ def show(client: Client, id_: str, *, is_body: bool, as_json: bool) -> None:
     sys.stdout.buffer.flush()
 
 
-def _filters(*, ended: bool | None = None) -> Callable[[F], Any]:
-    """Add the options that choose jobs. `ended`: offer only the states of jobs that have ended, or
-    only the others."""
+def _filter_options(*, ended: bool | None = None) -> Callable[[F], Any]:
+    """Return a decorator that adds the options that filter jobs. `ended`: --state offers only the
+    final states (True) or only the others (False)."""
     states = [s.value for s in State if ended is None or (s in ENDED) is ended]
-    return _all_of(
+    return _combine(
         click.option("--target", metavar="NAME", help="Of one target."),
         click.option("--state", type=click.Choice(states), help="In one state."),
         click.option("--status", metavar="HTTP", help="Whose last answer was 503, or any 5xx."),
@@ -132,34 +132,34 @@ def _filters(*, ended: bool | None = None) -> Callable[[F], Any]:
     )
 
 
-def _all_of(*decorators: Callable[[Any], Any]) -> Callable[[F], Any]:
-    """Return one decorator for several, the first one outermost."""
+def _combine(*decorators: Callable[[Any], Any]) -> Callable[[F], Any]:
+    """Return one decorator that applies several, the first one outermost."""
     return lambda command: functools.reduce(
         lambda inner, decorator: decorator(inner), reversed(decorators), command
     )
 
 
-def _query(filters: dict[str, str | None]) -> dict[str, str]:
-    """Return the filters that were given, as the API names them."""
+def _api_query(filters: dict[str, str | None]) -> dict[str, str]:
+    """Return the filters that are set, by their names in the API."""
     filters["id"] = filters.pop("prefix", None)
     return {name: value for name, value in filters.items() if value}
 
 
-def _show_cancelled(job: dict[str, Any]) -> None:
+def _print_cancelled(job: dict[str, Any]) -> None:
     state = ": its call is being cut off" if job.get("aborting") else f" is {job['state']}"
     click.echo(f"{job['id']}{state}")
 
 
-def _show_state(job: Job) -> None:
-    click.echo(f"{job['id']} is {in_words(job)}")
+def _print_state(job: Job) -> None:
+    click.echo(f"{job['id']} is {format_job(job)}")
 
 
-def _many(*, ended: bool) -> Callable[[F], Any]:
-    """Create a command that changes one job, or many."""
-    return _all_of(
+def _bulk_command(*, ended: bool) -> Callable[[F], Any]:
+    """Return a decorator that creates a command that changes one job or many."""
+    return _combine(
         jobs.command(),
         click.argument("ids", nargs=-1, metavar="[ID]…"),
-        _filters(ended=ended),
+        _filter_options(ended=ended),
         click.option("--dry-run", is_flag=True, help="Only say how many it is."),
         click.option("--yes", is_flag=True, help="Do not ask before many are changed."),
         JSON,
@@ -167,101 +167,101 @@ def _many(*, ended: bool) -> Callable[[F], Any]:
     )
 
 
-@_many(ended=False)
+@_bulk_command(ended=False)
 def cancel(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
-    """Cancel jobs that wait, or cut off their calls where the target allows it: those named, or all
-    that the options describe."""
-    if _is_one(ids, options):
+    """Cancel waiting jobs, and abort running calls if the target allows it. Give the jobs' ids, or
+    options that choose jobs."""
+    if _is_single(ids, options):
         job: Any = client.jobs.cancel(ids[0])
-        (print_json if options["as_json"] else _show_cancelled)(job)
+        (print_json if options["as_json"] else _print_cancelled)(job)
         return
-    _change(client, "cancel", ids, options)
+    _update(client, "cancel", ids, options)
 
 
-@_many(ended=True)
+@_bulk_command(ended=True)
 def retry(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
-    """Retry jobs that have ended in any state: those named, or all that the options describe;
-    without --state only those that failed or expired. They wait at the end of the queue, and their
-    results are forgotten."""
-    if _is_one(ids, options):
+    """Retry jobs that have ended. Give their ids, in any final state, or options that choose jobs;
+    without --state only failed and expired jobs are chosen. The jobs wait at the end of the queue,
+    and their results are deleted."""
+    if _is_single(ids, options):
         job = client.jobs.retry(ids[0])
-        (print_json if options["as_json"] else _show_state)(job)
+        (print_json if options["as_json"] else _print_state)(job)
         return
-    _change(client, "retry", ids, options)
+    _update(client, "retry", ids, options)
 
 
-def _is_one(ids: tuple[str, ...], options: dict[str, Any]) -> bool:
+def _is_single(ids: tuple[str, ...], options: dict[str, Any]) -> bool:
     return len(ids) == 1 and not any(options[name] for name in options if name != "as_json")
 
 
-def _change(client: Client, what: str, ids: tuple[str, ...], options: dict[str, Any]) -> None:
+def _update(client: Client, verb: str, ids: tuple[str, ...], options: dict[str, Any]) -> None:
     dry_run, yes, as_json = (options.pop(name) for name in ("dry_run", "yes", "as_json"))
-    query = _query(options)
+    query = _api_query(options)
     if bool(ids) == bool(query):
         raise click.UsageError("say either ids of jobs, or which jobs by --state, --target, …")
     if query and (dry_run or not yes):
-        matching = _change_all(client, what, [{**query, "dry_run": True}])
-        count = _jobs(matching["changed"])
+        matching = _send_bulk(client, verb, [{**query, "dry_run": True}])
+        count = _format_count(matching["changed"])
         if dry_run:
             print_json(matching) if as_json else click.echo(f"{count} match")
             return
         if matching["changed"]:
-            click.confirm(f"{what.capitalize()} {count}?", abort=True, err=True)
+            click.confirm(f"{verb.capitalize()} {count}?", abort=True, err=True)
     elif dry_run:
         raise click.UsageError("--dry-run counts jobs that options describe; these are named")
-    bodies = [{"ids": ids[n : n + AT_ONCE]} for n in range(0, len(ids), AT_ONCE)]
-    done = _change_all(client, what, bodies or [query])
+    bodies = [{"ids": ids[n : n + MAX_BULK_IDS]} for n in range(0, len(ids), MAX_BULK_IDS)]
+    done = _send_bulk(client, verb, bodies or [query])
     if as_json:
         print_json(done)
         return
     for each in done["skipped"]:
         click.echo(f"{each['id']}: {each['reason']}", err=True)
-    word = {"retry": "wait again", "cancel": "are cancelled"}[what]
-    click.echo(f"{_jobs(done['changed'])} {word}, {len(done['skipped'])} skipped")
+    outcome = {"retry": "wait again", "cancel": "are cancelled"}[verb]
+    click.echo(f"{_format_count(done['changed'])} {outcome}, {len(done['skipped'])} skipped")
 
 
-def _change_all(client: Client, what: str, bodies: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Send bulk requests, page by page, and return their responses put together."""
+def _send_bulk(client: Client, verb: str, bodies: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Send bulk requests until each is complete. Return the sum of their responses."""
     changed, skipped = 0, list[Any]()
     for body in bodies:
         page: dict[str, Any] = {"next": ""}
         while page["next"] is not None:
-            page = client.request("POST", f"/v1/jobs/bulk/{what}", {**body, "after": page["next"]})
+            page = client.request("POST", f"/v1/jobs/bulk/{verb}", {**body, "after": page["next"]})
             changed += page["changed"]
             skipped += page["skipped"]
     return {"changed": changed, "skipped": skipped}
 
 
-def _jobs(count: int) -> str:
+def _format_count(count: int) -> str:
     return f"{count:,} job{'' if count == 1 else 's'}"
 
 
 @jobs.command()
 @click.argument("id_", metavar="ID")
-@reply_shown_by(_show_state)
+@print_reply(_print_state)
 def done(client: Client, id_: str) -> Any:
     """Report that an online job's call is over, so that the next one is called."""
     return client.jobs.done(id_)
 
 
-def _table(document: dict[str, Any]) -> None:
+def _print_jobs(document: dict[str, Any]) -> None:
     rows = []
     for job in document["jobs"]:
-        state, _, about = in_words(job).partition(", ")
+        state, _, about = format_job(job).partition(", ")
         created = job["created_at"][:19]
         row = job["id"], job["target"], job["owner"], created, job["status"], state, about
         rows.append(row)
     headings = "id", "target", "owner", "created", "http", "state", "about"
-    table(headings, rows, styles=STYLES)
+    print_table(headings, rows, styles=STYLES)
 
 
 @jobs.command("list")
-@_filters()
+@_filter_options()
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
-@reply_shown_by(_table)
+@print_reply(_print_jobs)
 def list_jobs(client: Client, /, limit: int, **filters: str | None) -> Any:
     """List jobs, newest first. A service token sees its own; the admin token sees all."""
-    return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_query(filters))
+    return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_api_query(filters))
 
 
 @jobs.command("watch")
@@ -275,8 +275,8 @@ def watch_jobs(client: Client, ids: tuple[str, ...], target: str | None, every: 
     if bool(ids) == (target is not None):
         raise click.UsageError("say either ids of jobs, or --target NAME")
     if target is not None:
-        client.request("GET", api_path("/v1/targets", target))  # an unknown one is an error
-        ids = tuple(_not_ended(client, target))
+        client.request("GET", api_path("/v1/targets", target))  # fails if the target is unknown
+        ids = tuple(_read_unfinished(client, target))
         if not ids:
             click.echo(f"{target}: all jobs have ended")
     sys.exit(0 if wait_for(client, dict.fromkeys(ids), every_s=every, target=target) else 1)
@@ -285,30 +285,30 @@ def watch_jobs(client: Client, ids: tuple[str, ...], target: str | None, every: 
 # Waiting for jobs --------------------------------------------------------------------------------
 
 
-def in_words(job: Job) -> str:
-    """Return a job's state, and what there is to know about it, in a few words."""
-    state, words = job["state"], [job["state"]]
+def format_job(job: Job) -> str:
+    """Return a job's state and its details in a few words."""
+    state, parts = job["state"], [job["state"]]
     if state == State.PENDING:
         if job["position"] is not None:
-            words.append(f"position {job['position']:,}")
+            parts.append(f"position {job['position']:,}")
         if job["retry_at"]:
-            words.append(f"tries again at {job['retry_at']}")
+            parts.append(f"tries again at {job['retry_at']}")
         elif job["wait_seconds"] is not None:
-            words.append(f"about {_seconds(job['wait_seconds'])}")
+            parts.append(f"about {_format_s(job['wait_seconds'])}")
     elif state == State.CALLED:
-        words.append(f"the permit {job['permit']} is good until {job['permit_expires_at']}")
+        parts.append(f"the permit {job['permit']} is good until {job['permit_expires_at']}")
     elif state == State.PROCESSING and job["attempts"] > 1:
-        words.append(f"attempt {job['attempts']}")
+        parts.append(f"attempt {job['attempts']}")
     elif result := job["result"]:
-        words.append(f"{result['status']}, {result['size']:,} bytes")
+        parts.append(f"{result['status']}, {result['size']:,} bytes")
     elif job["status"] and state == State.COMPLETED:
-        words.append(str(job["status"]))
+        parts.append(str(job["status"]))
     if state in ENDED | {State.PENDING} and job["error"]:
-        words.append(job["error"])
-    return ", ".join(words)
+        parts.append(job["error"])
+    return ", ".join(parts)
 
 
-def _seconds(wait_s: float) -> str:
+def _format_s(wait_s: float) -> str:
     return f"{wait_s:.0f} s" if wait_s < 120 else f"{wait_s / 60:.0f} min"
 
 
@@ -320,27 +320,27 @@ def wait_for(
     target: str | None = None,
     until_called: bool = False,
 ) -> bool:
-    """Show jobs until all have ended; return whether all were completed.
+    """Show jobs until all have ended. Return False if any failed, expired or was cancelled.
 
-    On a terminal below the lines there is a bar; elsewhere each change is a line. `target`: the
-    target of all the jobs, which makes looking at many cheaper. `until_called`: do not wait for the
-    end of an online job that is called.
+    A terminal shows a progress bar below the lines; elsewhere each change is a line. `target`: the
+    target of all the jobs, if they have one, to poll many jobs with fewer requests. `until_called`:
+    stop waiting for an online job when it is called.
     """
     from rich import progress as rich  # noqa: PLC0415 - the other commands start faster
     from rich.console import Console  # noqa: PLC0415
 
-    is_terminal, left = sys.stdout.isatty(), list(ids)
-    is_many = len(left) > MOST_LINES
-    over = ENDED | {State.CALLED} if until_called else ENDED
+    is_terminal, remaining = sys.stdout.isatty(), list(ids)
+    is_many = len(remaining) > MAX_JOB_LINES
+    final_states = ENDED | {State.CALLED} if until_called else ENDED
     jobs: dict[str, Job] = {}
     first_positions: dict[str, int] = {}
-    shown: dict[str, object] = {}
+    last_facts: dict[str, object] = {}
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def show(about: str, text: str, facts: object) -> None:
-        """Print a line if the facts about a job, or about all, are not those shown last."""
-        if shown.get(about) != facts:
-            shown[about] = facts
+        """Print a line about a job, or about all (""), unless its facts are as last printed."""
+        if last_facts.get(about) != facts:
+            last_facts[about] = facts
             clock = "" if is_terminal else f"{datetime.now():%H:%M:%S} "  # noqa: DTZ005 - local
             console.print(f"{clock}{about}{' ' if about else ''}{text}")
 
@@ -349,33 +349,34 @@ def wait_for(
         *columns, console=console, transient=True, auto_refresh=False, disable=not is_terminal
     ) as bar:
         task = bar.add_task("", total=1, visible=False)
-        while left:
-            for id_, job in _look(client, left, target, is_first=not jobs).items():
+        while remaining:
+            for id_, job in _poll(client, remaining, target, is_first=not jobs).items():
                 jobs[id_] = job
                 first_positions.setdefault(id_, job["position"] or 1)
-                is_over = job["state"] in over
-                is_good = job["state"] == State.COMPLETED
-                if (is_over and not is_good) if is_many else (is_over or not is_terminal):
+                is_final = job["state"] in final_states
+                is_completed = job["state"] == State.COMPLETED
+                if (is_final and not is_completed) if is_many else (is_final or not is_terminal):
                     facts = job["state"], job["position"], job["attempts"], job["error"]
-                    show(id_, in_words(job), facts)
-            left = [id_ for id_ in left if id_ not in jobs or jobs[id_]["state"] not in over]
-            if is_terminal and left:
-                share = _share(jobs, first_positions)
-                bar.update(task, description=_summary(jobs), completed=share, visible=True)
+                    show(id_, format_job(job), facts)
+            ended = {id_ for id_, job in jobs.items() if job["state"] in final_states}
+            remaining = [id_ for id_ in remaining if id_ not in ended]
+            if is_terminal and remaining:
+                share = _mean_progress(jobs, first_positions)
+                bar.update(task, description=_format_summary(jobs), completed=share, visible=True)
                 bar.refresh()
             elif is_many:
-                show("", _summary(jobs), Counter(job["state"] for job in jobs.values()))
-            if left:
+                show("", _format_summary(jobs), Counter(job["state"] for job in jobs.values()))
+            if remaining:
                 time.sleep(every_s)
     return all(job["state"] not in ENDED - {State.COMPLETED} for job in jobs.values())
 
 
-def _look(client: Client, ids: list[str], target: str | None, *, is_first: bool) -> dict[str, Job]:
-    """Return the jobs with these ids; none while no replica answers, unless `is_first`."""
+def _poll(client: Client, ids: list[str], target: str | None, *, is_first: bool) -> dict[str, Job]:
+    """Return the jobs by id. Empty if no replica answers, which is an error if `is_first`."""
     from waitroom import RejectedError, WaitroomError  # noqa: PLC0415 - other commands start faster
 
     try:
-        of_target = _not_ended(client, target) if target else {}
+        of_target = _read_unfinished(client, target) if target else {}
         return {id_: of_target.get(id_) or client.jobs.get(id_) for id_ in ids}
     except WaitroomError as error:
         if is_first or (isinstance(error, RejectedError) and error.status < 500):
@@ -384,7 +385,7 @@ def _look(client: Client, ids: list[str], target: str | None, *, is_first: bool)
         return {}
 
 
-def _not_ended(client: Client, target: str) -> dict[str, Job]:
+def _read_unfinished(client: Client, target: str) -> dict[str, Job]:
     """Return all jobs of a target that have not ended, by id."""
     return {
         job["id"]: job
@@ -394,18 +395,18 @@ def _not_ended(client: Client, target: str) -> dict[str, Job]:
     }
 
 
-def _summary(jobs: dict[str, Job]) -> str:
+def _format_summary(jobs: dict[str, Job]) -> str:
     if len(jobs) == 1:
         [job] = jobs.values()
-        return f"{job['target']}: {in_words(job)}"
+        return f"{job['target']}: {format_job(job)}"
     counts = Counter(job["state"] for job in jobs.values())
     text = ", ".join(f"{counts[state]:,} {state}" for state in State if counts[state])
     waits = [job["wait_seconds"] for job in jobs.values() if job["wait_seconds"] is not None]
-    return f"{text}; the last is called in about {_seconds(max(waits))}" if waits else text
+    return f"{text}; the last is called in about {_format_s(max(waits))}" if waits else text
 
 
-def _share(jobs: dict[str, Job], first_positions: dict[str, int]) -> float:
-    """Return how far jobs have come, 0 to 1; the queue is half of the way."""
+def _mean_progress(jobs: dict[str, Job], first_positions: dict[str, int]) -> float:
+    """Return the mean progress of jobs, 0 to 1. The wait in the queue is the first half."""
     shares = []
     for id_, job in jobs.items():
         share = 1.0 if job["state"] in ENDED else 0.5

@@ -1,40 +1,40 @@
-"""waitroom leases: look at who holds what, and free it."""
+"""waitroom leases: show who holds which resource, and release it."""
 
 from typing import Any
 from urllib.parse import urlencode
 
 import click
 
-from sidecar.cli.output import table
+from sidecar.cli.output import print_table
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
     ReplicaGroup,
     api_path,
     pass_client,
+    print_reply,
     read_pages,
-    reply_shown_by,
 )
 
 
 @click.group(cls=ReplicaGroup)
 def leases() -> None:
-    """Look at who holds what, and free it, through a replica's ops listener."""
+    """Show who holds which resource, and release it, through a replica's ops listener."""
 
 
-def _table(document: dict[str, Any]) -> None:
+def _print_list(document: dict[str, Any]) -> None:
     if "leases" in document:
         rows: Any = (
             (each["name"], f"{each['term']:g} s", each["capacity"], each["in_use"])
             for each in document["leases"]
         )
-        table(("name", "term", "capacity", "in use"), rows)
+        print_table(("name", "term", "capacity", "in use"), rows)
         return
     rows = (
-        (each["name"], each["waiting"], ", ".join(map(_held, each["holders"])) or "nobody")
+        (each["name"], each["waiting"], ", ".join(map(_format_holder, each["holders"])) or "nobody")
         for each in document["resources"]
     )
-    table(("resource", "waiting", "held by"), rows)
+    print_table(("resource", "waiting", "held by"), rows)
 
 
 @leases.command("list")
@@ -45,38 +45,38 @@ def _table(document: dict[str, Any]) -> None:
     metavar="TEXT",
     help="Only resources whose name begins so, of this holder, or with this fencing number.",
 )
-@reply_shown_by(_table)
+@print_reply(_print_list)
 def list_leases(client: Client, template: str | None, find: str) -> Any:
-    """The templates; of one of them, each resource that somebody holds or waits for."""
+    """List the templates. For one TEMPLATE, list each resource that somebody holds or waits for."""
     if template is None:
         if find:
             raise click.UsageError("--find is for the resources of a TEMPLATE")
         return client.request("GET", "/v1/leases")
-    return read_pages(client, _path(template), "resources", find=find)
+    return read_pages(client, _api_path(template), "resources", find=find)
 
 
-def _show(document: dict[str, Any]) -> None:
+def _print_queue(document: dict[str, Any]) -> None:
     holders = [
         (each["holder"], each["owner"] or "-", each["fence"] or "called",
          each["granted_at"] or "-", each["expires_at"])
         for each in document["holders"]
     ]  # fmt: skip
-    table(("held by", "token", "fence", "since", "until"), holders)
+    print_table(("held by", "token", "fence", "since", "until"), holders)
     queue = [
         (each["position"], each["holder"], each["owner"] or "-", each["joined_at"],
          each["heartbeat_due_at"])
         for each in document["queue"]
     ]  # fmt: skip
-    table(("place", "waits", "token", "since", "heartbeat due"), queue)
+    print_table(("place", "waits", "token", "since", "heartbeat due"), queue)
 
 
 @leases.command(context_settings=ANY_TEXT)
 @click.argument("template")
 @click.argument("resource")
-@reply_shown_by(_show)
+@print_reply(_print_queue)
 def show(client: Client, template: str, resource: str) -> Any:
     """Show who holds a resource and who waits for it."""
-    return read_pages(client, f"{_path(template, resource)}/queue", "queue")
+    return read_pages(client, f"{_api_path(template, resource)}/queue", "queue")
 
 
 @leases.command(context_settings=ANY_TEXT)
@@ -85,29 +85,29 @@ def show(client: Client, template: str, resource: str) -> Any:
 @click.argument("holder", required=False)
 @pass_client
 def release(client: Client, template: str, resource: str, holder: str | None) -> None:
-    """End one holder's lease, turn or place in the queue; without a holder's name, of all who hold
-    the resource. The next in the queue has it at once."""
+    """End one holder's lease, call or place in the queue; without HOLDER, the leases and calls of
+    all. The next holder in the queue is called at once."""
     from sidecar.leases.settings import RESOURCE  # noqa: PLC0415
 
     if not RESOURCE.match(resource):
         raise click.UsageError(f"{resource}: that is no resource's name")
     holders = [holder] if holder is not None else []
     if holder is None:
-        page = client.request("GET", f"{_path(template, resource)}/queue", query={"limit": "1"})
+        page = client.request("GET", f"{_api_path(template, resource)}/queue", query={"limit": "1"})
         holders = list(dict.fromkeys(held["holder"] for held in page["holders"]))
     for each in holders:
-        done = client.request("DELETE", _path(template, resource, holder=each))["released"]
+        done = client.request("DELETE", _api_path(template, resource, holder=each))["released"]
         click.echo(f"{each} released" if done else f"{each} neither held {resource} nor waited")
     if holder is None:
         counts = f"{len(holders)} held {resource}; {page['waiting']} waited for it"
         click.echo(counts if holders else f"nobody holds {resource}")
 
 
-def _held(holder: dict[str, Any]) -> str:
-    word = "until" if holder["fence"] else "is called, and has until"
-    return f"{holder['holder']} {word} {holder['expires_at']}"
+def _format_holder(holder: dict[str, Any]) -> str:
+    until = "until" if holder["fence"] else "is called, and has until"
+    return f"{holder['holder']} {until} {holder['expires_at']}"
 
 
-def _path(template: str, *resource: str, **query: str) -> str:
+def _api_path(template: str, *resource: str, **query: str) -> str:
     path = api_path("/v1/leases", template, *resource)
     return f"{path}?{urlencode(query)}" if query else path

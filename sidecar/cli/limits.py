@@ -4,14 +4,14 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import print_json, table
+from sidecar.cli.output import print_json, print_table
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
     ReplicaGroup,
     api_path,
+    print_reply,
     read_pages,
-    reply_shown_by,
 )
 
 _LIMITS = "/v1/limits"
@@ -22,17 +22,17 @@ def limits() -> None:
     """Look at rate limits and change those of single keys, through a replica's ops listener."""
 
 
-def _table(document: dict[str, Any]) -> None:
+def _print_rules(document: dict[str, Any]) -> None:
     rows = (
-        (rule["name"], rule["algorithm"], _number(rule["limit"]),
+        (rule["name"], rule["algorithm"], _format_limit(rule["limit"]),
          f"{rule['window'] or rule['lease']:g} s", rule["on_exceed"], rule["key"])
         for rule in document["limits"]
     )  # fmt: skip
-    table(("name", "algorithm", "limit", "each", "exceed", "key"), rows)
+    print_table(("name", "algorithm", "limit", "each", "exceed", "key"), rows)
 
 
 @limits.command("list")
-@reply_shown_by(_table)
+@print_reply(_print_rules)
 def list_limits(client: Client) -> Any:
     """List the limits, as configured."""
     return client.request("GET", _LIMITS)
@@ -42,10 +42,10 @@ def list_limits(client: Client) -> Any:
 @click.argument("name")
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
 @click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
-@reply_shown_by(print_json)
+@print_reply(print_json)
 def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> Any:
-    """Show the decision on a call that came now, as JSON; nothing is taken. Without the fields of
-    its key: the rule, and the limits of single keys."""
+    """Show the decision on a call made now, as JSON, without counting it. Without the fields of a
+    key, show the rule and the limits of single keys."""
     if key is not None and fields:
         raise click.UsageError("say either --key or fields")
     query = {} if key is None else {"key": key}
@@ -61,10 +61,10 @@ def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) ->
     return client.request("GET", path, query=query)
 
 
-def _show(value: dict[str, Any]) -> None:
-    of = f" of {value['key']}" if value["key"] else ""
+def _print_limit(value: dict[str, Any]) -> None:
+    of_key = f" of {value['key']}" if value["key"] else ""
     name = click.get_current_context().params["name"]
-    click.echo(f"{name}: the limit{of} is {_number(value['limit'])}")
+    click.echo(f"{name}: the limit{of_key} is {_format_limit(value['limit'])}")
     if warning := value.get("warning"):
         click.echo(f"warning: {warning}", err=True)
 
@@ -72,9 +72,9 @@ def _show(value: dict[str, Any]) -> None:
 @limits.command("set", context_settings=ANY_TEXT)
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, metavar="[KEY] LIMIT")
-@reply_shown_by(_show)
+@print_reply(_print_limit)
 def set_(client: Client, name: str, words: tuple[str, ...]) -> Any:
-    """Set a key's limit, from the next call on; -1: no limit. A limit whose key has no fields
+    """Set a key's limit, from its next call on; -1 is no limit. A limit whose key has no fields
     needs no KEY."""
     *key, limit = words
     if len(key) > 1:
@@ -90,49 +90,49 @@ def set_(client: Client, name: str, words: tuple[str, ...]) -> Any:
 @limits.command()
 @click.argument("name")
 @click.argument("key", default="", required=False)
-@reply_shown_by(_show)
+@print_reply(_print_limit)
 def unset(client: Client, name: str, key: str) -> Any:
     """Reset a key's limit to the configured value."""
     return client.request("DELETE", api_path(_LIMITS, name, "values", key))
 
 
-def _counts(document: dict[str, Any]) -> None:
+def _print_counts(document: dict[str, Any]) -> None:
     rows = (
-        (each["key"] or "(all calls)", _number(each["limit"]), each["remaining"],
+        (each["key"] or "(all calls)", _format_limit(each["limit"]), each["remaining"],
          "-" if each["reset_seconds"] is None else f"{each['reset_seconds']:.0f} s")
         for each in document["keys"]
     )  # fmt: skip
-    table(("key", "limit", "left", "free again in"), rows)
+    print_table(("key", "limit", "left", "free again in"), rows)
 
 
 @limits.command("keys")
 @click.argument("name")
-@reply_shown_by(_counts)
+@print_reply(_print_counts)
 def list_keys(client: Client, name: str) -> Any:
-    """List keys of which something is counted, those with the least left first. It looks through
-    all keys of Redis, some thousands at a time."""
+    """List the keys that have a count, those with the least left first. Scans all keys of Redis,
+    some thousands at a time."""
     counts = read_pages(client, api_path(_LIMITS, name, "counts"), "keys")
     keys = sorted(counts["keys"], key=lambda each: (each["remaining"] or 0) / (each["limit"] or 1))
     return {**counts, "keys": keys, "found": len(keys)}
 
 
-def _reset(done: dict[str, Any]) -> None:
+def _print_reset(done: dict[str, Any]) -> None:
     name = click.get_current_context().params["name"]
-    of = f" of {done['key']}" if done["key"] else ""
-    text = f"the count{of} is reset" if done["reset"] else f"nothing was counted{of}"
+    of_key = f" of {done['key']}" if done["key"] else ""
+    text = f"the count{of_key} is reset" if done["reset"] else f"nothing was counted{of_key}"
     click.echo(f"{name}: {text}")
 
 
 @limits.command()
 @click.argument("name")
 @click.argument("key", default="", required=False)
-@reply_shown_by(_reset)
+@print_reply(_print_reset)
 def reset(client: Client, name: str, key: str) -> Any:
-    """Forget what a key has used. Its next call finds the whole limit free."""
+    """Reset the count of a key. Its next call has the whole limit."""
     return client.request("DELETE", api_path(_LIMITS, name, "counts", key))
 
 
-def _number(limit: int | None) -> str:
+def _format_limit(limit: int | None) -> str:
     from sidecar.limits.settings import UNLIMITED  # noqa: PLC0415
 
     return "none" if limit in {None, UNLIMITED} else str(limit)

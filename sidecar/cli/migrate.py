@@ -1,4 +1,4 @@
-"""waitroom migrate: the tables of the history and of jobs."""
+"""waitroom migrate: create or update the tables of the history and of jobs."""
 
 import click
 
@@ -7,14 +7,14 @@ from sidecar.cli.output import JSON, Unreachable, fail, print_json
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
 
-_WHOSE = {"history": "history's", "jobs": "jobs'"}
+_POSSESSIVES = {"history": "history's", "jobs": "jobs'"}
 
 
 @click.command()
 @CONFIG
 @JSON
 def migrate(path: str | None, *, as_json: bool) -> None:
-    """Make the tables of the history and of jobs, or bring them up to date. Idempotent."""
+    """Create the tables of the history and of jobs, or bring them up to date. Idempotent."""
     import asyncio  # noqa: PLC0415
 
     settings = load_settings(path)
@@ -22,38 +22,38 @@ def migrate(path: str | None, *, as_json: bool) -> None:
     if not any(urls.values()):
         example = 'set it, such as history = "sqlite:///history.db"'
         fail([f"history: names no database; {example} (and there are no targets, for jobs)"])
-    made: list[dict[str, str | None]] = []
+    migrated: list[dict[str, str | None]] = []
     problems: list[str] = []
     code = 1
     for setting in (name for name, url in urls.items() if url):
         try:
             before, after = asyncio.run(_migrate(settings, setting, urls[setting]))
-            made.append({"tables": setting, "before": before, "after": after})
+            migrated.append({"tables": setting, "before": before, "after": after})
         except ConfigError as error:
             problems += error.problems
         except DatabaseError as error:
             code = Unreachable.exit_code if isinstance(error, DatabaseUnavailableError) else 1
-            problems.append(f"the {_WHOSE[setting]} database: {error}")
+            problems.append(f"the {_POSSESSIVES[setting]} database: {error}")
     if as_json:
-        print_json({"migrated": made})
+        print_json({"migrated": migrated})
     else:
-        click.echo("".join(map(_line, made)), nl=False)
+        click.echo("".join(map(_format_revisions, migrated)), nl=False)
     if problems:
         fail(problems, code)
 
 
-def _line(tables: dict[str, str | None]) -> str:
+def _format_revisions(tables: dict[str, str | None]) -> str:
     before, after = tables["before"], tables["after"]
-    done = f"were brought from revision {before} to {after}"
+    outcome = f"were brought from revision {before} to {after}"
     if before is None:
-        done = f"were made (revision {after})"
+        outcome = f"were made (revision {after})"
     elif before == after:
-        done = f"are up to date (revision {after})"
-    return f"The {_WHOSE[str(tables['tables'])]} tables {done}.\n"
+        outcome = f"are up to date (revision {after})"
+    return f"The {_POSSESSIVES[str(tables['tables'])]} tables {outcome}.\n"
 
 
 async def _migrate(settings: Settings, setting: str, url: str) -> tuple[str | None, str]:
-    """Return the tables' revisions before and after. Raises ConfigError, DatabaseError."""
+    """Return the tables' revision before, None for new tables, and after. Raises DatabaseError."""
     require("sql", setting=setting)
     from sidecar.history.store.tables import HISTORY  # noqa: PLC0415 - the other commands start faster
     from sidecar.jobs.store.tables import JOBS  # noqa: PLC0415 - the other commands start faster

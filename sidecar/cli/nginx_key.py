@@ -1,4 +1,4 @@
-"""waitroom nginx-key: write the file with nginx's key, by which stamps are on."""
+"""waitroom nginx-key: write the file with nginx's key, which turns stamps on."""
 
 import re
 from pathlib import Path
@@ -9,10 +9,10 @@ from sidecar.cli.config import CONFIG, load_settings
 from sidecar.gate.stamps import key_file
 from sidecar.kit.files import replacing
 
-#: Files of Waitroom: the key file, which is replaced, and the includes.
-_OURS = re.compile(r"(?:^|/)waitroom[^/]*/stamp\.conf$|(?:^|/)waitroom-stamp[^/]*\.conf$")
-_USES = re.compile(r"^[^#\n]*(?:\bsecure_link(?:_md5|_secret)?\s|\$secure_link\b)", re.MULTILINE)
-_MAX_CONF = 1_000_000
+#: The paths of Waitroom's own files: the key file, which is replaced, and the includes.
+_OWN_PATHS = re.compile(r"(?:^|/)waitroom[^/]*/stamp\.conf$|(?:^|/)waitroom-stamp[^/]*\.conf$")
+_USAGE = re.compile(r"^[^#\n]*(?:\bsecure_link(?:_md5|_secret)?\s|\$secure_link\b)", re.MULTILINE)
+_MAX_CONF_BYTES = 1_000_000
 
 
 @click.command("nginx-key")
@@ -20,10 +20,10 @@ _MAX_CONF = 1_000_000
 @CONFIG
 @click.option("--force", is_flag=True, help="Although your nginx uses secure_link itself.")
 def nginx_key(file: str, path: str | None, force: bool) -> None:
-    """Write nginx's key to FILE, by which it knows for seconds who is inside (stamps).
+    """Write nginx's key to FILE. With it, nginx itself knows for seconds who is inside (stamps).
 
-    FILE is waitroom-stamp.conf beside nginx.conf; -: print it. Made from secret_keys: again
-    whenever they change, and `nginx -s reload` after it.
+    FILE is waitroom-stamp.conf beside nginx.conf; - prints the key. The key is made from
+    secret_keys: when they change, write it again and run `nginx -s reload`.
     """
     text = key_file(load_settings(path).secret_keys)
     if file == "-":
@@ -37,9 +37,9 @@ def nginx_key(file: str, path: str | None, force: bool) -> None:
         )
     if not target.parent.is_dir():
         raise click.UsageError(f"{file}: there is no folder {target.parent}")
-    if not force and (user := _user_of_secure_link(target.parent)):
+    if not force and (other := _find_secure_link(target.parent)):
         raise click.ClickException(
-            f"{user} uses secure_link: it and stamps would read each other's results. "
+            f"{other} uses secure_link: it and stamps would read each other's results. "
             "Leave stamps off, or say --force (docs/nginx.md)."
         )
     try:
@@ -50,15 +50,15 @@ def nginx_key(file: str, path: str | None, force: bool) -> None:
     click.echo(f"{file} is written. Now: nginx -t && nginx -s reload", err=True)
 
 
-def _user_of_secure_link(folder: Path) -> Path | None:
-    """Return a file of nginx's configuration that uses the module, except Waitroom's own."""
+def _find_secure_link(folder: Path) -> Path | None:
+    """Return a file of nginx's configuration, other than Waitroom's, that uses secure_link."""
     for each in sorted(folder.rglob("*")):
-        if _OURS.search(each.as_posix()):
+        if _OWN_PATHS.search(each.as_posix()):
             continue
         try:
-            is_small = each.is_file() and each.stat().st_size <= _MAX_CONF
-            if is_small and _USES.search(each.read_text(encoding="utf-8", errors="replace")):
+            is_small = each.is_file() and each.stat().st_size <= _MAX_CONF_BYTES
+            if is_small and _USAGE.search(each.read_text(encoding="utf-8", errors="replace")):
                 return each
-        except OSError:  # a broken link, or not ours to read
+        except OSError:  # a broken link, or no permission to read
             continue
     return None

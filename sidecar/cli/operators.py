@@ -5,28 +5,28 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import table
-from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, reply_shown_by
+from sidecar.cli.output import print_table
+from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, print_reply
 
 MIN_PASSWORD_LENGTH = 8
 
 
 @click.group(cls=ReplicaGroup)
 def operators() -> None:
-    """Look at the operators that the settings name, and end their sessions."""
+    """List the operators that the settings name, and end their sessions."""
 
 
-def _table(document: dict[str, Any]) -> None:
-    words = {True: "yes", False: "no"}
+def _print_operators(document: dict[str, Any]) -> None:
+    yes_no = {True: "yes", False: "no"}
     rows = (
-        (each["name"], each["role"], words[each["has_password"]], words[each["by_proxy"]])
+        (each["name"], each["role"], yes_no[each["has_password"]], yes_no[each["by_proxy"]])
         for each in document["operators"]
     )
-    table(("name", "role", "password", "proxy"), rows)
+    print_table(("name", "role", "password", "proxy"), rows)
 
 
 @operators.command("list")
-@reply_shown_by(_table)
+@print_reply(_print_operators)
 def list_operators(client: Client) -> Any:
     """List the operators that the settings name."""
     return client.request("GET", "/admin/operators")
@@ -34,11 +34,11 @@ def list_operators(client: Client) -> Any:
 
 @operators.command("log-out")
 @click.argument("name")
-@reply_shown_by(lambda ended: click.echo(f"{ended['name']}: all sessions have ended"))
+@print_reply(lambda ended: click.echo(f"{ended['name']}: all sessions have ended"))
 def log_out(client: Client, name: str) -> Any:
     """End all sessions of an operator, in every browser and on all replicas.
 
-    To lock somebody out, take them from the settings and restart the replicas.
+    To lock somebody out, remove them from the settings and restart the replicas.
     """
     return client.request("DELETE", api_path("/admin/operators", name, "sessions"))
 
@@ -47,7 +47,7 @@ def log_out(client: Client, name: str) -> Any:
 def hash_password() -> None:
     """Print the hash of a password, for `password` of an operator in the settings.
 
-    It asks for the password twice, or reads a line of standard input. Needs no replica.
+    Asks for the password twice, or reads a line of standard input. Needs no replica.
     """
     from sidecar.http.auth.accounts import HASHER  # noqa: PLC0415 - other commands start faster
 

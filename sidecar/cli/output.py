@@ -1,4 +1,4 @@
-"""What commands print: tables, JSON in place of text, and errors with their exit codes."""
+"""The output of commands: tables, JSON instead of text, and errors with their exit codes."""
 
 import functools
 import json
@@ -14,13 +14,13 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 class Unreachable(click.ClickException):
-    """A replica, Redis or a database does not answer."""
+    """An error: a replica, Redis or a database does not answer."""
 
     exit_code = 3
 
 
 class BadValue(click.ClickException):
-    """A value is not allowed; unlike a UsageError it is shown without the command's usage."""
+    """An error: a value is not allowed. Unlike a UsageError it is shown without the usage."""
 
     exit_code = 2
 
@@ -32,15 +32,15 @@ def fail(problems: list[str], code: int = 1) -> NoReturn:
     sys.exit(code)
 
 
-def table(
+def print_table(
     headings: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,
     styles: Mapping[str, str] | None = None,
 ) -> None:
-    """Print aligned columns at a terminal; elsewhere, fields between tabs for cut and awk.
+    """Print aligned columns at a terminal; elsewhere, tab-separated fields for cut and awk.
 
-    `styles`: the colour of cells with this text.
+    `styles`: the colour of a cell, by the cell's text.
     """
     if not sys.stdout.isatty():
         for row in (headings, *rows):
@@ -66,7 +66,7 @@ def coloured(text: str, colour: str) -> str:
 
 
 def cell(value: object) -> str:
-    """Return a value as one line without control characters: names and errors are others' text."""
+    """Return a value as one line without control characters, because others choose its text."""
     text = "" if value is None else str(value)
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
@@ -76,14 +76,14 @@ def print_json(document: Any) -> None:
 
 
 def print_changes(document: Any) -> None:
-    """Print the settings that the command's argument `changes` names, as they are now."""
+    """Print the current values of the settings that the command's argument `changes` names."""
     for change in click.get_current_context().params["changes"]:
         name = change.partition("=")[0]
         click.echo(f"{name} = {json.dumps(document['settings'][name])}")
 
 
-def printed(show: Callable[[Any], object]) -> Callable[[Callable[P, Any]], Callable[P, None]]:
-    """Print the document that a command returns: as JSON with --json, else by `show`."""
+def print_result(show: Callable[[Any], object]) -> Callable[[Callable[P, Any]], Callable[P, None]]:
+    """Decorate a command to print what it returns: as JSON with --json, else by `show`."""
 
     def decorate(command: Callable[P, Any]) -> Callable[P, None]:
         @JSON

@@ -1,4 +1,4 @@
-"""waitroom page: the waiting page, for nginx and for people who design it."""
+"""waitroom page: print the waiting page for nginx, or preview it."""
 
 import shutil
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sidecar.rooms.settings import RoomSettings
 
 
-class _Page(click.Group):
-    """A group that takes a file's name for `nginx` and that file."""
+class _PageGroup(click.Group):
+    """A group that passes an unknown command, which is a file's name, to the command `nginx`."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -24,7 +24,7 @@ class _Page(click.Group):
         return super().resolve_command(ctx, ["nginx", *args] if is_file else args)
 
 
-@click.group(cls=_Page, invoke_without_command=True)
+@click.group(cls=_PageGroup, invoke_without_command=True)
 @click.pass_context
 def page(context: click.Context) -> None:
     """Print the waiting page as nginx includes it, or preview it.
@@ -40,7 +40,7 @@ def page(context: click.Context) -> None:
 def nginx(file: str | None = None) -> None:
     """Print the waiting page as nginx includes it: waitroom/waiting.conf.
 
-    Make it again, and reload nginx, when you have changed waiting.html or added a language.
+    After you change waiting.html or add a language, print it again and reload nginx.
     """
     from sidecar.gate.page.languages import Languages  # noqa: PLC0415
     from sidecar.gate.page.render import for_nginx  # noqa: PLC0415
@@ -73,8 +73,8 @@ def preview(
 ) -> None:
     """Write the waiting page of ROOM in all its states, to open in a browser.
 
-    Nothing needs to run. The look is that of the settings file; the dashboard previews what was
-    changed at run time.
+    Needs no replica. The look is that of the settings file; to preview changes made at run time,
+    use the dashboard.
     """
     from sidecar.gate.page import preview as previews  # noqa: PLC0415 - needs aiohttp
     from sidecar.gate.page.render import Page  # noqa: PLC0415
@@ -88,45 +88,45 @@ def preview(
     for state in states:
         _check("state", state, previews.STATES)
     _check("room", name, configured.rooms)
-    settings = _changed(configured.rooms[name], changes)
+    settings = _apply_changes(configured.rooms[name], changes)
     static = configured.static_dir or find_share("static")
     template = Page(static)
     _check("language", look["language"], template.languages.tags)
     look["site"] = (look["site"] or settings.public_url or "").rstrip("/")
-    folder, titles = Path(into), states or tuple(previews.STATES)
+    folder, chosen = Path(into), states or tuple(previews.STATES)
     page_preview = previews.Preview(template, name, settings, **look)
-    texts = {f"{state}.html": page_preview.html(state) for state in titles}
+    pages = {f"{state}.html": page_preview.html(state) for state in chosen}
     if settings.template:
-        own = Templates(configured.template_dir)
-        if problem := own.problem(settings.template):
+        templates = Templates(configured.template_dir)
+        if problem := templates.problem(settings.template):
             raise click.ClickException(problem)
-        own_page = own.find(settings.template)
-        texts |= {
+        own_page = templates.find(settings.template)
+        pages |= {
             f"{state}.html": previews.by_template(own_page, page_preview, state)
-            for state in titles
+            for state in chosen
             if own_page and state in previews.OF_TEMPLATES
         }
-    texts["index.html"] = previews.overview(name, titles)
+    pages["index.html"] = previews.overview(name, chosen)
     try:
-        shutil.copytree(static, folder / "static", ignore=_NOT_COPIED, dirs_exist_ok=True)
+        shutil.copytree(static, folder / "static", ignore=_IGNORED_FILES, dirs_exist_ok=True)
         shutil.copy(previews.SCRIPT, folder / "static")
-        for file, text in texts.items():
+        for file, text in pages.items():
             (folder / file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(str(error)) from None
-    for file in sorted(texts, key=lambda file: file != "index.html"):
+    for file in sorted(pages, key=lambda file: file != "index.html"):
         click.echo(folder / file)
 
 
-_NOT_COPIED = shutil.ignore_patterns("*.html", "i18n", "draw.*")
+_IGNORED_FILES = shutil.ignore_patterns("*.html", "i18n", "draw.*")
 
 
-def _check(what: str, name: str, names: Iterable[str]) -> None:
+def _check(kind: str, name: str, names: Iterable[str]) -> None:
     if name not in names:
-        raise BadValue(f"there is no {what} {name!r}; these are: {', '.join(names)}")
+        raise BadValue(f"there is no {kind} {name!r}; these are: {', '.join(names)}")
 
 
-def _changed(settings: "RoomSettings", changes: tuple[str, ...]) -> "RoomSettings":
+def _apply_changes(settings: "RoomSettings", changes: tuple[str, ...]) -> "RoomSettings":
     pairs = [change.partition("=") for change in changes]
     if not all(equals for _, equals, _ in pairs):
         raise BadValue("--set: write SETTING=VALUE, such as accent=#c2410c")

@@ -1,7 +1,7 @@
-"""A client of the replica that a command asks: its address, its token, and its errors.
+"""The client of the replica that a command talks to: its address, its token, and its errors.
 
-Address and token come from an option, from a variable, or from the settings file, of which nothing
-else is read: the file need not be valid.
+Address and token come from an option, an environment variable or the settings file. Nothing else of
+the file is read, so the rest of it need not be valid.
 """
 
 import functools
@@ -17,22 +17,22 @@ from urllib.parse import quote, urlsplit
 import click
 
 from sidecar.cli.config import CONFIG_HELP
-from sidecar.cli.output import BadValue, Unreachable, printed
+from sidecar.cli.output import BadValue, Unreachable, print_result
 from sidecar.kit.errors import ConfigError
 from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 
 if TYPE_CHECKING:
     import waitroom
 
-#: Types of the client, for annotations: the commands import it late, because it takes long.
+#: Types of the client. For annotations only, because `waitroom` is slow to import.
 Client: TypeAlias = "waitroom.Client"
 Job: TypeAlias = "waitroom.Job"
 Room: TypeAlias = "waitroom.Room"
 Visitor: TypeAlias = "waitroom.Visitor"
-_UNIX, _SYSTEM = "unix:", SYSTEM_FILE.parent
-#: Items in one page of a list.
-PAGE = 1000
-#: For commands with an argument that may begin with a hyphen: it is no option then.
+_UNIX, _SYSTEM_DIR = "unix:", SYSTEM_FILE.parent
+#: How many items of a list one request reads.
+PAGE_SIZE = 1000
+#: The context settings of commands with an argument that may begin with a hyphen.
 ANY_TEXT: dict[str, Any] = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass
 class ReplicaOptions:
-    """The options of a command that asks a replica."""
+    """The options of a command that talks to a replica."""
 
     config: str | None = None
     url: str | None = None
@@ -66,7 +66,7 @@ class ReplicaOptions:
             raise kind(explain(error, address, source)) from None
 
     def address(self) -> str:
-        """Return http://HOST:PORT or unix:/path. Raises ClickException."""
+        """Return the replica's address, http://HOST:PORT or unix:/path. Raises ClickException."""
         if url := self.url or os.environ.get("WAITROOM_URL"):
             return _check_url("--url" if self.url else "WAITROOM_URL", url)
         listen = self._read_settings().ops_listen
@@ -75,7 +75,7 @@ class ReplicaOptions:
         return listen if listen.startswith(_UNIX) else f"http://{listen}"
 
     def _token(self) -> tuple[str, str]:
-        """Return the token, and where it comes from. Raises ClickException."""
+        """Return the token and its source. Raises ClickException."""
         if self.token_file:
             return _read_token("--token-file", self.token_file), self.token_file
         if token := os.environ.get("WAITROOM_TOKEN"):
@@ -83,7 +83,7 @@ class ReplicaOptions:
         if file := os.environ.get("WAITROOM_TOKEN_FILE"):
             return _read_token("WAITROOM_TOKEN_FILE", file), file
         settings = self._read_settings()
-        source = f"the environment (there is no {DEFAULT_FILE} in this folder or in {_SYSTEM})"
+        source = f"the environment (there is no {DEFAULT_FILE} in this folder or in {_SYSTEM_DIR})"
         if path := find_file(self.config):
             source = f"{path} with WAITROOM_* variables"
         for name in ("admin_token", "service_token"):
@@ -95,9 +95,9 @@ class ReplicaOptions:
         )
 
     def _read_settings(self) -> Any:
-        """Read ops_listen, admin_token and service_token. Raises ClickException, a line a problem.
+        """Read ops_listen, admin_token and service_token. Raises ClickException with all problems.
 
-        Variables of other settings are left alone: they may name files of another user.
+        Variables of other settings are not read: they may name files of another user.
         """
         from pydantic import BaseModel, Field, ValidationError  # noqa: PLC0415
 
@@ -110,7 +110,7 @@ class ReplicaOptions:
             service_token: str = Field(default="", repr=False)
 
         names = {f"{ENV_PREFIX}{name.upper()}" for name in ReplicaSettings.model_fields}
-        environ = {n: text for n, text in os.environ.items() if n.removesuffix("_FILE") in names}
+        environ = {n: value for n, value in os.environ.items() if n.removesuffix("_FILE") in names}
         try:
             values, problems = read_values(self.config, environ, ReplicaSettings)
             settings = ReplicaSettings.model_validate(values)
@@ -124,7 +124,7 @@ class ReplicaOptions:
 
 
 def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
-    """Pass a client of the replica to a command of a ReplicaGroup."""
+    """Decorate a command of a ReplicaGroup, which then gets a client of the replica."""
 
     @click.pass_obj
     @functools.wraps(command)
@@ -135,27 +135,27 @@ def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
     return run
 
 
-def reply_shown_by(
+def print_reply(
     show: Callable[[Any], object],
 ) -> Callable[[Callable[Concatenate[Client, P], Any]], Callable[P, None]]:
-    """Pass a client to a command, and print the document that the command returns: as JSON with
-    --json, else by `show`."""
-    return lambda command: printed(show)(pass_client(command))
+    """Decorate a command, which then gets a client of the replica. Prints what the command returns:
+    as JSON with --json, else by `show`."""
+    return lambda command: print_result(show)(pass_client(command))
 
 
 def api_path(root: str, *names: str) -> str:
-    """Return a path of the API below `root`, with the names quoted."""
+    """Return the path of the API below `root` with these names, URL-quoted."""
     return "/".join([root, *(quote(name, safe="") for name in names)])
 
 
 def read_pages(
     client: Client, path: str, items: str, *, limit: int | None = None, **query: str
 ) -> dict[str, Any]:
-    """Return a list of the API with its pages put together, `limit` items at most."""
+    """Read a list of the API page by page. Return the last page with all items, at most `limit`."""
     page: dict[str, Any] = {"next": ""}
     rows: list[Any] = []
     while page["next"] is not None and (limit is None or len(rows) < limit):
-        size = PAGE if limit is None else min(PAGE, limit - len(rows))
+        size = PAGE_SIZE if limit is None else min(PAGE_SIZE, limit - len(rows))
         page = client.request(
             "GET", path, query={**query, "after": page["next"], "limit": str(size)}
         )
@@ -164,7 +164,7 @@ def read_pages(
 
 
 def explain(error: "waitroom.WaitroomError", address: str = "", source: str = "") -> str:
-    """Return what a replica answered, or that none did. `source`: where the token comes from."""
+    """Return the text of a client's error. `source`: where the token comes from."""
     problem = getattr(error, "problem", None)
     if problem is None or not (problem.title or address):
         return str(error)
@@ -185,7 +185,7 @@ def explain(error: "waitroom.WaitroomError", address: str = "", source: str = ""
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
+    except (KeyError, OSError):  # in a container, the user may have no name
         return "somebody"
 
 
@@ -195,10 +195,10 @@ def _check_url(name: str, text: str) -> str:
     try:
         url = urlsplit(text if "://" in text else f"http://{text}")
         has_port = url.port is None or url.port > 0
-        is_right = url.scheme in {"http", "https"} and bool(url.hostname) and has_port
+        is_valid = url.scheme in {"http", "https"} and bool(url.hostname) and has_port
     except ValueError:
-        is_right = False
-    if not is_right or "@" in url.netloc or url.path not in {"", "/"} or url.query or url.fragment:
+        is_valid = False
+    if not is_valid or "@" in url.netloc or url.path not in {"", "/"} or url.query or url.fragment:
         hint = "write http://HOST:PORT or unix:/path, the replica's ops_listen"
         raise BadValue(f"{name}: {hint}")
     return f"{url.scheme}://{url.netloc}"
@@ -222,9 +222,9 @@ def _check_token(name: str, token: str) -> str:
     return token
 
 
-def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Keep an option for the client. It may stand before the command's name or after it, where it
-    counts more."""
+def _store_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Store an option in ReplicaOptions. It may stand before or after the command's name; the one
+    after it wins."""
     options = context.ensure_object(ReplicaOptions)
     if value is not None:
         setattr(options, str(option.name), value)
@@ -240,21 +240,21 @@ _HELP = {
 
 
 def _options(*names: str, has_letter: bool = True) -> list[click.Option]:
-    """Create options that fill ReplicaOptions. `has_letter`: whether -c is short for --config."""
+    """Create options that are stored in ReplicaOptions. `has_letter`: -c is short for --config."""
     return [
         click.Option(
             [name, "-c"] if name == "--config" and has_letter else [name],
             metavar="URL" if name == "--url" else "FILE",
             help=_HELP[name],
             expose_value=False,
-            callback=_keep,
+            callback=_store_option,
         )
         for name in names
     ]
 
 
 class SettingsGroup(click.Group):
-    """A group whose commands read the settings; --config may stand before or after their names."""
+    """A group whose commands read the settings. --config may stand before or after their names."""
 
     options: tuple[str, ...] = ("--config",)
 
@@ -263,20 +263,20 @@ class SettingsGroup(click.Group):
         self.params += _options(*self.options)
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        # Where an argument may begin with a hyphen, its letters must not be taken for options.
-        is_any = cmd.context_settings.get("ignore_unknown_options", False)
-        cmd.params += _options(*self.options, has_letter=not is_any)
+        # An argument that begins with -c must not be read as the option -c.
+        has_any_text = cmd.context_settings.get("ignore_unknown_options", False)
+        cmd.params += _options(*self.options, has_letter=not has_any_text)
         super().add_command(cmd, name)
 
 
 class ReplicaGroup(SettingsGroup):
-    """A group whose commands ask a replica over HTTP."""
+    """A group whose commands talk to a replica over HTTP."""
 
     options = tuple(_HELP)
 
 
 class ReplicaCommand(click.Command):
-    """A command outside of a group that asks a replica over HTTP."""
+    """A command outside of a group that talks to a replica over HTTP."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

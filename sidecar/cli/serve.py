@@ -1,4 +1,4 @@
-"""waitroom serve and waitroom run-jobs: the processes that run until they are stopped."""
+"""waitroom serve and run-jobs: run a replica or a worker until it is stopped."""
 
 import re
 
@@ -22,7 +22,7 @@ def serve(path: str | None) -> None:
     uvloop.run(run(settings))
 
 
-def _listen(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+def _check_listen(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     if value and (not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", value) or value.startswith("unix:")):
         raise click.BadParameter("write HOST:PORT, such as 127.0.0.1:8402")
     return value
@@ -49,11 +49,11 @@ def _listen(_context: click.Context, _parameter: click.Parameter, value: str) ->
     "--listen",
     default="",
     metavar="HOST:PORT",
-    callback=_listen,
+    callback=_check_listen,
     help="Serve /healthz and /metrics here (default: disabled).",
 )
 def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
-    """Run one worker, which makes the calls of jobs. As many as you like, on any machines."""
+    """Run one worker, which makes the calls of jobs. Run as many as you like, on any machines."""
     import uvloop  # noqa: PLC0415
 
     from sidecar.app.log import start_logging  # noqa: PLC0415

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import print_changes, print_json, table
-from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, reply_shown_by
+from sidecar.cli.output import print_changes, print_json, print_table
+from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, print_reply
 
 _TARGETS = "/v1/targets"
 
@@ -17,7 +17,7 @@ def targets() -> None:
     """List the targets of jobs and change them, through a replica's ops listener."""
 
 
-def _row(target: dict[str, Any]) -> tuple[object, ...]:
+def _format_row(target: dict[str, Any]) -> tuple[object, ...]:
     settings, mean_s = target["settings"], target["mean_seconds"]
     return (
         target["name"],
@@ -31,14 +31,14 @@ def _row(target: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _table(document: dict[str, Any]) -> None:
+def _print_targets(document: dict[str, Any]) -> None:
     headings = "target", "state", "waiting", "running", "rate", "a call", "breaker", "settings"
     styles = {"paused": "yellow", "no runner": "red", "open": "red", "trial": "yellow"}
-    table(headings, map(_row, document["targets"]), styles=styles)
+    print_table(headings, map(_format_row, document["targets"]), styles=styles)
 
 
 @targets.command("list")
-@reply_shown_by(_table)
+@print_reply(_print_targets)
 def list_targets(client: Client) -> Any:
     """List the targets."""
     return client.request("GET", _TARGETS)
@@ -46,28 +46,28 @@ def list_targets(client: Client) -> Any:
 
 @targets.command()
 @click.argument("name")
-@reply_shown_by(print_json)
+@print_reply(print_json)
 def show(client: Client, name: str) -> Any:
-    """Everything about one target, as JSON; secrets are ***."""
+    """Show everything about one target, as JSON; secrets are ***."""
     return client.request("GET", api_path(_TARGETS, name))
 
 
 @targets.command("set")
 @click.argument("name")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
-@reply_shown_by(print_changes)
+@print_reply(print_changes)
 def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
-    """Change settings of a target, or make a new one. Replicas and workers follow within two
+    """Change settings of a target, or create one. Replicas and workers follow within two
     seconds.
 
-    A value is JSON or text; null is none, and @FILE takes it from a file, such as a secret. These
-    settings stay until waitroom targets unset, whatever the configuration file says of them.
+    A value is JSON or text; null means none, and @FILE reads the value from a file, such as a
+    secret. The settings override the configuration file until waitroom targets unset.
     """
-    body = dict(_change(change) for change in changes)
+    body = dict(_read_change(change) for change in changes)
     return client.request("PATCH", api_path(_TARGETS, name), body)
 
 
-def _change(text: str) -> tuple[str, Any]:
+def _read_change(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise click.UsageError(f"{text}: write SETTING=VALUE, such as concurrency=20")
@@ -82,12 +82,12 @@ def _change(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _unset(done: dict[str, Any]) -> None:
+def _print_unset(done: dict[str, Any]) -> None:
     name = click.get_current_context().params["name"]
     click.echo(f"{name} is as configured" if done["target"] else f"{name} is removed")
 
 
-def _report(target: dict[str, Any]) -> None:
+def _print_state(target: dict[str, Any]) -> None:
     state = "paused" if target["settings"]["paused"] else "running"
     waiting = target["waiting"] + target["later"]
     click.echo(f"{target['name']} is {state}: {waiting} waiting, {target['running']} under way")
@@ -95,7 +95,7 @@ def _report(target: dict[str, Any]) -> None:
 
 @targets.command()
 @click.argument("name")
-@reply_shown_by(_unset)
+@print_reply(_print_unset)
 def unset(client: Client, name: str) -> Any:
     """Reset a target to its configured settings; one that is not configured is removed."""
     return client.request("DELETE", api_path(_TARGETS, name))
@@ -103,21 +103,21 @@ def unset(client: Client, name: str) -> Any:
 
 @targets.command()
 @click.argument("name")
-@reply_shown_by(_report)
+@print_reply(_print_state)
 def pause(client: Client, name: str) -> Any:
-    """Call nothing: jobs wait, and more may be submitted. Calls in progress go on."""
-    return _pause(client, name, is_paused=True)
+    """Stop calling: jobs wait, and more may be submitted. Calls in progress go on."""
+    return _set_paused(client, name, is_paused=True)
 
 
 @targets.command()
 @click.argument("name")
-@reply_shown_by(_report)
+@print_reply(_print_state)
 def resume(client: Client, name: str) -> Any:
     """End a pause."""
-    return _pause(client, name, is_paused=False)
+    return _set_paused(client, name, is_paused=False)
 
 
-def _pause(client: Client, name: str, *, is_paused: bool) -> Any:
-    # A pause alone would make a target of a name that was mistyped.
+def _set_paused(client: Client, name: str, *, is_paused: bool) -> Any:
+    # GET fails for a mistyped name, with which PATCH alone would create a target.
     client.request("GET", api_path(_TARGETS, name))
     return client.request("PATCH", api_path(_TARGETS, name), {"paused": is_paused})

@@ -1,6 +1,6 @@
 """waitroom verify-draw: compute a draw again from what a room has published.
 
-It needs no settings, and takes a replica's word for nothing but that.
+It needs no settings, and it trusts the replica in nothing else.
 """
 
 import json
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     from sidecar.lottery.commitment import Published, SavedDraw
 
-#: Places in one request; how long a response may take, in seconds, and be, in bytes.
-_PAGE = 10_000
+#: Limits of one request: places, seconds, and bytes of the response.
+_PAGE_SIZE = 10_000
 _TIMEOUT_S = 30
-_ANSWER_BYTES = 4_000_000
-#: Places that are read, whatever count was published; characters shown of a server's text.
-_MOST = 5_000_000
-_SHOWN = 300
-#: Requests, one a second, until a replica has computed the list's digest. The first one starts it.
-_TRIES = 30
-_WHOLE = "write the whole address, https://…"
-_NO_DRAW = "this is no draw as a room publishes it"
+_MAX_RESPONSE_BYTES = 4_000_000
+#: Limits of places read, whatever count is published, and of characters shown of a server's text.
+_MAX_PLACES = 5_000_000
+_MAX_SHOWN = 300
+#: The most requests, one per second, for the list's digest. The first one starts its computation.
+_ATTEMPTS = 30
+_URL_HINT = "write the whole address, https://…"
+_NOT_A_DRAW = "this is no draw as a room publishes it"
 
 
 @click.command("verify-draw")
@@ -44,30 +44,30 @@ _NO_DRAW = "this is no draw as a room publishes it"
 @click.option("--visitor", metavar="ID", help="Tell this visitor's place too.")
 @click.option("--save", metavar="FILE", help="Keep what was published, to be checked again.")
 @JSON
-def verify_draw(source: str, save: str | None, *, as_json: bool, **noted: str | None) -> None:
-    """Compute a pre-queue's draw again, and say what is proven.
+def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str | None) -> None:
+    """Compute a pre-queue's draw again, and print what is proven.
 
-    URL is https://your.site/_waitroom/ROOM/draw, with ?event=NAME for another than the last. FILE
-    is what --save wrote. Exit 1 where something is not as it was published, or not published yet.
+    URL is https://your.site/_waitroom/ROOM/draw, with ?event=NAME for an event but the last. FILE
+    was written by --save. Exit 1 if something differs from what was published, or is not published.
     """
     from sidecar.lottery.commitment import verify  # noqa: PLC0415
 
-    kept = _fetch(source) if "://" in source else _read(source)
-    draw = kept.draw
+    record = _fetch(source) if "://" in source else _read(source)
+    draw = record.draw
     if save:
         try:
-            Path(save).write_text(kept.model_dump_json() + "\n", encoding="utf-8")
+            Path(save).write_text(record.model_dump_json() + "\n", encoding="utf-8")
         except OSError as error:
             raise click.ClickException(f"{save}: {error.strerror}") from None
     with progress("computing the draw again"):
-        checks = verify(draw, kept.places, **noted)
+        checks = verify(draw, record.places, **expected)
     is_right = draw.secret is not None and all(check.holds for check in checks)
     if as_json:
         document = {"draw": draw.model_dump(mode="json"), "is_right": is_right}
         print_json({**document, "checks": [asdict(check) for check in checks]})
         sys.exit(0 if is_right else 1)
     click.echo(
-        f"{draw.room}, {draw.event}: {len(kept.places)} places, commitment {draw.commitment}"
+        f"{draw.room}, {draw.event}: {len(record.places)} places, commitment {draw.commitment}"
     )
     for check in checks:
         word = coloured("right", "green") if check.holds else coloured("WRONG", "red")
@@ -76,7 +76,7 @@ def verify_draw(source: str, save: str | None, *, as_json: bool, **noted: str | 
         raise click.ClickException(
             f"nothing is drawn yet: note the commitment, and come back after {draw.revealed_at}"
         )
-    if noted["commitment"] is None:
+    if expected["commitment"] is None:
         click.echo(
             "note   commitment  compare it with the one that was announced before the pre-queue: "
             "--commitment HEX"
@@ -90,9 +90,9 @@ def verify_draw(source: str, save: str | None, *, as_json: bool, **noted: str | 
 
 
 def _printable(text: object) -> str:
-    """Return a server's text so that it can neither control the terminal nor fill it."""
-    shown = "".join(letter if letter.isprintable() else "?" for letter in str(text))
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    """Return a server's text, cut and without characters that control the terminal."""
+    printable = "".join(letter if letter.isprintable() else "?" for letter in str(text))
+    return printable if len(printable) <= _MAX_SHOWN else f"{printable[:_MAX_SHOWN]}…"
 
 
 def _fetch(url: str) -> "SavedDraw":
@@ -103,11 +103,11 @@ def _fetch(url: str) -> "SavedDraw":
 
     try:
         parts = urlsplit(url)
-        is_whole = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
     except ValueError:
-        is_whole = False
-    if not is_whole:
-        raise click.ClickException(f"{_printable(url)}: {_WHOLE}")
+        is_url = False
+    if not is_url:
+        raise click.ClickException(f"{_printable(url)}: {_URL_HINT}")
     try:
         with httpx.Client(
             headers={"Accept": "application/json"},
@@ -115,7 +115,7 @@ def _fetch(url: str) -> "SavedDraw":
             verify=ssl.create_default_context(),
             trust_env=False,
         ) as client:
-            for _ in range(_TRIES):
+            for _ in range(_ATTEMPTS):
                 draw = _check({"draw": _get(client, url), "places": []}, url).draw
                 if draw.secret is None or draw.count is not None:
                     break
@@ -141,64 +141,63 @@ def _fetch_places(client: "httpx.Client", url: str, draw: "Published") -> list[t
     list_url = urljoin(url, draw.places_url)
     if urlsplit(list_url)[:2] != urlsplit(url)[:2]:
         raise click.ClickException(f"the list is elsewhere, at {_printable(list_url)}")
-    joint = "&" if urlsplit(list_url).query else "?"
-    # An endless list is read to one place too many, which is wrong already.
-    most = _MOST if draw.count is None else min(draw.count, _MOST)
+    separator = "&" if urlsplit(list_url).query else "?"
+    # The list may be endless, so stop once there are too many places: that is an error anyway.
+    max_places = _MAX_PLACES if draw.count is None else min(draw.count, _MAX_PLACES)
     places: list[tuple[str, int]] = []
     offset: int | None = 0
     with progress("reading places", total=draw.count) as advance:
-        while offset is not None and len(places) <= most:
-            page = f"{list_url}{joint}after={offset}&limit={_PAGE}"
+        while offset is not None and len(places) <= max_places:
+            page = f"{list_url}{separator}after={offset}&limit={_PAGE_SIZE}"
             document = _get(client, page)
             rows = _check({"draw": draw, "places": document.get("places")}, page).places
             places += rows
             advance(len(rows))
-            following = document.get("next")
-            goes_on = isinstance(following, int) and following > offset and bool(rows)
-            offset = following if goes_on else None
-    if len(places) > _MOST:
-        raise click.ClickException(f"more than {_MOST:,} places are listed: no more are read")
+            next_offset = document.get("next")
+            has_more = isinstance(next_offset, int) and next_offset > offset and bool(rows)
+            offset = next_offset if has_more else None
+    if len(places) > _MAX_PLACES:
+        raise click.ClickException(f"more than {_MAX_PLACES:,} places are listed: no more are read")
     return places
 
 
 def _get(client: "httpx.Client", url: str) -> dict[str, Any]:
-    """Return a JSON object. Raises ClickException with a problem document's text, or with what is
-    wrong."""
-    end_s = time.monotonic() + _TIMEOUT_S
-    with client.stream("GET", url) as reply:
-        if 300 <= reply.status_code < 400 and "Location" in reply.headers:
-            to = _printable(urljoin(url, reply.headers["Location"]))
+    """Request a JSON object. Raises ClickException with the text of the problem or error."""
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    with client.stream("GET", url) as response:
+        if 300 <= response.status_code < 400 and "Location" in response.headers:
+            target = _printable(urljoin(url, response.headers["Location"]))
             raise click.ClickException(
-                f"{url}: this address leads on to {to}: say that one if you trust it"
+                f"{url}: this address leads on to {target}: say that one if you trust it"
             )
         body = bytearray()
-        for part in reply.iter_bytes():
+        for part in response.iter_bytes():
             body += part
-            if time.monotonic() > end_s:
+            if time.monotonic() > deadline_s:
                 raise Unreachable(f"{url}: no answer in time")
-            if len(body) > _ANSWER_BYTES:
-                raise click.ClickException(f"{url}: {_NO_DRAW}")
+            if len(body) > _MAX_RESPONSE_BYTES:
+                raise click.ClickException(f"{url}: {_NOT_A_DRAW}")
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
         document = None
-    if reply.status_code >= 300:
+    if response.status_code >= 300:
         problem = document if isinstance(document, dict) else {}
         lines = [_printable(problem[name]) for name in ("title", "detail") if problem.get(name)]
-        raise click.ClickException("\n".join(lines) or f"{url}: HTTP {reply.status_code}")
+        raise click.ClickException("\n".join(lines) or f"{url}: HTTP {response.status_code}")
     if not isinstance(document, dict):
-        raise click.ClickException(f"{url}: {_NO_DRAW}")
+        raise click.ClickException(f"{url}: {_NOT_A_DRAW}")
     return document
 
 
 def _read(file: str) -> "SavedDraw":
-    """Read what --save wrote. Raises ClickException."""
+    """Read a file that --save wrote. Raises ClickException."""
     try:
         document = json.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         message = f"{_printable(file)}: {error.strerror}"
         if "/" in file and isinstance(error, FileNotFoundError | NotADirectoryError):
-            message += f"; if this is an address, {_WHOLE}"
+            message += f"; if this is an address, {_URL_HINT}"
         raise click.ClickException(message) from None
     except (ValueError, RecursionError):
         raise click.ClickException(f"{file}: this is no file of --save") from None
@@ -206,7 +205,7 @@ def _read(file: str) -> "SavedDraw":
 
 
 def _check(document: Any, source: str) -> "SavedDraw":
-    """Return a draw that has the right form. Raises ClickException with the first mistakes."""
+    """Return a document as a draw. Raises ClickException with the document's first mistakes."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from sidecar.kit.setting_types import problems_in  # noqa: PLC0415
@@ -215,5 +214,5 @@ def _check(document: Any, source: str) -> "SavedDraw":
     try:
         return SavedDraw.model_validate(document)
     except ValidationError as error:
-        wrong = [_printable(line) for line in problems_in(error)[:5]]
-        raise click.ClickException("\n".join([f"{source}: {_NO_DRAW}", *wrong])) from None
+        mistakes = [_printable(line) for line in problems_in(error)[:5]]
+        raise click.ClickException("\n".join([f"{source}: {_NOT_A_DRAW}", *mistakes])) from None

@@ -1,4 +1,4 @@
-"""waitroom --version: the versions of this program, Python, and the Redis of the settings."""
+"""waitroom --version: print the versions of this program, Python, and Redis."""
 
 import os
 import platform
@@ -10,13 +10,13 @@ from sidecar.settings.file import find_file
 
 
 def show() -> None:
-    """Print the versions. Redis is left out if no settings name it, or if they are wrong."""
+    """Print the versions. Redis is left out if no settings name it or the settings are wrong."""
     click.echo(f"waitroom {__version__}, Python {platform.python_version()}")
     if find_file(None) or os.environ.keys() & {"WAITROOM_STORE", "WAITROOM_STORE_FILE"}:
-        click.echo(_redis(), nl=False)
+        click.echo(_format_redis_version(), nl=False)
 
 
-def _redis() -> str:
+def _format_redis_version() -> str:
     from sidecar.kit.errors import ConfigError, StoreError  # noqa: PLC0415
     from sidecar.settings.load import load  # noqa: PLC0415
     from sidecar.storage.redis.one_server import ask_server  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""waitroom webhooks: try them, look at what was sent, and send it again."""
+"""waitroom webhooks: test webhooks, list their deliveries, and send messages again."""
 
 import asyncio
 import sys
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sidecar.cli.config import Settings, load_settings
-from sidecar.cli.output import JSON, print_json, table
+from sidecar.cli.output import JSON, print_json, print_table
 from sidecar.cli.replica_client import (
     Client,
     ReplicaGroup,
     ReplicaOptions,
     api_path,
+    print_reply,
     read_pages,
-    reply_shown_by,
 )
 
 if TYPE_CHECKING:
@@ -28,34 +28,34 @@ _WEBHOOKS = "/admin/webhooks"
 
 @click.group(cls=ReplicaGroup)
 def webhooks() -> None:
-    """Try the webhooks that the settings name, look at what was sent, and send it again."""
+    """Test the webhooks that the settings name, list their deliveries, and send messages again."""
 
 
-def _list(document: dict[str, Any]) -> None:
+def _print_webhooks(document: dict[str, Any]) -> None:
     fields = "name", "host", "waiting", "failed", "delivered"
     rows = []
     for each in document["webhooks"]:
         last = each["last"]
         event = f"{last['event']} {last['state']}" if last else "-"
         rows.append((*(each[name] for name in fields), event))
-    table(("webhook", *fields[1:], "last"), rows)
+    print_table(("webhook", *fields[1:], "last"), rows)
 
 
 @webhooks.command("list")
-@reply_shown_by(_list)
+@print_reply(_print_webhooks)
 def list_webhooks(client: Client) -> Any:
-    """The webhooks: how many messages wait, failed and were delivered, of those that are kept."""
+    """List the webhooks, and how many of their stored messages wait, failed and were delivered."""
     return client.request("GET", _WEBHOOKS)
 
 
-def _deliveries(document: dict[str, Any]) -> None:
+def _print_deliveries(document: dict[str, Any]) -> None:
     fields = "id", "event", "at", "state", "attempts"
-    rows = ((*(each[name] for name in fields), _answer(each)) for each in document["deliveries"])
-    table((*fields, "last answer"), rows, styles=STYLES)
+    rows = ((*(each[name] for name in fields), _response(each)) for each in document["deliveries"])
+    print_table((*fields, "last answer"), rows, styles=STYLES)
 
 
-def _answer(delivery: dict[str, Any]) -> str:
-    """Return what the receiver answered last."""
+def _response(delivery: dict[str, Any]) -> str:
+    """Return the receiver's last response, or why there is none."""
     if not delivery["attempts"]:
         return delivery["reason"] or "-"
     answer = delivery["reason"] or f"HTTP {delivery['status']}"
@@ -71,14 +71,14 @@ def _answer(delivery: dict[str, Any]) -> str:
     help="Only these.",
 )
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most.")
-@reply_shown_by(_deliveries)
+@print_reply(_print_deliveries)
 def deliveries(client: Client, name: str, state: str, limit: int) -> Any:
-    """What was sent to a webhook, latest first, with the last answers."""
+    """List the messages to a webhook, latest first, with the last responses."""
     path = api_path(_WEBHOOKS, name, "deliveries")
     return read_pages(client, path, "deliveries", limit=limit, state=state)
 
 
-def _resent(document: dict[str, Any]) -> None:
+def _print_resent(document: dict[str, Any]) -> None:
     waiting = f"; {document['waiting']} on their way already" if document["waiting"] else ""
     click.echo(f"{document['queued']} sent again{waiting}: see waitroom webhooks deliveries")
 
@@ -87,9 +87,9 @@ def _resent(document: dict[str, Any]) -> None:
 @click.argument("name")
 @click.argument("ids", nargs=-1, metavar="[ID…]")
 @click.option("--failed", is_flag=True, help="All that failed.")
-@reply_shown_by(_resent)
+@print_reply(_print_resent)
 def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> Any:
-    """Send messages again, each once, with the same id: those named, or all that failed."""
+    """Send messages again by their ids, or all that failed. Each is sent once, with the same id."""
     if failed == bool(ids):
         raise click.UsageError("name messages by their ids, or say --failed")
     if failed:
@@ -106,9 +106,9 @@ def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> 
 @JSON
 @click.pass_obj
 def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> None:
-    """Send a test to each webhook, or to those named, from this machine; once, without a retry.
+    """Send a test message to each webhook, or to these, from this machine; once, without a retry.
 
-    Exit 1 when one did not take it. Needs no replica.
+    Exit 1 if a receiver did not accept it. Needs no replica.
     """
     settings = load_settings(options.config)
     unknown = [name for name in names if name not in settings.webhooks]
@@ -119,40 +119,40 @@ def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> N
         raise click.ClickException(
             'there is none; write [webhooks.team] with url = "https://…" into the settings'
         )
-    answers = asyncio.run(_send_all(settings, chosen))
+    results = asyncio.run(_send_all(settings, chosen))
     rows = [
         (
             name,
             settings.webhooks[name].host,
-            "taken" if answer.is_taken else "not taken",
-            f"in {seconds:.1f} s" if answer.is_taken else answer.reason,
+            "taken" if result.is_taken else "not taken",
+            f"in {seconds:.1f} s" if result.is_taken else result.reason,
         )
-        for name, (answer, seconds) in answers.items()
+        for name, (result, seconds) in results.items()
     ]
     headings = "webhook", "host", "result", "about"
     if as_json:
         print_json({"webhooks": [dict(zip(headings, row, strict=True)) for row in rows]})
     else:
-        table(headings, rows, styles=STYLES)
-    sys.exit(0 if all(answer.is_taken for answer, _ in answers.values()) else 1)
+        print_table(headings, rows, styles=STYLES)
+    sys.exit(0 if all(result.is_taken for result, _ in results.values()) else 1)
 
 
 async def _send_all(
     settings: Settings, names: tuple[str, ...]
 ) -> "dict[str, tuple[PostResult, float]]":
-    """Send all tests at once. Return each webhook's answer, and the seconds that it took."""
+    """Send all tests concurrently. Return each webhook's result and its duration in seconds."""
     from sidecar.webhooks.model import new_test  # noqa: PLC0415 - the other commands start faster
     from sidecar.webhooks.sender import new_session, send  # noqa: PLC0415
 
     async with new_session() as session:
 
-        async def try_one(name: str) -> "tuple[PostResult, float]":
+        async def send_test(name: str) -> "tuple[PostResult, float]":
             webhook = settings.webhooks[name]
             room = (webhook.rooms or sorted(settings.rooms))[0]
-            began = time.monotonic()
-            notice = new_test(room, settings.rooms[room].total_active_users)
-            answer = await send(session, webhook, notice)
-            return answer, time.monotonic() - began
+            start_s = time.monotonic()
+            message = new_test(room, settings.rooms[room].total_active_users)
+            result = await send(session, webhook, message)
+            return result, time.monotonic() - start_s
 
-        tried = await asyncio.gather(*(try_one(name) for name in names))
-    return dict(zip(names, tried, strict=True))
+        results = await asyncio.gather(*(send_test(name) for name in names))
+    return dict(zip(names, results, strict=True))

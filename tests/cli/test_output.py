@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from sidecar.cli.output import table
+from sidecar.cli.output import print_table
 
 HEADINGS = "room", "state", "waiting"
 ROWS = [("shop", "paused", 7), ("a [b]\x1b[31m\n", "running", 1234), ("x" * 90, None, 0)]
@@ -18,14 +18,14 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def printed(monkeypatch):
-    """What `table` writes to an output of that kind."""
+    """What `print_table` writes to an output of that kind."""
 
     def make(output: io.StringIO, **environ: str) -> str:
         monkeypatch.setattr(sys, "stdout", output)
         monkeypatch.delenv("NO_COLOR", raising=False)
         for name, text in {"TERM": "xterm-256color", "COLUMNS": "60", **environ}.items():
             monkeypatch.setenv(name, text)
-        table(HEADINGS, ROWS, styles={"paused": "yellow"})
+        print_table(HEADINGS, ROWS, styles={"paused": "yellow"})
         return output.getvalue()
 
     return make

@@ -172,14 +172,14 @@ async def test_pages_that_do_not_end_are_read_no_further(room, run, monkeypatch)
     code, out, err = await run(room.url)
     assert (code, err, room.pages) == (1, "", 3)
     assert "300 places are listed, and 250 were published" in out
-    monkeypatch.setattr(commands, "_MOST", 500)
-    monkeypatch.setattr(commands, "_TRIES", 1)
+    monkeypatch.setattr(commands, "_MAX_PLACES", 500)
+    monkeypatch.setattr(commands, "_ATTEMPTS", 1)
     monkeypatch.setattr(commands.time, "sleep", lambda _seconds: None)
     room.draw["count"] = None
     code, out, err = await run(room.url)
     assert (code, out, room.pages) == (1, "", 3 + 6)
     assert "more than 500 places are listed" in err
-    monkeypatch.setattr(commands, "_ANSWER_BYTES", 99)
+    monkeypatch.setattr(commands, "_MAX_RESPONSE_BYTES", 99)
     code, out, err = await run(room.url)
     assert (code, "this is no draw as a room publishes it" in err) == (1, True)
 

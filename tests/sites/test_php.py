@@ -7,7 +7,7 @@ import pytest
 from sidecar.cli.doctor.checks import diagnose
 from sidecar.cli.doctor.findings import Level
 from sidecar.cli.doctor.visit import Options
-from sidecar.cli.setup.site_file import steps_for
+from sidecar.cli.setup.site_file import find_missing_lines
 from tests.sites.php import AsGuidesHaveIt, FrontController
 from tests.support.nginx_client import Visitor
 from tests.support.processes import free_port
@@ -38,7 +38,7 @@ def by_init(tmp_path):
     def edit(guide: str) -> str:
         (tmp_path / "site").write_text(guide)
         lines = guide.splitlines()
-        for step in reversed(steps_for(tmp_path / "site", "shop")):
+        for step in reversed(find_missing_lines(tmp_path / "site", "shop")):
             assert lines[step.line - 1].strip().startswith(step.block.partition(" (")[0])
             lines[step.line : step.line] = step.lines
         return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""waitroom doctor visits an installation from outside, as a browser would, and knows no more than a
-visitor does: visit.py asks and keeps the responses; the checks in gate.py, cookie.py and
-surroundings.py each yield findings; findings.ini has their texts.
+"""waitroom doctor: visit an installation from outside, as a browser does. visit.py sends the
+requests and stores the responses; the checks in gate.py, cookie.py and surroundings.py yield
+findings, whose texts are in findings.ini.
 """

@@ -1,4 +1,4 @@
-"""Checks of the visitor's cookie (set, correct, not shared, understood) and of nginx's stamps."""
+"""Checks of the visitor's cookie (it is set, correct, not shared, recognised) and of stamps."""
 
 from collections.abc import Iterator
 
@@ -6,13 +6,13 @@ from sidecar.cli.doctor.findings import Finding, find
 from sidecar.cli.doctor.site_response import SetCookie
 from sidecar.cli.doctor.visit import Visit
 
-#: Seconds within which a stamp must be valid: it lives for two at least.
-FRESH_S = 1.5
+#: The age in seconds up to which a stamp must be valid: its lifetime is at least 2 s.
+FRESH_STAMP_S = 1.5
 
 
 def presence(visit: Visit) -> Iterator[Finding]:
-    """Check that visitors get a cookie; without it everybody is a newcomer at every click."""
-    first, joined = visit.first, visit.joined
+    """Check that visitors get a cookie; without it, each click is that of a newcomer."""
+    first, joined = visit.first, visit.join
     if first.cookie is not None or visit.room_of_gate is None or visit.unknown_room is not None:
         return
     if not first.is_of_gate:
@@ -27,13 +27,13 @@ def presence(visit: Visit) -> Iterator[Finding]:
 
 
 def _is_hidden(visit: Visit) -> bool:
-    """Return whether not even the sidecar's own endpoint gives a cookie."""
-    return visit.joined.is_of_sidecar and visit.joined.status == 200 and visit.joined.cookie is None
+    """Return True if even the response of the sidecar's own endpoint has no cookie."""
+    return visit.join.is_of_sidecar and visit.join.status == 200 and visit.join.cookie is None
 
 
 def attributes(visit: Visit) -> Iterator[Finding]:
     """Check that the cookie is sent where it is needed, and nowhere else."""
-    cookie = visit.first.cookie or visit.joined.cookie
+    cookie = visit.first.cookie or visit.join.cookie
     if cookie is None:
         return
     wrong = ", ".join(_wrong_attributes(cookie))
@@ -64,11 +64,11 @@ def cached(visit: Visit) -> Iterator[Finding]:
     if first is not None and second is not None and first.value == second.value:
         yield find("same_cookie")
         return
-    if visit.ahead.is_of_gate and visit.ahead.is_cache_hit:
+    if visit.prefetch.is_of_gate and visit.prefetch.is_cache_hit:
         yield find("cached", name="the waiting page")
     if visit.poll.is_of_sidecar and visit.poll.is_cache_hit:
         yield find("cached", name="the status under /_waitroom/")
-    if visit.ahead.is_of_gate and visit.late.status == 200 and not visit.late.is_of_gate:
+    if visit.prefetch.is_of_gate and visit.late.status == 200 and not visit.late.is_of_gate:
         yield find("kept_page")
     if first is None:
         return
@@ -81,35 +81,35 @@ def cached(visit: Visit) -> Iterator[Finding]:
 
 
 def heartbeat(visit: Visit) -> Iterator[Finding]:
-    """Check that the status endpoint understands the cookie, whichever replica is asked."""
-    for beat in visit.beats:
+    """Check that the status endpoint of every replica recognises the cookie."""
+    for beat in visit.heartbeats:
         if not beat.is_of_sidecar or beat.status >= 500:
             yield find("no_heartbeat", error=beat.status or beat.error)
             return
-    states = [str(beat.document["state"]) for beat in visit.beats if "state" in beat.document]
+    states = [str(beat.document["state"]) for beat in visit.heartbeats if "state" in beat.document]
     if "not_queued" in states:
         yield find("unknown_cookie", states=", ".join(states))
-    elif visit.beats:
+    elif visit.heartbeats:
         yield find("heartbeat", state=states[-1] if states else "too many polls")
 
 
 def recognition(visit: Visit) -> Iterator[Finding]:
     """Check that the gate recognises a visitor who is inside."""
-    last = visit.beats[-1].document.get("state") if visit.beats else None
-    is_known = visit.back.cookie is None and not visit.back.is_of_gate
-    if visit.back.status and visit.first.cookie and last == "admitted" and not is_known:
+    last = visit.heartbeats[-1].document.get("state") if visit.heartbeats else None
+    is_known = visit.revisit.cookie is None and not visit.revisit.is_of_gate
+    if visit.revisit.status and visit.first.cookie and last == "admitted" and not is_known:
         yield find("forgotten")
 
 
 def stamps(visit: Visit) -> Iterator[Finding]:
-    """Check that nginx itself lets visitors pass who are inside, as far as this visitor is."""
-    back, again = visit.back, visit.stamped
-    is_inside = any(beat.document.get("state") == "admitted" for beat in visit.beats)
+    """Check that nginx itself lets visitors inside pass; skipped if this visitor is not inside."""
+    back, again = visit.revisit, visit.stamp_visit
+    is_inside = any(beat.document.get("state") == "admitted" for beat in visit.heartbeats)
     if not back.status or not is_inside or back.cookie is not None or back.is_waiting_page:
         return
     if back.stamp is None:
         yield find("unknown_key" if "unknown" in visit.nginx_keys else "no_stamps")
-    elif not again.status or again.at_s > back.at_s + FRESH_S:
+    elif not again.status or again.at_s > back.at_s + FRESH_STAMP_S:
         yield find("slow_stamps")
     else:
         is_refused = again.stamp is not None or again.is_waiting_page
@@ -117,11 +117,11 @@ def stamps(visit: Visit) -> Iterator[Finding]:
 
 
 def leaving(visit: Visit) -> Iterator[Finding]:
-    """Check that the doctor has given its places up."""
-    failed = [reply for reply in visit.left if reply.status != 200 or not reply.is_of_sidecar]
+    """Check that the doctor has released its places."""
+    failed = [reply for reply in visit.leaves if reply.status != 200 or not reply.is_of_sidecar]
     if failed:
         is_refused = failed[0].status and not failed[0].is_of_sidecar
         name = "no_post" if is_refused else "not_left"
         yield find(name, error=failed[0].status or failed[0].error)
-    elif visit.left:
+    elif visit.leaves:
         yield find("left")

@@ -1,4 +1,4 @@
-"""Findings of the doctor: the texts of findings.ini, filled in."""
+"""The doctor's findings, which are texts of findings.ini with values filled in."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ _WIDTH = max(len(level) for level in Level) + 2
 
 
 def find(name: str, /, **values: object) -> Finding:
-    """Return the finding of that name, with `values` for the {placeholders} of its texts."""
+    """Return a finding of findings.ini, with `values` for the {placeholders} of its texts."""
     level, *texts = (TEXTS.get(name, key, fallback="") for key in ("level", "what", "fix"))
     return Finding(Level(level), *(text.replace("\n", " ").format(**values) for text in texts))
 
@@ -37,13 +37,13 @@ def find(name: str, /, **values: object) -> Finding:
 def as_text(
     findings: Sequence[Finding], *, columns: int, coloured: Callable[[str, str], str]
 ) -> str:
-    """Return a line for each finding, and below it what to do; wrapped unless `columns` is 0."""
+    """Return a line for each finding, and its fix below it; wrapped unless `columns` is 0."""
     lines = []
     for finding in findings:
         label = coloured(f"{finding.level:<{_WIDTH}}", _COLOURS[finding.level])
-        lines.append(label + _indented(finding.what, columns))
+        lines.append(label + _wrap(finding.what, columns))
         if finding.fix:
-            lines.append(" " * _WIDTH + _indented(f"-> {finding.fix}", columns))
+            lines.append(" " * _WIDTH + _wrap(f"-> {finding.fix}", columns))
     problems, warnings = (count(findings, level) for level in (Level.PROBLEM, Level.WARNING))
     summary = f"{problems} problem(s), {warnings} warning(s)."
     return "\n".join([*lines, "", summary if problems or warnings else "Everything is right."])
@@ -53,7 +53,7 @@ def count(findings: Sequence[Finding], level: Level) -> int:
     return sum(finding.level is level for finding in findings)
 
 
-def _indented(text: str, columns: int) -> str:
+def _wrap(text: str, columns: int) -> str:
     if not columns:
         return text
     lines = textwrap.wrap(

@@ -1,4 +1,4 @@
-"""Checks of the gate: it is there, it answers, and visitors who must wait see the right page."""
+"""Checks of the gate: it is active, it answers, and visitors who must wait see the right page."""
 
 from collections.abc import Iterator
 
@@ -9,21 +9,21 @@ from sidecar.cli.doctor.site_response import SiteResponse
 from sidecar.cli.doctor.visit import Visit
 
 _SCRIPT = "waiting.js"
-#: Status codes that nginx makes if the sidecar does not answer.
-_UNREACHED = {502, 503, 504}
+#: Status codes with which nginx responds if the sidecar does not.
+_UNREACHABLE = {502, 503, 504}
 
 
 def site(visit: Visit) -> Iterator[Finding]:
     """Check that the site answers at all."""
-    page, error = visit.page.with_user(None), visit.ahead.error
-    if not visit.ahead.status:
+    page, error = visit.page.with_user(None), visit.prefetch.error
+    if not visit.prefetch.status:
         yield find("untrusted" if "certificate" in error else "silent", page=page, error=error)
     elif visit.page != visit.requested:
         yield find("redirected", page=page)
 
 
 def sidecar(visit: Visit) -> Iterator[Finding]:
-    """Check that /_waitroom/ is there, and that the sidecar answers behind it."""
+    """Check that nginx serves /_waitroom/ and that the sidecar answers there."""
     poll, has_script = visit.poll, visit.assets[_SCRIPT].is_waiting_script
     if poll.is_of_sidecar:
         if visit.is_without_redis:
@@ -32,7 +32,7 @@ def sidecar(visit: Visit) -> Iterator[Finding]:
             yield find("sidecar_fails" if poll.status >= 500 else "sidecar", status=poll.status)
     elif not poll.status:
         yield find("no_answer", error=poll.error)
-    elif poll.status in _UNREACHED:
+    elif poll.status in _UNREACHABLE:
         more = "" if has_script else " Is `include waitroom/server.conf;` in the server block?"
         yield find("no_sidecar", status=poll.status, more=more)
     elif poll.status in {401, 403}:
@@ -49,13 +49,13 @@ def limited(visit: Visit) -> Iterator[Finding]:
 
 
 def replicas(visit: Visit) -> Iterator[Finding]:
-    """Check that each replica answers: nginx asks another one, and nobody notices."""
-    for address, error in visit.dead.items():
+    """Check that each replica answers. If one does not, nginx hides it by asking another one."""
+    for address, error in visit.unreachable_replicas.items():
         yield find("dead_replica", address=address, error=error)
 
 
 def room(visit: Visit) -> Iterator[Finding]:
-    """Check that nginx and the sidecar mean the same room."""
+    """Check that nginx names a room of the sidecar, and the one that --room names."""
     option = visit.options.room
     if visit.unknown_room is not None:
         yield find(
@@ -70,7 +70,7 @@ def room(visit: Visit) -> Iterator[Finding]:
 
 def gate(visit: Visit) -> Iterator[Finding]:
     """Check that the page is behind a room."""
-    ahead, first = visit.ahead, visit.first
+    ahead, first = visit.prefetch, visit.first
     if ahead.status == 500 and ahead.is_nginx_error:
         yield find("odd_verdict")
     elif ahead.status in {401, 403} and not ahead.is_of_gate:
@@ -82,12 +82,12 @@ def gate(visit: Visit) -> Iterator[Finding]:
     elif visit.unknown_room is not None:
         return
     elif visit.room_of_gate is not None:
-        yield find("gate", room=visit.room_of_gate, visit=_how_it_went(first))
+        yield find("gate", room=visit.room_of_gate, visit=_describe_visit(first))
         if not (first.is_waiting_page or first.status < 400):
             yield find("site_error", status=first.status)
     elif visit.poll.document.get("state") == "admitted":
         yield find("open_room", room=visit.room)
-    elif visit.poll.is_of_sidecar or visit.poll.status not in _UNREACHED:
+    elif visit.poll.is_of_sidecar or visit.poll.status not in _UNREACHABLE:
         why = "A `return` or `rewrite` in the same location answers before the gate."
         if first.is_cache_hit or ahead.is_cache_hit:
             why = "This answer came from a cache, which answers before the gate can."
@@ -95,21 +95,21 @@ def gate(visit: Visit) -> Iterator[Finding]:
 
 
 def spellings(visit: Visit) -> Iterator[Finding]:
-    """Check that no other spelling of the page leads past the room."""
-    for path, reply in visit.odd.items():
+    """Check that no other spelling of the page's path bypasses the room."""
+    for path, reply in visit.odd_paths.items():
         if reply.status == 200 and not reply.is_of_gate:
             yield find("odd_path", path=path)
             return
 
 
 def front_controller(visit: Visit) -> Iterator[Finding]:
-    """Check that PHP has the room too: its front controller makes every page."""
+    """Check that PHP's front controller, which makes every page, has the room too."""
     if 200 <= visit.front.status < 400 and not visit.front.is_of_gate:
         yield find("front_controller", room=visit.room or "shop")
 
 
 def error_page(visit: Visit) -> Iterator[Finding]:
-    """Check for an error_page that leads to a room: nginx follows one only, and ends at the 401."""
+    """Check that no error_page leads to a room, because nginx follows only one and ends at 401."""
     for path, reply in visit.missing.items():
         if reply.status == 401 and reply.is_nginx_error and "WWW-Authenticate" not in reply.headers:
             yield find("bare_error_page", path=path)
@@ -119,12 +119,12 @@ def error_page(visit: Visit) -> Iterator[Finding]:
 def other_origins(visit: Visit) -> Iterator[Finding]:
     """Check that other origins may read the room's responses if they may read the site's."""
     header = "Access-Control-Allow-Origin"
-    is_inside = visit.back.status and not visit.back.is_of_gate
-    if is_inside and header in visit.back.headers and header not in visit.ahead_json.headers:
+    is_inside = visit.revisit.status and not visit.revisit.is_of_gate
+    if is_inside and header in visit.revisit.headers and header not in visit.prefetch_json.headers:
         yield find("no_cors")
 
 
-def _how_it_went(first: SiteResponse) -> str:
+def _describe_visit(first: SiteResponse) -> str:
     if not first.status:
         return f"this visit got no answer: {first.error}"
     if not first.is_of_gate:
@@ -139,7 +139,7 @@ def _how_it_went(first: SiteResponse) -> str:
 
 def waiting_page(visit: Visit) -> Iterator[Finding]:
     """Check the waiting page, its status code and its Retry-After."""
-    page = visit.ahead
+    page = visit.prefetch
     if not page.is_of_gate or visit.unknown_room is not None:
         return
     seconds = page.headers.get("Retry-After")
@@ -152,7 +152,7 @@ def waiting_page(visit: Visit) -> Iterator[Finding]:
 def assets(visit: Visit) -> Iterator[Finding]:
     """Check the page's script, style and texts."""
     if not visit.poll.is_of_sidecar and not visit.assets[_SCRIPT].is_waiting_script:
-        return  # /_waitroom/ is not there at all
+        return  # nginx does not serve /_waitroom/ at all
     missing = [
         f"{name} ({reply.status or reply.error})"
         for name, reply in visit.assets.items()
@@ -167,9 +167,9 @@ def policy(visit: Visit) -> Iterator[Finding]:
         return
     policies = ",".join(visit.waiting.headers.getall("Content-Security-Policy", [])).split(",")
     for directive in ("script-src", "style-src", "connect-src"):
-        for one in policies:
-            if _blocks(one, directive, visit.page):
-                yield find("policy", directive=directive, policy=one.strip()[:120])
+        for header in policies:
+            if _blocks(header, directive, visit.page):
+                yield find("policy", directive=directive, policy=header.strip()[:120])
 
 
 def _blocks(policy: str, directive: str, page: URL) -> bool:

@@ -1,4 +1,4 @@
-"""One response of the site."""
+"""The response to one of the doctor's requests."""
 
 import json
 import re
@@ -14,8 +14,8 @@ from sidecar.visitors.tokens import COOKIE_PREFIX
 
 _STATE = re.compile(r'data-state="(\w*)"')
 _POSITION = re.compile(r'data-position="(\d+)"')
-_CACHES = ("X-Cache", "X-Cache-Status", "X-Proxy-Cache", "CF-Cache-Status", "Cache-Status")
-#: Titles of the edge's problem documents.
+_CACHE_HEADERS = ("X-Cache", "X-Cache-Status", "X-Proxy-Cache", "CF-Cache-Status", "Cache-Status")
+#: The titles of the edge's problem documents.
 _TITLES = {
     "Unknown room",
     "Too many polls",
@@ -26,11 +26,11 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class SetCookie:
-    """The header of that name."""
+    """A cookie from a Set-Cookie header."""
 
     name: str
     value: str
-    #: The value of each attribute, by its name in lower case; empty if it has none.
+    #: The attributes by their names in lower case. An attribute without a value has an empty one.
     attributes: dict[str, str]
 
     def __str__(self) -> str:
@@ -47,18 +47,18 @@ class SetCookie:
 
 @dataclass(frozen=True)
 class SiteResponse:
-    """A response. With status 0 there was none, and `error` says why."""
+    """A response. Status 0 means that there was none, and `error` says why."""
 
     status: int = 0
     headers: CIMultiDictProxy[str] = field(default_factory=lambda: CIMultiDictProxy(CIMultiDict()))
     body: str = ""
     error: str = ""
-    #: The middle between request and response, in seconds since 1970 by this machine's clock.
+    #: The time halfway between request and response, as seconds since 1970 by this machine's clock.
     at_s: float = 0.0
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The body, if it is a JSON object; else an empty one."""
+        """The body if it is a JSON object, else an empty dictionary."""
         if "json" not in self.headers.get("Content-Type", ""):
             return {}
         try:
@@ -69,14 +69,14 @@ class SiteResponse:
 
     @cached_property
     def cookie(self) -> SetCookie | None:
-        """The cookie of a room, if the response sets one."""
-        rooms = (one for one in self._cookies() if one.name.startswith(COOKIE_PREFIX))
-        return next((one for one in rooms if one.name != STAMP_COOKIE), None)
+        """The cookie of a room. None if the response sets none."""
+        ours = (each for each in self._cookies() if each.name.startswith(COOKIE_PREFIX))
+        return next((each for each in ours if each.name != STAMP_COOKIE), None)
 
     @cached_property
     def stamp(self) -> SetCookie | None:
-        """The cookie by which nginx itself lets the next requests pass, if it is set."""
-        return next((one for one in self._cookies() if one.name == STAMP_COOKIE), None)
+        """The stamp, by which nginx itself lets the next requests pass. None if it is not set."""
+        return next((each for each in self._cookies() if each.name == STAMP_COOKIE), None)
 
     @property
     def state(self) -> str:
@@ -121,8 +121,8 @@ class SiteResponse:
 
     @property
     def is_cache_hit(self) -> bool:
-        """Return True if the headers say that a cache had this response."""
-        says_hit = ("hit" in self.headers.get(name, "").lower() for name in _CACHES)
+        """Return True if the headers say that this response came from a cache."""
+        says_hit = ("hit" in self.headers.get(name, "").lower() for name in _CACHE_HEADERS)
         return "Age" in self.headers or any(says_hit)
 
     def _cookies(self) -> Iterator[SetCookie]:

@@ -11,7 +11,7 @@ from sidecar.cli.doctor.findings import Finding, find
 from sidecar.cli.doctor.visit import FALSE_ADDRESS, Visit
 from sidecar.storage.redis.eviction import SAFE, UNSEEN
 
-#: Seconds by which clocks may differ.
+#: How far clocks may differ, in seconds.
 CLOCK_TOLERANCE_S = 30
 
 
@@ -29,13 +29,13 @@ def ops_port(visit: Visit) -> Iterator[Finding]:
 
 
 def edge_port(visit: Visit) -> Iterator[Finding]:
-    """Check that only nginx reaches the edge, which trusts it with visitors' addresses."""
+    """Check that only nginx reaches the edge port, which believes the addresses in requests."""
     if "X-Waitroom-State" in visit.edge.headers and not visit.is_loopback:
         yield find("edge_open", port=visit.options.edge_port)
 
 
 def ops_through_site(visit: Visit) -> Iterator[Finding]:
-    """Check that the site does not pass requests on to the ops listener."""
+    """Check that the site does not proxy requests to the ops listener."""
     titles = {"A token is needed", "Administration is off"}
     for path, reply in visit.through_site.items():
         if "\nwaitroom_" in reply.body or reply.document.get("title") in titles:
@@ -53,7 +53,7 @@ def verdicts(visit: Visit) -> Iterator[Finding]:
 
 
 def store(visit: Visit) -> Iterator[Finding]:
-    """Check that all replicas share one store, which outlives them."""
+    """Check that all replicas share one store, and that it outlives them."""
     stores = visit.stores
     in_memory = [name for name in stores if name.startswith("memory")]
     if len(stores) > 1:
@@ -71,7 +71,7 @@ def address(visit: Visit) -> Iterator[Finding]:
     client = visit.poll.document.get("client")
     if not isinstance(client, str):
         return
-    parsed = _address_of(client)
+    parsed = _parse_address(client)
     is_public = parsed is not None and parsed.is_global
     if visit.false_address.document.get("client") == FALSE_ADDRESS:
         yield find("believes_visitors" if is_public else "believes_us", client=client)
@@ -80,13 +80,13 @@ def address(visit: Visit) -> Iterator[Finding]:
     else:
         # Visitors of a public site do not have private addresses.
         is_local = parsed is not None and parsed.is_loopback
-        is_on_world = any(address.is_global for address in visit.addresses)
-        is_other = not visit.is_loopback if is_local else is_on_world
-        is_right = parsed is not None and (is_public or not is_other)
+        is_public_site = any(address.is_global for address in visit.addresses)
+        is_implausible = not visit.is_loopback if is_local else is_public_site
+        is_right = parsed is not None and (is_public or not is_implausible)
         yield find("address" if is_right else "balancer", client=client)
 
 
-def _address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(text)
     except ValueError:
@@ -102,19 +102,19 @@ def clocks(visit: Visit) -> Iterator[Finding]:
     with contextlib.suppress(ValueError):
         times["the store (Redis)"] = datetime.fromisoformat(str(updated_at))
     offsets = {name: _utc_s(time) - visit.poll.at_s for name, time in times.items()}
-    off = {name: by_s for name, by_s in offsets.items() if abs(by_s) > CLOCK_TOLERANCE_S}
-    if offsets and not off:
+    wrong = {name: by_s for name, by_s in offsets.items() if abs(by_s) > CLOCK_TOLERANCE_S}
+    if offsets and not wrong:
         yield find("clocks")
-    elif len(off) == 2 and max(off.values()) - min(off.values()) <= CLOCK_TOLERANCE_S:
-        yield find("all_clocks", by=_ahead(off["nginx"]))
+    elif len(wrong) == 2 and max(wrong.values()) - min(wrong.values()) <= CLOCK_TOLERANCE_S:
+        yield find("all_clocks", by=_format_offset(wrong["nginx"]))
     else:
-        for name, by_s in off.items():
-            yield find("clock", name=name, by=_ahead(by_s))
+        for name, by_s in wrong.items():
+            yield find("clock", name=name, by=_format_offset(by_s))
 
 
 def _utc_s(time: datetime) -> float:
     return time.replace(tzinfo=time.tzinfo or UTC).timestamp()
 
 
-def _ahead(seconds: float) -> str:
+def _format_offset(seconds: float) -> str:
     return f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'}"

@@ -1,8 +1,8 @@
-"""The visit: which requests are sent, in which order, and what is kept of the responses.
+"""The doctor's visit: its requests, their order, and the responses to them.
 
-Most requests are those of a browser that fetches ahead: the gate refuses that without giving a
-place, so it shows itself even if the room has space. Two visits are real ones, and their places are
-given up at the end.
+Most requests are those of a browser that prefetches. The gate refuses a prefetch without giving it
+a place, so the gate is seen even if the room has space. Two requests are real ones, and their
+places are released at the end.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ from sidecar.cli.doctor.site_response import SiteResponse
 from sidecar.kit.names import SEPARATOR
 from sidecar.visitors.tokens import COOKIE_PREFIX
 
-#: The room of requests to /_waitroom/ if none is known; the sidecar answers that it has none.
+#: The room in requests to /_waitroom/ if the room is not known. The sidecar does not have it.
 NO_ROOM = "waitroom-doctor"
 ASSETS = ("waiting.js", "waiting.css", "logo.svg", "i18n/en.json")
-#: Paths of the ops listener; on the site's own port they must be the site's.
+#: Paths of the ops listener. On the site's own port, the site itself must answer them.
 OPS_PATHS = ("/metrics", "/admin/rooms")
 #: Folders that often have no room.
 FOLDERS = ("health", "assets", "static", "webhooks", "api")
-#: Spellings by which some servers confuse a page with one in such a folder.
+#: Paths that nginx may take for one in such a folder, and the site for the page.
 ODD_SPELLINGS = ("/{}/..\\{}", "/{}/..;/{}", "/{}/..%2f{}", "//{}/{}")
-#: The front controller of most sites in PHP, which makes every page.
+#: The front controller of most PHP sites, which makes every page.
 FRONT_CONTROLLER = "/index.php?waitroom-doctor"
-#: An address that nobody has: it is reserved for documentation.
+#: An address that no client has, because it is reserved for documentation.
 FALSE_ADDRESS = "203.0.113.77"
-#: Polls with the cookie; nginx asks the replicas in turn.
-BEATS = 3
-#: Two replicas do not strictly take turns if visitors come at the same time: the chance that one of
-#: them gets none of all these polls is 1 in 128.
+#: How many polls are sent with the cookie; nginx asks the replicas in turn.
+COOKIE_POLLS = 3
+#: How many more polls look for other replicas. While visitors come, two replicas do not strictly
+#: take turns: the chance that one of them gets none of the polls is 1 in 128.
 MORE_POLLS = 6
 
 _MAX_REDIRECTS = 5
@@ -54,11 +54,11 @@ _BROWSER = {
     "Sec-Fetch-Mode": "navigate",
     "Sec-Fetch-Dest": "document",
 }
-_AHEAD = {"Sec-Purpose": "prefetch"}
+_PREFETCH = {"Sec-Purpose": "prefetch"}
 _JSON = {"Accept": "application/json"}
-_FALSE = {"X-Forwarded-For": FALSE_ADDRESS, "X-Real-IP": FALSE_ADDRESS}
+_FALSE_HEADERS = {"X-Forwarded-For": FALSE_ADDRESS, "X-Real-IP": FALSE_ADDRESS}
 
-#: A room's name, or a resource's with its template's: seat~17.
+#: The name of a room, or of a template and its resource: seat~17.
 _NAME = r"[a-z0-9_-]+(?:~[\w.:@+-]+)?"
 _ROOM_OF_PAGE = re.compile(rf'data-room="({_NAME})"')
 _ROOM_OF_ADDRESS = re.compile(rf"(?:https?://[^/]+)?/_waitroom/({_NAME})/")
@@ -93,43 +93,43 @@ class Visit:
     addresses: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = field(default_factory=list)
     #: The address from which this machine talks to the site.
     own_address: str = ""
-    #: The page for a browser that fetches ahead, and for a program that does.
-    ahead: SiteResponse = _NOTHING
-    ahead_json: SiteResponse = _NOTHING
+    #: The page for a browser that prefetches, and for a program that does.
+    prefetch: SiteResponse = _NOTHING
+    prefetch_json: SiteResponse = _NOTHING
     #: The page for two visitors without a cookie.
     first: SiteResponse = _NOTHING
     second: SiteResponse = _NOTHING
-    #: The page by other spellings, which a server may take for a folder without a room.
-    odd: dict[str, SiteResponse] = field(default_factory=dict)
-    #: Missing files in folders that often have no room.
+    #: The responses to odd spellings of the page's path, by path.
+    odd_paths: dict[str, SiteResponse] = field(default_factory=dict)
+    #: The responses for missing files in folders that often have no room, by path.
     missing: dict[str, SiteResponse] = field(default_factory=dict)
-    #: A site's front controller, if it has one.
+    #: The response of the site's front controller, if it has one.
     front: SiteResponse = _NOTHING
-    #: The waiting page, wherever it is.
+    #: The waiting page: `prefetch`, or the page to which it redirects.
     waiting: SiteResponse = _NOTHING
-    #: The status endpoint, the same with a made-up address, and again: nginx asks the replicas in
-    #: turn.
+    #: The status endpoint, the same with a false client address, and several more times to reach
+    #: other replicas.
     poll: SiteResponse = _NOTHING
     false_address: SiteResponse = _NOTHING
-    again: list[SiteResponse] = field(default_factory=list)
+    more_polls: list[SiteResponse] = field(default_factory=list)
     assets: dict[str, SiteResponse] = field(default_factory=dict)
-    joined: SiteResponse = _NOTHING
-    beats: list[SiteResponse] = field(default_factory=list)
-    #: The page for the first visitor again, with the cookie.
-    back: SiteResponse = _NOTHING
-    #: The page at once again, with the stamp; and what replicas say of nginx's key.
-    stamped: SiteResponse = _NOTHING
+    join: SiteResponse = _NOTHING
+    heartbeats: list[SiteResponse] = field(default_factory=list)
+    #: The page again for the first visitor, with the cookie.
+    revisit: SiteResponse = _NOTHING
+    #: The page at once again, with the stamp; and the replicas' reports of nginx's key.
+    stamp_visit: SiteResponse = _NOTHING
     nginx_keys: set[str] = field(default_factory=set)
     ops: SiteResponse = _NOTHING
     edge: SiteResponse = _NOTHING
     through_site: dict[str, SiteResponse] = field(default_factory=dict)
-    left: list[SiteResponse] = field(default_factory=list)
-    #: `ahead` and `poll` again at the end: a cache shows itself.
+    leaves: list[SiteResponse] = field(default_factory=list)
+    #: `prefetch` and `poll` again at the end, which shows whether a cache stored them.
     late: SiteResponse = _NOTHING
     late_poll: SiteResponse = _NOTHING
-    #: The error of each replica that does not answer, if nginx is on this machine.
-    dead: dict[str, str] = field(default_factory=dict)
-    #: The folder where nginx on this machine keeps verdicts.
+    #: The error of each unreachable replica, by address, if nginx is on this machine.
+    unreachable_replicas: dict[str, str] = field(default_factory=dict)
+    #: The folder in which nginx on this machine caches verdicts. None if it is not known.
     verdicts: Path | None = None
 
     @property
@@ -142,14 +142,14 @@ class Visit:
 
     @property
     def unknown_room(self) -> str | None:
-        """The room that the gate asks for, if the sidecar does not have it."""
-        match = _UNKNOWN_ROOM.search(self.ahead.body) or _UNKNOWN_ROOM.search(self.first.body)
+        """The room that the gate asks for. None if the sidecar has it."""
+        match = _UNKNOWN_ROOM.search(self.prefetch.body) or _UNKNOWN_ROOM.search(self.first.body)
         return match[1] if match else None
 
     @property
     def room_of_gate(self) -> str | None:
-        """The room that the page's responses name."""
-        for reply in (self.ahead_json, self.ahead, self.first):
+        """The room that the page's responses name. None if there is none."""
+        for reply in (self.prefetch_json, self.prefetch, self.first):
             if "status_url" in reply.document:
                 return str(reply.document.get("room"))
             match = _ROOM_OF_ADDRESS.match(reply.headers.get("Location", ""))
@@ -167,10 +167,10 @@ class Visit:
 
     @property
     def is_without_redis(self) -> bool:
-        replies = (self.poll, self.late_poll, self.joined, *self.beats)
-        if any(_is_without_redis(one.document) for one in replies):
+        replies = (self.poll, self.late_poll, self.join, *self.heartbeats)
+        if any(_is_without_redis(reply.document) for reply in replies):
             return True
-        if SEPARATOR in (self.room or ""):  # of a resource no store is named
+        if SEPARATOR in (self.room or ""):  # the status of a resource names no store
             return False
         polls = (self.poll.document, self.late_poll.document)
         return any(poll.get("store", "unsaid") is None for poll in polls)
@@ -178,24 +178,24 @@ class Visit:
     @property
     def is_limited(self) -> bool:
         """Return True if nginx itself refuses some of the requests to /_waitroom/."""
-        replies = [self.poll, self.late_poll, self.joined, *self.again, *self.beats, *self.left]
-        replies += self.assets.values()
-        return any(one.status in {429, 503} and one.is_nginx_error for one in replies)
+        replies = [self.poll, self.late_poll, self.join, *self.more_polls, *self.heartbeats]
+        replies += [*self.leaves, *self.assets.values()]
+        return any(reply.status in {429, 503} and reply.is_nginx_error for reply in replies)
 
     @property
     def stores(self) -> set[str]:
         """The stores of the replicas that answered."""
-        polls = (self.poll, self.false_address, *self.again)
+        polls = (self.poll, self.false_address, *self.more_polls)
         return {store for one in polls if isinstance(store := one.document.get("store"), str)}
 
     @property
     def cookie(self) -> str:
-        """The first visitor's cookie, as a browser would send it now; empty without one."""
-        cookies = [one.cookie for one in (self.first, self.joined, *self.beats) if one.cookie]
+        """The first visitor's cookie, as a browser would send it now. Empty if there is none."""
+        cookies = [one.cookie for one in (self.first, self.join, *self.heartbeats) if one.cookie]
         return str(cookies[-1]) if cookies else ""
 
     def at(self, path: str) -> URL:
-        """Return the address of an endpoint or file under /_waitroom/."""
+        """Return the URL of an endpoint or file under /_waitroom/."""
         return self.page.join(URL(f"/_waitroom/{path}"))
 
     @property
@@ -206,7 +206,7 @@ class Visit:
 async def visit_site(
     url: URL, options: Options, *, now_s: Callable[[], float] = time.time
 ) -> Visit:
-    """Send all requests; leave every place that they were given."""
+    """Send all requests, and release every place that they got."""
     visit = Visit(url, options, url)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=options.verify),
@@ -215,25 +215,25 @@ async def visit_site(
         timeout=aiohttp.ClientTimeout(options.timeout_s),
     ) as session:
         client = _Client(session, now_s)
-        await _look_ahead(client, visit)
-        if not visit.ahead.status:
+        await _find_page(client, visit)
+        if not visit.prefetch.status:
             return visit
-        settings = _settings(options.includes)
+        settings = _read_settings(options.includes)
         match = _CACHE_PATH.search(settings)
         visit.verdicts = Path(match[1]) if match else None
-        visit.dead = await _dead(settings)
-        visit.addresses, visit.own_address = await _addresses(visit.host, visit.page.port or 80)
+        visit.unreachable_replicas = await _find_unreachable_replicas(settings)
+        visit.addresses, visit.own_address = await _resolve(visit.host, visit.page.port or 80)
         try:
-            await _enter(client, visit)
-            visit.late = await client.get(visit.page, _BROWSER, _AHEAD)
+            await _send_visits(client, visit)
+            visit.late = await client.get(visit.page, _BROWSER, _PREFETCH)
             visit.late_poll = await client.get(visit.status.with_query(client="1"), _JSON)
         finally:
-            await _leave(client, visit)
+            await _release_places(client, visit)
     return visit
 
 
 class _Client:
-    """A client that keeps every room cookie that it gets."""
+    """A client that stores every room cookie that it gets."""
 
     def __init__(self, session: aiohttp.ClientSession, now_s: Callable[[], float]) -> None:
         self._session = session
@@ -255,12 +255,12 @@ class _Client:
         if cookie:
             sent["Cookie"] = cookie
         timeout = aiohttp.ClientTimeout(timeout_s) if timeout_s else None
-        began = self._now_s()
+        start_s = self._now_s()
         try:
             async with self._session.request(
                 method, url, headers=sent, allow_redirects=False, timeout=timeout
             ) as answer:
-                at_s = (began + self._now_s()) / 2
+                at_s = (start_s + self._now_s()) / 2
                 body = b""
                 async for chunk in answer.content.iter_chunked(65_536):
                     body += chunk
@@ -269,93 +269,94 @@ class _Client:
                 text = body.decode(errors="replace")
                 reply = SiteResponse(answer.status, answer.headers, text, at_s=at_s)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            return SiteResponse(error=_why(error))
+            return SiteResponse(error=_describe_error(error))
         if reply.cookie:
             self.cookies.add(str(reply.cookie))
         return reply
 
 
-async def _look_ahead(client: _Client, visit: Visit) -> None:
+async def _find_page(client: _Client, visit: Visit) -> None:
     """Find the page: follow redirects within the site, but not those to the room."""
     for _ in range(_MAX_REDIRECTS):
-        visit.ahead = await client.get(visit.page, _BROWSER, _AHEAD)
-        location = visit.ahead.headers.get("Location", "")
-        if not 300 <= visit.ahead.status < 400 or not location:
+        visit.prefetch = await client.get(visit.page, _BROWSER, _PREFETCH)
+        location = visit.prefetch.headers.get("Location", "")
+        if not 300 <= visit.prefetch.status < 400 or not location:
             break
-        following = visit.page.join(URL(location))
-        bare = (following.host or "").removeprefix("www.")
-        if bare != visit.host.removeprefix("www.") or following.path.startswith("/_waitroom/"):
+        next_page = visit.page.join(URL(location))
+        bare_host = (next_page.host or "").removeprefix("www.")
+        if bare_host != visit.host.removeprefix("www.") or next_page.path.startswith("/_waitroom/"):
             break
-        visit.page = following
-    if visit.ahead.status:
-        visit.ahead_json = await client.get(visit.page, _JSON, _AHEAD)
+        visit.page = next_page
+    if visit.prefetch.status:
+        visit.prefetch_json = await client.get(visit.page, _JSON, _PREFETCH)
 
 
-async def _enter(client: _Client, visit: Visit) -> None:
+async def _send_visits(client: _Client, visit: Visit) -> None:
     visit.first = await client.get(visit.page, _BROWSER)
     if visit.first.cookie:
         visit.second = await client.get(visit.page, _BROWSER)
     await asyncio.gather(
-        _look_round(client, visit), _look_outside(client, visit), _look_aside(client, visit)
+        _get_endpoints(client, visit), _get_ports(client, visit), _get_odd_paths(client, visit)
     )
     has_room = visit.room is not None and visit.poll.is_of_sidecar
     if has_room and visit.poll.document.get("state") == "not_queued" and not visit.cookie:
-        visit.joined = await client.ask("POST", visit.at(f"{visit.room}/join"), _JSON)
+        visit.join = await client.ask("POST", visit.at(f"{visit.room}/join"), _JSON)
     if not visit.cookie:
         return
-    for _ in range(BEATS if has_room else 0):
-        visit.beats.append(await client.get(visit.status, _JSON, cookie=visit.cookie))
+    for _ in range(COOKIE_POLLS if has_room else 0):
+        visit.heartbeats.append(await client.get(visit.status, _JSON, cookie=visit.cookie))
     origin = {"Origin": str(visit.page.origin())}
-    visit.back = await client.get(visit.page, _BROWSER, origin, cookie=visit.cookie)
-    await _look_at_stamps(client, visit)
+    visit.revisit = await client.get(visit.page, _BROWSER, origin, cookie=visit.cookie)
+    await _get_with_stamp(client, visit)
     for path in OPS_PATHS:
         address = visit.page.join(URL(path))
-        visit.through_site[path] = await client.get(address, _AHEAD, cookie=visit.cookie)
+        visit.through_site[path] = await client.get(address, _PREFETCH, cookie=visit.cookie)
 
 
-async def _look_at_stamps(client: _Client, visit: Visit) -> None:
-    if visit.back.stamp is not None:
-        cookies = f"{visit.cookie}; {visit.back.stamp}"
-        visit.stamped = await client.get(visit.page, _BROWSER, cookie=cookies)
+async def _get_with_stamp(client: _Client, visit: Visit) -> None:
+    if visit.revisit.stamp is not None:
+        cookies = f"{visit.cookie}; {visit.revisit.stamp}"
+        visit.stamp_visit = await client.get(visit.page, _BROWSER, cookie=cookies)
         return
-    for _ in range(BEATS):
+    for _ in range(COOKIE_POLLS):
         reply = await client.get(visit.status.with_query(client="1"), _JSON)
         visit.nginx_keys.add(str(reply.document.get("nginx_key")))
 
 
-async def _look_round(client: _Client, visit: Visit) -> None:
-    """Ask for what the site has under /_waitroom/."""
+async def _get_endpoints(client: _Client, visit: Visit) -> None:
+    """Send the requests to /_waitroom/ and for the waiting page."""
     status = visit.status.with_query(client="1")
     visit.poll = await client.get(status, _JSON)
-    visit.false_address = await client.get(status, _JSON, _FALSE)
+    visit.false_address = await client.get(status, _JSON, _FALSE_HEADERS)
     for _ in range(MORE_POLLS if visit.poll.document.get("store") else 0):
-        visit.again.append(await client.get(status, _JSON))
+        visit.more_polls.append(await client.get(status, _JSON))
     for name in ASSETS:
         visit.assets[name] = await client.get(visit.at(f"static/{name}"))
-    visit.waiting = visit.ahead
-    location = visit.ahead.headers.get("Location", "")
+    visit.waiting = visit.prefetch
+    location = visit.prefetch.headers.get("Location", "")
     if _ROOM_OF_ADDRESS.match(location):
-        visit.waiting = await client.get(visit.page.join(URL(location)), _BROWSER, _AHEAD)
+        visit.waiting = await client.get(visit.page.join(URL(location)), _BROWSER, _PREFETCH)
 
 
-async def _look_aside(client: _Client, visit: Visit) -> None:
-    """Ask for the page by odd spellings, except in folders that answer every path."""
+async def _get_odd_paths(client: _Client, visit: Visit) -> None:
+    """Request the page by odd spellings, except in folders that respond 200 to every path."""
     page = visit.page.raw_path.removeprefix("/")
-    if visit.ahead.is_of_gate:
-        visit.front = await client.get(visit.page.join(URL(FRONT_CONTROLLER)), _BROWSER, _AHEAD)
-    for folder in FOLDERS if visit.ahead.is_of_gate else ():
+    if visit.prefetch.is_of_gate:
+        visit.front = await client.get(visit.page.join(URL(FRONT_CONTROLLER)), _BROWSER, _PREFETCH)
+    for folder in FOLDERS if visit.prefetch.is_of_gate else ():
         path = f"/{folder}/{NO_ROOM}"
-        plain = visit.missing[path] = await client.get(visit.page.join(URL(path)), _BROWSER, _AHEAD)
-        if plain.status == 200:
+        url = visit.page.join(URL(path))
+        visit.missing[path] = await client.get(url, _BROWSER, _PREFETCH)
+        if visit.missing[path].status == 200:
             continue
         for spelling in ODD_SPELLINGS:
             path = spelling.format(folder, page)
             url = URL(f"{visit.page.origin()}{path}", encoded=True)
-            visit.odd[path] = await client.get(url, _BROWSER, _AHEAD)
+            visit.odd_paths[path] = await client.get(url, _BROWSER, _PREFETCH)
 
 
-async def _look_outside(client: _Client, visit: Visit) -> None:
-    """Ask the sidecar's own ports, which the world should not reach."""
+async def _get_ports(client: _Client, visit: Visit) -> None:
+    """Send requests to the sidecar's own ports, which should not be reachable from outside."""
     site = URL.build(scheme="http", host=visit.host)
     ops = site.with_port(visit.options.ops_port) / "healthz"
     edge = site.with_port(visit.options.edge_port) / "check"
@@ -364,16 +365,16 @@ async def _look_outside(client: _Client, visit: Visit) -> None:
     )
 
 
-def _settings(includes: Path) -> str:
-    """Return settings.conf of the nginx on this machine; empty if it cannot be read."""
+def _read_settings(includes: Path) -> str:
+    """Return settings.conf of the nginx on this machine. Empty if it cannot be read."""
     with contextlib.suppress(OSError, UnicodeError):
         return (includes / "settings.conf").read_text("utf-8")
     return ""
 
 
-async def _dead(settings: str) -> dict[str, str]:
-    """Return the error of each replica of settings.conf on which nobody listens."""
-    dead = {}
+async def _find_unreachable_replicas(settings: str) -> dict[str, str]:
+    """Return the connection error of each unreachable replica of settings.conf, by address."""
+    errors = {}
     upstream = _UPSTREAM.search(settings)
     for path, host, port in _REPLICA.findall(upstream[1] if upstream else ""):
         opening = (
@@ -382,15 +383,15 @@ async def _dead(settings: str) -> dict[str, str]:
         try:
             _, writer = await asyncio.wait_for(opening, _OPS_TIMEOUT_S)
         except PermissionError:
-            continue  # for nginx and root only
+            continue  # the socket is for nginx and root only
         except (OSError, TimeoutError) as error:
-            dead[f"unix:{path}" if path else f"{host}:{port}"] = _why(error)
+            errors[f"unix:{path}" if path else f"{host}:{port}"] = _describe_error(error)
         else:
             writer.close()
-    return dead
+    return errors
 
 
-async def _leave(client: _Client, visit: Visit) -> None:
+async def _release_places(client: _Client, visit: Visit) -> None:
     leaving = []
     for cookie in sorted(client.cookies):
         room = cookie.partition("=")[0].removeprefix(COOKIE_PREFIX)
@@ -398,21 +399,21 @@ async def _leave(client: _Client, visit: Visit) -> None:
         if visit.room is not None and visit.room.partition(SEPARATOR)[0] == room:
             room = visit.room
         leaving.append(client.ask("POST", visit.at(f"{room}/leave"), _JSON, cookie=cookie))
-    visit.left = await asyncio.gather(*leaving)
+    visit.leaves = await asyncio.gather(*leaving)
 
 
 def _is_without_redis(document: dict[str, Any]) -> bool:
-    """Return True for a problem that says so, and for a place without a number, which only a paused
-    room may have."""
+    """Return True for the problem of that title, and for a pause without a position: visitors in a
+    room that an operator paused have one."""
     numbers = document.get("position"), document.get("position_above")
     is_unnumbered = document.get("paused") is True and numbers == (None, None)
     return is_unnumbered or document.get("title") == "The store does not answer"
 
 
-async def _addresses(
+async def _resolve(
     host: str, port: int
 ) -> tuple[list[ipaddress.IPv4Address | ipaddress.IPv6Address], str]:
-    """Return the site's addresses, and the one of this machine that it talks from."""
+    """Return the site's addresses, and this machine's address on the way to them."""
     loop = asyncio.get_running_loop()
     try:
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
@@ -429,7 +430,7 @@ async def _addresses(
     return [ipaddress.ip_address(text) for text in sorted(texts)], own
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         detail = error.certificate_error
         text = getattr(detail, "verify_message", "") or str(detail)

@@ -1,4 +1,4 @@
-"""waitroom rooms: look at rooms and change them."""
+"""waitroom rooms: show rooms and change them."""
 
 import itertools
 import json
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import print_changes, print_json, table
+from sidecar.cli.output import print_changes, print_json, print_table
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
@@ -14,7 +14,7 @@ from sidecar.cli.replica_client import (
     Room,
     Visitor,
     api_path,
-    reply_shown_by,
+    print_reply,
 )
 from sidecar.cli.rooms.events import show_events
 from sidecar.cli.rooms.transfer import export_room, import_room
@@ -34,14 +34,14 @@ for command in (export_room, import_room, show_events, watch):
     rooms.add_command(command)
 
 
-def _table(document: dict[str, Any]) -> None:
+def _print_rooms(document: dict[str, Any]) -> None:
     rows = itertools.chain.from_iterable(map(rows_of, document["rooms"]))
     headings = "room", "mode", "waiting", "inside", "cap", "wait"
-    table(headings, rows, styles={"paused": "yellow", "draining": "yellow"})
+    print_table(headings, rows, styles={"paused": "yellow", "draining": "yellow"})
 
 
 @rooms.command("list")
-@reply_shown_by(_table)
+@print_reply(_print_rooms)
 def list_rooms(client: Client) -> Any:
     """List rooms and their sub-queues."""
     return client.request("GET", _ROOMS)
@@ -49,18 +49,18 @@ def list_rooms(client: Client) -> Any:
 
 @rooms.command()
 @click.argument("room")
-@reply_shown_by(print_json)
+@print_reply(print_json)
 def show(client: Client, room: str) -> Any:
-    """Everything about one room, as JSON."""
+    """Show everything about one room, as JSON."""
     return client.rooms.get(room)
 
 
 @rooms.command("set")
 @click.argument("room")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
-@reply_shown_by(print_changes)
+@print_reply(print_changes)
 def set_(client: Client, room: str, changes: tuple[str, ...]) -> Any:
-    """Change settings of a running room; all replicas follow within two seconds.
+    """Change settings of a running room. All replicas apply them within two seconds.
 
     A value is JSON or text; "null" resets to the configured value.
     """
@@ -77,36 +77,36 @@ def set_(client: Client, room: str, changes: tuple[str, ...]) -> Any:
     return client.rooms.update(room, **body)
 
 
-def _report(room: Room) -> None:
+def _print_mode(room: Room) -> None:
     people = f"{room['waiting']} waiting, {room['active']} inside"
     click.echo(f"{room['room']} is {room['mode']}: {people}")
 
 
 @rooms.command()
 @click.argument("room")
-@reply_shown_by(_report)
+@print_reply(_print_mode)
 def pause(client: Client, room: str) -> Any:
-    """Let nobody in: newcomers queue, those inside stay."""
+    """Admit nobody: newcomers queue, visitors inside stay."""
     return client.rooms.pause(room)
 
 
 @rooms.command()
 @click.argument("room")
-@reply_shown_by(_report)
+@print_reply(_print_mode)
 def drain(client: Client, room: str) -> Any:
-    """Let in the visitors who wait; nobody new joins the queue."""
+    """Admit the visitors who wait; nobody new joins the queue."""
     return client.rooms.drain(room)
 
 
 @rooms.command()
 @click.argument("room")
-@reply_shown_by(_report)
+@print_reply(_print_mode)
 def resume(client: Client, room: str) -> Any:
-    """Take back a pause or a drain."""
+    """End a pause or a drain."""
     return client.rooms.resume(room)
 
 
-def _place(visitor: Visitor) -> None:
+def _print_place(visitor: Visitor) -> None:
     place = f" at position {visitor['position']}" if visitor["position"] else ""
     if visitor["line"]:
         place = f" in sub-queue {visitor['line']} at position {visitor['line_position']}"
@@ -119,9 +119,9 @@ def _place(visitor: Visitor) -> None:
 @rooms.command(context_settings=ANY_TEXT)
 @click.argument("room")
 @click.argument("visitor")
-@reply_shown_by(_place)
+@print_reply(_print_place)
 def find(client: Client, room: str, visitor: str) -> Any:
-    """Say where one visitor is: waiting, called, inside, revoked or unknown. VISITOR is an id, or
+    """Show where one visitor is: waiting, called, inside, revoked or unknown. VISITOR is an id, or
     the number on the waiting page."""
     return client.rooms.find(room, visitor)
 
@@ -129,16 +129,16 @@ def find(client: Client, room: str, visitor: str) -> Any:
 @rooms.command()
 @click.argument("room")
 @click.confirmation_option(prompt="Everybody in the queue loses their place. Sure?")
-@reply_shown_by(lambda done: click.echo(f"{done['removed']} place(s) removed"))
+@print_reply(lambda done: click.echo(f"{done['removed']} place(s) removed"))
 def reset(client: Client, room: str) -> Any:
-    """Empty a room's queue; those inside stay."""
+    """Empty a room's queue; visitors inside stay."""
     return client.request("POST", api_path(_ROOMS, room, "reset"))
 
 
 @rooms.command(context_settings=ANY_TEXT)
 @click.argument("room")
 @click.argument("visitor")
-@reply_shown_by(lambda done: click.echo(f"{done['visitor']} released"))
+@print_reply(lambda done: click.echo(f"{done['visitor']} released"))
 def release(client: Client, room: str, visitor: str) -> Any:
     """End one visitor's session or place. VISITOR is an id, or the number on the waiting page."""
     return client.request("POST", api_path(_ROOMS, room, "visitors", visitor, "release"))
@@ -151,10 +151,10 @@ def release(client: Client, room: str, visitor: str) -> Any:
 @click.option("--class", "class_name", metavar="NAME", help="Another class, and its place.")
 @click.option("--no-class", is_flag=True, help="The place of somebody without a class.")
 @click.option("--why", default="", metavar="TEXT", help="For the log.")
-@reply_shown_by(lambda done: click.echo(f"{done['visitor']} is at position {done['position']}"))
+@print_reply(lambda done: click.echo(f"{done['visitor']} is at position {done['position']}"))
 def move(client: Client, /, room: str, visitor: str, why: str, **to: Any) -> Any:
-    """Move a waiting visitor: to the head, to a position (1 is the head), or back to where they
-    were before the first move. Or give them another class. VISITOR is an id, or the number on the
+    """Move a waiting visitor to the head, to a position (1 is the head), or back to their place
+    before the first move; or give them another class. VISITOR is an id, or the number on the
     waiting page."""
     where, class_name = to["where"], to["class_name"]
     if sum((where is not None, class_name is not None, to["no_class"])) != 1:
@@ -169,15 +169,15 @@ def move(client: Client, /, room: str, visitor: str, why: str, **to: Any) -> Any
     return client.request("POST", api_path(_ROOMS, room, "visitors", visitor, "move"), body)
 
 
-def _log(document: dict[str, Any]) -> None:
+def _print_log(document: dict[str, Any]) -> None:
     headings = "at", "by", "what", "visitor", "detail"
     rows = ({**entry, "at": iso(entry["at"])} for entry in document["log"])
-    table(headings, ([row[name] for name in headings] for row in rows))
+    print_table(headings, ([row[name] for name in headings] for row in rows))
 
 
 @rooms.command()
 @click.argument("room")
-@reply_shown_by(_log)
+@print_reply(_print_log)
 def log(client: Client, room: str) -> Any:
-    """What operators did, latest first."""
+    """List what operators did, latest first."""
     return client.request("GET", api_path(_ROOMS, room, "log"))

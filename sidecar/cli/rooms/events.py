@@ -1,4 +1,4 @@
-"""waitroom rooms events: what a room's events will do, and when."""
+"""waitroom rooms events: show what a room's events will do, and when."""
 
 import itertools
 from datetime import datetime
@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from sidecar.cli.config import Settings
-from sidecar.cli.replica_client import Client, api_path, reply_shown_by
+from sidecar.cli.replica_client import Client, api_path, print_reply
 
 _PHASES = {"closed": "closed", "prequeue": "in the pre-queue", "open": "open"}
 _STATES = {**_PHASES, "coming": "to come", "over": "over"}
@@ -23,72 +23,72 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
     help='Say what holds then: "2026-12-01 10:05", in the events\' time zone or with an offset. '
     "Otherwise now.",
 )
-@reply_shown_by(lambda document: click.echo("\n".join(_as_text(document))))
+@print_reply(lambda document: click.echo("\n".join(_format_document(document))))
 def show_events(client: Client, room: str, at: str | None) -> Any:
-    """Say what a room's events will do, when, and what looks like a mistake."""
+    """Show what a room's events will do and when, and what looks like a mistake."""
     query = {} if at is None else {"at": at}
     return client.request("GET", api_path("/admin/rooms", room, "events"), query=query)
 
 
-def summary(settings: Settings, now_ms: int) -> list[str]:
-    """Return a line for each event of each room, and for each warning, for check-config."""
+def format_summary(settings: Settings, now_ms: int) -> list[str]:
+    """Return the lines of check-config: one for each event and warning of each room."""
     from sidecar.rooms.openings_preview import preview  # noqa: PLC0415
 
     lines = []
     for name, room in sorted(settings.rooms.items()):
         if room.events:
             document = preview(room, now_ms=now_ms)
-            lines += [f"{name}: {_as_line(event)}" for event in document["events"]]
+            lines += [f"{name}: {_format_line(event)}" for event in document["events"]]
             lines += [f"{name}: warning: {warning}" for warning in document["warnings"]]
     return lines
 
 
-def _as_line(event: dict[str, Any]) -> str:
-    steps = [f"{_label(step)} {_clock(step['local'])}" for step in event["steps"]]
+def _format_line(event: dict[str, Any]) -> str:
+    steps = [f"{_label(step)} {_format_time(step['local'])}" for step in event["steps"]]
     opens = next(step for step in event["steps"] if step["step"] == "opens_at")
     return (
         f"{event['name']}: {', '.join(steps)} ({event['timezone']}); "
-        f"opens {_distance(opens['in_seconds'])}"
+        f"opens {_format_distance(opens['in_seconds'])}"
     )
 
 
-def _as_text(document: dict[str, Any]) -> list[str]:
+def _format_document(document: dict[str, Any]) -> list[str]:
     event = f", {document['event']}" if document["event"] else ""
     coming = f"; next is {document['coming']}" if document["coming"] else ""
     mode = "" if document["mode"] == "running" else f" (the room is {document['mode']})"
     lines = [
-        f"{document['room']} at {_clocks(document, ', ')}",
+        f"{document['room']} at {_format_times(document, ', ')}",
         f"  {_PHASES[document['phase']]}{event}{coming}{mode}",
-        f"  {_effective(document)}",
+        f"  {_format_effective_settings(document)}",
     ]
     for event, after in itertools.zip_longest(document["events"], document["events"][1:]):
-        lines += ["", *_event(event, after)]
+        lines += ["", *_format_event(event, after)]
     lines += [] if document["events"] else ["", "It has no events."]
     lines += [""] if document["warnings"] else []
     return lines + [f"warning: {warning}" for warning in document["warnings"]]
 
 
-def _event(event: dict[str, Any], after: dict[str, Any] | None) -> list[str]:
-    """Return the lines of an event. `after`: the next event."""
+def _format_event(event: dict[str, Any], after: dict[str, Any] | None) -> list[str]:
+    """Return the lines of an event. `after`: the event after it, or None."""
     steps = event["steps"]
     rows = [(f"{event['before']} until", steps[0]), *((_label(step), step) for step in steps)]
     lines = [f"{event['name']} ({event['timezone']}): {_STATES[event['state']]}"]
     lines += [
-        f"  {label:<15} {_clocks(step, '   ')}   {_distance(step['in_seconds'])}"
+        f"  {label:<15} {_format_times(step, '   ')}   {_format_distance(step['in_seconds'])}"
         for label, step in rows
     ]
     if steps[-1]["step"] == "opens_at":
         lines.append("  stays open" + (f" until {after['name']} begins" if after else ""))
-    return [*lines, f"  while it is open: {_effective(event)}"]
+    return [*lines, f"  while it is open: {_format_effective_settings(event)}"]
 
 
 def _label(step: dict[str, Any]) -> str:
-    """Return a step's name. A close that leaves the room open is called the event's end."""
+    """Return a step's label: a closing step that leaves the room open is the event's end."""
     name = step["step"]
     return "ends" if name == "closes_at" and step["phase"] == "open" else _STEPS[name]
 
 
-def _effective(document: dict[str, Any]) -> str:
+def _format_effective_settings(document: dict[str, Any]) -> str:
     rate = document["new_users_per_minute"]
     return ", ".join(
         [
@@ -99,21 +99,21 @@ def _effective(document: dict[str, Any]) -> str:
     )
 
 
-def _clocks(document: dict[str, Any], between: str) -> str:
-    """Return a time in its zone, and in UTC if that is another."""
-    return between.join(dict.fromkeys([_clock(document["local"]), _clock(document["at"])]))
+def _format_times(document: dict[str, Any], between: str) -> str:
+    """Format a time in its own time zone, and in UTC if that differs."""
+    return between.join(dict.fromkeys(map(_format_time, (document["local"], document["at"]))))
 
 
-def _clock(moment: str) -> str:
-    """Format an ISO time: "Tue 2026-12-01 10:00:00 +01:00", or with UTC at its end."""
-    when = datetime.fromisoformat(moment)
+def _format_time(time: str) -> str:
+    """Format an ISO time as "Tue 2026-12-01 10:00:00 +01:00", or with UTC at the end."""
+    when = datetime.fromisoformat(time)
     offset = f"{when:%z}"
-    zone = "UTC" if moment.endswith("+00:00") else f"{offset[:3]}:{offset[3:]}"
+    zone = "UTC" if time.endswith("+00:00") else f"{offset[:3]}:{offset[3:]}"
     return f"{when:%a %Y-%m-%d %H:%M:%S} {zone}"
 
 
-def _distance(seconds: int) -> str:
-    """Format seconds from now: "in 9 d 10 h", "12 min 5 s ago"."""
+def _format_distance(seconds: int) -> str:
+    """Format seconds from now as "in 9 d 10 h" or "12 min 5 s ago"."""
     left, parts = abs(seconds), list[str]()
     for unit, length in _UNITS:
         count, left = divmod(left, length)

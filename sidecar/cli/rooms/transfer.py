@@ -1,7 +1,7 @@
-"""waitroom rooms export and import: a room from one store to another.
+"""waitroom rooms export and import: copy a room from one store to another.
 
 The file is JSON Lines: a head, pages of members (sidecar/rooms/store/transfer.py), and a last line
-with the number of lines before it and their SHA-256, without which nothing is imported.
+with the number of lines before it and their SHA-256. Without that line nothing is imported.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from sidecar.cli.replica_client import Client, ReplicaOptions, explain
 from sidecar.kit.files import replacing
 from sidecar.kit.progress import Advance, progress
 
-#: The longest line that an export has, in bytes.
-_MAX_LINE = 1_000_000
-#: Seconds that one page may take.
+#: The longest line of an export, in bytes.
+_MAX_LINE_BYTES = 1_000_000
+#: The time limit for one page, in seconds.
 _TIMEOUT_S = 60
-_SAFE = "Nothing was changed"
+_INTACT = "Nothing was changed"
 _RESUME = "waitroom rooms set {} queue_all=null"
-_FOREIGN = "this is no file of `waitroom rooms export`"
+_NOT_AN_EXPORT = "this is no file of `waitroom rooms export`"
 
 
 @click.command("export")
@@ -38,17 +38,17 @@ _FOREIGN = "this is no file of `waitroom rooms export`"
 def export_room(options: ReplicaOptions, room: str, output: str) -> None:
     """Write a room's queue, sessions and run-time settings to a file.
 
-    The room goes on meanwhile. To move it, set queue_all=true first: then no visitor is called in
+    The room keeps running. To move it, set queue_all=true first, so that no visitor is called in
     both stores.
     """
-    is_beside = output != "-" or not sys.stdout.isatty()
+    has_progress = output != "-" or not sys.stdout.isatty()
     with (
         options.client(timeout_s=_TIMEOUT_S) as client,
         _open_output(output) as file,
-        progress(f"exporting {room}", is_on=is_beside) as advance,
+        progress(f"exporting {room}", is_on=has_progress) as advance,
     ):
         counts = _export(client, room, file, advance)
-    click.echo(f"{room}: {_in_words(counts)} exported", err=True)
+    click.echo(f"{room}: {_format_counts(counts)} exported", err=True)
 
 
 @click.command("import")
@@ -58,13 +58,13 @@ def export_room(options: ReplicaOptions, room: str, output: str) -> None:
 )
 @click.pass_obj
 def import_room(options: ReplicaOptions, room: str, source: str) -> None:
-    """Bring a room in from a file that `export` wrote.
+    """Import a room from a file that `export` wrote.
 
-    The room is paused meanwhile, and then has the run-time settings of the file. Visitors who are
-    here already stay; importing twice is safe. Both replicas need the same secret_keys.
+    The room is paused during the import, and then has the run-time settings of the file. Visitors
+    already in the room stay; importing twice is safe. Both replicas need the same secret_keys.
     """
     with _open_input(source) as file:
-        head, places = _check(file)
+        head, offsets = _check(file)
         if head.get("room") != room:
             raise click.ClickException(
                 f"the file is of room {str(head.get('room'))[:60]!r}: tickets are of one room "
@@ -75,14 +75,14 @@ def import_room(options: ReplicaOptions, room: str, source: str) -> None:
             options.client(timeout_s=_TIMEOUT_S) as client,
             progress(f"importing {room}", total=total) as advance,
         ):
-            counts = _import(client, room, head, file, places, advance)
-    click.echo(f"{room}: {_in_words(counts)} new here")
+            counts = _import(client, room, head, file, offsets, advance)
+    click.echo(f"{room}: {_format_counts(counts)} new here")
     if head.get("settings", {}).get("queue_all"):
         click.echo(f"It is paused, as the file says. To go on: {_RESUME.format(room)}")
 
 
 def _export(client: Client, room: str, file: IO[bytes], advance: Advance) -> Counter[str]:
-    """Write a room's lines, and count those of each kind."""
+    """Write a room's lines to a file. Return the number of members of each kind."""
     counts: Counter[str] = Counter()
     digest, lines, query = hashlib.sha256(), 0, dict[str, str]()
     page: dict[str, Any] = {"next": ""}
@@ -104,15 +104,15 @@ def _export(client: Client, room: str, file: IO[bytes], advance: Advance) -> Cou
     return counts
 
 
-def _import(  # noqa: PLR0913, PLR0917 - what a file consists of
+def _import(  # noqa: PLR0913, PLR0917 - the parts of a file
     client: Client,
     room: str,
     head: dict[str, Any],
     file: IO[bytes],
-    places: dict[str, list[int]],
+    offsets: dict[str, list[int]],
     advance: Advance,
 ) -> Counter[str]:
-    """Send the lines of a file whose head and `places` _check returned; count what was added."""
+    """Send the lines of a file that _check has read. Return the number of members added by kind."""
     from sidecar.rooms.store.transfer import WRITE_ORDER  # noqa: PLC0415 - other commands start faster
     from waitroom import WaitroomError  # noqa: PLC0415
 
@@ -124,8 +124,8 @@ def _import(  # noqa: PLR0913, PLR0917 - what a file consists of
     send({"kind": "begin", "head": head})
     try:
         for kind in WRITE_ORDER:
-            for place in places.get(kind, ()):
-                file.seek(place)
+            for offset in offsets.get(kind, ()):
+                file.seek(offset)
                 text = file.readline()
                 line = json.loads(text)
                 counts[kind] += send({**line, "exported_at_ms": head["exported_at_ms"]})
@@ -141,49 +141,49 @@ def _import(  # noqa: PLR0913, PLR0917 - what a file consists of
 
 
 def _check(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, list[int]]]:
-    """Return the file's head, and where its lines begin, by kind. Raises ClickException."""
+    """Check the file. Return its head and its lines' offsets by kind. Raises ClickException."""
     from sidecar.rooms.store.transfer import FORMAT  # noqa: PLC0415
 
-    head = _read(file.readline(_MAX_LINE))
+    head = _parse_line(file.readline(_MAX_LINE_BYTES))
     name = str(head.get("format", ""))
     if not name.startswith("waitroom-room/"):
-        raise click.ClickException(_FOREIGN)
+        raise click.ClickException(_NOT_AN_EXPORT)
     if name != FORMAT:
         raise click.ClickException(f"its format is {name[:40]}; this version reads {FORMAT}")
     file.seek(0)
     digest, lines = hashlib.sha256(), 0
-    places: dict[str, list[int]] = defaultdict(list)
+    offsets: dict[str, list[int]] = defaultdict(list)
     while True:
-        place = file.tell()
-        text = file.readline(_MAX_LINE)
+        offset = file.tell()
+        text = file.readline(_MAX_LINE_BYTES)
         if not text.endswith(b"\n"):
-            raise click.ClickException(f"the file is cut off: its last line is missing. {_SAFE}")
-        line = _read(text)
+            raise click.ClickException(f"the file is cut off: its last line is missing. {_INTACT}")
+        line = _parse_line(text)
         if "end" in line:
             break
         digest.update(text)
         lines += 1
         if "kind" in line:
-            places[str(line["kind"])].append(place)
+            offsets[str(line["kind"])].append(offset)
     if line["end"] != {"lines": lines, "sha256": digest.hexdigest()} or file.read(1):
-        raise click.ClickException(f"the file was changed: its checksum is another. {_SAFE}")
-    return head, places
+        raise click.ClickException(f"the file was changed: its checksum is another. {_INTACT}")
+    return head, offsets
 
 
-def _read(text: bytes) -> dict[str, Any]:
+def _parse_line(text: bytes) -> dict[str, Any]:
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):
-        raise click.ClickException(_FOREIGN) from None
+        raise click.ClickException(_NOT_AN_EXPORT) from None
     if not isinstance(line, dict):
-        raise click.ClickException(_FOREIGN)
+        raise click.ClickException(_NOT_AN_EXPORT)
     return line
 
 
 @contextmanager
 def _open_output(output: str) -> Iterator[IO[bytes]]:
-    """Open a file that takes its name when it is whole. Only its owner may read it: it says who is
-    inside."""
+    """Open a file that gets its name only once it is complete. Only its owner may read it, because
+    it says who is inside."""
     if output == "-":
         yield sys.stdout.buffer
         return
@@ -197,7 +197,7 @@ def _open_output(output: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _open_input(source: str) -> Iterator[IO[bytes]]:
-    """Open a file to read it more than once."""
+    """Open a file, or a copy of standard input, so that it can be read more than once."""
     with ExitStack() as stack:
         if source == "-":
             file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
@@ -211,5 +211,5 @@ def _open_input(source: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _in_words(counts: Counter[str]) -> str:
+def _format_counts(counts: Counter[str]) -> str:
     return f"{counts['waiting']} place(s) and {counts['active']} session(s)"

@@ -1,4 +1,4 @@
-"""waitroom rooms watch: at a terminal a live view, elsewhere a line for each room and look."""
+"""waitroom rooms watch: a live view at a terminal; elsewhere a line for each room at each poll."""
 
 import contextlib
 import itertools
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
     from waitroom.model import LogEntry
 
-_RATES = "in/min", "out/min", "gave up"
-_ROW = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
-#: How far back curves go, and over how long a rate is measured, in seconds.
+_RATE_HEADINGS = "in/min", "out/min", "gave up"
+_ROW_FORMAT = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
+#: The time that curves cover, and the time over which rates are measured, in seconds.
 SPAN_S = 300.0
 RATE_S = 60.0
 _BLOCKS = "▁▂▃▄▅▆▇█"
-#: Terminals from this width on have a table; narrower ones have a paragraph for each room.
-_TABLE_FROM = 72
-#: Seconds between two requests for the operators' log; how many of its entries are shown.
+#: The least width of a terminal for a table. A narrower one shows a paragraph for each room.
+_MIN_TABLE_WIDTH = 72
+#: The seconds between two requests for the operators' log, and the number of entries shown.
 _LOG_EVERY_S, _LOG_SHOWN = 5.0, 8
 _STYLES = {"running": "green", "paused": "yellow", "draining": "yellow", "open": "magenta"}
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The figures of a room at one look, as rates and curves need them."""
+    """The figures of a room at one poll, for rates and curves."""
 
     at_s: float
     waiting: int
@@ -56,8 +56,8 @@ Samples = dict[str, deque[Sample]]
 
 
 @dataclass(frozen=True)
-class Look:
-    """The rooms at the latest look that succeeded. `error`: why none has since `failing_since`."""
+class Poll:
+    """The rooms at the last successful poll. `error`: why polls fail since `failing_since`."""
 
     rooms: Sequence[Room] = ()
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -81,39 +81,39 @@ def watch(
     """Watch rooms and their sub-queues; all rooms unless you name some.
 
     On a terminal the figures stay in place; a file or a pipe gets a line for each room and look.
-    Rates and curves are of what this command has seen: a minute, and five.
+    Rates cover the last minute and curves the last five, but only while this command has run.
     """
     samples: Samples = defaultdict(deque)
-    # Ctrl-C is how a live view is left, also where nohup or a script had it ignored.
+    # Ctrl-C ends the live view, even if the process was started with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt), options.client() as client:
-        looks = _look(client, names, samples, every_s=every, times=times)
+        polls = _poll_rooms(client, names, samples, every_s=every, times=times)
         if as_json or not sys.stdout.isatty():
-            _print_lines(looks, samples, as_json=as_json)
+            _print_lines(polls, samples, as_json=as_json)
         else:
-            _Screen(client, options.address(), samples).show(looks)
+            _Screen(client, options.address(), samples).show(polls)
 
 
-def _look(
+def _poll_rooms(
     client: Client, names: tuple[str, ...], samples: Samples, *, every_s: float, times: int | None
-) -> Iterator[Look]:
-    """Yield looks. Raises WaitroomError if the first one fails: the address or a name is wrong."""
+) -> Iterator[Poll]:
+    """Yield polls. Raises WaitroomError if the first one fails: the address or a name is wrong."""
     from waitroom import WaitroomError  # noqa: PLC0415 - the other commands start faster
 
-    look = Look()
+    poll = Poll()
     for number in itertools.count(1):
         try:
             rooms = [client.rooms.get(name) for name in names] if names else client.rooms.list()
         except WaitroomError as error:
             if number == 1:
                 raise
-            since = look.failing_since or datetime.now(UTC)
-            look = replace(look, error=explain(error), failing_since=since)
+            since = poll.failing_since or datetime.now(UTC)
+            poll = replace(poll, error=explain(error), failing_since=since)
         else:
-            look = Look(sorted(rooms, key=lambda room: room["room"]))
+            poll = Poll(sorted(rooms, key=lambda room: room["room"]))
             for room in rooms:
                 add_sample(samples, room, time.monotonic())
-        yield look
+        yield poll
         if number == times:
             return
         time.sleep(every_s)
@@ -124,15 +124,15 @@ def _look(
 
 def rows_of(room: Room) -> Iterator[tuple[object, ...]]:
     """Yield name, mode, waiting, inside, cap and wait of a room, then those of its sub-queues."""
-    phase = _phase(room)
-    wait = _wait(room["wait_seconds"]) + (f"  {phase}" if phase else "")
+    phase = _format_phase(room)
+    wait = _format_wait(room["wait_seconds"]) + (f"  {phase}" if phase else "")
     cap = room["settings"]["total_active_users"]
     yield room["room"], room["mode"], room["waiting"], room["active"], cap, wait
     for line in room["lines"]:
-        yield f"  {line['line']}", "", line["waiting"], "", "", _wait(line["wait_seconds"])
+        yield f"  {line['line']}", "", line["waiting"], "", "", _format_wait(line["wait_seconds"])
 
 
-def _phase(room: Room) -> str:
+def _format_phase(room: Room) -> str:
     """Return a room's phase and event; empty if the room is open."""
     if room["phase"] == "open":
         return ""
@@ -140,7 +140,7 @@ def _phase(room: Room) -> str:
     return room["phase"] + (f" ({event})" if event else "")
 
 
-def _wait(seconds: int | None, *, unknown: str = "unknown") -> str:
+def _format_wait(seconds: int | None, *, unknown: str = "unknown") -> str:
     if seconds is None:
         return unknown
     return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
@@ -156,7 +156,7 @@ def add_sample(samples: Samples, room: Room, now_s: float) -> None:
 
 
 def rates(samples: Sequence[Sample]) -> dict[str, float]:
-    """Return how many visitors a minute came in, went and gave up; empty at the first look."""
+    """Return the visitors per minute who came in, left and gave up. Empty for a single sample."""
     from sidecar.rooms.statistics import ABANDONED, difference  # noqa: PLC0415 - as above
 
     recent = [sample for sample in samples if sample.at_s >= samples[-1].at_s - RATE_S]
@@ -176,10 +176,10 @@ def rates(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def curve(values: Sequence[tuple[float, int]], width: int, *, top: int) -> str:
-    """Draw values over time, (seconds, value), as at most `width` blocks.
+    """Draw values over time, pairs of (seconds, value), as at most `width` blocks.
 
-    Each block is the last value of its part of the time. `top`: the value of a whole block, unless
-    one is higher.
+    Each block shows the last value of its interval. `top`: the value of a full block, unless a
+    value is higher.
     """
     width = min(width, len(values))
     if width < 1:
@@ -188,7 +188,7 @@ def curve(values: Sequence[tuple[float, int]], width: int, *, top: int) -> str:
     step_s = (times[-1] - times[0]) / max(1, width - 1)
     highest = max(top, 1, *(value for _, value in values))
     places = [bisect_right(times, times[0] + number * step_s) - 1 for number in range(width - 1)]
-    # Rounded up: one visitor does not look like none.
+    # Rounded up, so that one visitor does not look like none.
     heights = (-(-values[place][1] * (len(_BLOCKS) - 1) // highest) for place in (*places, -1))
     return "".join(_BLOCKS[height] for height in heights)
 
@@ -196,27 +196,26 @@ def curve(values: Sequence[tuple[float, int]], width: int, *, top: int) -> str:
 # Views -------------------------------------------------------------------------------------------
 
 
-def _print_lines(looks: Iterator[Look], samples: Samples, *, as_json: bool) -> None:
-    """Print each look for programs and files."""
+def _print_lines(polls: Iterator[Poll], samples: Samples, *, as_json: bool) -> None:
     has_heads = as_json
-    for look in looks:
-        if look.error and look.failing_since:
-            click.echo(f"{look.error} (since {look.failing_since.astimezone():%H:%M:%S})", err=True)
+    for poll in polls:
+        if poll.error and poll.failing_since:
+            click.echo(f"{poll.error} (since {poll.failing_since.astimezone():%H:%M:%S})", err=True)
             continue
         if not has_heads:
             heads = ("room", "mode", "waiting", "inside", "cap", "wait", "time", "in/min")
-            click.echo(_ROW.format(*heads))
+            click.echo(_ROW_FORMAT.format(*heads))
             has_heads = True
-        for room in look.rooms:
+        for room in poll.rooms:
             if as_json:
-                click.echo(json.dumps({"at": iso(int(look.at.timestamp() * 1000)), **room}))
+                click.echo(json.dumps({"at": iso(int(poll.at.timestamp() * 1000)), **room}))
                 continue
             figures, *lines = rows_of(room)
             rate = rates(samples[room["room"]])
             come = f"{rate['in/min']:.0f}" if rate else ""
-            click.echo(_ROW.format(*figures, f"{look.at.astimezone():%H:%M:%S}", come))
+            click.echo(_ROW_FORMAT.format(*figures, f"{poll.at.astimezone():%H:%M:%S}", come))
             for row in lines:
-                click.echo(_ROW.format(*row, "", ""))
+                click.echo(_ROW_FORMAT.format(*row, "", ""))
 
 
 class _Screen:
@@ -227,65 +226,65 @@ class _Screen:
 
         self._client, self._address, self._samples = client, address, samples
         self._console = Console(highlight=False, markup=False, emoji=False)
-        self._look = Look()
-        #: The latest operators' changes of each room, latest first.
+        self._poll = Poll()
+        #: The latest entries of the operators' log, latest first, each with its room's name.
         self._log: Sequence[tuple[str, LogEntry]] = ()
         self._log_due_s = 0.0
 
-    def show(self, looks: Iterator[Look]) -> None:
-        """Draw looks on the terminal's other screen; when it closes, print the last figures."""
+    def show(self, polls: Iterator[Poll]) -> None:
+        """Draw polls on the terminal's alternate screen, and at the end print the last figures."""
         from rich.live import Live  # noqa: PLC0415
 
-        # The signal alone would leave the terminal on the other screen.
+        # SIGTERM alone would leave the terminal on the alternate screen.
         signal.signal(signal.SIGTERM, _exit)
         try:
             with Live(
                 get_renderable=self._draw, console=self._console, screen=True, refresh_per_second=1
             ) as live:
-                for self._look in looks:
+                for self._poll in polls:
                     self._read_log()
                     live.refresh()
         finally:
-            if self._look.rooms:
+            if self._poll.rooms:
                 self._console.print(self._draw(is_live=False))
 
     def _read_log(self) -> None:
         from waitroom import WaitroomError  # noqa: PLC0415
 
-        if self._look.error or time.monotonic() < self._log_due_s:
+        if self._poll.error or time.monotonic() < self._log_due_s:
             return
         self._log_due_s = time.monotonic() + _LOG_EVERY_S
-        names = [room["room"] for room in self._look.rooms]
-        with contextlib.suppress(WaitroomError):  # the next look shows it
+        names = [room["room"] for room in self._poll.rooms]
+        with contextlib.suppress(WaitroomError):  # the next poll shows the error
             log = [(name, entry) for name in names for entry in self._client.rooms.log(name)]
             self._log = sorted(log, key=lambda entry: entry[1]["at"], reverse=True)[:_LOG_SHOWN]
 
     def _draw(self, *, is_live: bool = True) -> "RenderableType":
-        """Draw the latest look, cut at the terminal's height if `is_live`."""
+        """Draw the latest poll, cut at the terminal's height if `is_live`."""
         from rich.console import Group  # noqa: PLC0415
         from rich.segment import SegmentLines  # noqa: PLC0415
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        look, (width, height) = self._look, self._console.size
-        replicas = max((room["replicas"] for room in look.rooms), default=0)
+        poll, (width, height) = self._poll, self._console.size
+        replicas = max((room["replicas"] for room in poll.rooms), default=0)
         title = Text.assemble(("waitroom", "bold"), f"  {self._address}  ")
         title.append(f"{replicas} replica{'' if replicas == 1 else 's'}", "dim")
         head = Table.grid(expand=True, padding=(0, 1))
         head.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         head.add_column(no_wrap=True, justify="right")
-        head.add_row(title, _clock(datetime.now(UTC) if is_live else look.at))
+        head.add_row(title, _format_time(datetime.now(UTC) if is_live else poll.at))
         parts: list[RenderableType] = [head]
-        if since := look.failing_since:
-            away_s = (datetime.now(UTC) - since).total_seconds()
-            text = f"No figures since {_clock(since)} ({away_s:.0f} s): {look.error}"
+        if since := poll.failing_since:
+            failing_s = (datetime.now(UTC) - since).total_seconds()
+            text = f"No figures since {_format_time(since)} ({failing_s:.0f} s): {poll.error}"
             parts.append(Text(text, "red"))
-            parts.append(f"The figures below are of {_clock(look.at)}. Trying again.")
-        # Live draws in another thread, too, while samples are added.
-        samples = [tuple(self._samples[room["room"]]) for room in look.rooms]
-        figures = [_figures(*pair, width) for pair in zip(look.rooms, samples, strict=True)]
-        is_table = width >= _TABLE_FROM
-        parts += ["", *([_table(figures)] if is_table and figures else map(_paragraph, figures))]
+            parts.append(f"The figures below are of {_format_time(poll.at)}. Trying again.")
+        # Copied, because Live also draws in another thread while samples are added.
+        samples = [tuple(self._samples[room["room"]]) for room in poll.rooms]
+        rooms = [_figures(*pair, width) for pair in zip(poll.rooms, samples, strict=True)]
+        is_table = width >= _MIN_TABLE_WIDTH
+        parts += ["", *([_draw_table(rooms)] if is_table and rooms else map(_draw_text, rooms))]
         lines = self._console.render_lines(Group(*parts))
         if not is_live:
             height = len(lines) + _LOG_SHOWN + 1
@@ -295,7 +294,7 @@ class _Screen:
         return Group(*parts, self._draw_log(height - len(lines) - 1, is_table=is_table))
 
     def _draw_log(self, shown: int, *, is_table: bool) -> "Table":
-        """Draw what operators did; in a narrow terminal what they did has most of the space."""
+        """Draw the operators' log. In a narrow terminal, the last column has most of the space."""
         from rich.table import Table  # noqa: PLC0415
 
         log = Table.grid(padding=(0, 2, 0, 0))
@@ -304,7 +303,7 @@ class _Screen:
         log.add_column(no_wrap=True, overflow="ellipsis")
         log.add_row()
         for room, entry in self._log[: max(0, shown)]:
-            at = _clock(datetime.fromtimestamp(entry["at"] / 1000, UTC))
+            at = _format_time(datetime.fromtimestamp(entry["at"] / 1000, UTC))
             words = filter(None, (entry["what"], entry["visitor"], entry["detail"]))
             log.add_row(at, room, cell(entry["by"]), cell(" ".join(words)))
         return log
@@ -318,38 +317,38 @@ def _figures(room: Room, samples: Sequence[Sample], width: int) -> "list[dict[st
     state = Text(mode, _STYLES.get(mode, ""))
     if room["recovery_stage"]:
         state = Text("recovering", "bold red")
-    elif mode == "running" and (phase := _phase(room)):
+    elif mode == "running" and (phase := _format_phase(room)):
         state = Text(phase, "cyan")
     inside, waiting = Text(f"{room['active']:,}/{cap:,}"), Text(f"{room['waiting']:,}", "bold")
     blocks = max(6, min(20, width // 6))
     queue = [(sample.at_s, sample.waiting) for sample in samples]
     waiting.append(f" {curve(queue, blocks, top=1)}", "not bold cyan")
-    if not _TABLE_FROM <= width < 100:
+    if not _MIN_TABLE_WIDTH <= width < 100:
         active = [(sample.at_s, sample.active) for sample in samples]
         inside.append(f" {curve(active, blocks, top=cap)}", "green")
-    wait = _wait(room["wait_seconds"], unknown="-")
+    wait = _format_wait(room["wait_seconds"], unknown="-")
     waits = [sample.wait_s for sample in samples if sample.wait_s is not None] or [0]
-    if width >= 116 and (low := _wait(min(waits))) != (high := _wait(max(waits))):
+    if width >= 116 and (low := _format_wait(min(waits))) != (high := _format_wait(max(waits))):
         wait += f" ({low} to {high})"
     by_minute = rates(samples)
     figures: dict[str, str | Text] = {
         "room": Text(room["room"], "bold"), "state": state, "inside": inside, "waiting": waiting,
         "wait": wait, "called": f"{room['provisional']:,}",
-        **{name: f"{by_minute[name]:,.0f}" if by_minute else "-" for name in _RATES},
+        **{name: f"{by_minute[name]:,.0f}" if by_minute else "-" for name in _RATE_HEADINGS},
     }  # fmt: skip
-    if _TABLE_FROM <= width < 90:
+    if _MIN_TABLE_WIDTH <= width < 90:
         del figures["called"]
     if width < 116:
         del figures["gave up"]
     lines: list[dict[str, str | Text]] = [
         {"room": f"  {line['line']}", "waiting": f"{line['waiting']:,}",
-         "wait": _wait(line["wait_seconds"], unknown="-")}
+         "wait": _format_wait(line["wait_seconds"], unknown="-")}
         for line in room["lines"]
     ]  # fmt: skip
     return [figures, *lines]
 
 
-def _table(rooms: "Sequence[list[dict[str, str | Text]]]") -> "Table":
+def _draw_table(rooms: "Sequence[list[dict[str, str | Text]]]") -> "Table":
     """Draw a row for each room and sub-queue."""
     from rich.table import Table  # noqa: PLC0415
 
@@ -365,7 +364,7 @@ def _table(rooms: "Sequence[list[dict[str, str | Text]]]") -> "Table":
     return table
 
 
-def _paragraph(room: "list[dict[str, str | Text]]") -> "Text":
+def _draw_text(room: "list[dict[str, str | Text]]") -> "Text":
     """Draw a room, and a line for each of its sub-queues, for a narrow terminal."""
     from rich.text import Text  # noqa: PLC0415
 
@@ -382,7 +381,7 @@ def _exit(number: int, _frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _clock(at: datetime) -> str:
+def _format_time(at: datetime) -> str:
     """Return a local time, with its day if that is not today."""
     local, today = at.astimezone(), datetime.now(UTC).astimezone().date()
     return f"{local:%H:%M:%S}" if local.date() == today else f"{local:%d %b %H:%M}"

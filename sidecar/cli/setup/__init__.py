@@ -1,1 +1,1 @@
-"""`waitroom init` and `waitroom update-files`: the files of a first room, and of a new version."""
+"""waitroom init and update-files: write the files of a first room, or of a new version."""

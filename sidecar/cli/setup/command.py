@@ -1,4 +1,4 @@
-"""waitroom init and waitroom update-files."""
+"""The commands waitroom init and waitroom update-files."""
 
 import functools
 import json
@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from sidecar.cli.setup.files import (
-    BESIDE,
     MANIFEST,
+    NEW_SUFFIX,
     NGINX,
     SECRET_KEYS,
     TOML,
@@ -23,7 +23,7 @@ from sidecar.cli.setup.files import (
     Outcome,
     compose_file,
     first_files,
-    shipped,
+    shipped_files,
     write_once,
     write_shipped,
 )
@@ -39,7 +39,7 @@ _ROOT = Path("/")
 
 
 class _Question(click.Option):
-    """An option that is asked for at a terminal if it is missing."""
+    """An option for which the command prompts at a terminal if it is missing."""
 
     def __init__(self, *args: Any, question: str, **kwargs: Any) -> None:
         kwargs["prompt"] = question if sys.stdin.isatty() else False
@@ -54,7 +54,7 @@ def _read_site(_context: click.Context, _parameter: click.Parameter, value: str)
 
 def _read_redis(context: click.Context, _parameter: click.Parameter, value: str) -> str:
     if not value:
-        # In a container `redis` is the service of that name.
+        # In a container, the host name `redis` is the Compose service.
         host = "redis" if context.params["system"] == "docker" else "127.0.0.1"
         return f"redis://{host}:6379/0"
     from sidecar.kit.setting_types import read_store  # noqa: PLC0415
@@ -75,7 +75,7 @@ def _read_room(_context: click.Context, _parameter: click.Parameter, value: str)
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where files are written, and for which system."""
+    """The folder and the system for which files are written."""
 
     system: System
     is_docker: bool
@@ -83,11 +83,11 @@ class Destination:
     dry_run: bool
 
     def write_shipped(self) -> list[tuple[str, Outcome]]:
-        """Write the files of this version."""
-        return write_shipped(self.root, shipped(_program(), self.system), dry_run=self.dry_run)
+        files = shipped_files(_program_path(), self.system)
+        return write_shipped(self.root, files, dry_run=self.dry_run)
 
     def report(self, write: Callable[[], list[tuple[str, Outcome]]]) -> set[Outcome]:
-        """Write files, and print a line for each; files of nginx with one outcome share a line.
+        """Write files and print a line for each. nginx's files with the same outcome share a line.
 
         Returns the outcomes. Raises ClickException.
         """
@@ -109,9 +109,9 @@ class Destination:
             files = f" ({count} files)" if count > 1 else ""
             click.echo(f"{outcome:8} {self.root / name}{files}")
         kept = [path for path, outcome in done if outcome == "kept"]
-        if any((self.root / f"{path}{BESIDE}").exists() for path in kept):
+        if any((self.root / f"{path}{NEW_SUFFIX}").exists() for path in kept):
             text = "What you have edited is kept; the new version lies beside it, in"
-            click.echo(f"\n{text} *{BESIDE}.")
+            click.echo(f"\n{text} *{NEW_SUFFIX}.")
         if self.dry_run:
             click.echo("\nNothing was written: this was a dry run.")
         return {outcome for _, outcome in done}
@@ -188,7 +188,7 @@ def with_destination(command: Callable[..., None]) -> Callable[..., None]:
     help="The site's file in nginx's folder. It is read, and the lines that it needs are printed.",
 )
 @with_destination
-def init(  # noqa: PLR0913 - one for each option
+def init(  # noqa: PLR0913 - one per option
     to: Destination,
     *,
     site: re.Match[str],
@@ -197,13 +197,13 @@ def init(  # noqa: PLR0913 - one for each option
     room: str,
     site_file: Path | None,
 ) -> None:
-    """Write what a first waiting room needs, and say what is left to do.
+    """Write the files of a first waiting room, and print the steps that remain.
 
-    That is: settings with comments, secrets that root alone can read, nginx's includes and the
-    waiting page, and units for systemd. What you have written or edited is never overwritten.
+    The files are settings with comments, secrets that root alone can read, nginx's includes, the
+    waiting page, and units for systemd. Files that you have written or edited are kept.
     """
-    name = room or _room_of(site["host"])
-    edit = _edit_of(site_file, name) if site_file else _usual_edit(to.system.site_file, name)
+    name = room or _room_name(site["host"])
+    edit = _site_edit(site_file, name) if site_file else _default_edit(to.system.site_file, name)
 
     def write() -> list[tuple[str, Outcome]]:
         keys_file, has_settings = to.root / SECRET_KEYS, (to.root / TOML).exists()
@@ -218,17 +218,17 @@ def init(  # noqa: PLR0913 - one for each option
     to.report(write)
     if not to.dry_run:
         url = f"{site['scheme'] or 'http'}://{site['host']}{site['port'] or ''}/"
-        click.echo("\n".join(_what_is_left(to, edit, url)))
-        if not to.is_docker and (problem := _problem_of_redis(store)):
+        click.echo("\n".join(_next_steps(to, edit, url)))
+        if not to.is_docker and (problem := _redis_problem(store)):
             click.echo(f"\nWarning: Redis does not answer: {problem}. {_INSTALL_REDIS}", err=True)
 
 
 @click.command("update-files")
 @with_destination
 def update_files(to: Destination) -> None:
-    """Bring nginx's includes, the waiting page and the units to this version.
+    """Update nginx's includes, the waiting page and the units to this version.
 
-    Your settings stay. So does a shipped file that you have edited: the new one is written beside
+    Your settings are kept. So is a shipped file that you have edited: the new one is written beside
     it, with .new after its name.
     """
     if not (to.root / NGINX).is_dir():
@@ -238,8 +238,8 @@ def update_files(to: Destination) -> None:
         click.echo(f"\nNow let nginx read them: {to.system.reload}")
 
 
-def _room_of(host: str) -> str:
-    """Return a room's name for a host: `shop` for www.shop.example; `site` for an address."""
+def _room_name(host: str) -> str:
+    """Return a room's name for a host: `shop` for www.shop.example, `site` for an IP address."""
     label = host.removeprefix("www.").partition(".")[0]
     is_name = (
         NAME.match(label)
@@ -249,13 +249,13 @@ def _room_of(host: str) -> str:
     return label if is_name else "site"
 
 
-def _program() -> str:
-    """Return the path of this command, for units."""
+def _program_path() -> str:
+    """Return the path of the command waitroom, for units."""
     return str(Path(sys.executable).with_name("waitroom"))
 
 
-def _problem_of_redis(store: str) -> str:
-    """Return why no server answers; empty if one does, or if Sentinel or a Cluster is named."""
+def _redis_problem(store: str) -> str:
+    """Return why Redis does not answer. Empty if it does, or if it is a Sentinel or Cluster."""
     import redis  # noqa: PLC0415
 
     from sidecar.kit.errors import StoreError  # noqa: PLC0415
@@ -268,7 +268,7 @@ def _problem_of_redis(store: str) -> str:
     return ""
 
 
-def _usual_edit(file: str, room: str) -> tuple[str, ...]:
+def _default_edit(file: str, room: str) -> tuple[str, ...]:
     return (
         f"Add three lines to {file}:",
         "server {",
@@ -279,12 +279,12 @@ def _usual_edit(file: str, room: str) -> tuple[str, ...]:
     )
 
 
-def _edit_of(file: Path, room: str) -> tuple[str, ...]:
-    """Return what a site's file needs, block by block."""
-    from sidecar.cli.setup.site_file import steps_for  # noqa: PLC0415
+def _site_edit(file: Path, room: str) -> tuple[str, ...]:
+    """Return the lines that a site's file needs, block by block."""
+    from sidecar.cli.setup.site_file import find_missing_lines  # noqa: PLC0415
 
     try:
-        steps = steps_for(file, room)
+        steps = find_missing_lines(file, room)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--site-file") from None
     if not steps:
@@ -297,8 +297,8 @@ def _edit_of(file: Path, room: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _what_is_left(to: Destination, edit: tuple[str, ...], url: str) -> list[str]:
-    """Return the steps that are left, numbered: each is a sentence and its lines."""
+def _next_steps(to: Destination, edit: tuple[str, ...], url: str) -> list[str]:
+    """Return the remaining steps, numbered. A step is a sentence and its lines."""
     system, root = to.system, to.root
     copy = ("Copy the files to the server:", f"sudo cp -rn {root}/etc {root}/usr /")
     steps = [
@@ -311,7 +311,7 @@ def _what_is_left(to: Destination, edit: tuple[str, ...], url: str) -> list[str]
     lines = ["", "What is left to do:"]
     for number, (sentence, *commands) in enumerate(steps, 1):
         lines += ["", f"{number}. {sentence}", *(f"     {line}" for line in commands)]
-    program = _program()
+    program = _program_path()
     if system.has_units and program.startswith(_HOMES):
         lines += [
             "",

@@ -1,4 +1,4 @@
-"""The files of an installation: those of a version and those of the user; edits are never lost."""
+"""The files of an installation: shipped ones and the user's. Edits of the user are never lost."""
 
 import json
 import os
@@ -23,24 +23,24 @@ TOML = f"{ETC}/waitroom.toml"
 SECRET_KEYS = f"{ETC}/secrets/secret_keys"
 NGINX = "etc/nginx/waitroom"
 UNITS = "etc/systemd/system"
-#: The include that the user owns: it names the replicas.
+#: The include that belongs to the user, because it names the replicas.
 SETTINGS = "settings.conf"
-#: The program in the units as they are shipped.
+#: The path of the program in the shipped units.
 PROGRAM = "/opt/waitroom/venv/bin/waitroom"
 _STORE_UNITS = ("waitroom@.service", "waitroom-jobs.service")
-#: A unit fails if a file that it loads is missing: only installations with a password have this.
+#: Only for a Redis with a password, because a unit fails if a file that it loads is missing.
 _STORE_DROP_IN = f"""# The address of Redis with its password; it overrides store in waitroom.toml.
 [Service]
 LoadCredential=store:/{ETC}/secrets/store
 Environment=WAITROOM_STORE_FILE=%d/store
 """
-_SERVER = re.compile(r"^( *)server 127\.0\.0\.1:8400 (.*)$", re.MULTILINE)
+_SERVER_LINE = re.compile(r"^( *)server 127\.0\.0\.1:8400 (.*)$", re.MULTILINE)
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of an installation; `path` is relative to the folder that stands for `/`."""
+    """One file of an installation. `path` is relative to the folder that stands for `/`."""
 
     path: str
     data: bytes
@@ -49,31 +49,31 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class FirstRoom:
-    """A room as `waitroom init` asks for it."""
+    """The room and the store for which `waitroom init` asks."""
 
     name: str
     users: int
     store: str
 
 
-def shipped(program: str, system: System) -> list[File]:
+def shipped_files(program: str, system: System) -> list[File]:
     """Return the files that a new version replaces: nginx's includes, the page, the units."""
     files = [
         File(f"{NGINX}/{path.name}", path.read_bytes())
-        for path in _files_in(find_share("nginx"))
+        for path in _list_files(find_share("nginx"))
         if path.name != SETTINGS
     ]
     static = find_share("static")
     files += [
         File(f"{NGINX}/static/{path.relative_to(static)}", path.read_bytes())
-        for path in _files_in(static)
+        for path in _list_files(static)
     ]
     if not system.has_units:
         return files
     units = find_share("systemd")
     files += [
         File(f"{UNITS}/{path.name}", path.read_bytes().replace(PROGRAM.encode(), program.encode()))
-        for path in _files_in(units)
+        for path in _list_files(units)
         if path.suffix in {".service", ".target"}
     ]
     group = (units / "waitroom.sysusers").read_text("utf-8") + f"m {system.nginx_user} waitroom\n"
@@ -83,23 +83,23 @@ def shipped(program: str, system: System) -> list[File]:
 def first_files(
     room: FirstRoom, keys: list[str], system: System, *, has_settings: bool
 ) -> list[File]:
-    """Return the files that the user owns: settings, secrets, addresses.
+    """Return the files that belong to the user: settings, secrets, addresses of replicas.
 
-    `keys`: existing secret_keys; if there are none, one is made. `has_settings`: settings exist;
-    they stay, and name Redis.
+    `keys`: the existing secret_keys; if empty, one is created. `has_settings`: a settings file
+    exists and names Redis, so no file with Redis's address is needed.
     """
     keys = keys or [secrets.token_hex(32)]
     has_password = bool(urlsplit(room.store).password)
     store = 'store_file = "secrets/store"' if has_password else f"store = {json.dumps(room.store)}"
-    words = {"room": room.name, "users": str(room.users), "store": store}
-    of_store = [File(f"{ETC}/secrets/store", f"{room.store}\n".encode(), SECRET)]
+    values = {"room": room.name, "users": str(room.users), "store": store}
+    store_files = [File(f"{ETC}/secrets/store", f"{room.store}\n".encode(), SECRET)]
     if system.has_units:
-        of_store += [
+        store_files += [
             File(f"{UNITS}/{unit}.d/store.conf", _STORE_DROP_IN.encode()) for unit in _STORE_UNITS
         ]
     return [
-        File(TOML, _filled("waitroom.toml", words)),
-        *(of_store if has_password and not has_settings else []),
+        File(TOML, _fill_template("waitroom.toml", values)),
+        *(store_files if has_password and not has_settings else []),
         File(SECRET_KEYS, f"{keys[-1]}\n".encode(), SECRET),
         File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), SECRET),
         File("etc/nginx/waitroom-stamp.conf", key_file(keys).encode(), SECRET),
@@ -109,71 +109,71 @@ def first_files(
 
 
 def compose_file(folder: Path) -> File:
-    """Return what Docker users add to their compose.yaml. `folder`: where the other files are."""
-    # The replica reads secrets that belong to the user who runs this.
+    """Return the file that Docker users add to their compose.yaml. The others are in `folder`."""
+    # The replica must run as the current user, to whom the secrets belong.
     user = f"{os.getuid()}:{os.getgid()}"
-    words = {"folder": str(folder.absolute()), "version": __version__, "user": user}
-    return File("compose.waitroom.yaml", _filled("compose.waitroom.yaml", words))
+    values = {"folder": str(folder.absolute()), "version": __version__, "user": user}
+    return File("compose.waitroom.yaml", _fill_template("compose.waitroom.yaml", values))
 
 
-def _filled(template: str, words: dict[str, str]) -> bytes:
+def _fill_template(template: str, values: dict[str, str]) -> bytes:
     text = (_TEMPLATES / f"{template}.template").read_text("utf-8")
-    return Template(text).substitute(words).encode()
+    return Template(text).substitute(values).encode()
 
 
 def _nginx_settings(replicas: Iterable[str]) -> bytes:
-    """Return the shipped settings.conf with these replicas."""
+    """Return the shipped settings.conf with the `server` lines of these replicas."""
     text = (find_share("nginx") / SETTINGS).read_text("utf-8")
 
     def lines(line: re.Match[str]) -> str:
         return "\n".join(f"{line[1]}server {address} {line[2]}" for address in replicas)
 
-    return _SERVER.sub(lines, text).encode()
+    return _SERVER_LINE.sub(lines, text).encode()
 
 
-def _files_in(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 # Writing them -----------------------------------------------------------------------------------
 
 Outcome = Literal["new", "same", "updated", "kept"]
-#: The SHA-256 of each shipped file as it was written, by path. A file with another was edited.
+#: The file with the SHA-256 of each shipped file as written: one that differs was edited.
 MANIFEST = f"{ETC}/files.json"
-#: A shipped file that the user has edited stays; the new one lies beside it.
-BESIDE = ".new"
+#: The suffix of a new shipped file beside one that the user has edited.
+NEW_SUFFIX = ".new"
 
 
 def write_once(root: Path, files: Iterable[File], *, dry_run: bool) -> list[tuple[str, Outcome]]:
-    """Write the files that do not exist. Raises OSError."""
+    """Write the files that do not exist yet. Raises OSError."""
     done: list[tuple[str, Outcome]] = []
     for file in files:
-        is_there = (root / file.path).exists()
-        if not is_there and not dry_run:
+        exists = (root / file.path).exists()
+        if not exists and not dry_run:
             _write(root, file)
-        done.append((file.path, "kept" if is_there else "new"))
+        done.append((file.path, "kept" if exists else "new"))
     return done
 
 
 def write_shipped(root: Path, files: Iterable[File], *, dry_run: bool) -> list[tuple[str, Outcome]]:
     """Write the files of this version over those of the previous one. Raises OSError.
 
-    A file that the user has edited stays as it is, and the new one is written beside it.
+    A file that the user has edited is kept, and the new one is written beside it.
     """
     manifest = root / MANIFEST
     digests = json.loads(manifest.read_text("utf-8")) if manifest.exists() else {}
     done: list[tuple[str, Outcome]] = []
     try:
         for file in files:
-            outcome = _outcome(root / file.path, file, digests.get(file.path))
+            outcome = _find_outcome(root / file.path, file, digests.get(file.path))
             done.append((file.path, outcome))
             if dry_run or outcome == "same":
                 continue
             if outcome != "kept":
                 _write(root, file)
                 digests[file.path] = _digest(file.data)
-            elif digests.get(new := f"{file.path}{BESIDE}") in {None, _digest_of(root / new)}:
-                _write(root, file, BESIDE)
+            elif digests.get(new := f"{file.path}{NEW_SUFFIX}") in {None, _digest_of(root / new)}:
+                _write(root, file, NEW_SUFFIX)
                 digests[new] = _digest(file.data)
     finally:
         if not dry_run:
@@ -182,13 +182,13 @@ def write_shipped(root: Path, files: Iterable[File], *, dry_run: bool) -> list[t
     return done
 
 
-def _outcome(path: Path, file: File, written: str | None) -> Outcome:
+def _find_outcome(path: Path, file: File, written_digest: str | None) -> Outcome:
     current = _digest_of(path)
     if current is None:
         return "new"
     if current == _digest(file.data):
         return "same"
-    return "updated" if current == written else "kept"
+    return "updated" if current == written_digest else "kept"
 
 
 def _write(root: Path, file: File, suffix: str = "") -> None:

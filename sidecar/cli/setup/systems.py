@@ -1,4 +1,4 @@
-"""Systems that `waitroom init` knows: their folders, users and steps."""
+"""The systems that `waitroom init` supports: their folders, users and steps."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,17 +6,17 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Where files belong, and how the replicas are started."""
+    """A system: where its files are, and how its replicas are started."""
 
     #: The user that nginx's workers run as.
     nginx_user: str
-    #: Where users find the `server { }` of their site.
+    #: Where the `server { }` of a site is, as a text for users.
     site_file: str
     #: The addresses of the replicas, as nginx's `server` lines name them.
     replicas: tuple[str, ...]
     #: How to start the replicas: a sentence and its commands.
     start: tuple[str, ...]
-    #: The command by which nginx reads its files again.
+    #: The command with which nginx reloads its files.
     reload: str = "sudo nginx -t && sudo systemctl reload nginx"
     has_units: bool = True
 

@@ -79,7 +79,7 @@ def test_a_policy_must_allow_the_pages_own_files(policy, blocked):
 def test_a_waiting_page_that_cannot_join_is_a_problem():
     """It gave no cookie because newcomers come fast, and then POST is refused."""
     page = reply(503, PAGE.format("not_queued"))
-    seen = visit(ahead=page, first=page, joined=reply(405, "<html>"))
+    seen = visit(prefetch=page, first=page, join=reply(405, "<html>"))
     found = only(cookie.presence(seen))
     assert found.level is Level.PROBLEM
     assert "POST join: 405" in found.what
@@ -88,7 +88,7 @@ def test_a_waiting_page_that_cannot_join_is_a_problem():
 def test_a_waiting_page_that_joins_by_itself_is_right():
     page = reply(503, PAGE.format("not_queued"))
     joined = reply(200, {}, Set_Cookie="waitroom_shop=t~1; Path=/; HttpOnly; SameSite=Lax; Secure")
-    seen = visit(ahead=page, first=page, joined=joined)
+    seen = visit(prefetch=page, first=page, join=joined)
     assert only(cookie.presence(seen)).level is Level.OK
     assert only(cookie.attributes(seen)).level is Level.OK
 
@@ -110,15 +110,15 @@ INSIDE = [reply(200, {"state": "admitted", "refresh_after_seconds": 5})]
 def test_a_stamp_that_nginx_does_not_take():
     """It brings another one."""
     back = reply(200, Set_Cookie="waitroom_now=x.1.y; Path=/")
-    found = only(cookie.stamps(visit(beats=INSIDE, back=back, stamped=back)))
+    found = only(cookie.stamps(visit(heartbeats=INSIDE, revisit=back, stamp_visit=back)))
     assert found.level is Level.WARNING
     assert "$waitroom_stamp_binding" in found.fix
 
 
 def test_who_waits_cannot_tell():
     waits = [reply(200, {"state": "waiting", "refresh_after_seconds": 5})]
-    assert not list(cookie.stamps(visit(beats=waits, back=reply(503))))
-    assert not list(cookie.stamps(visit(back=reply(200))))
+    assert not list(cookie.stamps(visit(heartbeats=waits, revisit=reply(503))))
+    assert not list(cookie.stamps(visit(revisit=reply(200))))
 
 
 def test_each_text_is_used_and_has_its_values():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.cli.setup.site_file import steps_for
+from sidecar.cli.setup.site_file import find_missing_lines
 
 ROOM = ["set $waitroom_room shop;", "include waitroom/location.conf;"]
 SERVER = ["include waitroom/server.conf;"]
@@ -13,7 +13,7 @@ def said(tmp_path, text):
     """(line, block, lines) of each step."""
     file = tmp_path / "site"
     file.write_text(text)
-    return [(step.line, step.block, step.lines) for step in steps_for(file, "shop")]
+    return [(step.line, step.block, step.lines) for step in find_missing_lines(file, "shop")]
 
 
 def test_a_site_that_is_passed_on(tmp_path):
@@ -93,7 +93,7 @@ server {
 """
     file = tmp_path / "site"
     file.write_text(text)
-    steps = steps_for(file, "shop")
+    steps = find_missing_lines(file, "shop")
     assert [(step.line, step.lines) for step in steps] == [(2, []), (3, []), (6, []), (6, ROOM)]
     assert "no page" in steps[0].why
     assert "above server.conf" in steps[1].why
