@@ -15,17 +15,23 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.names import Named
 from sidecar.rooms.bearer import NOBODY, Bearer, belongs_to_another
-from sidecar.rooms.exemptions import exempts_some, find_outside, is_exempt, is_for_part, is_outside
+from sidecar.rooms.exemptions import (
+    has_exemptions,
+    has_partial_rollout,
+    is_exempt,
+    is_outside,
+    prove_outside,
+)
 from sidecar.rooms.fail_open import Fallback
 from sidecar.rooms.longest_refresh import Refreshes
 from sidecar.rooms.pass_lifetime import renewal_due_ms
 from sidecar.rooms.places import (
     LotSource,
+    apply_claim,
     claim_of,
     lot_of_newcomer,
-    reclassified,
     ticket_of,
-    with_lot,
+    with_drawn_order,
 )
 from sidecar.rooms.settings import RoomSettings, effective
 from sidecar.rooms.shield import Shelter, Shield
@@ -96,8 +102,8 @@ class Room:
         self.checks_bearer = (
             settings.bind_pass in {"user_agent", "ip"}
             or settings.max_places_per_address is not None
-            or is_for_part(settings)
-            or exempts_some(settings)
+            or has_partial_rollout(settings)
+            or has_exemptions(settings)
         )
 
     async def check(  # noqa: C901 - in one piece: each coroutine more is paid with each poll
@@ -126,9 +132,9 @@ class Room:
                 answer = await self._by_pass(token, fingerprint)
             elif isinstance(token, Ticket):
                 if bearer is not NOBODY:
-                    token = await reclassified(token, claim_of(bearer), self.settings, self.store)
-                placed = with_lot(token, self.settings, self.draws)
-                address = bearer.place(self.name, self.settings)
+                    token = await apply_claim(token, claim_of(bearer), self.settings, self.store)
+                placed = with_drawn_order(token, self.settings, self.draws)
+                address = bearer.address_digest(self.name, self.settings)
                 standing = await self.store.beat(placed, address=address)
                 answer = answer_of(self._note_refresh(standing), token)
             else:
@@ -184,13 +190,13 @@ class Room:
         new_pass: Pass | None = None
         is_new = False
         if isinstance(token, Pass) and self._is_valid(token):
-            new_pass = self._fallback.longer(token, settings, now_ms) if is_away else None
+            new_pass = self._fallback.extend(token, settings, now_ms) if is_away else None
             if new_pass is None and is_away and self._may_be_unused(token):
                 self._fallback.keep(replace(token, renewed_ms=0))  # reported as used
             if new_pass is None:
                 return Answer(State.ADMITTED, is_settled=self._is_settled(token))
         elif isinstance(token, Ticket):
-            new_pass = self._fallback.waiting(token, settings, now_ms) if may_enter else None
+            new_pass = self._fallback.admit_waiting(token, settings, now_ms) if may_enter else None
             if new_pass is None:
                 self._refreshes.note(DEFAULT_REFRESH_MS, now_ms)
                 # Signed anew: nginx chooses the replica by the ticket's text, and the next may
@@ -203,7 +209,7 @@ class Room:
                     store_unavailable=True,
                 )
         elif may_join and may_enter:
-            new_pass = self._fallback.newcomer(settings, now_ms)
+            new_pass = self._fallback.admit_newcomer(settings, now_ms)
             is_new = True
         if new_pass is None:
             return Answer(State.NOT_QUEUED, store_unavailable=True)
@@ -350,15 +356,15 @@ class Room:
         if self.settings.rollout_percent == 0:  # nobody needs a cookie
             return Answer(State.ADMITTED, is_settled=True, uncounted="outside")
         settings, now_ms = self.settings, self.clock.now_ms()
-        outside = find_outside(self.name, settings, bearer, drawn)
+        outside = prove_outside(self.name, settings, bearer, drawn)
         if not may_join:
             # Such as a picture. nginx gives the shield's kept answer to all without a cookie.
             if outside and not from_page and not self._shield.is_kept_by_nginx(now_ms):
                 return Answer(State.ADMITTED, uncounted="outside")
             return Answer(State.NOT_QUEUED, joins_later=self._shield.is_up(now_ms))
-        is_alike = not exempts_some(settings)
+        is_alike = not has_exemptions(settings)
         if not outside and settings.moments(now_ms).phase is Phase.CLOSED:
-            return Answer(State.CLOSED, is_settled=is_alike and not is_for_part(settings))
+            return Answer(State.CLOSED, is_settled=is_alike and not has_partial_rollout(settings))
         if not (outside and from_page):
             shelter = self._meet(bearer)
             if shelter is not Shelter.NONE:
@@ -366,7 +372,7 @@ class Room:
                 return Answer(State.NOT_QUEUED, is_settled=is_settled, joins_later=True)
         if outside:
             return Answer(State.ADMITTED, outside, uncounted="outside")
-        return await self._enter(bearer.place(self.name, self.settings), claim_of(bearer))
+        return await self._enter(bearer.address_digest(self.name, self.settings), claim_of(bearer))
 
     def _meet(self, bearer: Bearer) -> Shelter:
         if bearer.has_waited:
@@ -398,7 +404,7 @@ class Room:
             self._orphans.append((visitor, claim))
             raise
         if standing.outcome is Outcome.ADMITTED:
-            self._fallback.admitted()
+            self._fallback.count_admission()
         newcomer = ticket_of(visitor, standing, claim)
         # No script says GONE to a newcomer.
         return answer_of(self._note_refresh(standing), newcomer) or Answer(State.NOT_QUEUED)

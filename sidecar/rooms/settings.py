@@ -26,7 +26,7 @@ from sidecar.kit.setting_types import (
     problems_in,
 )
 from sidecar.kit.templates import TEMPLATE_NAME
-from sidecar.rooms.appearance import LOOK, ColourText, Font, Links, SitePath, StyleSheet
+from sidecar.rooms.appearance import APPEARANCE, ColourText, Font, Links, SitePath, StyleSheet
 from sidecar.rooms.openings import Events, Moments, during, moments
 from sidecar.visitors.classes import Classes, Lines, problems_of_classes
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
@@ -56,7 +56,7 @@ _NOT_FOR_SCRIPTS = {
     "class_header",
     "public_url",
     "template",
-    *LOOK,
+    *APPEARANCE,
 }
 
 

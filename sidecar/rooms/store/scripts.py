@@ -14,7 +14,7 @@ from sidecar.kit.clock import LATE_MS, StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.shorten import shorten_values
 from sidecar.rooms import redis_keys as keys
-from sidecar.rooms.appearance import LOOK
+from sidecar.rooms.appearance import APPEARANCE
 from sidecar.rooms.store.lists import Lists
 from sidecar.rooms.store.plain_commands import PlainCommands
 from sidecar.rooms.store.replies import SHIELD, Snapshot, Swept, read_snapshot, read_standings
@@ -65,7 +65,7 @@ class Lot:
 def _hash_of(setting: str) -> str:
     """Return the Redis key for a setting changed at run time. The scripts read `config` with each
     request."""
-    return "look" if setting in LOOK else "config"
+    return "look" if setting in APPEARANCE else "config"
 
 
 @dataclass(frozen=True, slots=True)
