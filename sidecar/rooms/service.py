@@ -366,7 +366,7 @@ class Room:
         if not outside and settings.moments(now_ms).phase is Phase.CLOSED:
             return Answer(State.CLOSED, is_settled=is_alike and not has_partial_rollout(settings))
         if not (outside and from_page):
-            shelter = self._meet(bearer)
+            shelter = self._apply_shield(bearer)
             if shelter is not Shelter.NONE:
                 is_settled = is_alike and shelter is Shelter.UP and not from_page
                 return Answer(State.NOT_QUEUED, is_settled=is_settled, joins_later=True)
@@ -374,11 +374,11 @@ class Room:
             return Answer(State.ADMITTED, outside, uncounted="outside")
         return await self._enter(bearer.address_digest(self.name, self.settings), claim_of(bearer))
 
-    def _meet(self, bearer: Bearer) -> Shelter:
+    def _apply_shield(self, bearer: Bearer) -> Shelter:
         if bearer.has_waited:
-            return self._shield.meet_again(bearer.address, self.clock.now_ms())
+            return self._shield.check_join(bearer.address, self.clock.now_ms())
         until_ms = self._shield.until_ms
-        shelter = self._shield.meet(self.settings.shield_above, self.clock.now_ms())
+        shelter = self._shield.count_newcomer(self.settings.shield_above, self.clock.now_ms())
         if self._shield.until_ms != until_ms:
             log.warning("shield_up", room=self.name)
             task = asyncio.create_task(self._report_shield())

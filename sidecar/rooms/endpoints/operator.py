@@ -19,7 +19,7 @@ from sidecar.rooms.schemas.rooms import (
     RoomStates,
 )
 from sidecar.rooms.service import Room
-from sidecar.rooms.statistics import lines_of
+from sidecar.rooms.statistics import sub_queue_states
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.grants import Grant, expiry, new_id
 
@@ -106,7 +106,7 @@ def state_of(room: Room, snapshot: Snapshot) -> RoomState:
         "active": snapshot.active,
         "provisional": snapshot.provisional,
         "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
-        "lines": lines_of(room.settings, snapshot),
+        "lines": sub_queue_states(room.settings, snapshot),
         "revision": snapshot.revision,
         "replicas": snapshot.replicas,
         "recovery_stage": snapshot.recovery_stage,
