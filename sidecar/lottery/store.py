@@ -47,13 +47,13 @@ class DrawsStore(PlainCommands):
 
     async def published(self) -> dict[str, str]:
         """Return commitments by draw, and digests of lists by draw:places."""
-        found = await self._ask("draws", self._redis.hgetall(self._draws_key))
+        found = await self._send("draws", self._redis.hgetall(self._draws_key))
         return {text(name): text(value) for name, value in found.items()}
 
     async def publish(self, draw: str, value: str) -> str:
         """Publish a value of a draw, unless there is one. Return the published value."""
-        await self._ask("draws", self._redis.hsetnx(self._draws_key, draw, value))
-        kept = await self._ask("draws", self._redis.hget(self._draws_key, draw))
+        await self._send("draws", self._redis.hsetnx(self._draws_key, draw, value))
+        kept = await self._send("draws", self._redis.hget(self._draws_key, draw))
         return value if kept is None else text(kept)
 
     async def drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
@@ -87,7 +87,7 @@ class DrawsStore(PlainCommands):
 
     async def _compute(self, draw: str, begins_ms: int, born_ms: int) -> None:
         try:
-            value = await self._ask("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
+            value = await self._send("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
             digest = None if value is None else _read(text(value))
             if digest is None:
                 digest = await self._count_and_digest(begins_ms)
@@ -139,14 +139,14 @@ class DrawsStore(PlainCommands):
 
     async def _read_page(self, offset: int) -> list[str]:
         page = self._redis.zrange(self._key("drawn"), offset, offset + PAGE - 1)
-        return [text(visitor) for visitor in await self._ask("drawn", page)]
+        return [text(visitor) for visitor in await self._send("drawn", page)]
 
     async def _size(self) -> int:
-        return int(await self._ask("drawn", self._redis.zcard(self._key("drawn"))))
+        return int(await self._send("drawn", self._redis.zcard(self._key("drawn"))))
 
     async def _stat(self, name: str) -> int:
         """Return a number of the room's stats; 0 if it is missing."""
-        value = await self._ask("draws", self._redis.hget(self._key("stats"), name))
+        value = await self._send("draws", self._redis.hget(self._key("stats"), name))
         return 0 if value is None else int(float(value))
 
 

@@ -345,7 +345,7 @@ class RoomSettings(BaseModel):
         return settings, problems
 
 
-def effective(
+def merge_settings(
     file: RoomSettings, overrides: dict[str, Any], now_ms: int
 ) -> tuple[RoomSettings, list[str]]:
     """Return the settings in force: the file's, over them those changed at run time, and over these

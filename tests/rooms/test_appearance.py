@@ -185,5 +185,5 @@ async def test_an_emptied_store_is_reminded_of_them(make_room_store):
     """What it has learnt meanwhile stays."""
     store = make_room_store()
     await store.configure({"accent": "#000"})
-    await store.remind({}, {**OWN, "message": "soon"}, epoch=0)
+    await store.restore_lost({}, {**OWN, "message": "soon"}, epoch=0)
     assert (await store.snapshot()).overrides == {**OWN, "accent": "#000", "message": "soon"}

@@ -70,7 +70,7 @@ async def list_sessions(request: web.Request, page: PeoplePage) -> Sessions:
 
 
 async def _resolve(request: web.Request, at: VisitorAddress) -> str:
-    return await resolve(at.visitor, room_of(request).store.lists.numbered)
+    return await resolve(at.visitor, room_of(request).store.lists.ids_by_number)
 
 
 @ENDPOINTS.get(
