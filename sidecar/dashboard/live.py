@@ -25,8 +25,8 @@ from sidecar.rooms.statistics import (
     HOUR_MS,
     MINUTE_MS,
     difference,
-    lines_of,
     steps,
+    sub_queue_states,
     wait_percentiles,
 )
 from sidecar.visitors.model import Phase
@@ -221,7 +221,7 @@ class Live(LongPolls):
             from_store = {
                 **{name: getattr(snapshot, name) for name in COUNTED},
                 "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
-                "lines": lines_of(settings, snapshot),
+                "lines": sub_queue_states(settings, snapshot),
                 "as_of_ms": snapshot.now_ms,
                 "changed": shorten_values(snapshot.overrides),
                 "a_minute": self._rates(room),

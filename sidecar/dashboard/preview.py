@@ -19,10 +19,10 @@ from sidecar.http.problems import problem
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.share import find_share
 from sidecar.rooms.app_keys import ROOMS
-from sidecar.rooms.appearance import LOOK
+from sidecar.rooms.appearance import APPEARANCE
 
 #: The settings that may be tried.
-TRIED = LOOK | {"site_name", "logo", "message"}
+TRIED = APPEARANCE | {"site_name", "logo", "message"}
 _FILES = "/dashboard/preview/static/"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; "

@@ -37,7 +37,7 @@ async def ask(
     )
     metrics.requests.count(label(room), endpoint, answer.uncounted or answer.state)
     if answer.failed_open:
-        metrics.of(RoomMetrics).let_in_alone.labels(room.name).inc()
+        metrics.of(RoomMetrics).fail_open_admissions.labels(room.name).inc()
     pass_ = answer.token
     # Given now, and not prolonged, to somebody who had not just come.
     if isinstance(pass_, Pass) and pass_.joined_ms < pass_.started_ms == pass_.renewed_ms:

@@ -193,7 +193,7 @@ async def close_stuck(room: Room, history: "History", after_s: float) -> int:
     before_ms = room.clock.now_ms() - int(after_s * 1000)
     closed = 0
     while visitors := await history.find_silent(room.name, before_ms=before_ms, limit=TIDY_BATCH):
-        here = await room.store.lists.here(visitors)
+        here = await room.store.lists.filter_present(visitors)
         closed += await history.close_silent(
             room.name,
             gone=[visitor for visitor in visitors if visitor not in here],

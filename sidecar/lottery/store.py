@@ -47,13 +47,13 @@ class DrawsStore(PlainCommands):
 
     async def read_published(self) -> dict[str, str]:
         """Return commitments by draw key, and digests of lists by draw key:places."""
-        fields = await self._ask("draws", self._redis.hgetall(self._draws_key))
+        fields = await self._send("draws", self._redis.hgetall(self._draws_key))
         return {text(name): text(value) for name, value in fields.items()}
 
     async def publish(self, field: str, value: str) -> str:
         """Publish a commitment or a digest, unless there is one. Return the published value."""
-        await self._ask("draws", self._redis.hsetnx(self._draws_key, field, value))
-        published = await self._ask("draws", self._redis.hget(self._draws_key, field))
+        await self._send("draws", self._redis.hsetnx(self._draws_key, field, value))
+        published = await self._send("draws", self._redis.hget(self._draws_key, field))
         return value if published is None else text(published)
 
     async def drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
@@ -88,7 +88,7 @@ class DrawsStore(PlainCommands):
     async def _find_digest(self, draw: str, begins_ms: int, born_ms: int) -> None:
         """Read the published digest of a draw's list, or compute and publish it."""
         try:
-            value = await self._ask("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
+            value = await self._send("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
             digest = None if value is None else _read_digest(text(value))
             if digest is None:
                 digest = await self._count_and_digest(begins_ms)
@@ -140,14 +140,14 @@ class DrawsStore(PlainCommands):
 
     async def _read_page(self, offset: int) -> list[str]:
         page = self._redis.zrange(self._key("drawn"), offset, offset + PAGE - 1)
-        return [text(visitor) for visitor in await self._ask("drawn", page)]
+        return [text(visitor) for visitor in await self._send("drawn", page)]
 
     async def _size(self) -> int:
-        return int(await self._ask("drawn", self._redis.zcard(self._key("drawn"))))
+        return int(await self._send("drawn", self._redis.zcard(self._key("drawn"))))
 
     async def _stat(self, name: str) -> int:
         """Return a number from the room's stats. 0 if it is missing."""
-        value = await self._ask("draws", self._redis.hget(self._key("stats"), name))
+        value = await self._send("draws", self._redis.hget(self._key("stats"), name))
         return 0 if value is None else int(float(value))
 
 

@@ -1,4 +1,4 @@
-"""The application's key for its rooms."""
+"""The key under which the application holds its rooms."""
 
 from aiohttp import web
 
@@ -8,5 +8,5 @@ ROOMS = web.AppKey("rooms", Rooms)
 
 
 def room_of(request: web.Request) -> Room:
-    """Return the room that a request names. Raises UnknownNameError."""
+    """Return the room named in a request's path. Raises UnknownNameError."""
     return request.app[ROOMS].get(request.match_info["room"])

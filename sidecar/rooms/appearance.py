@@ -1,6 +1,6 @@
 """The settings of a room's appearance: their types, and which values are allowed.
 
-No value may load anything from another site, or hide another language in a text.
+No value may load anything from another site, or smuggle code into the page (HTML, a script).
 """
 
 import re
@@ -13,8 +13,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sidecar.kit.colours import read_colour
 from sidecar.visitors.classes import a_list, a_table, checked
 
-#: The settings in here. They may be long, so scripts do not read them with each request.
-LOOK = frozenset({"accent", "background", "font", "footer", "custom_css"})
+#: The settings in this module. They may be long, so scripts do not read them with each request.
+APPEARANCE = frozenset({"accent", "background", "font", "footer", "custom_css"})
 MAX_LINKS = 8
 MAX_CSS = 10_000
 
@@ -22,14 +22,14 @@ PATH = re.compile(r"/(?!/)[A-Za-z0-9._~%+@=&?:,/-]+\Z")
 _FONT_FILE = re.compile(r"/(?!/)[A-Za-z0-9._~%+@/-]+\.(?:woff2?|[ot]tf)(?:\?[\w.=-]*)?\Z")
 _FAMILY = re.compile(r"(['\"]?)([^\W_][\w .+-]{0,60}|-apple-system)\1\Z")
 _IDENTIFIER = re.compile(r"-?[A-Za-z][A-Za-z0-9-]*\Z")
-_ADDRESSES = (
+_ADDRESS_PATTERNS = (
     re.compile(r"https://[A-Za-z0-9.-]+(?::\d{1,5})?(?:[/?#][^\s\"'<>\\]*)?\Z"),
     re.compile(r"mailto:[^\s\"'<>\\@]+@[A-Za-z0-9.-]+(?:\?[^\s\"'<>\\]*)?\Z"),
     re.compile(r"tel:[+0-9().-]{3,30}\Z"),
     re.compile(r"/(?!/)[^\s\"'<>\\]*\Z"),
 )
 #: Splits a style sheet as a browser does. A token in none of the named groups is harmless.
-_CSS = re.compile(
+_CSS_TOKENS = re.compile(
     r"""
     /\*.*?\*/
   | "(?:[^"\\\n\r\f]|\\(?:[0-9a-fA-F]{1,6}|["'\\]))*"
@@ -38,20 +38,20 @@ _CSS = re.compile(
   | @(?P<rule>[\w-]*)
   | (?P<function>[\w-]+)\(
   | (?P<open>[({\[]) | (?P<close>[)}\]])
-  | (?P<odd>["'\\]|/\*|</|<!|[^\S \t\n\r]|[\x00-\x08\x0e-\x1f\x7f])
+  | (?P<forbidden>["'\\]|/\*|</|<!|[^\S \t\n\r]|[\x00-\x08\x0e-\x1f\x7f])
   | [\w-]+ | .
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-_FILE = re.compile(
+_CSS_URL_FILE = re.compile(
     r"/(?!/)[A-Za-z0-9._~%+@/-]+\.(?:svg|png|jpe?g|webp|avif|gif|woff2?|[ot]tf)(?:\?[\w.=-]*)?\Z",
     re.IGNORECASE,
 )
-_RULES = ("media", "supports", "container", "layer", "keyframes", "font-face")
-#: Functions that take an address as a plain text, or run something.
-_NO_FUNCTIONS = {"url", "src", "image", "image-set", "element", "paint", "expression"}
-_PAIRS = {")": "(", "}": "{", "]": "["}
-_ODD = {
+_ALLOWED_RULES = ("media", "supports", "container", "layer", "keyframes", "font-face")
+#: CSS functions that load an address given as a plain string, or run code.
+_FORBIDDEN_FUNCTIONS = {"url", "src", "image", "image-set", "element", "paint", "expression"}
+_OPENING = {")": "(", "}": "{", "]": "["}
+_TOKEN_PROBLEMS = {
     '"': "a quoted text does not end on its line, or has a backslash that is no escape",
     "'": "a quoted text does not end on its line, or has a backslash that is no escape",
     "\\": "write a backslash in a quoted text only",
@@ -59,20 +59,20 @@ _ODD = {
 }
 
 
-def _colour(value: str) -> str:
+def _check_colour(value: str) -> str:
     read_colour(value)
     return value
 
 
-def _path(value: str) -> str:
-    """Check a path of a file on the room's own site."""
+def _check_path(value: str) -> str:
+    """Check the path of a file on the room's own site."""
     if not PATH.match(value):
         raise ValueError("write a path on your site, such as /_waitroom/static/shop.svg")
     return value
 
 
-def _font(value: str) -> str:
-    if not (_FONT_FILE.match(value) if value.startswith("/") else families(value)):
+def _check_font(value: str) -> str:
+    if not (_FONT_FILE.match(value) if value.startswith("/") else css_families(value)):
         raise ValueError(
             'write families, such as "Inter, Helvetica Neue, sans-serif", or the path of a font '
             "on your site, such as /_waitroom/static/shop.woff2"
@@ -80,8 +80,8 @@ def _font(value: str) -> str:
     return value
 
 
-def families(font: str) -> str:
-    """Return font families as a style sheet writes them; "" if the text is no list of families."""
+def css_families(font: str) -> str:
+    """Return font families in CSS syntax; "" if the string is not a list of font families."""
     names = []
     for part in font.split(","):
         match = _FAMILY.match(part.strip())
@@ -91,8 +91,8 @@ def families(font: str) -> str:
     return ", ".join(names)
 
 
-def _address(value: str) -> str:
-    if not any(pattern.match(value) for pattern in _ADDRESSES):
+def _check_address(value: str) -> str:
+    if not any(pattern.match(value) for pattern in _ADDRESS_PATTERNS):
         raise ValueError(
             "write an address that begins with https://, mailto: or tel:, or a path on your site"
         )
@@ -100,61 +100,61 @@ def _address(value: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _style(css: str) -> str:
+def _check_style_sheet(css: str) -> str:
     """Check a style sheet. Cached, because settings are read again each second."""
-    if problems := dict.fromkeys(_problems(css)):
+    if problems := dict.fromkeys(_find_css_problems(css)):
         raise ValueError("\n".join(problems))
     return css
 
 
-def _problems(css: str) -> Iterator[str]:
-    opened: list[str] = []
-    for token in _CSS.finditer(css):
+def _find_css_problems(css: str) -> Iterator[str]:
+    unclosed: list[str] = []
+    for token in _CSS_TOKENS.finditer(css):
         kind, text = token.lastgroup, token[0]
         if kind in {"end", "rule", "function"}:
-            yield from _problem_of(token)
+            yield from _find_token_problems(token)
         if kind in {"function", "open"}:
-            opened.append(text[-1])
-        elif kind == "odd" or (kind == "close" and [_PAIRS[text]] != opened[-1:]):
+            unclosed.append(text[-1])
+        elif kind == "forbidden" or (kind == "close" and [_OPENING[text]] != unclosed[-1:]):
             line = css.count("\n", 0, token.start()) + 1
             default = f"{text} closes nothing" if kind == "close" else f"{text!r} is not allowed"
-            yield f"line {line}: {_ODD.get(text, default)}"
-            return  # what follows might be read in two ways
+            yield f"line {line}: {_TOKEN_PROBLEMS.get(text, default)}"
+            return  # from here on, a browser might split the style sheet in another way
         elif kind == "close":
-            opened.pop()
-    if opened:
-        yield f"{opened[-1]} is not closed"
+            unclosed.pop()
+    if unclosed:
+        yield f"{unclosed[-1]} is not closed"
 
 
-def _problem_of(token: re.Match[str]) -> Iterator[str]:
+def _find_token_problems(token: re.Match[str]) -> Iterator[str]:
     name = token[0][:40]
-    if token["rule"] is not None and token["rule"].lower() not in _RULES:
-        yield f"{name} is not allowed; these are: @{', @'.join(_RULES)}"
-    if token["end"] and not _FILE.match(token["address"]):
+    if token["rule"] is not None and token["rule"].lower() not in _ALLOWED_RULES:
+        yield f"{name} is not allowed; these are: @{', @'.join(_ALLOWED_RULES)}"
+    if token["end"] and not _CSS_URL_FILE.match(token["address"]):
         yield "url() takes a picture or a font on your site, such as /shop/sky.webp"
-    if re.sub(r"^-[a-z]+-", "", (token["function"] or "").lower()) in _NO_FUNCTIONS:
+    if re.sub(r"^-[a-z]+-", "", (token["function"] or "").lower()) in _FORBIDDEN_FUNCTIONS:
         yield f"{name}) is not allowed; a picture is url(/shop/sky.webp)"
 
 
 class Link(BaseModel):
-    """One link below the waiting page."""
+    """A link in the footer of the waiting page."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     text: str = Field(min_length=1, max_length=60)
-    """What visitors read."""
-    address: Annotated[str, Field(max_length=500), AfterValidator(_address)]
-    """Where it leads: `https://…`, `mailto:…`, `tel:…`, or a path on your site that no room
-    applies to."""
+    """The text of the link."""
+    address: Annotated[str, Field(max_length=500), AfterValidator(_check_address)]
+    """The target of the link: `https://…`, `mailto:…`, `tel:…`, or a path on your site that no
+    room applies to."""
 
 
-def _few(links: tuple[Link, ...]) -> list[str]:
+def _check_count(links: tuple[Link, ...]) -> list[str]:
     return [] if len(links) <= MAX_LINKS else [f"at most {MAX_LINKS} links, not {len(links)}"]
 
 
 _LINK = '{"text": "Imprint", "address": "https://shop.example/imprint"}'
-ColourText = Annotated[str, Field(max_length=80), AfterValidator(_colour)]
-Font = Annotated[str, Field(max_length=300), AfterValidator(_font)]
-Links = Annotated[tuple[Annotated[Link, a_table(_LINK)], ...], a_list(_LINK), checked(_few)]
-SitePath = Annotated[str, Field(max_length=500), AfterValidator(_path)]
-StyleSheet = Annotated[str, Field(max_length=MAX_CSS), AfterValidator(_style)]
+ColourText = Annotated[str, Field(max_length=80), AfterValidator(_check_colour)]
+Font = Annotated[str, Field(max_length=300), AfterValidator(_check_font)]
+Links = Annotated[tuple[Annotated[Link, a_table(_LINK)], ...], a_list(_LINK), checked(_check_count)]
+SitePath = Annotated[str, Field(max_length=500), AfterValidator(_check_path)]
+StyleSheet = Annotated[str, Field(max_length=MAX_CSS), AfterValidator(_check_style_sheet)]

@@ -13,29 +13,29 @@ from sidecar.visitors.grants import Grant
 class Bearer:
     """A client as nginx describes it.
 
-    `address` is the one that nginx names, never one that the visitor names. `uri` is the requested
-    address, `exempt` the reason why nginx exempts the request (`$waitroom_exempt`).
+    `address` is the IP address that nginx sends, never one that the visitor claims. `uri` is the
+    requested URL, `exempt` the reason why nginx exempts the request (`$waitroom_exempt`).
     """
 
     address: str = ""
     user_agent: str = ""
     uri: str = ""
     exempt: str = ""
-    #: The class that nginx sets (`$waitroom_class`), one of the room's. nginx is trusted.
+    #: The room's class that nginx assigns (`$waitroom_class`). nginx is trusted.
     class_name: str = ""
-    #: A verified grant, if nginx sets no class.
+    #: The verified grant of the request, if nginx assigns no class.
     grant: Grant | None = None
-    #: The result of reading the request's grant, for metrics; empty: it has none.
+    #: The result of reading the request's grant, for metrics. Empty if the request has none.
     grant_result: str = ""
-    #: Whether the client joined with the token that the shield gave.
+    #: Whether the client joins with the token that it got while the shield was up.
     has_waited: bool = False
 
     def fingerprint(self, room: str, settings: RoomSettings) -> str:
-        """Return what a pass is bound to (`bind_pass`); "" if it is bound to nothing.
+        """Return the fingerprint that a pass is bound to (`bind_pass`); "" if passes are not bound.
 
-        Of an IPv6 address it is the network of 64 bits, since privacy addresses change within it.
-        Earlier versions wrote whole addresses, with the letter i: such a pass is accepted from any
-        client.
+        An IPv6 address counts as its network of 64 bits, because privacy addresses change within
+        it. Earlier versions bound passes to whole addresses, with the letter i instead of n. Such a
+        pass is accepted from any client.
         """
         match settings.bind_pass:
             case "user_agent":
@@ -45,31 +45,32 @@ class Bearer:
             case _:
                 return ""
 
-    def place(self, room: str, settings: RoomSettings) -> str:
-        """Return a digest of the address to count for max_places_per_address; "" if it is not
-        set."""
+    def address_digest(self, room: str, settings: RoomSettings) -> str:
+        """Return the digest of the address by which max_places_per_address counts; "" if that
+        setting is not set."""
         if settings.max_places_per_address is None:
             return ""
         return _digest(room, "place", network_of(self.address))
 
 
+#: Stands for a client that nginx did not describe.
 NOBODY = Bearer()
 
 
-def belongs_to_another(fingerprint: str, shown: str) -> bool:
-    """Return True if a pass with this fingerprint was given to another client. A pass that was
-    bound to nothing, or to something else before the setting was changed, may be anybody's."""
-    return bool(fingerprint and shown) and fingerprint[0] == shown[0] and fingerprint != shown
+def belongs_to_another(pass_: str, client: str) -> bool:
+    """Return True if the fingerprint in a pass is not the client's. A pass without a fingerprint,
+    or with one of another kind because `bind_pass` was changed, is accepted from anybody."""
+    return bool(pass_ and client) and pass_[0] == client[0] and pass_ != client
 
 
 def _digest(*parts: str) -> str:
-    """Return 96 bits of a digest, so that the text is kept nowhere."""
+    """Return 96 bits of a SHA-256 digest, so that the parts themselves are stored nowhere."""
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
     return urlsafe_b64encode(hashlib.sha256(text).digest()[:12]).decode()
 
 
 def is_global(address: str) -> bool:
-    """Return True for an address of one client or network. A private address may be a load
-    balancer's."""
+    """Return True for a public IP address. A private one may be a load balancer's, which all
+    clients share."""
     ip = ip_of(address)
     return ip is not None and ip.is_global

@@ -1,8 +1,8 @@
-"""Who passes uncounted: exempt requests, and visitors outside the roll-out. No I/O.
+"""Decides who passes without being counted: exempt requests, and visitors outside the roll-out.
 
-An exemption is a property of the request, checked each time. The roll-out is a property of the
-visitor: a number is drawn from address and browser at the first request, and then kept in the
-cookie, so that it survives a change of address.
+An exemption belongs to the request and is checked each time. The roll-out belongs to the visitor:
+at the first request a number is computed from address and browser, and then kept in the cookie, so
+a visitor keeps it when the address changes.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ from sidecar.visitors.model import Outside
 
 Networks = Mapping[tuple[int, int], frozenset[int]]
 
-#: The number of possible draws: a percentage may have four decimals.
-DRAWS = 1_000_000
+#: How many roll-out numbers there are. A percentage may have four decimals.
+ROLLOUT_NUMBERS = 1_000_000
 
 
 def is_exempt(settings: RoomSettings, bearer: Bearer) -> bool:
-    """Return True if nginx says so, or the request's path or address is exempt."""
+    """Return True if nginx marked the request as exempt, or its path or address is exempt."""
     return bool(
         (bearer.exempt and settings.exempt_header)
         or (settings.exempt_paths and is_below(bearer.uri, settings.exempt_paths))
@@ -32,30 +32,30 @@ def is_exempt(settings: RoomSettings, bearer: Bearer) -> bool:
     )
 
 
-def exempts_some(settings: RoomSettings) -> bool:
-    """Return True if a request's address or path may exempt it. nginx's cache key has neither, so a
+def has_exemptions(settings: RoomSettings) -> bool:
+    """Return True if the room has exempt addresses or paths. nginx's cache key has neither, so a
     verdict about a request without a cookie must not be kept for the next one."""
     return bool(settings.exempt_addresses or settings.exempt_paths)
 
 
-def is_for_part(settings: RoomSettings) -> bool:
+def has_partial_rollout(settings: RoomSettings) -> bool:
     """Return True if the room applies to a part of the visitors only."""
     return 0 < settings.rollout_percent < 100
 
 
 def may_stamp(settings: RoomSettings) -> bool:
-    """Return True if an admitted visitor may get a stamp. A stamp names neither its bearer nor
-    another reason to pass."""
+    """Return True if an admitted visitor may get a stamp. A stamp is not bound to a client and
+    ignores exemptions and roll-out, so the room must use none of these."""
     return not (
         settings.bind_pass in {"user_agent", "ip"}
         or settings.exempt_header
-        or is_for_part(settings)
-        or exempts_some(settings)
+        or has_partial_rollout(settings)
+        or has_exemptions(settings)
     )
 
 
 def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
-    """Return True if an address certainly leads to one of these paths or below it."""
+    """Return True if a URL certainly leads to one of these paths or below it."""
     path = clean_path(uri)
     return path is not None and any(
         path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/")
@@ -75,11 +75,11 @@ def is_among(address: str, networks: tuple[str, ...]) -> bool:
     )
 
 
-def draw(room: str, *, address: str, user_agent: str) -> int:
-    """Draw a number from 0 to DRAWS - 1 for a client: evenly, the same on every replica, another
-    one in each room.
+def rollout_number(room: str, *, address: str, user_agent: str) -> int:
+    """Return a client's number from 0 to ROLLOUT_NUMBERS - 1: evenly distributed, the same on
+    every replica, and independent of the client's number in other rooms.
 
-    It is no secret: a client can try other User-Agents until one is outside.
+    The number is not secret: a client can try other User-Agents until one is outside.
     """
     ip = ip_of(address)
     if isinstance(ip, ipaddress.IPv6Address):  # a household has a network of 64 bits
@@ -88,31 +88,30 @@ def draw(room: str, *, address: str, user_agent: str) -> int:
         address = str(ip)
     text = f"{room}\0rollout\0{address}\0{user_agent}"
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
-    number = int.from_bytes(digest[:8], "big")
-    return number * DRAWS >> 64
+    return int.from_bytes(digest[:8], "big") * ROLLOUT_NUMBERS >> 64
 
 
-def is_outside(drawn: int, settings: RoomSettings) -> bool:
+def is_outside(number: int, settings: RoomSettings) -> bool:
     """Return True if the roll-out leaves out visitors with this number. A higher percentage only
     adds visitors."""
-    return drawn >= settings.rollout_percent * (DRAWS / 100)
+    return number >= settings.rollout_percent * (ROLLOUT_NUMBERS / 100)
 
 
-def find_outside(
-    room: str, settings: RoomSettings, bearer: Bearer, drawn: int | None
+def prove_outside(
+    room: str, settings: RoomSettings, bearer: Bearer, number: int | None
 ) -> Outside | None:
     """Return a newcomer's proof of being outside of the roll-out; None if the room applies to them.
-    `drawn` is an earlier draw from their cookie."""
+    `number` is the number from their cookie, None if they have none yet."""
     if settings.rollout_percent == 100:
         return None
-    if drawn is None:
-        drawn = draw(room, address=bearer.address, user_agent=bearer.user_agent)
-    return Outside(drawn) if is_outside(drawn, settings) else None
+    if number is None:
+        number = rollout_number(room, address=bearer.address, user_agent=bearer.user_agent)
+    return Outside(number) if is_outside(number, settings) else None
 
 
 @lru_cache(maxsize=64)
 def _by_length(networks: tuple[str, ...]) -> Networks:
-    """Return the networks' prefixes as numbers, by IP version and length, so that a request costs
+    """Return the networks' prefixes as integers, by IP version and length, so that a request costs
     one look-up for each length, however many networks there are."""
     prefixes: dict[tuple[int, int], set[int]] = defaultdict(set)
     for text in networks:

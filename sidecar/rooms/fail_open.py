@@ -8,10 +8,10 @@ from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Pass, Ticket
 from sidecar.visitors.tokens import new_visitor
 
-#: The most passes that a replica gave or prolonged by itself and keeps to report them.
+#: The most unreported passes that a replica keeps: passes that it gave or extended without Redis.
 MAX_UNREPORTED = 20_000
 #: Passes that a replica reports to Redis in one batch.
-AT_A_TIME = 500
+REPORT_BATCH = 500
 
 
 @dataclass(slots=True)
@@ -19,9 +19,9 @@ class Fallback:
     """The admissions of one replica without Redis, bounded by the last snapshot.
 
     With `on_store_failure = "bounded"` a replica admits its share of the slots that were free, and
-    no faster than its share of new_users_per_minute. No slot counts as free where visitors waited:
-    they are next, and their tickets are good when Redis is back. Since the last snapshot, as many
-    are taken to have come in as between the last two.
+    no faster than its share of new_users_per_minute. No slot counts as free if visitors waited,
+    because they are next, and their tickets stay valid until Redis is back. The replica assumes
+    that as many visitors were admitted since the last snapshot as between the last two.
     """
 
     _slots: int = 0
@@ -30,23 +30,23 @@ class Fallback:
     _tokens: float = 0.0
     _tokens_ms: int = 0
     _admitted: float = 0.0
-    #: The passes that Redis does not know: visitor -> pass. Those beyond MAX_UNREPORTED are
-    #: reported when their visitors come back.
+    #: The passes that Redis does not know, by visitor. A pass beyond MAX_UNREPORTED is reported
+    #: with its visitor's next request.
     _unreported: dict[str, Pass] = field(default_factory=dict)
 
     def learn(self, snapshot: Snapshot, settings: RoomSettings) -> None:
         self._replicas = max(1, snapshot.replicas)
         self._epoch = snapshot.epoch
         admitted = snapshot.counters.get("admitted", 0.0)
-        lately = max(0, int(admitted - self._admitted))
+        recently_admitted = max(0, int(admitted - self._admitted))
         self._admitted = admitted
-        free = max(0, settings.total_active_users - snapshot.active - lately)
+        free = max(0, settings.total_active_users - snapshot.active - recently_admitted)
         has_queue = snapshot.waiting > 0 or settings.queue_all or snapshot.recovery_stage > 0
         self._slots = 0 if has_queue else free // self._replicas
         self._tokens, self._tokens_ms = 1.0, snapshot.now_ms
 
-    def admitted(self) -> None:
-        """Count a slot that Redis gave and that the last snapshot counted as free."""
+    def count_admission(self) -> None:
+        """Count a visitor whom Redis admitted to a slot that was free in the last snapshot."""
         self._slots -= 1
 
     def keep(self, pass_: Pass) -> None:
@@ -55,41 +55,42 @@ class Fallback:
             self._unreported[pass_.visitor] = pass_
 
     def take_unreported(self, now_ms: int) -> list[Pass]:
-        """Remove up to AT_A_TIME kept passes and return those that are still valid."""
+        """Remove up to REPORT_BATCH kept passes and return those that are still valid."""
         passes: list[Pass] = []
-        while self._unreported and len(passes) < AT_A_TIME:
+        while self._unreported and len(passes) < REPORT_BATCH:
             _, pass_ = self._unreported.popitem()
             if pass_.expires_ms > now_ms:
                 passes.append(pass_)
         return passes
 
-    def newcomer(self, settings: RoomSettings, now_ms: int) -> Pass | None:
+    def admit_newcomer(self, settings: RoomSettings, now_ms: int) -> Pass | None:
         """Return a pass for a newcomer, or None if they must wait."""
         if settings.queue_all or settings.on_store_failure == "wait":
             return None
         if settings.on_store_failure == "bounded":
-            if self._slots < 1 or not self._has_token(settings, now_ms):
+            if self._slots < 1 or not self._take_token(settings, now_ms):
                 return None
             self._slots -= 1
         newcomer = Ticket(new_visitor(), now_ms * 1000, now_ms, self._epoch)
-        return _pass_of(newcomer, settings, now_ms)
+        return _new_pass(newcomer, settings, now_ms)
 
-    def waiting(self, ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """Return a pass for a waiting visitor, or None if they go on waiting."""
+    def admit_waiting(self, ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass | None:
+        """Return a pass for a waiting visitor, or None if they must keep waiting."""
         if settings.queue_all or settings.on_store_failure != "admit":
             return None
-        return _pass_of(ticket, settings, now_ms)
+        return _new_pass(ticket, settings, now_ms)
 
-    def longer(self, pass_: Pass, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """Return the pass with a later end; None if half of its time is left or it must end. The
-        new one is due for renewal at once, so that Redis hears of it as soon as it is back."""
+    def extend(self, pass_: Pass, settings: RoomSettings, now_ms: int) -> Pass | None:
+        """Return the pass with a later end. None if more than half of a session_duration is left or
+        the end cannot be later. The new pass is due for renewal at once, so that Redis learns of it
+        as soon as it is back."""
         length_ms = int(settings.session_duration * 1000)
         if settings.disable_session_renewal or pass_.expires_ms - now_ms > length_ms // 2:
             return None
         ends = pass_ends_ms(pass_.started_ms, now_ms, settings)
         return replace(pass_, renewed_ms=0, expires_ms=ends) if ends > pass_.expires_ms else None
 
-    def _has_token(self, settings: RoomSettings, now_ms: int) -> bool:
+    def _take_token(self, settings: RoomSettings, now_ms: int) -> bool:
         if settings.new_users_per_minute is None:
             return True
         share = settings.new_users_per_minute / self._replicas
@@ -101,8 +102,8 @@ class Fallback:
         return True
 
 
-def _pass_of(ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass:
-    """Return a pass that is due for renewal at once, so that Redis hears of it."""
+def _new_pass(ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass:
+    """Return a pass that is due for renewal at once, so that Redis learns of it."""
     return Pass(
         ticket.visitor,
         ticket.order,

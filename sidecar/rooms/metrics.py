@@ -1,4 +1,4 @@
-"""The metrics of rooms: what this replica counts, and what Redis counts of each room."""
+"""The metrics of rooms: this replica's own counters, and each room's counters from Redis."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -11,8 +11,8 @@ from sidecar.http.metrics import SHARED, MetricSet, counter, gauge, histogram
 
 _WAITS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800)
 
-#: The counters that Redis keeps of a room: metric, help, its label besides `room`, and the field
-#: for each value of that label.
+#: The counters of a room in Redis: metric name, help text, the label besides `room`, and for each
+#: value of that label the counter's field.
 _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
     (
         "waitroom_stays",
@@ -65,8 +65,8 @@ _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
 
 
 class StoreCounters(Collector):
-    """Each room's counters in Redis, as last read. After a loss of data they begin at 0 again,
-    which Prometheus takes for a restart."""
+    """Exports each room's counters in Redis, as last read. After Redis lost its data they begin at
+    0 again, which Prometheus takes for a restart."""
 
     def __init__(self) -> None:
         self._rooms: dict[str, Mapping[str, float]] = {}
@@ -85,7 +85,7 @@ class StoreCounters(Collector):
 
 
 class QueueGauges(Collector):
-    """Each sub-queue's length and wait, as last read. A removed sub-queue has no sample."""
+    """Exports each sub-queue's length and wait, as last read. A removed one has no sample."""
 
     def __init__(self) -> None:
         self._rooms: dict[str, Mapping[str, tuple[int, float | None]]] = {}
@@ -120,10 +120,10 @@ class QueueGauges(Collector):
 
 
 class RoomMetrics(MetricSet):
-    """The metrics of rooms. A replica's own counters add up; what Redis counts, each replica
-    exports alike."""
+    """The metrics of rooms. Sum a replica's own counters over all replicas. Values from Redis are
+    the same on each replica."""
 
-    let_in_alone = counter(
+    fail_open_admissions = counter(
         "waitroom_let_in_alone",
         "Newcomers let in by on_store_failure while Redis was unavailable.",
         "room",
@@ -229,9 +229,9 @@ class RoomMetrics(MetricSet):
         self.queues = self.collected(QueueGauges())
 
     def forget(self, room: str) -> None:
-        """Remove what Redis said about the room while it is unavailable. A number that stands still
-        looks like a room at rest."""
-        for present in (
+        """Remove the room's values from Redis, because Redis is unavailable. A value that no longer
+        changes would look like a room at rest."""
+        for metric in (
             self.waiting,
             self.active,
             self.provisional,
@@ -239,11 +239,11 @@ class RoomMetrics(MetricSet):
             self.shield_up,
             self.replicas,
         ):
-            absent(present, room)
+            remove_sample(metric, room)
         self.queues.forget(room)
 
 
-def absent(gauge: Gauge, room: str) -> None:
-    """Remove the room's sample until it is set again. No sample says more than a wrong one."""
+def remove_sample(gauge: Gauge, room: str) -> None:
+    """Remove the room's sample until it is set again: no sample is better than a wrong one."""
     with contextlib.suppress(KeyError):  # older libraries raise it if there is no sample
         gauge.remove(room)

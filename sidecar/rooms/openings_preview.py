@@ -1,5 +1,5 @@
-"""Previews a room's events for operators: what begins when, which settings hold then, and what
-looks like a mistake."""
+"""Previews a room's events for operators: when each phase begins, which settings are in force
+then, and which settings look like a mistake."""
 
 from datetime import datetime
 from typing import Any
@@ -8,35 +8,35 @@ from zoneinfo import ZoneInfo
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.moments import LATEST_MS, read_moment
-from sidecar.rooms.openings import Moments, RoomEvent, draws_of, during
+from sidecar.rooms.openings import Moments, RoomEvent, draws_of, with_event_settings
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Phase
 
-#: A pre-queue that is shorter gets a warning.
+#: A shorter pre-queue gets a warning.
 SHORT_PREQUEUE_MS = 60_000
-#: An event's times, in their order.
+#: The times of an event, in their order.
 STEPS = ("prequeue_from", "opens_at", "closes_at")
 
 
 def read_time(text: str, settings: RoomSettings) -> int:
-    """Return the milliseconds of a time such as "2026-12-01 10:05". Without an offset it is in the
+    """Return a time such as "2026-12-01 10:05" in ms since 1970. Without an offset it is in the
     events' time zone. Raises ConfigError."""
-    zones = _zones(settings)
+    zones = _time_zones(settings)
     try:
-        readings = {read_moment(text, zone) for zone in zones}
+        times_ms = {read_moment(text, zone) for zone in zones}
     except ValueError as error:
         raise ConfigError([f"at: {error}"]) from None
-    if len(readings) > 1:
+    if len(times_ms) > 1:
         names = ", ".join(zones)
         raise ConfigError([f"at: give the offset too, because the events' time zones are {names}"])
-    return min(max(0, *readings), LATEST_MS)
+    return min(max(0, *times_ms), LATEST_MS)
 
 
 def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) -> dict[str, Any]:
-    """Return a document with the settings that hold at a time (None: now), the events by time, and
-    warnings. `settings` are the room's own, without what an open event replaces."""
+    """Return the preview: the settings in force at a time (None: now), the events by time, and
+    warnings. `settings` are the room's own, without those that an open event replaces."""
     at_ms = now_ms if at_ms is None else at_ms
-    zones, moments = _zones(settings), settings.moments(at_ms)
+    zones, moments = _time_zones(settings), settings.moments(at_ms)
     return {
         "at": iso(at_ms),
         "local": _local(at_ms, zones[0] if len(zones) == 1 else "UTC"),
@@ -44,19 +44,19 @@ def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) ->
         "event": moments.event and moments.event.name,
         "coming": moments.coming and moments.coming.name,
         "mode": settings.mode,
-        **_holding(settings, moments),
-        "events": [_describe(settings, event, now_ms, at_ms) for event in _by_time(settings)],
+        **_settings_in_force(settings, moments),
+        "events": [_describe(settings, event, now_ms, at_ms) for event in _sort_by_time(settings)],
         "warnings": warnings(settings, now_ms),
     }
 
 
 def _describe(settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int) -> dict[str, Any]:
-    """Describe an event's state at `at_ms`, and when its steps are, counted from `now_ms`."""
+    """Return an event's state at `at_ms`, and its steps with the seconds from `now_ms` to each."""
     times = [(step, getattr(event, step)) for step in STEPS]
     return {
         "name": event.name,
         "timezone": event.timezone,
-        "state": _state(settings, event, at_ms),
+        "state": _event_state(settings, event, at_ms),
         "before": settings.moments(event.begins_ms - 1).phase,
         "steps": [
             {
@@ -69,28 +69,28 @@ def _describe(settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int)
             for step, ms in times
             if ms is not None
         ],
-        **_holding(settings, Moments(Phase.OPEN, event)),
+        **_settings_in_force(settings, Moments(Phase.OPEN, event)),
     }
 
 
-def _state(settings: RoomSettings, event: RoomEvent, now_ms: int) -> str:
-    """Return an event's state: coming, prequeue, open or over."""
+def _event_state(settings: RoomSettings, event: RoomEvent, now_ms: int) -> str:
+    """Return an event's state at a time: coming, prequeue, open or over."""
     now = settings.moments(now_ms)
     if event.begins_ms > now_ms:
         return "coming"
     return now.phase if now.event == event else "over"
 
 
-def _holding(settings: RoomSettings, moments: Moments) -> dict[str, Any]:
+def _settings_in_force(settings: RoomSettings, moments: Moments) -> dict[str, Any]:
     names = {"total_active_users", "new_users_per_minute", "message"}
-    return during(settings, moments).model_dump(include=names)
+    return with_event_settings(settings, moments).model_dump(include=names)
 
 
-def _by_time(settings: RoomSettings) -> list[RoomEvent]:
+def _sort_by_time(settings: RoomSettings) -> list[RoomEvent]:
     return sorted(settings.events, key=lambda event: event.begins_ms)
 
 
-def _zones(settings: RoomSettings) -> list[str]:
+def _time_zones(settings: RoomSettings) -> list[str]:
     return sorted({event.timezone for event in settings.events}) or ["UTC"]
 
 
@@ -99,9 +99,9 @@ def _local(ms: int, zone: str) -> str:
 
 
 def warnings(settings: RoomSettings, now_ms: int) -> list[str]:
-    """Return what is allowed and still looks like a mistake: one line each, which begins with the
-    name of an event or setting."""
-    states = [(event, _state(settings, event, now_ms)) for event in _by_time(settings)]
+    """Return one line for each setting that is allowed but looks like a mistake. A line begins with
+    the name of the event or setting."""
+    states = [(event, _event_state(settings, event, now_ms)) for event in _sort_by_time(settings)]
     to_come = [event for event, state in states if state != "over"]
     lines = [f"{event.name}: is over" for event, state in states if state == "over"]
     now = settings.moments(now_ms)
@@ -110,32 +110,32 @@ def warnings(settings: RoomSettings, now_ms: int) -> list[str]:
     for event in to_come:
         if event.opens_at - event.begins_ms in range(1, SHORT_PREQUEUE_MS):
             lines.append(f"{event.name}: its pre-queue is shorter than a minute")
-        if _outlasts_its_prequeue(settings, event):
+        if _may_outlast_prequeue(settings, event):
             lines.append(
                 f"{event.name}: the room is open before its pre-queue, and who is inside then "
                 "stays inside as long as they click: set session_max_duration, or close the room "
                 "in between"
             )
-        if _holding(settings, Moments(Phase.OPEN, event))["total_active_users"] == 0:
+        if _settings_in_force(settings, Moments(Phase.OPEN, event))["total_active_users"] == 0:
             lines.append(f"{event.name}: total_active_users is 0, so nobody is let in")
-    return lines + (_warnings_of_room(settings, to_come) if to_come else [])
+    return lines + (_room_warnings(settings, to_come) if to_come else [])
 
 
-def _outlasts_its_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
+def _may_outlast_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
     """Return True if a session that begins before the pre-queue can last until the opening."""
     if event.prequeue_from is None:
         return False
     is_short = settings.disable_session_renewal
-    longest_s = settings.session_duration if is_short else settings.session_max_duration
+    max_session_s = settings.session_duration if is_short else settings.session_max_duration
     is_open_before = settings.moments(event.begins_ms - 1).phase is Phase.OPEN
     return is_open_before and (
-        longest_s is None or longest_s * 1000 > event.opens_at - event.begins_ms
+        max_session_s is None or max_session_s * 1000 > event.opens_at - event.begins_ms
     )
 
 
-def _warnings_of_room(settings: RoomSettings, to_come: list[RoomEvent]) -> list[str]:
-    """Return warnings about settings that defeat an event. They may be meant for the time before
-    it."""
+def _room_warnings(settings: RoomSettings, to_come: list[RoomEvent]) -> list[str]:
+    """Return warnings about settings that make an event ineffective. They may be intended for the
+    time before the event."""
     lines = []
     if settings.suspended:
         lines.append("suspended: everybody passes, whatever the events say")

@@ -5,23 +5,23 @@ from sidecar.visitors.model import RENEW_MIN_MS, Pass
 
 
 def renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:
-    """Return from when on a request with this pass renews it.
+    """Return the time from which on a request with this pass renews it.
 
-    The pass lives as long as the settings said when it was given; those of now say how long the
-    next one may live. A renewal that would end no later waits, but not beyond a session_duration:
-    replicas remember for so long who was released, and then only Redis knows.
+    The pass lives as long as the settings at its last renewal allowed; the current settings limit
+    its next life. A renewal that would not move the end is put off, but not beyond one
+    session_duration: replicas remember released visitors that long, and afterwards only Redis does.
     """
-    life_ms = pass_.expires_ms - pass_.renewed_ms
+    lifetime_ms = pass_.expires_ms - pass_.renewed_ms
     session_ms = int(settings.session_duration * 1000)
-    in_time_ms = pass_.renewed_ms + min(max(life_ms // 6, RENEW_MIN_MS), life_ms // 2)
+    usual_ms = pass_.renewed_ms + min(max(lifetime_ms // 6, RENEW_MIN_MS), lifetime_ms // 2)
     latest_ms = pass_.renewed_ms + session_ms
     if pass_ends_ms(pass_.started_ms, pass_.expires_ms, settings) <= pass_.expires_ms:
         return latest_ms
-    return min(max(in_time_ms, pass_.expires_ms - session_ms), latest_ms)
+    return min(max(usual_ms, pass_.expires_ms - session_ms), latest_ms)
 
 
 def pass_ends_ms(started_ms: int, now_ms: int, settings: RoomSettings) -> int:
-    """Return when a pass ends that is given or renewed now (rooms/lua/parts/admit.lua)."""
+    """Return the end of a pass that is given or renewed now (as in rooms/lua/parts/admit.lua)."""
     begins_ms = started_ms if settings.disable_session_renewal else now_ms
     ends_ms = begins_ms + int(settings.session_duration * 1000)
     if settings.session_max_duration is not None:

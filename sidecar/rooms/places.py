@@ -1,4 +1,4 @@
-"""The class that a newcomer claims, and the order of a place that is drawn."""
+"""The class that a newcomer claims, and the order of a place from a lottery draw."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,37 +12,37 @@ from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim, Lot, RoomStore
 from sidecar.visitors.model import LOT_BITS, ORDER_BAND, Standing, Ticket
 
 #: The lowest order of a drawn place (rooms/lua/parts/order.lua: the front band).
-FIRST_DRAWN = -4 * ORDER_BAND
-#: A replica's clock may be ahead of the clock of Redis by this.
-_CLOCKS_APART_MS = 2_000
+LOWEST_DRAWN_ORDER = -4 * ORDER_BAND
+#: How far a replica's clock may be ahead of the clock of Redis.
+_CLOCK_SKEW_MS = 2_000
 
 
 class LotSource(Protocol):
     """The interface of a room's lottery draws (lottery/service.py)."""
 
     def is_agreed(self, event: RoomEvent) -> bool:
-        """Return True if all replicas draw with the same secret."""
+        """Return True if all replicas use the same secret for the event's draw."""
 
     def lot(self, event: RoomEvent, visitor: str) -> int:
-        """Return a number below 2**LOT_BITS. A smaller one is called sooner."""
+        """Return the visitor's lot, a number below 2**LOT_BITS. A smaller lot is called sooner."""
 
     async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
-        """Publish new commitments, and read those of other replicas. Raises StoreError."""
+        """Publish new commitments, and read the other replicas'. Raises StoreError."""
 
 
 def claim_of(bearer: Bearer) -> ClassClaim:
-    """Return the class that a client claims. nginx's class goes before a grant's."""
+    """Return the class that a client claims. A class from nginx takes precedence over a grant."""
     if bearer.class_name:
         return ClassClaim(bearer.class_name)
     grant = bearer.grant
     return ClassClaim(grant.class_name, grant.id, grant.expires_s * 1000) if grant else NO_CLAIM
 
 
-async def reclassified(
+async def apply_claim(
     ticket: Ticket, claim: ClassClaim, settings: RoomSettings, store: RoomStore
 ) -> Ticket:
-    """Return the ticket, with a class that was claimed since it was given. Redis is asked once,
-    unless the grant was used up: then another one may come. Raises StoreError."""
+    """Return the ticket with the claimed class, if it has another one and Redis accepts the claim.
+    If Redis rejects it (such as a used grant), the next poll claims again. Raises StoreError."""
     name = claim.class_name
     if name == ticket.class_name or name not in settings.classes:
         return ticket
@@ -52,8 +52,8 @@ async def reclassified(
 
 
 def hidden_order(joined_ms: int) -> int:
-    """Return the order that a ticket shows until the pre-queue is over, since its bearer can read
-    it."""
+    """Return the placeholder order in tickets until the pre-queue is over. Visitors can read their
+    tickets, and must not learn the drawn order before."""
     return joined_ms * 1000
 
 
@@ -67,30 +67,31 @@ def ticket_of(visitor: str, standing: Standing, claim: ClassClaim) -> Ticket:
 def lot_of_newcomer(
     visitor: str, settings: RoomSettings, draws: LotSource | None, now_ms: int
 ) -> Lot | None:
-    """Return a newcomer's lot; None if no pre-queue is on or coming, or replicas do not agree on
-    its draw yet."""
-    event = _next(settings, now_ms) if settings.events else None
+    """Return a newcomer's lot. None if no pre-queue is on or next, or the replicas do not yet agree
+    on the secret of its draw."""
+    event = _prequeue_event(settings, now_ms) if settings.events else None
     if event is None or draws is None or not draws.is_agreed(event):
         return None
     return Lot(draws.lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)
 
 
-def with_lot(ticket: Ticket, settings: RoomSettings, draws: LotSource | None) -> Ticket:
-    """Return the ticket with its drawn order, if its place was drawn and the ticket does not show
-    that yet."""
+def with_drawn_order(ticket: Ticket, settings: RoomSettings, draws: LotSource | None) -> Ticket:
+    """Return the ticket with its drawn order, if the visitor joined in a pre-queue and the ticket
+    still has the hidden order."""
     if not settings.events or draws is None or ticket.order != hidden_order(ticket.joined_ms):
         return ticket
     for event in settings.events:
         if event.prequeue_from is not None and (
             event.prequeue_from <= ticket.joined_ms < event.opens_at
         ):
-            return replace(ticket, order=FIRST_DRAWN + draws.lot(event, ticket.visitor))
+            return replace(ticket, order=LOWEST_DRAWN_ORDER + draws.lot(event, ticket.visitor))
     return ticket
 
 
-def _next(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
-    """Return the event whose pre-queue a newcomer may join now."""
+def _prequeue_event(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
+    """Return the event, on or next, whose pre-queue decides a newcomer's place. None if the event
+    has no pre-queue."""
     for event in sorted(settings.events, key=lambda event: event.begins_ms):
-        if now_ms < event.opens_at + _CLOCKS_APART_MS:
+        if now_ms < event.opens_at + _CLOCK_SKEW_MS:
             return event if event.prequeue_from is not None else None
     return None

@@ -1,7 +1,7 @@
-"""The rules of a room: who passes, who waits, and what each is given.
+"""The rules of a room: which visitors pass, which wait, and which token each of them gets.
 
-Most verdicts about passes are made here from the signature alone; only joins, heartbeats and
-renewals reach Redis.
+Most passes are checked here by their signature alone. Only joins, heartbeats and renewals reach
+Redis.
 """
 
 import asyncio
@@ -15,19 +15,25 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.names import Named
 from sidecar.rooms.bearer import NOBODY, Bearer, belongs_to_another
-from sidecar.rooms.exemptions import exempts_some, find_outside, is_exempt, is_for_part, is_outside
+from sidecar.rooms.exemptions import (
+    has_exemptions,
+    has_partial_rollout,
+    is_exempt,
+    is_outside,
+    prove_outside,
+)
 from sidecar.rooms.fail_open import Fallback
 from sidecar.rooms.longest_refresh import Refreshes
 from sidecar.rooms.pass_lifetime import renewal_due_ms
 from sidecar.rooms.places import (
     LotSource,
+    apply_claim,
     claim_of,
     lot_of_newcomer,
-    reclassified,
     ticket_of,
-    with_lot,
+    with_drawn_order,
 )
-from sidecar.rooms.settings import RoomSettings, effective
+from sidecar.rooms.settings import RoomSettings, merge_settings
 from sidecar.rooms.shield import Shelter, Shield
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT, ClassClaim, RoomStore
@@ -48,10 +54,10 @@ from sidecar.visitors.model import (
 from sidecar.visitors.tokens import Tokens, new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_GRACE_MS, VERDICT_TTL_MS
 
-#: How many unanswered newcomers a replica remembers.
+#: How many newcomers whose join got no reply a replica remembers.
 ORPHANS = 1000
-#: How many used first passes a replica remembers. Others it reports to Redis again.
-USED = 10_000
+#: How many visitors who used their first pass a replica remembers. It reports others again.
+MAX_USED_PASSES = 10_000
 
 log = structlog.get_logger()
 
@@ -67,40 +73,40 @@ class Room:
     clock: StoreClock
     #: Verifies grants. Without keys it accepts none.
     grants: Grants = field(default_factory=lambda: Grants("", []))
-    #: The lottery draws of pre-queues; None: places are drawn by chance.
+    #: The lottery draws of pre-queues. None: nobody gets a place in a pre-queue.
     draws: LotSource | None = None
-    #: The file's settings with those changed at run time laid over them.
+    #: The settings in force: the file's, changes made at run time, and an open event's.
     settings: RoomSettings = field(init=False)
-    #: Whether everybody passes, uncounted.
+    #: Whether everybody passes without being counted.
     is_open: bool = field(init=False)
-    #: Whether verdicts depend on the client, not only on its cookie.
+    #: Whether verdicts depend on the client and not only on its cookie.
     checks_bearer: bool = field(init=False)
     snapshot: Snapshot | None = None
     _revoked: dict[str, int] = field(default_factory=dict)
     _revoked_seen_ms: int = 0
-    #: Newcomers whose `enter` got no reply. The oldest are dropped: their places end by themselves.
+    #: Newcomers whose `enter` got no reply. Places of those dropped from here expire by themselves.
     _orphans: deque[tuple[str, ClassClaim]] = field(default_factory=lambda: deque(maxlen=ORPHANS))
-    _used: dict[str, None] = field(default_factory=dict)
+    _used_passes: dict[str, None] = field(default_factory=dict)
     _shield: Shield = field(default_factory=Shield)
     _fallback: Fallback = field(default_factory=Fallback)
     _refreshes: Refreshes = field(default_factory=Refreshes)
-    _reporting: set[asyncio.Task[None]] = field(default_factory=set)
+    _shield_reports: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._apply(self.file_settings)
 
     def _apply(self, settings: RoomSettings) -> None:
-        """Set the settings in force, and compute once what each request needs of them."""
+        """Set the settings in force, and compute the values from them that each request needs."""
         self.settings = settings
         self.is_open = settings.is_open
         self.checks_bearer = (
             settings.bind_pass in {"user_agent", "ip"}
             or settings.max_places_per_address is not None
-            or is_for_part(settings)
-            or exempts_some(settings)
+            or has_partial_rollout(settings)
+            or has_exemptions(settings)
         )
 
-    async def check(  # noqa: C901 - in one piece: each coroutine more is paid with each poll
+    async def check(  # noqa: C901 - each coroutine more would cost time in each poll
         self,
         token: Token | None,
         *,
@@ -112,31 +118,31 @@ class Room:
         the waiting page join."""
         if self.is_open:
             return Answer(State.ADMITTED)
-        drawn, fingerprint = None, ""
+        rollout_number, fingerprint = None, ""
         if self.checks_bearer or bearer is not NOBODY or isinstance(token, Outside):
-            uncounted = self._uncounted(token, bearer)
+            uncounted = self._check_uncounted(token, bearer)
             if uncounted is not None:
                 return uncounted
             fingerprint = bearer.fingerprint(self.name, self.settings)
             if isinstance(token, Outside):
-                drawn, token = token.draw, None
-        shown, token = token, self._accepted(token, fingerprint)
+                rollout_number, token = token.draw, None
+        shown_token, token = token, self._accept_token(token, fingerprint)
         try:
             if isinstance(token, Pass):
-                answer = await self._by_pass(token, fingerprint)
+                answer = await self._check_pass(token, fingerprint)
             elif isinstance(token, Ticket):
                 if bearer is not NOBODY:
-                    token = await reclassified(token, claim_of(bearer), self.settings, self.store)
-                placed = with_lot(token, self.settings, self.draws)
-                address = bearer.place(self.name, self.settings)
-                standing = await self.store.beat(placed, address=address)
+                    token = await apply_claim(token, claim_of(bearer), self.settings, self.store)
+                placed_ticket = with_drawn_order(token, self.settings, self.draws)
+                address = bearer.address_digest(self.name, self.settings)
+                standing = await self.store.beat(placed_ticket, address=address)
                 answer = answer_of(self._note_refresh(standing), token)
             else:
                 answer = None
             if answer is None:
                 if may_join and token is None:
-                    await self._end_elsewhere(shown)
-                answer = await self._newcomer(may_join, from_page, bearer, drawn)
+                    await self._end_moved_session(shown_token)
+                answer = await self._check_newcomer(may_join, from_page, bearer, rollout_number)
         except StoreError as error:
             # The refresher logs this once a second; here it would flood the log.
             log.debug("store_away", room=self.name, error=str(error))
@@ -145,20 +151,20 @@ class Room:
             return replace(answer, token=replace(answer.token, fingerprint=fingerprint))
         return answer
 
-    def _uncounted(self, token: Token | None, bearer: Bearer) -> Answer | None:
+    def _check_uncounted(self, token: Token | None, bearer: Bearer) -> Answer | None:
         """Return the verdict about an exempt request, or about a visitor who is still outside of
-        the roll-out."""
+        the roll-out. None if the room applies to the request."""
         if is_exempt(self.settings, bearer):
             return Answer(State.ADMITTED, uncounted="exempt")
         if not isinstance(token, Outside) or not is_outside(token.draw, self.settings):
             return None
-        keeps = token.signed_ms > self.clock.now_ms() - RESIGN_MS
+        is_fresh = token.signed_ms > self.clock.now_ms() - RESIGN_MS
         return Answer(
-            State.ADMITTED, None if keeps else token, is_settled=keeps, uncounted="outside"
+            State.ADMITTED, None if is_fresh else token, is_settled=is_fresh, uncounted="outside"
         )
 
-    def _accepted(self, token: Ticket | Pass | None, fingerprint: str) -> Ticket | Pass | None:
-        """Return the token; None if it is another client's, or was given up."""
+    def _accept_token(self, token: Ticket | Pass | None, fingerprint: str) -> Ticket | Pass | None:
+        """Return the token. None if it belongs to another client or was revoked."""
         if token is None or (
             isinstance(token, Pass) and belongs_to_another(token.fingerprint, fingerprint)
         ):
@@ -168,33 +174,33 @@ class Room:
             return token
         return None if token.visitor in self._revoked else token
 
-    async def _end_elsewhere(self, shown: Token | None) -> None:
-        """End the session of a pass that comes from another address. A client that changes between
-        IPv4 and IPv6 would otherwise fill two slots."""
-        if isinstance(shown, Pass) and shown.fingerprint[:1] == "n" and self._is_valid(shown):
-            await self.leave(shown)
+    async def _end_moved_session(self, token: Token | None) -> None:
+        """End the session of a pass that was bound to another IP address. Otherwise a client that
+        changes between IPv4 and IPv6 would fill two slots."""
+        if isinstance(token, Pass) and token.fingerprint[:1] == "n" and self._is_valid(token):
+            await self.leave(token)
 
     def _fail_open(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
-        """Return the verdict without Redis. The replica gives passes only while Redis counts as
-        unavailable, not after one failed call."""
+        """Return the verdict if Redis does not answer. The replica gives passes only while Redis
+        counts as unavailable, not after one failed call."""
         now_ms, settings, is_away = self.clock.now_ms(), self.settings, self.store.is_away
-        # Nobody is admitted before a room has opened, or after it has closed.
+        # Nobody is admitted before the room opens or after it closes.
         is_open = settings.moments(now_ms).phase is Phase.OPEN
         may_enter = is_away and is_open and not self.clock.is_doubtful
         new_pass: Pass | None = None
         is_new = False
         if isinstance(token, Pass) and self._is_valid(token):
-            new_pass = self._fallback.longer(token, settings, now_ms) if is_away else None
+            new_pass = self._fallback.extend(token, settings, now_ms) if is_away else None
             if new_pass is None and is_away and self._may_be_unused(token):
                 self._fallback.keep(replace(token, renewed_ms=0))  # reported as used
             if new_pass is None:
                 return Answer(State.ADMITTED, is_settled=self._is_settled(token))
         elif isinstance(token, Ticket):
-            new_pass = self._fallback.waiting(token, settings, now_ms) if may_enter else None
+            new_pass = self._fallback.admit_waiting(token, settings, now_ms) if may_enter else None
             if new_pass is None:
                 self._refreshes.note(DEFAULT_REFRESH_MS, now_ms)
-                # Signed anew: nginx chooses the replica by the ticket's text, and the next may
-                # reach the store.
+                # The ticket is signed again, because nginx picks the replica by its string, and
+                # another replica may reach Redis.
                 return Answer(
                     State.WAITING,
                     token,
@@ -203,7 +209,7 @@ class Room:
                     store_unavailable=True,
                 )
         elif may_join and may_enter:
-            new_pass = self._fallback.newcomer(settings, now_ms)
+            new_pass = self._fallback.admit_newcomer(settings, now_ms)
             is_new = True
         if new_pass is None:
             return Answer(State.NOT_QUEUED, store_unavailable=True)
@@ -217,15 +223,15 @@ class Room:
             await self.release(token.visitor, why=why)
 
     async def release(self, visitor: str, *, why: str = "released", by: str = "") -> bool:
-        """End a visitor's place or session. Return False if there was none. All replicas refuse the
-        pass RELEASE_GRACE_MS later. `by` is the operator."""
-        was_there = await self.store.leave(visitor, why=why, by=by)
+        """End a visitor's place or session. Return False if there was none. After RELEASE_GRACE_MS
+        all replicas refuse the pass. `by` is the operator."""
+        existed = await self.store.leave(visitor, why=why, by=by)
         self._revoked[visitor] = self.clock.now_ms()
-        return was_there
+        return existed
 
     async def refresh(self) -> Snapshot:
-        """Read changed settings and revoked passes from Redis, and give back slots whose newcomers
-        got no reply."""
+        """Read changed settings and revoked passes from Redis, and give up the places and sessions
+        of newcomers who got no reply."""
         was_away = self.store.is_away
         self.store.set_longest_refresh_near_head(self._refreshes.longest(self.clock.now_ms()))
         if not was_away:
@@ -239,14 +245,14 @@ class Room:
             self._revoked_seen_ms = newest
         self._revoked_seen_ms = newest
         if was_away:
-            await self._release_orphans()  # before our own admissions are reported
+            await self._release_orphans()  # before this replica reports its own admissions
         await self._report_admissions()
-        await self._remind(snapshot)
+        await self._restore_lost_data(snapshot)
         pass_ms = int(self.settings.session_duration * 1000)
-        self._revoked = snapshot.still_of_use(self._revoked, pass_ms)
+        self._revoked = snapshot.keep_unexpired(self._revoked, pass_ms)
         self.snapshot = snapshot
         self._shield.learn(snapshot.shield_until_ms)
-        settings, problems = effective(self.file_settings, snapshot.overrides, snapshot.now_ms)
+        settings, problems = merge_settings(self.file_settings, snapshot.overrides, snapshot.now_ms)
         if problems:
             log.error("overrides_ignored", room=self.name, problems=problems)
         self._apply(settings)
@@ -255,24 +261,24 @@ class Room:
             await self.draws.refresh(self.settings.events, snapshot)
         return snapshot
 
-    async def _remind(self, snapshot: Snapshot) -> None:
-        """Write what Redis lost, if it was emptied or has older data: who was revoked, and the
-        settings changed at run time."""
+    async def _restore_lost_data(self, snapshot: Snapshot) -> None:
+        """Write revocations and settings changed at run time to Redis again, if it was emptied.
+        Write only the revocations if it has older data than before."""
         if self.snapshot is not None and snapshot.born_ms > self.snapshot.born_ms:
             hint = "places come back by themselves"
             if snapshot.counters.get("lost"):
                 hint += "; single keys were lost: set maxmemory-policy of Redis to noeviction"
             log.warning("store_emptied", room=self.name, hint=hint)
             self._revoked_seen_ms = 0
-            before = self.snapshot
-            await self.store.remind(self._revoked, before.overrides, epoch=before.epoch)
+            last = self.snapshot
+            await self.store.restore_lost(self._revoked, last.overrides, epoch=last.epoch)
         elif self.snapshot is not None and snapshot.behind > self.snapshot.behind:
             hint = "sessions and places of the last seconds come back by themselves"
             log.warning("store_behind", room=self.name, hint=hint)
-            await self.store.remind(self._revoked, {}, epoch=0)
+            await self.store.restore_lost(self._revoked, {}, epoch=0)
 
     async def _report_admissions(self) -> None:
-        """Report the passes that this replica gave or prolonged without Redis at once, so that
+        """Report to Redis at once the passes that this replica gave or extended without it, so that
         nobody is called into their slots."""
         while passes := self._fallback.take_unreported(self.clock.now_ms()):
             renewals = (self.store.renew(pass_) for pass_ in passes)
@@ -286,15 +292,15 @@ class Room:
 
     async def _release_orphans(self) -> None:
         while self._orphans:
-            visitor, claim = self._orphans.popleft()  # at once: refreshes may run side by side
+            visitor, claim = self._orphans.popleft()  # removed first: refreshes may overlap
             try:
-                await self.store.take_back(visitor, claim)
+                await self.store.undo_enter(visitor, claim)
             except StoreError:
                 self._orphans.append((visitor, claim))
                 raise
 
     def _is_valid(self, token: Ticket | Pass) -> bool:
-        """Return True if the token is valid. A pass is, for a moment after its release."""
+        """Return True if the token is valid. A released pass stays so for RELEASE_GRACE_MS."""
         now_ms = self.clock.now_ms()
         revoked_ms = self._revoked.get(token.visitor)
         if isinstance(token, Ticket):
@@ -304,20 +310,20 @@ class Room:
         return now_ms < token.expires_ms
 
     def _due_ms(self, pass_: Pass, fingerprint: str) -> int:
-        """Return when a pass is to be renewed; 0 for now. A pass that Redis knows nothing of,
-        because Redis was emptied or because a replica gave the pass by itself, is renewed with its
-        next request."""
+        """Return the time from which on a pass is renewed, in ms; 0: now. A pass that Redis does
+        not know, because Redis was emptied or a replica gave the pass without it, is renewed with
+        its next request."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
         if pass_.renewed_ms < max(1, emptied_ms) or pass_.fingerprint != fingerprint:
             return 0
         return renewal_due_ms(pass_, self.settings)
 
     def _is_settled(self, pass_: Pass) -> bool:
-        """Return True if nginx may keep the verdict. nginx knows the cookie, and not who brings
-        it."""
+        """Return True if nginx may cache the verdict. nginx caches by cookie, so it cannot check
+        which client sends a bound pass."""
         return not pass_.fingerprint and self.clock.now_ms() + VERDICT_TTL_MS < pass_.expires_ms
 
-    async def _by_pass(self, pass_: Pass, fingerprint: str) -> Answer | None:
+    async def _check_pass(self, pass_: Pass, fingerprint: str) -> Answer | None:
         if not self._is_valid(pass_):
             return None
         due_ms, now_ms = self._due_ms(pass_, fingerprint), self.clock.now_ms()
@@ -326,58 +332,59 @@ class Room:
             standing = await self.store.renew(pass_)
             if is_due or standing.outcome is not Outcome.ADMITTED:
                 return answer_of(self._note_refresh(standing), pass_)
-            self._used[pass_.visitor] = None
-            if len(self._used) > USED:
-                del self._used[next(iter(self._used))]
+            self._used_passes[pass_.visitor] = None
+            if len(self._used_passes) > MAX_USED_PASSES:
+                del self._used_passes[next(iter(self._used_passes))]
         settled = self._is_settled(pass_) and now_ms + VERDICT_TTL_MS < due_ms
         return Answer(State.ADMITTED, is_settled=settled)
 
     def _may_be_unused(self, pass_: Pass) -> bool:
         """Return True if Redis may not know yet that the visitor keeps cookies."""
         visitor = pass_.visitor
-        return pass_.is_first and visitor not in self._used and visitor not in self._revoked
+        return pass_.is_first and visitor not in self._used_passes and visitor not in self._revoked
 
     def _note_refresh(self, standing: Standing) -> Standing:
-        """Note the refresh that a visitor near the head was given, and return the standing."""
+        """Record the refresh of a visitor who waits near the head, and return the standing."""
         is_near = (standing.calls or 0) < self.settings.total_active_users
         if standing.outcome is Outcome.WAITING and is_near:
             self._refreshes.note(standing.refresh_ms, standing.now_ms)
         return standing
 
-    async def _newcomer(
-        self, may_join: bool, from_page: bool, bearer: Bearer, drawn: int | None
+    async def _check_newcomer(
+        self, may_join: bool, from_page: bool, bearer: Bearer, rollout_number: int | None
     ) -> Answer:
-        if self.settings.rollout_percent == 0:  # nobody needs a cookie
+        if self.settings.rollout_percent == 0:  # everybody is outside, and needs no cookie
             return Answer(State.ADMITTED, is_settled=True, uncounted="outside")
         settings, now_ms = self.settings, self.clock.now_ms()
-        outside = find_outside(self.name, settings, bearer, drawn)
+        outside = prove_outside(self.name, settings, bearer, rollout_number)
         if not may_join:
-            # Such as a picture. nginx gives the shield's kept answer to all without a cookie.
+            # The request is for a picture, say. nginx may give any client without a cookie the
+            # answer that it cached while the shield was up, so visitors outside get it too.
             if outside and not from_page and not self._shield.is_kept_by_nginx(now_ms):
                 return Answer(State.ADMITTED, uncounted="outside")
             return Answer(State.NOT_QUEUED, joins_later=self._shield.is_up(now_ms))
-        is_alike = not exempts_some(settings)
+        is_shared = not has_exemptions(settings)
         if not outside and settings.moments(now_ms).phase is Phase.CLOSED:
-            return Answer(State.CLOSED, is_settled=is_alike and not is_for_part(settings))
+            return Answer(State.CLOSED, is_settled=is_shared and not has_partial_rollout(settings))
         if not (outside and from_page):
-            shelter = self._meet(bearer)
+            shelter = self._apply_shield(bearer)
             if shelter is not Shelter.NONE:
-                is_settled = is_alike and shelter is Shelter.UP and not from_page
+                is_settled = is_shared and shelter is Shelter.UP and not from_page
                 return Answer(State.NOT_QUEUED, is_settled=is_settled, joins_later=True)
         if outside:
             return Answer(State.ADMITTED, outside, uncounted="outside")
-        return await self._enter(bearer.place(self.name, self.settings), claim_of(bearer))
+        return await self._enter(bearer.address_digest(self.name, self.settings), claim_of(bearer))
 
-    def _meet(self, bearer: Bearer) -> Shelter:
+    def _apply_shield(self, bearer: Bearer) -> Shelter:
         if bearer.has_waited:
-            return self._shield.meet_again(bearer.address, self.clock.now_ms())
+            return self._shield.check_join(bearer.address, self.clock.now_ms())
         until_ms = self._shield.until_ms
-        shelter = self._shield.meet(self.settings.shield_above, self.clock.now_ms())
+        shelter = self._shield.count_newcomer(self.settings.shield_above, self.clock.now_ms())
         if self._shield.until_ms != until_ms:
             log.warning("shield_up", room=self.name)
             task = asyncio.create_task(self._report_shield())
-            self._reporting.add(task)
-            task.add_done_callback(self._reporting.discard)
+            self._shield_reports.add(task)
+            task.add_done_callback(self._shield_reports.discard)
         return shelter
 
     async def _report_shield(self) -> None:
@@ -392,15 +399,15 @@ class Room:
         try:
             standing = await self.store.enter(visitor, address=address, claim=claim, lot=lot)
         except StoreUnavailableError:
-            raise  # nothing was sent
+            raise  # the call was never sent
         except StoreError:
-            # Redis may have given a place all the same, to a visitor who got no cookie.
+            # Redis may have given a place nevertheless, but the visitor gets no cookie for it.
             self._orphans.append((visitor, claim))
             raise
         if standing.outcome is Outcome.ADMITTED:
-            self._fallback.admitted()
+            self._fallback.count_admission()
         newcomer = ticket_of(visitor, standing, claim)
-        # No script says GONE to a newcomer.
+        # The script replies GONE if it ran too late for the client.
         return answer_of(self._note_refresh(standing), newcomer) or Answer(State.NOT_QUEUED)
 
 

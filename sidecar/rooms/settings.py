@@ -1,4 +1,4 @@
-"""The settings of one room. Each can be changed at run time too, by the same rules."""
+"""The settings of one room. All of them can be changed at run time, under the same rules."""
 
 import contextlib
 import re
@@ -26,15 +26,15 @@ from sidecar.kit.setting_types import (
     problems_in,
 )
 from sidecar.kit.templates import TEMPLATE_NAME
-from sidecar.rooms.appearance import LOOK, ColourText, Font, Links, SitePath, StyleSheet
-from sidecar.rooms.openings import Events, Moments, during, moments
+from sidecar.rooms.appearance import APPEARANCE, ColourText, Font, Links, SitePath, StyleSheet
+from sidecar.rooms.openings import Events, Moments, moments, with_event_settings
 from sidecar.visitors.classes import Classes, Lines, problems_of_classes
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
 
-#: Events that a room's stream holds if no history is kept.
+#: About how many events a room's stream holds at most if no history is kept.
 EVENTS_KEPT = 100_000
 _SITE = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?\Z")
-#: Settings that the scripts do not need.
+#: The settings that the scripts do not need.
 _NOT_FOR_SCRIPTS = {
     "message",
     "site_name",
@@ -56,12 +56,12 @@ _NOT_FOR_SCRIPTS = {
     "class_header",
     "public_url",
     "template",
-    *LOOK,
+    *APPEARANCE,
 }
 
 
 def _site(value: str) -> str:
-    """Check a site's address, and return it without a slash at the end."""
+    """Check the address of a site, and return it without a slash at the end."""
     match = _SITE.match(value)
     if match is None or int((match[2] or ":443")[1:]) not in range(1, 65_536):
         raise ValueError("write the site's address, such as https://shop.example, without a path")
@@ -69,67 +69,67 @@ def _site(value: str) -> str:
 
 
 def _template(value: str) -> str:
-    """Check the name of a file that the server's owner has put there. Operators may change
-    settings, and write no files."""
+    """Check the name of a template file. Operators can only choose among the files in template_dir,
+    because they may change settings but not write files."""
     if not TEMPLATE_NAME.match(value):
         raise ValueError("write the name of a file in template_dir, such as shop.html")
     return value
 
 
-#: Fields of an event that the scripts do not need.
-_NOT_OF_EVENTS = {"name", "message", "timezone"}
+#: The fields of an event that the scripts do not need.
+_EVENT_FIELDS_NOT_FOR_SCRIPTS = {"name", "message", "timezone"}
 
 
 class RoomSettings(BaseModel):
-    """One room. Durations are in seconds; text such as "5m" is understood."""
+    """The settings of one room. Durations are in seconds, or strings such as "5m"."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     total_active_users: Count = Field(ge=0, le=10_000_000)
-    """The cap: how many sessions the room has at a time. Visitors who were called and have not
-    arrived yet count too. When you lower it, nobody is sent out."""
+    """The cap: how many sessions the room may have at a time. Visitors who were called and have not
+    arrived yet count too. When you lower it, active visitors stay."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
-    """Lets in no more than this, spread evenly over the minute. A called visitor who does not come
-    counts too. None: as fast as sessions end."""
+    """The most visitors admitted per minute, spread evenly over it. A called visitor who does not
+    arrive counts too. None: visitors are admitted as fast as sessions end."""
     session_duration: Seconds = Field(default=300, ge=5, le=86_400 * 7)
-    """A session ends this long after its last renewal. Requests renew it: once a sixth of this
-    time is over, but not within 5 s, or within half of this time if that is shorter. When you
-    change it, active visitors stay, and no session ends earlier than it was promised to."""
+    """How long a session lasts after its last renewal. Requests renew it after a sixth of this
+    time, but not within 5 s, or within half of this time if that is shorter. When you change it,
+    active visitors stay, and no running session ends earlier than announced."""
     session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
-    """A session ends this long after it began, even while its visitor is active."""
+    """How long a session lasts in all, even if its visitor is still active. None: no limit."""
     keepalive_max_duration: Seconds = Field(default=1800, ge=0, le=86_400)
-    """For how long the script `/_waitroom/ROOM/keep.js` renews the session of a visitor who types
-    or scrolls in one page. Counted from when the page opened. 0: not at all."""
+    """How long the script `/_waitroom/ROOM/keep.js` renews the session of a visitor who types or
+    scrolls in one page, counted from the opening of the page. 0: not at all."""
     disable_session_renewal: bool = False
-    """No request renews a session: `session_duration` counts from its beginning, and its cookie is
-    set once."""
+    """If true, no request renews a session: `session_duration` counts from its begin, and its
+    cookie is set once."""
     queueing_method: Literal["fifo", "random", "passthrough", "reject"] = "fifo"
-    """Who is next. `fifo`: the first to come. `random`: anybody in the queue. `passthrough`:
-    everybody passes and nobody is counted. `reject`: a visitor who finds no free session is turned
-    away instead of waiting."""
+    """Which visitor is called next. `fifo`: the one who has waited longest. `random`: any
+    visitor in the queue. `passthrough`: all visitors pass and are not counted. `reject`: visitors
+    who find no free session are turned away instead of waiting."""
     queue_all: bool = False
-    """All newcomers wait and nobody is called. Visitors inside stay."""
+    """If true, all newcomers wait and nobody is called. Active visitors stay."""
     suspended: bool = False
-    """Switches the room off: everybody passes and nobody is counted."""
+    """Switches the room off: all visitors pass and are not counted."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000_000)
-    """The longest queue. When it is reached, newcomers learn that the queue is full. 0: nobody new
-    may wait, and the queue is called until it is empty."""
+    """The maximum length of the queue. When it is reached, newcomers are told that the queue is
+    full. 0: newcomers may not wait, and the queue is called until it is empty."""
     rank_limit: Count | None = Field(default=None, ge=1, le=1_000_000_000)
     """With 2000, a visitor further back than position 2,000 sees "2,000+" instead of a number."""
     lines: Lines = ()
-    """Sub-queues, 2 to 4, the one to be called first at the top. Each has a length and positions
-    of its own. Empty: one queue."""
+    """Sub-queues, 2 to 4, in the order in which they are called. Each has a length and positions of
+    its own. Empty: one queue."""
     classes: Classes = {}
-    """Gives some visitors a head start, a priority or a sub-queue of their own. A grant or
-    `class_header` says who belongs to a class. 7 classes at most, named with lower-case letters,
-    digits, `-` and `_`, 32 at most."""
+    """Gives some visitors a head start, a priority or a sub-queue of their own. A visitor gets a
+    class by a grant or `class_header`. At most 7 classes; a name has at most 32 lower-case letters,
+    digits, `-` and `_`."""
     class_header: bool = False
     """Takes a visitor's class from `$waitroom_class` in nginx. Only for our nginx includes:
     another proxy must remove `X-Waitroom-Class` from what visitors send."""
     display: Literal["arrival", "order"] = "arrival"
     """The position that is shown in a room with classes. `arrival`: counts who came before, so
-    that it never grows when a visitor of a class goes ahead. `order`: counts who is called before.
-    The expected wait always follows `order`."""
+    that it never grows when a visitor of a class goes ahead. `order`: counts who is called earlier.
+    The estimated wait always follows `order`."""
     events: Events = ()
     """Openings by the clock, 20 at most, one at a time: sales that begin at a set time, with or
     without a pre-queue."""
@@ -137,8 +137,7 @@ class RoomSettings(BaseModel):
     """What a room with events does outside of them. `closed`: no newcomer enters or takes a place,
     and the page counts down to the next event. `open`: it works as a room without events."""
     heartbeat_timeout: Seconds = Field(default=120, ge=10, le=86_400)
-    """A waiting visitor loses the place when this long has passed since their next poll was
-    due."""
+    """How long waiting visitors keep their place after their next poll was due."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=1, le=3600)
     """How often the waiting page polls, at most half of `heartbeat_timeout`. None: a tenth of the
     expected wait, from 2 s near the head of the queue to 60 s."""
@@ -147,27 +146,26 @@ class RoomSettings(BaseModel):
     for it: such a visitor at the head is skipped at once."""
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     """How long a called visitor has to arrive, counted from their next due poll; at most
-    `heartbeat_timeout`. A page that polls often has less: the time of three polls, but 10 s at
-    least. Then the slot goes to the next visitor, and the late one is next on return. A place
-    without any poll is given up after this time too, and so is the session of a newcomer who was
-    let in at once and has not sent the cookie: where somebody waits or nine of ten slots are
-    taken."""
+    `heartbeat_timeout`. A page that polls often has less: the time of three polls, but at least
+    10 s. Then the slot goes to the next visitor, and the late one is next on return. A place that
+    was never polled ends after this time too. So does the session of a newcomer who was admitted at
+    once and has not sent the cookie, if visitors wait or nine of ten slots are taken."""
     rejoin_window: Seconds = Field(default=600, ge=0, le=86_400)
-    """How long a visitor who lost the place, because they did not poll, gets it back: a phone that
-    slept, a tunnel. It is counted from their last poll, and up to five minutes longer. Later they
-    join at the end. After Redis lost its data all places of before come back within this time."""
+    """How long visitors who lost their place because they did not poll (a sleeping phone, a tunnel)
+    can get it back, counted from their last poll; up to five minutes longer. Later they join at the
+    end. After Redis lost its data, visitors get their earlier places back within this time."""
     poll_limit: Count = Field(default=30, ge=1, le=1_000_000_000)
-    """How many polls a minute a visitor may make before they are due. Further ones are answered
+    """How many polls a minute a visitor may send before they are due. Further polls are answered
     with 429."""
     shield_above: Count = Field(default=500, ge=1, le=10_000_000)
-    """The shield starts when more newcomers than this arrive in a second, at one replica. The
-    waiting page then asks for a place itself, a random moment later; nobody gets one sooner.
-    Clients without cookies and scripts get an answer from nginx alone."""
+    """The shield goes up when more newcomers than this arrive at one replica within a second. The
+    waiting page then asks for a place itself after a random delay; nobody gets one sooner. Clients
+    without cookies and scripts get an answer from nginx alone."""
     on_store_failure: Literal["bounded", "admit", "wait"] = "bounded"
-    """Who is let in while Redis is unavailable. `bounded`: each replica admits its share of the
-    free sessions and of `new_users_per_minute`, and nobody where visitors waited. `admit`:
-    everybody, waiting visitors too. `wait`: nobody new. Visitors inside keep passing in any case.
-    All who were let in keep their session afterwards; a room over its cap calls nobody."""
+    """Which visitors are admitted while Redis is unavailable. `bounded`: each replica admits its
+    share of the free sessions and of `new_users_per_minute`, and nobody if visitors waited.
+    `admit`: all, waiting visitors too. `wait`: none. Active visitors pass in any case. Admitted
+    visitors keep their session afterwards; a room over its cap calls nobody."""
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
     """How long nobody is called after Redis lost its data, so that visitors can show their cookies
     first. None: twice the longest poll interval at the head of the queue, 5 s at least; 65 s if
@@ -205,13 +203,13 @@ class RoomSettings(BaseModel):
     with its numbers. `cloudflare`: Cloudflare's `cfWaitingRoom`, with the room's
     `queueing_status_code`."""
     notify_above: Count | None = Field(default=None, ge=1, le=1_000_000_000)
-    """Sends webhooks `queue_over` when more visitors than this wait: once, until fewer than 80 %
-    of it wait."""
+    """Sends the webhook `queue_over` when more visitors than this wait, and not again until fewer
+    than 80 % of this number waited."""
     public_url: Annotated[str, AfterValidator(_site)] | None = None
     """The address of your site, without a path. Links in the webhook `called` begin with it. None:
     those links are paths."""
     message: str | None = Field(default=None, max_length=500)
-    """Shown on the waiting page: what is going on."""
+    """A message from you on the waiting page. None: no message."""
     template: Annotated[str, AfterValidator(_template)] | None = None
     """A waiting page of your own: the name of a Mustache file in `template_dir`, such as
     `shop.html`. It replaces the whole page, and a change of the file is seen at once. None: the
@@ -269,19 +267,19 @@ class RoomSettings(BaseModel):
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody passes, uncounted."""
+        """Whether all visitors pass without being counted."""
         return self.suspended or self.queueing_method == "passthrough"
 
     @property
     def shortest_claim_s(self) -> float:
-        """How long a call is held at least for a page that does not poll: the time of three polls.
-        As `patience_ms` in rooms/lua/parts/heartbeat_due.lua."""
+        """The shortest time in s for which a called visitor's slot is held, that of three polls.
+        The same as `patience_ms` in rooms/lua/parts/heartbeat_due.lua."""
         return min(self.claim_window, max(10, 3 * (self.heartbeat_interval or 2)))
 
     @property
     def mode(self) -> Literal["open", "paused", "draining", "running"]:
-        """What the room does: open, everybody passes; paused, nobody is called; draining, nobody
-        new may wait and the queue is called; else running."""
+        """The room's mode. open: all visitors pass. paused: nobody is called. draining: newcomers
+        may not wait, and the queue is called. running: none of these."""
         if self.is_open:
             return "open"
         if self.queue_all:
@@ -289,7 +287,7 @@ class RoomSettings(BaseModel):
         return "draining" if self.max_waiting == 0 else "running"
 
     def moments(self, now_ms: int) -> Moments:
-        """Return the room's phase and events at a time."""
+        """Return the room's phase, current event and next event at a time."""
         return moments(self.events, now_ms, is_open_between=self.between_events == "open")
 
     def for_scripts(
@@ -299,16 +297,16 @@ class RoomSettings(BaseModel):
         tells_called: bool = False,
         outage_ms: int = OUTAGE_MS,
     ) -> dict[str, Any]:
-        """Return the settings that the scripts read, without unset ones.
+        """Return the settings that the scripts read, without those that are None.
 
         Args:
             events_kept: About how many events the room's stream holds at most.
-            tells_called: Whether a webhook brings calls to visitors who have no page open.
-            outage_ms: If no script ran for longer, nobody could be heard.
+            tells_called: Whether a webhook reports calls, so that visitors need no open page.
+            outage_ms: If no script ran for longer than this, there was an outage.
         """
         values: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
         for event in values["events"]:
-            for name in _NOT_OF_EVENTS & event.keys():
+            for name in _EVENT_FIELDS_NOT_FOR_SCRIPTS & event.keys():
                 del event[name]
         for name in ("lines", "classes", "events"):
             if not values[name]:
@@ -329,27 +327,27 @@ class RoomSettings(BaseModel):
             raise ConfigError(problems_in(error, RoomSettings)) from None
 
     def overridden(self, overrides: dict[str, Any]) -> "tuple[RoomSettings, list[str]]":
-        """Return these settings with those changed at run time laid over them, and what is wrong
-        with them. A change that is not allowed here, or that only a later version knows, does not
-        keep the others out: the scripts go by all of them."""
+        """Return these settings with the overrides from run time applied, and the problems of the
+        overrides. An override that is invalid, or that only a later version knows, is left out.
+        The others are applied, because the scripts apply them too."""
         try:
             return (self.changed(overrides) if overrides else self), []
         except ConfigError as error:
             problems = error.problems
-        settings, left = self, dict(overrides)
-        for _ in overrides:  # one may need a later one: a class its sub-queue
-            for name in list(left):
+        settings, remaining = self, dict(overrides)
+        for _ in overrides:  # an override may need a later one, as a class its sub-queue
+            for name in list(remaining):
                 with contextlib.suppress(ConfigError):
-                    settings = settings.changed({name: left[name]})
-                    del left[name]
+                    settings = settings.changed({name: remaining[name]})
+                    del remaining[name]
         return settings, problems
 
 
-def effective(
+def merge_settings(
     file: RoomSettings, overrides: dict[str, Any], now_ms: int
 ) -> tuple[RoomSettings, list[str]]:
-    """Return the settings in force: the file's, over them those changed at run time, and over these
-    an open event's; and what is wrong with the changed ones. The scripts do the same
+    """Return the settings in force, and the problems of the overrides. Overrides from run time
+    replace the file's settings, and an open event replaces both. The scripts do the same
     (rooms/lua/parts/settings.lua, openings.lua; tests/rooms/test_effective.py)."""
     settings, problems = file.overridden(overrides)
-    return during(settings, settings.moments(now_ms)), problems
+    return with_event_settings(settings, settings.moments(now_ms)), problems

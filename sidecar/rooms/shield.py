@@ -1,10 +1,10 @@
-"""Keeps a flood of newcomers from the store.
+"""The shield, which keeps a flood of newcomers away from Redis.
 
-When newcomers come faster than the room's `shield_above`, a replica gives no more places
-itself: it says so in a way that nginx may keep, and each browser takes its place by
-`POST join`, a random moment later. That needs a token that is worth nothing for two seconds, so
-that no program is ahead of browsers that wait. A client that sends no cookie and runs no page costs
-nginx an answer, and nobody a place. One address may join 20 times a second.
+When newcomers arrive faster than the room's `shield_above`, a replica gives no more places to
+plain requests. It sends an answer that nginx may cache, and each browser then takes its place by
+`POST join`, after a random delay. That request needs a token which becomes valid only after two
+seconds, so that no program gets ahead of waiting browsers. A client that sends no cookie and runs
+no page costs nginx a cached answer, and takes no place. One address may join 20 times a second.
 """
 
 from dataclasses import dataclass, field
@@ -14,38 +14,38 @@ from sidecar.kit.addresses import AddressLimit
 from sidecar.rooms.bearer import is_global
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
-#: The shield stays up for one to two of these, to the same moment on all replicas: while one
-#: of them lets nginx keep its answer, the others get no requests, and would take that for the end
-#: of the flood.
+#: Once raised, the shield stays up for one to two periods and ends on a period boundary, so that
+#: it ends at the same time on all replicas. Otherwise, while nginx serves one replica's cached
+#: answer, the others would get no requests and take that for the end of the flood.
 PERIOD_MS = 4_000
-#: Then replicas look whether the flood is over, for longer than nginx keeps the last answer.
-LOOK_MS = BRIEF_TTL_MS + 500
-#: Newcomers of one address who may join a second, and at once: the visitors of an office or mobile
-#: carrier behind one address join within seconds.
+#: How long replicas then probe whether the flood is over: longer than nginx caches the last answer.
+PROBE_MS = BRIEF_TTL_MS + 500
+#: How many newcomers of one address may join per second, and at once. The visitors behind the
+#: address of an office or mobile carrier join within seconds.
 JOINS_PER_S, JOINS_AT_ONCE = 20, 200
 
 
 class Shelter(Enum):
-    """How one newcomer is treated."""
+    """How the shield treats one newcomer."""
 
-    #: The newcomer takes a place at once.
+    #: The newcomer gets a place at once.
     NONE = auto()
-    #: No place is given; nginx may keep the answer for a moment, for all newcomers.
+    #: The newcomer gets no place. nginx may cache the answer briefly, for all newcomers.
     UP = auto()
-    #: No place is given; each newcomer is counted, so nginx must not keep the answer.
-    LOOKING = auto()
+    #: The newcomer gets no place. Each one must be counted, so nginx must not cache the answer.
+    PROBING = auto()
 
 
 @dataclass(slots=True)
 class Shield:
-    """One replica's shield before one room.
+    """One replica's shield of one room.
 
-    Newcomers fill a bucket of one second's worth that leaks at `above` a second; when it
-    overflows, the shield goes up. While it looks, the rate is half of that and the bucket
-    holds half a second's worth, so a flood that lasts is known by its first few.
+    Newcomers fill a bucket that leaks `above` newcomers a second and holds as many. When it
+    overflows, the shield goes up. While probing, the rate is half of that and the bucket holds half
+    a second's worth, so that a continuing flood is recognised by its first newcomers.
     """
 
-    #: Until when the shield is up, by the clock of Redis, ms.
+    #: The end of the shield, in ms by the clock of Redis.
     until_ms: int = 0
     _level: float = 0.0
     _level_ms: int = 0
@@ -53,37 +53,37 @@ class Shield:
         default_factory=lambda: AddressLimit(per_s=JOINS_PER_S, burst=JOINS_AT_ONCE)
     )
 
-    def meet_again(self, address: str, now_ms: int) -> Shelter:
-        """Decide about a newcomer who joins from the waiting page, from this address. They were
-        counted before."""
+    def check_join(self, address: str, now_ms: int) -> Shelter:
+        """Decide about a newcomer who joins from the waiting page, which the address limit may
+        delay. The newcomer was counted before."""
         is_limited = self.is_up(now_ms) and is_global(address)
-        waits = is_limited and self._joins.wait_s(address, now_ms / 1000) > 0
-        return Shelter.LOOKING if waits else Shelter.NONE
+        must_wait = is_limited and self._joins.wait_s(address, now_ms / 1000) > 0
+        return Shelter.PROBING if must_wait else Shelter.NONE
 
     def is_up(self, now_ms: int) -> bool:
-        """Return True while the shield is up, or is looking whether the flood is over."""
-        return now_ms < self.until_ms + LOOK_MS
+        """Return True while the shield is up, or is probing whether the flood is over."""
+        return now_ms < self.until_ms + PROBE_MS
 
-    def meet(self, above: int, now_ms: int) -> Shelter:
-        """Count a newcomer and decide how they are treated. `above` is newcomers a second; the time
-        is that of Redis."""
+    def count_newcomer(self, above: int, now_ms: int) -> Shelter:
+        """Count a newcomer and decide how they are treated. `above` is a rate in newcomers per
+        second, `now_ms` the time of Redis."""
         if now_ms < self.until_ms:
             return Shelter.UP
-        looking = self.is_up(now_ms)
-        rate = above / 2 if looking else above
+        is_probing = self.is_up(now_ms)
+        rate = above / 2 if is_probing else above
         leaked = max(0, now_ms - self._level_ms) * rate / 1000
         self._level = max(0.0, self._level - leaked) + 1
         self._level_ms = now_ms
-        if self._level > (max(1, rate / 2) if looking else rate):
+        if self._level > (max(1, rate / 2) if is_probing else rate):
             self.until_ms = (now_ms // PERIOD_MS + 2) * PERIOD_MS
             return Shelter.UP
-        return Shelter.LOOKING if looking else Shelter.NONE
+        return Shelter.PROBING if is_probing else Shelter.NONE
 
     def is_kept_by_nginx(self, now_ms: int) -> bool:
-        """Return True while nginx may still answer newcomers with the raised shield's kept
-        verdict."""
+        """Return True while nginx may still answer newcomers with the verdict that it cached while
+        the shield was up."""
         return now_ms < self.until_ms + BRIEF_TTL_MS
 
     def learn(self, until_ms: int) -> None:
-        """Raise the shield until another replica's ends."""
+        """Raise the shield until the given time, when another replica's shield ends."""
         self.until_ms = max(self.until_ms, until_ms)

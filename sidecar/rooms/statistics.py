@@ -1,4 +1,4 @@
-"""The figures of a room for operators: sub-queues, steps of time, and waits."""
+"""The figures of a room for operators: its sub-queues, time series and waits."""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -10,15 +10,15 @@ from sidecar.rooms.store.replies import Snapshot
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
-#: Counters (rooms/lua/parts/stats.lua) of visitors who gave up, before or after they were called.
+#: The counters (rooms/lua/parts/stats.lua) of visitors who gave up, before or after their call.
 ABANDONED = ("expired_silent", "expired_swept", "expired_no_show", "left_waiting", "left_called")
-#: Counters of sessions that ended.
+#: The counters of ended sessions.
 ENDED = ("expired_session", "left_session", "released")
-_WAIT = "wait_"
+_WAIT_PREFIX = "wait_"
 
 
-def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return each sub-queue with its length and a newcomer's wait. Drawn places are in none."""
+def sub_queue_states(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return each sub-queue's length and a newcomer's wait. Drawn places are in no sub-queue."""
     return [
         {"line": line.name, "waiting": people, "wait_seconds": None if ms is None else ms // 1000}
         for line, (people, ms) in zip(settings.lines, snapshot.lines, strict=False)
@@ -28,21 +28,21 @@ def lines_of(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]
 def steps(
     samples: list[dict[str, Any]], from_ms: int, until_ms: int, step_ms: int = MINUTE_MS
 ) -> list[SeriesStep]:
-    """Return steps between two times, oldest first, from samples that come latest first.
+    """Return the steps between two times, oldest first. The samples are sorted latest first.
 
-    A step has the difference of two samples, so the sum of all steps is the difference of the first
-    and the last. Where samples are missing, a step is longer than `step_ms`.
+    A step is the difference of two samples, so the sum of all steps is the difference of the first
+    and the last sample. Where samples are missing, a step is longer than `step_ms`.
     """
-    within = [each for each in samples if from_ms <= each["minute"] * MINUTE_MS <= until_ms]
-    # The earliest sample of each step: it comes last, and replaces the others in the dict.
-    bounds = list({each["minute"] * MINUTE_MS // step_ms: each for each in within}.values())
-    if within and bounds[0] is not within[0]:
-        bounds.insert(0, within[0])  # the end of the current step
+    samples = [each for each in samples if from_ms <= each["minute"] * MINUTE_MS <= until_ms]
+    # The earliest sample of each step, which comes last and so replaces the others in the dict.
+    bounds = list({each["minute"] * MINUTE_MS // step_ms: each for each in samples}.values())
+    if samples and bounds[0] is not samples[0]:
+        bounds.insert(0, samples[0])  # the end of the current step
     return [_step(new, old) for new, old in pairwise(bounds)][::-1]
 
 
 def _step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
-    happened = difference(new["totals"], old["totals"])
+    growth = difference(new["totals"], old["totals"])
     waits = wait_percentiles(new["totals"], old["totals"], (0.5, 0.9))
     return SeriesStep.model_construct(
         from_ms=old["minute"] * MINUTE_MS,
@@ -50,17 +50,17 @@ def _step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
         waiting=new["waiting"],
         active=new["active"],
         cap=new["cap"],
-        joined=happened.get("joined", 0),
-        admitted=happened.get("admitted", 0),
-        abandoned=sum(happened.get(name, 0) for name in ABANDONED),
+        joined=growth.get("joined", 0),
+        admitted=growth.get("admitted", 0),
+        abandoned=sum(growth.get(name, 0) for name in ABANDONED),
         wait_half=waits[0.5],
         wait_most=waits[0.9],
     )
 
 
 def difference(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, int]:
-    """Return by how much each counter grew. A counter that is lower than before began anew, because
-    Redis was emptied."""
+    """Return the growth of each counter. A counter that is lower than before started again at 0,
+    because Redis was emptied."""
     return {
         name: int(value - old.get(name, 0)) if value >= old.get(name, 0) else int(value)
         for name, value in new.items()
@@ -71,27 +71,27 @@ def wait_percentiles(
     new: Mapping[str, float], old: Mapping[str, float], shares: Iterable[float]
 ) -> dict[float, float | None]:
     """Return wait-time percentiles, in seconds, of the visitors admitted between two samples, by
-    share (0.5 is the median); None if there were none.
+    share (0.5 is the median). The values are None if nobody was admitted.
 
-    The counts are by half octaves (wait_n: from 2^(n/2) to 2^((n+1)/2) seconds, wait_0 from 0), so
-    a figure is right to some 20 %, and even within its bucket.
+    The counters' buckets are half octaves (wait_n: from 2^(n/2) to 2^((n+1)/2) seconds, wait_0 from
+    0). Waits count as evenly spread within a bucket, so a percentile is exact to some 20 %.
     """
-    counted = sorted(
-        (int(name.removeprefix(_WAIT)), count)
+    buckets = sorted(
+        (int(name.removeprefix(_WAIT_PREFIX)), count)
         for name, count in difference(new, old).items()
-        if name.removeprefix(_WAIT).isdecimal() and count > 0
+        if name.removeprefix(_WAIT_PREFIX).isdecimal() and count > 0
     )
-    total = sum(count for _, count in counted)
-    return {share: _percentile(counted, share * total) if total else None for share in shares}
+    total = sum(count for _, count in buckets)
+    return {share: _percentile(buckets, share * total) if total else None for share in shares}
 
 
-def _percentile(counted: list[tuple[int, int]], rank: float) -> float:
+def _percentile(buckets: list[tuple[int, int]], rank: float) -> float:
     before = 0
     bucket = 0
-    for bucket, count in counted:
+    for bucket, count in buckets:
         if before + count >= rank:
-            within = (rank - before) / count
+            fraction = (rank - before) / count
             low = 2 ** (bucket / 2) if bucket else 0.0
-            return low + within * (2 ** ((bucket + 1) / 2) - low)
+            return low + fraction * (2 ** ((bucket + 1) / 2) - low)
         before += count
     return 2 ** ((bucket + 1) / 2)

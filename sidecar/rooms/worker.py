@@ -1,9 +1,9 @@
-"""The loops of rooms: refresh every room once a second, and sweep it, one replica an interval.
+"""The loops that refresh every room once a second, and sweep it once in its sweep_interval.
 
-A refresh reads changed settings, revoked passes and numbers. Its script also removes what expired
-and calls the next visitors: a queue moves even while nobody polls, and without sweeps, since calls
-skip silent visitors. Sweeps keep its length correct. The replica that sets the leader lease of the
-interval sweeps; if it dies, another one does in the next interval.
+A refresh reads changed settings, revoked passes and counters. Its script also removes expired
+entries and calls the next visitors, so a queue moves even while nobody polls, and without sweeps:
+calls skip visitors who stopped polling. Sweeps keep the queue's length correct. The replica that
+gets the leader lease of an interval sweeps; if it dies, another one does in the next interval.
 """
 
 import asyncio
@@ -13,24 +13,24 @@ import structlog
 
 from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
-from sidecar.rooms.metrics import RoomMetrics, absent
+from sidecar.rooms.metrics import RoomMetrics, remove_sample
 from sidecar.rooms.service import Room, Rooms
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Phase
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
-#: The phases in the order of the gauge's numbers.
+#: The phases, in the order of the values of the metric waitroom_phase.
 _PHASES = (Phase.OPEN, Phase.PREQUEUE, Phase.CLOSED)
-#: Replicas look for a free leader lease this often at least.
-LOOK_S = 5.0
-#: Rest between two batches, so that visitors' scripts run in between.
-REST_S = 0.01
+#: The longest time between two tries for the leader lease, in seconds.
+RETRY_S = 5.0
+#: The pause between two batches, in seconds. Visitors' scripts run meanwhile.
+BATCH_PAUSE_S = 0.01
 
 log = structlog.get_logger()
 
 
 async def refresh_forever(rooms: Rooms, metrics: Metrics) -> None:
-    """Refresh until cancelled. A room whose Redis is unavailable is tried again a second later."""
+    """Refresh all rooms once a second until cancelled, also while Redis is unavailable."""
     while True:
         await refresh_once(rooms, metrics)
         await asyncio.sleep(REFRESH_MS / 1000)
@@ -38,8 +38,8 @@ async def refresh_forever(rooms: Rooms, metrics: Metrics) -> None:
 
 async def refresh_once(rooms: Rooms, metrics: Metrics) -> bool:
     """Refresh all rooms at the same time. Return True if every one succeeded."""
-    done = await asyncio.gather(*(_refresh(room, metrics.of(RoomMetrics)) for room in rooms))
-    return all(done)
+    results = await asyncio.gather(*(_refresh(room, metrics.of(RoomMetrics)) for room in rooms))
+    return all(results)
 
 
 async def _refresh(room: Room, metrics: RoomMetrics) -> bool:
@@ -54,18 +54,18 @@ async def _refresh(room: Room, metrics: RoomMetrics) -> bool:
         metrics.store_away.labels(room.name).set(room.store.is_away)
         if room.store.is_away:
             metrics.forget(room.name)
-        _show_settings(room, metrics)
+        _export_settings(room, metrics)
         return False
     if was_away:
         log.warning("store_back", room=room.name)
     metrics.store_away.labels(room.name).set(0)
-    _show_settings(room, metrics)
-    _show_snapshot(room.name, snapshot, metrics)
-    _show_sub_queues(room, snapshot, metrics)
+    _export_settings(room, metrics)
+    _export_snapshot(room.name, snapshot, metrics)
+    _export_sub_queues(room, snapshot, metrics)
     return True
 
 
-def _show_settings(room: Room, metrics: RoomMetrics) -> None:
+def _export_settings(room: Room, metrics: RoomMetrics) -> None:
     name, settings = room.name, room.settings
     metrics.cap.labels(name).set(settings.total_active_users)
     metrics.session_duration.labels(name).set(settings.session_duration)
@@ -74,11 +74,11 @@ def _show_settings(room: Room, metrics: RoomMetrics) -> None:
     phase = settings.moments(room.clock.now_ms()).phase
     metrics.phase.labels(name).set(_PHASES.index(phase))
     metrics.refused_leaves.labels(name)
-    metrics.let_in_alone.labels(name)  # exported as 0 before the first one
+    metrics.fail_open_admissions.labels(name)  # exported as 0 before the first one
     metrics.wait_seconds.labels(name)
 
 
-def _show_snapshot(name: str, snapshot: Snapshot, metrics: RoomMetrics) -> None:
+def _export_snapshot(name: str, snapshot: Snapshot, metrics: RoomMetrics) -> None:
     metrics.recovery.labels(name).set(snapshot.recovery_stage)
     metrics.replicas.labels(name).set(snapshot.replicas)
     metrics.waiting.labels(name).set(snapshot.waiting)
@@ -87,13 +87,13 @@ def _show_snapshot(name: str, snapshot: Snapshot, metrics: RoomMetrics) -> None:
     metrics.remembered.labels(name).set(snapshot.remembered)
     metrics.shield_up.labels(name).set(snapshot.now_ms < snapshot.shield_until_ms)
     if snapshot.wait_ms is None:
-        absent(metrics.wait_estimate, name)
+        remove_sample(metrics.wait_estimate, name)
     else:
         metrics.wait_estimate.labels(name).set(snapshot.wait_ms / 1000)
     metrics.stays.learn(name, snapshot.counters)
 
 
-def _show_sub_queues(room: Room, snapshot: Snapshot, metrics: RoomMetrics) -> None:
+def _export_sub_queues(room: Room, snapshot: Snapshot, metrics: RoomMetrics) -> None:
     waits = {
         line.name: (people, None if ms is None else ms / 1000)
         for line, (people, ms) in zip(room.settings.lines, snapshot.lines, strict=False)
@@ -102,7 +102,7 @@ def _show_sub_queues(room: Room, snapshot: Snapshot, metrics: RoomMetrics) -> No
 
 
 async def sweep_forever(rooms: Rooms, metrics: Metrics) -> None:
-    """Sweep until cancelled."""
+    """Sweep all rooms until cancelled."""
     async with asyncio.TaskGroup() as group:
         for room in rooms:
             group.create_task(_sweep_room_forever(room, metrics))
@@ -111,7 +111,7 @@ async def sweep_forever(rooms: Rooms, metrics: Metrics) -> None:
 async def _sweep_room_forever(room: Room, metrics: Metrics) -> None:
     while True:
         interval = room.settings.sweep_interval
-        await asyncio.sleep(min(LOOK_S, interval / 4) * random.uniform(0.9, 1.1))  # noqa: S311
+        await asyncio.sleep(min(RETRY_S, interval / 4) * random.uniform(0.9, 1.1))  # noqa: S311
         try:
             if await room.store.acquire_leader_lease("sweeping", seconds=interval):
                 await sweep(room, metrics)
@@ -120,8 +120,8 @@ async def _sweep_room_forever(room: Room, metrics: Metrics) -> None:
 
 
 async def sweep(room: Room, metrics: Metrics) -> int:
-    """Remove what is overdue, at most 1,000 at a time. Return how many places in the queue were
-    removed."""
+    """Remove expired places and sessions, at most 1,000 in one script call. Return how many places
+    in the queue were removed."""
     waiting = sessions = 0
     more = True
     while more:
@@ -130,11 +130,11 @@ async def sweep(room: Room, metrics: Metrics) -> int:
         sessions += swept.sessions
         more = swept.more
         if more:
-            await asyncio.sleep(REST_S)
-    counted = metrics.of(RoomMetrics)
-    counted.sweeps.labels(room.name).inc()
-    counted.swept.labels(room.name, "waiting").inc(waiting)
-    counted.swept.labels(room.name, "sessions").inc(sessions)
-    write = log.info if waiting or sessions else log.debug
-    write("swept", room=room.name, waiting=waiting, sessions=sessions)
+            await asyncio.sleep(BATCH_PAUSE_S)
+    room_metrics = metrics.of(RoomMetrics)
+    room_metrics.sweeps.labels(room.name).inc()
+    room_metrics.swept.labels(room.name, "waiting").inc(waiting)
+    room_metrics.swept.labels(room.name, "sessions").inc(sessions)
+    log_event = log.info if waiting or sessions else log.debug
+    log_event("swept", room=room.name, waiting=waiting, sessions=sessions)
     return waiting

@@ -235,7 +235,7 @@ async def test_behind_the_shield_the_page_takes_the_place(gate, monkeypatch):
     """While newcomers flood in they get the page without a place, which joins by itself: its
     script at once, and without script by its refresh."""
     ask = await gate()
-    monkeypatch.setattr(Room, "_meet", lambda *_: Shelter.UP)
+    monkeypatch.setattr(Room, "_apply_shield", lambda *_: Shelter.UP)
     reply = await ask()
     text = await reply.text()
     assert (reply.status, data(text, "state")) == (503, "not_queued")

@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.shorten import shorten_values
-from sidecar.rooms.appearance import LOOK, MAX_CSS, families
+from sidecar.rooms.appearance import APPEARANCE, MAX_CSS, css_families
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from tests.support.rooms import new_room_name
@@ -49,7 +49,7 @@ def test_a_colour_is_one(name, value):
 )  # fmt: skip
 def test_a_font_is_a_list_of_families(font, written):
     """Each is quoted anew, so that none can be anything else."""
-    assert families(font) == written
+    assert css_families(font) == written
 
 
 @pytest.mark.parametrize("font", ["//x.example/a.woff2", "/a.svg", "/a.woff2')", "/a b.woff2"])
@@ -155,7 +155,7 @@ def test_a_log_has_a_long_value_by_its_beginning():
 def test_scripts_do_not_get_them():
     """They read the settings with each request."""
     settings = PLAIN.changed({"accent": "#fff", "custom_css": GOOD_CSS, "font": "Inter"})
-    assert LOOK.isdisjoint(settings.for_scripts())
+    assert APPEARANCE.isdisjoint(settings.for_scripts())
 
 
 # In the store ---------------------------------------------------------------------------------
@@ -174,9 +174,9 @@ async def test_the_store_keeps_them_apart(redis, make_room_store):
     await store.configure({**OWN, "message": "soon"}, by="alice")
     assert (await store.snapshot()).overrides == {**OWN, "message": "soon"}
     kept = await redis.hkeys(room_key(room, "config"))
-    assert LOOK.isdisjoint(name.decode() for name in kept)
+    assert APPEARANCE.isdisjoint(name.decode() for name in kept)
     await store.configure({"accent": None})
-    assert LOOK & (await store.snapshot()).overrides.keys() == OWN.keys() - {"accent"}
+    assert APPEARANCE & (await store.snapshot()).overrides.keys() == OWN.keys() - {"accent"}
     [change] = await store.lists.log()
     assert "(800 characters)" in change["detail"]
 
@@ -185,5 +185,5 @@ async def test_an_emptied_store_is_reminded_of_them(make_room_store):
     """What it has learnt meanwhile stays."""
     store = make_room_store()
     await store.configure({"accent": "#000"})
-    await store.remind({}, {**OWN, "message": "soon"}, epoch=0)
+    await store.restore_lost({}, {**OWN, "message": "soon"}, epoch=0)
     assert (await store.snapshot()).overrides == {**OWN, "accent": "#000", "message": "soon"}

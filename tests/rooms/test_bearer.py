@@ -27,7 +27,7 @@ COUNTED = RoomSettings(total_active_users=1, max_places_per_address=3)
 
 
 def place(address: str, room: str = "shop") -> str:
-    return Bearer(address).place(room, COUNTED)
+    return Bearer(address).address_digest(room, COUNTED)
 
 
 def test_a_room_that_binds_nothing_marks_nobody():
@@ -69,7 +69,7 @@ def test_a_mark_fits_a_token_and_tells_nothing(address, user_agent):
 
 
 def test_a_room_that_counts_no_addresses_keeps_none():
-    assert ANN.place("shop", RoomSettings(total_active_users=1)) == ""
+    assert ANN.address_digest("shop", RoomSettings(total_active_users=1)) == ""
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.rooms.settings import RoomSettings, effective
+from sidecar.rooms.settings import RoomSettings, merge_settings
 from sidecar.visitors.model import Phase
 
 NOW_MS = 1_800_000_000_000
@@ -47,7 +47,7 @@ async def test_a_replica_and_the_scripts_go_by_the_same_settings(
     turn.now_ms = NOW_MS
     file = {"total_active_users": 5, **file}
     store = make_room_store(**file)
-    settings, problems = effective(RoomSettings(**file), overrides, NOW_MS)
+    settings, problems = merge_settings(RoomSettings(**file), overrides, NOW_MS)
     assert (settings.moments(NOW_MS).phase, settings.total_active_users) == (phase, cap)
     assert problems == []
     checked = RoomSettings(**file).changed(overrides).model_dump()
@@ -55,4 +55,4 @@ async def test_a_replica_and_the_scripts_go_by_the_same_settings(
     snapshot = await store.snapshot()
     _, _, _, pace, _ = await store.forecast({})
     assert (snapshot.phase, pace.cap) == (phase, cap)
-    assert effective(RoomSettings(**file), snapshot.overrides, NOW_MS) == (settings, [])
+    assert merge_settings(RoomSettings(**file), snapshot.overrides, NOW_MS) == (settings, [])

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import clean_path
 from sidecar.rooms.bearer import NOBODY, Bearer
-from sidecar.rooms.exemptions import DRAWS, draw, is_among, is_below, is_exempt, is_outside
+from sidecar.rooms.exemptions import (
+    ROLLOUT_NUMBERS,
+    is_among,
+    is_below,
+    is_exempt,
+    is_outside,
+    rollout_number,
+)
 from sidecar.rooms.settings import RoomSettings
 
 CHROME = "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0"
@@ -119,7 +126,8 @@ def test_what_exempts():
 @functools.cache
 def draws(number=10_000, name="shop"):
     return [
-        draw(name, address=f"198.51.{i // 256}.{i % 256}", user_agent=CHROME) for i in range(number)
+        rollout_number(name, address=f"198.51.{i // 256}.{i % 256}", user_agent=CHROME)
+        for i in range(number)
     ]
 
 
@@ -141,27 +149,27 @@ def test_raising_the_percentage_only_adds():
         before = subject
         assert (percent > 0) or not subject
     assert len(before) == 2000
-    assert not is_outside(DRAWS - 1, room(rollout_percent=100))
+    assert not is_outside(ROLLOUT_NUMBERS - 1, room(rollout_percent=100))
     assert is_outside(0, room(rollout_percent=0))
 
 
 def test_a_draw_is_stable_and_a_rooms_own():
     """The same at every request, of another browser or room another; an address written in
     another way, or a household's other address, is the same visitor."""
-    drawn = draw("shop", address="198.51.100.7", user_agent=CHROME)
-    assert drawn == draw("shop", address="::ffff:198.51.100.7", user_agent=CHROME)
-    assert drawn != draw("shop", address="198.51.100.7", user_agent="curl/8")
-    assert drawn != draw("tickets", address="198.51.100.7", user_agent=CHROME)
-    home = draw("shop", address="2001:db8::1", user_agent=CHROME)
-    assert home == draw("shop", address="2001:db8::ffff:0:1", user_agent=CHROME)
-    assert home != draw("shop", address="2001:db8:0:1::1", user_agent=CHROME)
-    assert draw("shop", address="unix:", user_agent="\udce9") >= 0
+    drawn = rollout_number("shop", address="198.51.100.7", user_agent=CHROME)
+    assert drawn == rollout_number("shop", address="::ffff:198.51.100.7", user_agent=CHROME)
+    assert drawn != rollout_number("shop", address="198.51.100.7", user_agent="curl/8")
+    assert drawn != rollout_number("tickets", address="198.51.100.7", user_agent=CHROME)
+    home = rollout_number("shop", address="2001:db8::1", user_agent=CHROME)
+    assert home == rollout_number("shop", address="2001:db8::ffff:0:1", user_agent=CHROME)
+    assert home != rollout_number("shop", address="2001:db8:0:1::1", user_agent=CHROME)
+    assert rollout_number("shop", address="unix:", user_agent="\udce9") >= 0
 
 
 def test_rooms_draw_independently():
     """Who is first in one room's roll-out is not always first in the next one's."""
     pairs = zip(draws(4000), draws(4000, "tickets"), strict=True)
-    both = sum(one < DRAWS / 2 and other < DRAWS / 2 for one, other in pairs)
+    both = sum(one < ROLLOUT_NUMBERS / 2 and other < ROLLOUT_NUMBERS / 2 for one, other in pairs)
     assert 900 < both < 1100
 
 

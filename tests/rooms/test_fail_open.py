@@ -29,7 +29,7 @@ def alone(settings: RoomSettings, **seen) -> Fallback:
 
 
 def let_in(fallback: Fallback, settings: RoomSettings, tries: int = 50, now_ms: int = NOW) -> int:
-    return sum(fallback.newcomer(settings, now_ms) is not None for _ in range(tries))
+    return sum(fallback.admit_newcomer(settings, now_ms) is not None for _ in range(tries))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_as_many_are_taken_to_have_come_since_as_came_before():
 def test_who_came_in_since_the_last_snapshot_is_counted():
     settings = room()
     fallback = alone(settings)
-    fallback.admitted()
+    fallback.count_admission()
     assert let_in(fallback, settings) == 2
 
 
@@ -95,20 +95,20 @@ def test_the_other_policies(policy, some):
 def test_a_room_that_lets_in_nobody_lets_in_nobody():
     settings = room(on_store_failure="admit", queue_all=True)
     assert let_in(alone(settings), settings) == 0
-    assert alone(settings).waiting(TICKET, settings, NOW) is None
+    assert alone(settings).admit_waiting(TICKET, settings, NOW) is None
 
 
 def test_who_waits_goes_on_waiting_but_with_admit():
-    assert alone(room()).waiting(TICKET, room(), NOW) is None
+    assert alone(room()).admit_waiting(TICKET, room(), NOW) is None
     settings = room(on_store_failure="admit")
-    given = alone(settings).waiting(TICKET, settings, NOW)
+    given = alone(settings).admit_waiting(TICKET, settings, NOW)
     assert given
     assert (given.visitor, given.order, given.joined_ms) == ("w" * 22, 7, NOW - 1000)
 
 
 def test_what_is_given_is_due_at_once_so_that_the_store_hears_of_it():
     settings = room(session_duration=60, session_max_duration=40)
-    given = alone(settings).newcomer(settings, NOW)
+    given = alone(settings).admit_newcomer(settings, NOW)
     assert given
     assert (given.renewed_ms, given.started_ms, given.expires_ms) == (0, NOW, NOW + 40_000)
     assert given.epoch == 3
@@ -119,8 +119,8 @@ def test_a_pass_is_made_longer_when_half_of_it_is_gone():
     settings = room(session_duration=60)
     pass_ = Pass("p" * 22, 7, NOW, 3, NOW, NOW, NOW + 60_000)
     fallback = alone(settings)
-    assert fallback.longer(pass_, settings, NOW + 29_999) is None
-    longer = fallback.longer(pass_, settings, NOW + 30_000)
+    assert fallback.extend(pass_, settings, NOW + 29_999) is None
+    longer = fallback.extend(pass_, settings, NOW + 30_000)
     assert longer == replace(pass_, renewed_ms=0, expires_ms=NOW + 90_000)
 
 
@@ -131,4 +131,4 @@ def test_a_pass_is_made_longer_when_half_of_it_is_gone():
 def test_a_pass_that_must_end_is_not_made_longer(settings):
     settings = room(session_duration=60, **settings)
     pass_ = Pass("p" * 22, 7, NOW, 3, NOW, NOW, NOW + 60_000)
-    assert alone(settings).longer(pass_, settings, NOW + 59_000) is None
+    assert alone(settings).extend(pass_, settings, NOW + 59_000) is None

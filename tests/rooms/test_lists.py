@@ -66,7 +66,7 @@ async def test_somebody_is_found(make_room_store):
     assert (found.position, found.started_ms) == (None, inside.started_ms)
     await store.leave(first.visitor)
     assert (await store.lists.find(first.visitor)).revoked_ms is not None
-    assert await store.lists.here([first.visitor, second.visitor, inside.visitor]) == {
+    assert await store.lists.filter_present([first.visitor, second.visitor, inside.visitor]) == {
         second.visitor,
         inside.visitor,
     }
@@ -84,13 +84,13 @@ async def test_somebody_is_found_by_number(make_room_store):
     await store.leave(gone.visitor)
     await store.configure({"total_active_users": 2})
     for visitor in (inside.visitor, gone.visitor, called.visitor, waits.visitor):
-        assert await store.lists.numbered(visitor_number(visitor)) == [visitor]
-    assert await store.lists.numbered("0000-0000") == []
+        assert await store.lists.ids_by_number(visitor_number(visitor)) == [visitor]
+    assert await store.lists.ids_by_number("0000-0000") == []
     one, other, third = "abc_-fA" + "1" * 15, "abc_-fB" + "2" * 15, "abc_-fZ" + "3" * 15
     for visitor in (one, other, third, "ABC_-FA" + "1" * 15):
         await store.enter(visitor)
-    assert await store.lists.numbered(visitor_number(one)) == [one, other]
-    assert await store.lists.numbered(visitor_number(third)) == [third]
+    assert await store.lists.ids_by_number(visitor_number(one)) == [one, other]
+    assert await store.lists.ids_by_number(visitor_number(third)) == [third]
 
 
 async def test_a_long_queue_is_looked_through_in_parts(make_room_store, monkeypatch):
@@ -99,7 +99,7 @@ async def test_a_long_queue_is_looked_through_in_parts(make_room_store, monkeypa
     store = make_room_store(total_active_users=0)
     tickets = await queue(store, 300)
     for ticket in (tickets[0], tickets[150], tickets[299]):
-        assert await store.lists.numbered(visitor_number(ticket.visitor)) == [ticket.visitor]
+        assert await store.lists.ids_by_number(visitor_number(ticket.visitor)) == [ticket.visitor]
 
 
 async def test_a_move_among_those_who_joined_at_once(make_room_store):

@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.lottery.commitment import commitment_to, lot, secret_of
 from sidecar.lottery.service import Draws
-from sidecar.rooms.places import hidden_order, lot_of_newcomer, with_lot
+from sidecar.rooms.places import hidden_order, lot_of_newcomer, with_drawn_order
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
@@ -531,7 +531,7 @@ class Replica:
         return await beat_all(self.store, [self.placed(ticket) for ticket in tickets])
 
     def placed(self, ticket):
-        return with_lot(ticket, self.settings, self.draws)
+        return with_drawn_order(ticket, self.settings, self.draws)
 
 
 @pytest.mark.parametrize("when", [OPENS - 1000, OPENS, OPENS + 5000])

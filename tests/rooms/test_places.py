@@ -9,13 +9,13 @@ from sidecar.lottery.commitment import commitment_to, lot, secret_of
 from sidecar.lottery.service import Draws
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.places import (
-    FIRST_DRAWN,
+    LOWEST_DRAWN_ORDER,
+    apply_claim,
     claim_of,
     hidden_order,
     lot_of_newcomer,
-    reclassified,
     ticket_of,
-    with_lot,
+    with_drawn_order,
 )
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim
@@ -79,9 +79,9 @@ TICKET = Ticket(VISITOR, 7, START, 0, signed_ms=START)
 async def test_a_class_that_is_claimed_while_waiting_is_asked_for_once():
     """The ticket says it from then on, and is signed anew."""
     store = Reclassifier(3)
-    ticket = await reclassified(TICKET, ClassClaim("member"), SETTINGS, store)
+    ticket = await apply_claim(TICKET, ClassClaim("member"), SETTINGS, store)
     assert (ticket.class_name, ticket.signed_ms, ticket.order) == ("member", 0, TICKET.order)
-    assert await reclassified(ticket, ClassClaim("member"), SETTINGS, store) is ticket
+    assert await apply_claim(ticket, ClassClaim("member"), SETTINGS, store) is ticket
     assert store.asked == [(VISITOR, "member")]
 
 
@@ -90,16 +90,16 @@ async def test_a_class_that_was_not_given_is_not_noted(answer):
     """Not in line, a grant that was used, a place that was drawn: it may be asked for again."""
     store = Reclassifier(answer)
     for _ in range(2):
-        assert await reclassified(TICKET, ClassClaim("member"), SETTINGS, store) is TICKET
+        assert await apply_claim(TICKET, ClassClaim("member"), SETTINGS, store) is TICKET
     assert len(store.asked) == 2
 
 
 async def test_the_store_is_not_asked_about_no_class_or_one_that_the_room_does_not_have():
     store = Reclassifier(None)
     for claim in (NO_CLAIM, ClassClaim("emperor")):
-        assert await reclassified(TICKET, claim, SETTINGS, store) is TICKET
+        assert await apply_claim(TICKET, claim, SETTINGS, store) is TICKET
     with pytest.raises(StoreError):
-        await reclassified(TICKET, ClassClaim("member"), SETTINGS, store)
+        await apply_claim(TICKET, ClassClaim("member"), SETTINGS, store)
 
 
 @pytest.mark.parametrize("is_classed", [True, False])
@@ -170,19 +170,19 @@ def test_a_ticket_of_a_prequeue_is_worth_the_lot(draws, joined_ms, event):
     ticket = Ticket(
         VISITOR, hidden_order(joined_ms), joined_ms, 3, signed_ms=5, class_name="member"
     )
-    found = with_lot(ticket, SETTINGS, draws)
-    order = ticket.order if event is None else FIRST_DRAWN + lot_in(event)
+    found = with_drawn_order(ticket, SETTINGS, draws)
+    order = ticket.order if event is None else LOWEST_DRAWN_ORDER + lot_in(event)
     assert found == Ticket(VISITOR, order, joined_ms, 3, signed_ms=5, class_name="member")
 
 
 def test_a_ticket_that_says_the_order_is_believed(draws):
     """It was told when the event had opened; or an operator moved its bearer since."""
-    for order in (FIRST_DRAWN + 17, hidden_order(START) + 1, 0):
+    for order in (LOWEST_DRAWN_ORDER + 17, hidden_order(START) + 1, 0):
         ticket = Ticket(VISITOR, order, START, 0)
-        assert with_lot(ticket, SETTINGS, draws) is ticket
+        assert with_drawn_order(ticket, SETTINGS, draws) is ticket
     hidden = Ticket(VISITOR, hidden_order(START), START, 0)
-    assert with_lot(hidden, SETTINGS, None) is hidden
-    assert with_lot(hidden, PLAIN, draws) is hidden
+    assert with_drawn_order(hidden, SETTINGS, None) is hidden
+    assert with_drawn_order(hidden, PLAIN, draws) is hidden
 
 
 def test_a_lot_that_is_found_again_is_the_one_that_was_drawn(draws):
@@ -190,7 +190,7 @@ def test_a_lot_that_is_found_again_is_the_one_that_was_drawn(draws):
     for visitor in ids_of(random.Random(2), 1000):
         newcomer = lot_of_newcomer(visitor, SETTINGS, draws, START)
         assert 0 <= newcomer.number < 1
-        ticket = with_lot(Ticket(visitor, hidden_order(START), START, 0), SETTINGS, draws)
-        assert int(float(repr(newcomer.number)) * 2**LOT_BITS) == ticket.order - FIRST_DRAWN
-        assert FIRST_DRAWN <= ticket.order < FIRST_DRAWN + 2**LOT_BITS
+        ticket = with_drawn_order(Ticket(visitor, hidden_order(START), START, 0), SETTINGS, draws)
+        assert int(float(repr(newcomer.number)) * 2**LOT_BITS) == ticket.order - LOWEST_DRAWN_ORDER
+        assert LOWEST_DRAWN_ORDER <= ticket.order < LOWEST_DRAWN_ORDER + 2**LOT_BITS
         assert float(ticket.order) == ticket.order

@@ -79,7 +79,7 @@ async def test_a_grant_that_a_lost_reply_used_is_given_back(make_room_store, met
     lost, other = new_visitor(), new_visitor()
     assert (await store.enter(lost, claim=once)).is_classed
     assert not (await store.enter(other, claim=once)).is_classed
-    await store.take_back(other, once)
+    await store.undo_enter(other, once)
     assert not (await store.enter(new_visitor(), claim=once)).is_classed
-    await store.take_back(lost, once)
+    await store.undo_enter(lost, once)
     assert (await store.enter(new_visitor(), claim=once)).is_classed

@@ -172,12 +172,12 @@ async def test_an_emptied_store_is_reminded(redis, make_room_store, turn):
     """Of who was revoked, of settings changed at run time, of the line's epoch; not of what it
     has learnt anew."""
     store = make_room_store(total_active_users=5)
-    await store.remind({"gone": 7}, {"total_active_users": 2, "queue_all": None}, epoch=9)
+    await store.restore_lost({"gone": 7}, {"total_active_users": 2, "queue_all": None}, epoch=9)
     shot = await store.snapshot()
     assert shot.revoked == {"gone": 7}
     assert shot.overrides == {"total_active_users": 2, "queue_all": None}
     assert shot.epoch == 9
-    await store.remind({"gone": 8}, {"total_active_users": 3}, epoch=4)
+    await store.restore_lost({"gone": 8}, {"total_active_users": 3}, epoch=4)
     shot = await store.snapshot()
     assert (shot.revoked, shot.overrides["total_active_users"], shot.epoch) == ({"gone": 7}, 2, 9)
 

@@ -16,9 +16,9 @@ from sidecar.rooms.openings import (
     MAX_EVENTS,
     Moments,
     RoomEvent,
-    during,
     moments,
     problems_of_events,
+    with_event_settings,
 )
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
@@ -371,14 +371,14 @@ def test_the_scripts_go_by_the_same_rule(script, events, is_open_between, data):
     some = RoomSettings(total_active_users=99, events=capped, between_events=between)
     now_ms = data.draw(st.integers(0, 40))
     now = some.moments(now_ms)
-    assert script(some, now_ms) == (now.phase, during(some, now).total_active_users)
+    assert script(some, now_ms) == (now.phase, with_event_settings(some, now).total_active_users)
 
 
 def test_what_holds_during_an_event():
     """Only what the event says, only from its opening to its close."""
     own = {"new_users_per_minute": 7, "message": "hello", "total_active_users": 5}
     some = room({**event("a", 1, 2, 3), "total_active_users": 0, "message": ""}, **own)
-    held = [during(some, some.moments(at)) for at in (0, 1000, 1999, 2000, 2999, 3000)]
+    held = [with_event_settings(some, some.moments(at)) for at in (0, 1000, 1999, 2000, 2999, 3000)]
     caps = [(one.total_active_users, one.message) for one in held]
     assert caps == [(5, "hello")] * 3 + [(0, "")] * 2 + [(5, "hello")]
     assert {one.new_users_per_minute for one in held} == {7}

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from sidecar.kit.colours import BLACK, WHITE, Colour, mix, read_colour, seen_on, text_on, to_hex
-from sidecar.rooms.appearance import Link, families
+from sidecar.rooms.appearance import Link, css_families
 from sidecar.rooms.settings import RoomSettings
 
 _SITE = re.compile(r'(?<=<span id="site">)[^<]*')
@@ -38,7 +38,7 @@ def branded(page: str, settings: RoomSettings) -> str:
 def style(settings: RoomSettings) -> str:
     """Return the room's own style sheet, to follow waiting.css, or "" if it has none."""
     light, dark = _colours(settings, is_dark=False), _colours(settings, is_dark=True)
-    font, family = settings.font, families(settings.font or "")
+    font, family = settings.font, css_families(settings.font or "")
     parts = []
     if font and not family:
         # The font is a file, so it gets a name of ours.

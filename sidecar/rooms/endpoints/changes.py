@@ -1,5 +1,5 @@
-"""Endpoints that change a room's settings while it runs: forecast, change, undo, and the log of
-what operators did."""
+"""Endpoints that change a room's settings at run time (forecast, change, undo), and the log of
+operators' actions."""
 
 import json
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ from sidecar.rooms.schemas.changes import (
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.store.scripts import ChangedSinceError, Pace
 
-#: The settings that an operator's word stands for; None is the file's value.
-_ACTS: dict[str, dict[str, Any]] = {
+#: The settings that each action changes. None resets a setting to its configured value.
+_ACT_CHANGES: dict[str, dict[str, Any]] = {
     "pause": {"queue_all": True},
     "drain": {"max_waiting": 0, "queue_all": False},
     "resume": {"max_waiting": None, "queue_all": False},
@@ -51,7 +51,7 @@ log = structlog.get_logger()
 async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> ChangedRoom:
     """Change settings while the room runs.
 
-    Holds for all replicas within two seconds, and survives a restart.
+    The change takes effect on all replicas within two seconds, and survives restarts.
     """
     return await _change(request, body.model_extra or {})
 
@@ -60,14 +60,14 @@ async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> 
 async def act_on_room(request: web.Request, at: ActAddress) -> ChangedRoom:
     """Pause, drain or resume a room.
 
-    `pause`: newcomers wait, and nobody is called. `drain`: visitors in the queue are let in, and
-    nobody new may wait. `resume` ends both. Visitors inside stay.
+    `pause`: newcomers wait, and nobody is called. `drain`: visitors in the queue are admitted, and
+    newcomers may not join it. `resume` ends both. Active visitors stay.
     """
     file = room_of(request).file_settings
-    # A value equal to the file's resets the setting.
+    # A change to the configured value resets the setting.
     changes = {
         name: None if value == getattr(file, name) else value
-        for name, value in _ACTS[at.act].items()
+        for name, value in _ACT_CHANGES[at.act].items()
     }
     return await _change(request, changes)
 
@@ -81,23 +81,23 @@ async def act_on_room(request: web.Request, at: ActAddress) -> ChangedRoom:
 async def undo_change(request: web.Request, _at: RoomAddress, body: Undo) -> ChangedRoom:
     """Undo a change of settings.
 
-    Sets back what the change set, also to the configured value. Refused if one of these settings
-    was changed since.
+    Sets each setting of the change back to the value before, which may be the configured one.
+    Refused if one of these settings was changed again.
     """
     acts = await room_of(request).store.lists.log()
     act = next((each for each in acts if each.get("revision") == body.revision), None)
     if act is None:
         raise ProblemError(UNKNOWN_CHANGE, detail=f"No change has the revision {body.revision}.")
-    before = {name: json.loads(was or "null") for name, (was, _) in act["changes"].items()}
+    before = {name: json.loads(old or "null") for name, (old, _) in act["changes"].items()}
     undone = {name: now for name, (_, now) in act["changes"].items()}
     try:
         return await _change(request, before, undone)
     except ChangedSinceError as error:
-        raise ProblemError(CHANGED_SINCE, detail=_since(str(error), acts)) from None
+        raise ProblemError(CHANGED_SINCE, detail=_describe_last_change(str(error), acts)) from None
 
 
-def _since(name: str, acts: list[dict[str, Any]]) -> str:
-    """Return who changed a setting last, and when."""
+def _describe_last_change(name: str, acts: list[dict[str, Any]]) -> str:
+    """Describe who last changed a setting, and when."""
     last = next((act for act in acts if name in act.get("changes", ())), None)
     return f"{last['by']} changed {name} at {iso(last['at'])}." if last else f"{name} was changed."
 
@@ -106,9 +106,9 @@ async def _change(
     request: web.Request, changes: dict[str, Any], undone: Mapping[str, str] | None = None
 ) -> ChangedRoom:
     room = room_of(request)
-    checked = await _check(request, changes)
+    new_settings = await _check(request, changes)
     revision = await room.store.configure(
-        {name: None if value is None else checked[name] for name, value in changes.items()},
+        {name: None if value is None else new_settings[name] for name, value in changes.items()},
         by=operator(request),
         undone=undone,
     )
@@ -118,7 +118,7 @@ async def _change(
 
 
 async def _check(request: web.Request, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return all settings as they would be with the changes. Raises ConfigError."""
+    """Return all settings with the changes applied. Raises ConfigError if one is not allowed."""
     room = room_of(request)
     await room.refresh()
     file = room.file_settings.model_dump()
@@ -126,8 +126,8 @@ async def _check(request: web.Request, changes: dict[str, Any]) -> dict[str, Any
     changed, problems = room.settings.overridden(merged)
     problems += problems_of_change(room.settings.events, changed.events, room.clock.now_ms())
     if changed.template and "template" in changes:
-        found = request.app[TEMPLATES].problem(changed.template)
-        problems += [f"template: {found}"] if found else []
+        problem = request.app[TEMPLATES].problem(changed.template)
+        problems += [f"template: {problem}"] if problem else []
     if problems:
         raise ConfigError(problems)
     return changed.model_dump()
@@ -137,24 +137,24 @@ async def _check(request: web.Request, changes: dict[str, Any]) -> dict[str, Any
 async def forecast_change(request: web.Request, _at: RoomAddress, body: Changes) -> Forecast:
     """Forecast what a change of settings would do.
 
-    Takes the same settings as the change, and changes nothing.
+    The body is the same as for a change of settings. Nothing is changed.
     """
     room, changes = room_of(request), body.model_extra or {}
-    checked = await _check(request, changes)
+    new_settings = await _check(request, changes)
     now_ms, waiting, active, now, then = await room.store.forecast(
-        {name: checked[name] for name in changes}
+        {name: new_settings[name] for name in changes}
     )
     return Forecast(
         room=room.name,
         at_ms=now_ms,
         waiting=waiting,
         active=active,
-        now=_outlook(now),
-        then=_outlook(then),
+        now=_to_outlook(now),
+        then=_to_outlook(then),
     )
 
 
-def _outlook(pace: Pace) -> Outlook:
+def _to_outlook(pace: Pace) -> Outlook:
     first, last = (None if ms < 0 else ms // 1000 for ms in (pace.first_ms, pace.last_ms))
     return Outlook(
         cap=pace.cap,
@@ -166,6 +166,6 @@ def _outlook(pace: Pace) -> Outlook:
 
 @ENDPOINTS.get(_ROOM + "/log", VIEWERS, replies={200: "As much of it as Redis keeps."})
 async def get_log(request: web.Request, at: RoomAddress) -> RoomLog:
-    """List what operators did, latest first."""
+    """List operators' actions, latest first."""
     acts = await room_of(request).store.lists.log()
     return RoomLog(room=at.room, log=[Act.of(act) for act in acts])

@@ -1,4 +1,4 @@
-"""Endpoints about a room: show, reset, make grants, preview its events."""
+"""Endpoints to show and reset a room, issue grants, and preview its events."""
 
 import structlog
 from aiohttp import web
@@ -19,11 +19,11 @@ from sidecar.rooms.schemas.rooms import (
     RoomStates,
 )
 from sidecar.rooms.service import Room
-from sidecar.rooms.statistics import lines_of
+from sidecar.rooms.statistics import sub_queue_states
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.grants import Grant, expiry, new_id
 
-#: What the scripts remember for themselves, beside the counters.
+#: The fields of the hash `stats` that only the scripts use, and that are no counters.
 _INTERNAL = {
     *("last_order", "tokens", "tokens_at", "measured_at", "ends", "held_ms", "drops", "waited_ms"),
     *("born", "recovery", "back", "near", "address_at", "drawn_from", "shown_lines", "last_end"),
@@ -39,13 +39,13 @@ log = structlog.get_logger()
 
 @ENDPOINTS.get("/admin/rooms", VIEWERS, replies={200: "The rooms."})
 async def list_rooms(request: web.Request) -> RoomStates:
-    """List all rooms with their numbers and settings."""
+    """List all rooms with their figures and settings."""
     return RoomStates(rooms=[state_of(room, await room.refresh()) for room in request.app[ROOMS]])
 
 
 @ENDPOINTS.get(_ROOM, VIEWERS, replies={200: "The room."})
 async def get_room(request: web.Request, _at: RoomAddress) -> RoomState:
-    """Get a room with its numbers and settings."""
+    """Get a room with its figures and settings."""
     room = room_of(request)
     return state_of(room, await room.refresh())
 
@@ -54,7 +54,7 @@ async def get_room(request: web.Request, _at: RoomAddress) -> RoomState:
 async def reset_room(request: web.Request, at: RoomAddress) -> Removed:
     """Reset the queue: all waiting visitors lose their places.
 
-    Visitors inside stay.
+    Active visitors stay.
     """
     removed = await room_of(request).store.reset(by=operator(request))
     log.info("reset", room=at.room, removed=removed)
@@ -66,7 +66,7 @@ async def preview_events(request: web.Request, at: PreviewParameters) -> EventsP
     """Preview a room's events."""
     room = room_of(request)
     snapshot = await room.refresh()
-    # Without what an open event replaces at the moment.
+    # The settings of the room itself, without those that an open event replaces.
     settings, _ = room.file_settings.overridden(snapshot.overrides)
     at_ms = None if at.at is None else read_time(at.at, settings)
     document = preview(settings, now_ms=room.clock.now_ms(), at_ms=at_ms)
@@ -80,17 +80,17 @@ async def preview_events(request: web.Request, at: PreviewParameters) -> EventsP
     problems=(UNKNOWN_CLASS,),
 )
 async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantRequest) -> IssuedGrants:
-    """Make grants: signed links that give a class."""
+    """Issue grants: signed strings for links, which give visitors a class."""
     room = room_of(request)
     check_class(room, body.class_)
     expires_s = expiry(body.expires_in, room.clock.now_ms())
     ids = [new_id() if body.once else "" for _ in range(body.count)]
-    made = [room.grants.sign(Grant(body.class_, expires_s, id_)) for id_ in ids]
+    grants = [room.grants.sign(Grant(body.class_, expires_s, id_)) for id_ in ids]
     issued = IssuedGrants(
-        room=room.name, class_=body.class_, expires_at=iso(expires_s * 1000), grants=made
+        room=room.name, class_=body.class_, expires_at=iso(expires_s * 1000), grants=grants
     )
-    noted = issued.model_dump(exclude={"grants", "class_"})
-    log.info("granted", **noted, class_name=body.class_, count=body.count, by=operator(request))
+    fields = issued.model_dump(exclude={"grants", "class_"})
+    log.info("granted", **fields, class_name=body.class_, count=body.count, by=operator(request))
     return issued
 
 
@@ -106,7 +106,7 @@ def state_of(room: Room, snapshot: Snapshot) -> RoomState:
         "active": snapshot.active,
         "provisional": snapshot.provisional,
         "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
-        "lines": lines_of(room.settings, snapshot),
+        "lines": sub_queue_states(room.settings, snapshot),
         "revision": snapshot.revision,
         "replicas": snapshot.replicas,
         "recovery_stage": snapshot.recovery_stage,

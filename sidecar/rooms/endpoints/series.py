@@ -1,4 +1,4 @@
-"""The endpoint for a room's figures over time, which charts are drawn from."""
+"""The endpoint for the time series of a room's figures, for charts."""
 
 from aiohttp import web
 
@@ -13,10 +13,10 @@ ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 
 @ENDPOINTS.get("/admin/rooms/{room}/series", VIEWERS, replies={200: "The steps."})
 async def get_series(request: web.Request, at: SeriesParameters) -> Series:
-    """Get a room's figures in steps of time, for the last 24 hours.
+    """Get a room's figures over time, at most for the last 24 hours.
 
-    What happened in all steps together is what the room's counters went up by. Redis keeps a sample
-    a minute for two hours, and one every five minutes for 24.
+    The counts of all steps add up to the growth of the room's counters. Redis keeps one sample a
+    minute for two hours, and one every five minutes for 24 hours.
     """
     room = room_of(request)
     until_ms = room.clock.now_ms() if at.until is None else at.until

@@ -1,5 +1,5 @@
-"""Endpoints that move a room from one Redis to another, used by `waitroom rooms export` and
-`import`. A line of the file is a page of the export and a call of the import."""
+"""Endpoints that move a room from one Redis to another, for `waitroom rooms export` and `import`.
+The import sends each line of the export file in a request of its own."""
 
 import asyncio
 import contextlib
@@ -31,12 +31,12 @@ from sidecar.visitors.model import Outside
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 
-#: Lot 0 is never outside, so this proof has no worth but its signature.
+#: A token for the proof in the file's head, used for its signature only: number 0 is never outside.
 _PROOF = Outside(0)
-#: A page of the answer has so many pages of the store at most.
-_PAGES = 10
-#: For as long as it takes to notice that a store is back.
-_TRIES, _PAUSE_S = 5, 1.0
+#: The most pages of the store in one page of the response.
+_STORE_PAGES = 10
+#: The attempts and pauses together last long enough to notice that Redis is available again.
+_ATTEMPTS, _PAUSE_S = 5, 1.0
 
 T = TypeVar("T")
 
@@ -52,21 +52,21 @@ async def export_room(request: web.Request, at: ExportParameters) -> ExportPage:
     `waitroom rooms export` reads all pages.
     """
     room = room_of(request)
-    lines: list[ExportHead | ExportRows] = [] if at.cursor else await _head(room)
+    lines: list[ExportHead | ExportRows] = [] if at.cursor else await _make_head(room)
     kind, _, number = (at.cursor or f"{READ_ORDER[0]}-0").partition("-")
     cursor = int(number)
-    for _ in range(_PAGES):
-        pages, cursor = await patiently(partial(room.store.transfer.page, kind, cursor))
+    for _ in range(_STORE_PAGES):
+        pages, cursor = await call_with_retries(partial(room.store.transfer.page, kind, cursor))
         lines += [ExportRows(kind=kind, rows=rows) for rows in pages]
         if cursor == 0:
-            following = READ_ORDER.index(kind) + 1
-            if following == len(READ_ORDER):
+            next_index = READ_ORDER.index(kind) + 1
+            if next_index == len(READ_ORDER):
                 return ExportPage.model_construct(lines=lines, next=None)
-            kind = READ_ORDER[following]
+            kind = READ_ORDER[next_index]
     return ExportPage.model_construct(lines=lines, next=f"{kind}-{cursor}")
 
 
-async def _head(room: Room) -> list[ExportHead | ExportRows]:
+async def _make_head(room: Room) -> list[ExportHead | ExportRows]:
     snapshot = await room.refresh()
     head = ExportHead(
         format="waitroom-room/1",
@@ -90,30 +90,30 @@ async def _head(room: Room) -> list[ExportHead | ExportRows]:
 async def import_room(request: web.Request, _at: RoomAddress, step: ImportStep) -> Imported:
     """Import one step of an export.
 
-    `begin` pauses the room. Then send each line of the file. `end` sets the settings of the file
-    and ends the pause, unless the file has queue_all. `waitroom rooms import` does all of it.
+    `begin` pauses the room. Then send each line of the file. `end` applies the file's settings,
+    which ends the pause unless they have queue_all. `waitroom rooms import` sends all steps.
     """
     room = room_of(request)
     if step.head is None:
         transfer = room.store.transfer
         write = partial(transfer.write, step.kind, step.rows, read_ms=step.exported_at_ms)
-        return Imported(room=room.name, added=await patiently(write))
+        return Imported(room=room.name, added=await call_with_retries(write))
     if step.head.room != room.name:
         raise ConfigError(
             ["head: the file is of another room; tickets are of one alone, so both have one name"]
         )
     if step.kind == "begin":
         return await _begin(request, room, step.head)
-    await room.store.configure(await _changes(room, step.head.settings), by=operator(request))
+    await room.store.configure(await _find_changes(room, step.head.settings), by=operator(request))
     await room.refresh()
     log.info("imported", room=room.name)
     return Imported(room=room.name)
 
 
-async def patiently(call: Callable[[], Awaitable[T]]) -> T:
-    """Make a call that may be made twice, and repeat it if Redis does not answer: one of thousands
-    may be slow, and must not end them all."""
-    for _ in range(_TRIES - 1):
+async def call_with_retries(call: Callable[[], Awaitable[T]]) -> T:
+    """Make an idempotent call, and repeat it if Redis does not answer. One slow call among
+    thousands must not abort the whole export or import."""
+    for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(StoreError):
             return await call()
         await asyncio.sleep(_PAUSE_S)
@@ -125,7 +125,7 @@ async def _begin(request: web.Request, room: Room, head: ExportHead) -> Imported
         raise ConfigError(
             ["made with other secret_keys, or over a day ago: its tickets are invalid here"]
         )
-    await _changes(room, head.settings)  # refused now rather than at the end
+    await _find_changes(room, head.settings)  # invalid settings are refused now, not at the end
     transfer, read_ms = room.store.transfer, head.exported_at_ms
     if not await transfer.begin(head.epoch, read_ms=read_ms, by=operator(request)):
         raise ProblemError(
@@ -138,10 +138,10 @@ async def _begin(request: web.Request, room: Room, head: ExportHead) -> Imported
     return Imported(room=room.name)
 
 
-async def _changes(room: Room, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes that turn the settings in force into those of the file. Raises
-    ConfigError."""
-    checked = room.file_settings.changed(settings).model_dump()
-    here = (await room.refresh()).overrides
-    taken_back = dict.fromkeys(name for name in here if name not in settings)
-    return {**taken_back, **{name: checked[name] for name in settings}}
+async def _find_changes(room: Room, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes that turn the room's run-time settings into those of the file. Raises
+    ConfigError if one is not allowed."""
+    new_settings = room.file_settings.changed(settings).model_dump()
+    overrides = (await room.refresh()).overrides
+    resets = dict.fromkeys(name for name in overrides if name not in settings)
+    return {**resets, **{name: new_settings[name] for name in settings}}

@@ -1,4 +1,4 @@
-"""Endpoints about visitors: list, find, release, move."""
+"""Endpoints to list, find, release and move visitors."""
 
 from typing import Literal
 
@@ -50,9 +50,9 @@ log = structlog.get_logger()
 
 @ENDPOINTS.get(_ROOM + "/waiting", VIEWERS, replies={200: "A page of it."}, problems=(NOT_DRAWN,))
 async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitors:
-    """List the waiting visitors, in their order.
+    """List the waiting visitors, in the order of the queue.
 
-    Refused in a pre-queue: places are secret before the opening.
+    Refused in a pre-queue, because places are secret until the opening.
     """
     room = room_of(request)
     if _is_drawing(room):
@@ -63,14 +63,14 @@ async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitor
 
 @ENDPOINTS.get(_ROOM + "/sessions", VIEWERS, replies={200: "A page of them."})
 async def list_sessions(request: web.Request, page: PeoplePage) -> Sessions:
-    """List the sessions, the next to end first."""
+    """List the sessions, soonest to end first."""
     rows = await room_of(request).store.lists.sessions(offset=page.start, limit=page.limit)
     sessions = [Session(visitor=visitor, ends_at_ms=ends) for visitor, ends in rows]
     return Sessions(room=page.room, sessions=sessions, next=page.next(len(rows)))
 
 
 async def _resolve(request: web.Request, at: VisitorAddress) -> str:
-    return await resolve(at.visitor, room_of(request).store.lists.numbered)
+    return await resolve(at.visitor, room_of(request).store.lists.ids_by_number)
 
 
 @ENDPOINTS.get(
@@ -101,7 +101,7 @@ async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
 
 
 async def waiting_visitors(room: Room, *, start: int, limit: int) -> list[Waiting]:
-    """Return the visitors from that place on, counted from 0, in their order. Raises StoreError."""
+    """Return a page of the waiting visitors. `start` is a place, from 0 on. Raises StoreError."""
     rows = await room.store.lists.queue(offset=start, limit=limit)
     return [
         Waiting(
@@ -117,7 +117,9 @@ async def waiting_visitors(room: Room, *, start: int, limit: int) -> list[Waitin
     ]
 
 
-def _state(record: VisitorRecord) -> Literal["waiting", "called", "inside", "revoked", "unknown"]:
+def _state(
+    record: VisitorRecord,
+) -> Literal["waiting", "called", "inside", "revoked", "unknown"]:
     if record.position is not None:
         return "waiting"
     if record.revoked_ms is not None:
@@ -146,8 +148,8 @@ async def release_visitor(request: web.Request, at: VisitorAddress) -> VisitorRe
     return VisitorReleased(room=at.room, visitor=visitor)
 
 
-#: What RoomStore.move and .reclassify say where nothing was moved, and the details.
-_NOT_MOVED = {
+#: The problem for each result of RoomStore.move or .reclassify if nothing was moved.
+_MOVE_PROBLEMS = {
     -1: (NO_PLACE_FREE, "The visitors there joined at once; try 1."),
     -2: (NOT_DRAWN, "Nobody is moved before the pre-queue is over."),
     -3: (NEVER_MOVED, "So there is no place to go back to."),
@@ -163,13 +165,13 @@ _NOT_MOVED = {
         AMBIGUOUS_NUMBER,
         UNKNOWN_CLASS,
         DRAWN_PLACE,
-        *(kind for kind, _ in _NOT_MOVED.values()),
+        *(kind for kind, _ in _MOVE_PROBLEMS.values()),
     ),
 )
 async def move_visitor(request: web.Request, at: VisitorAddress, body: MoveVisitor) -> VisitorMoved:
     """Move a waiting visitor.
 
-    Either to a `position` in the queue, or to the place of another `class`.
+    Name either a `position` in the queue or another `class`, which changes the place too.
     """
     room, by, why = room_of(request), operator(request), body.why
     visitor = await _resolve(request, at)
@@ -187,7 +189,7 @@ async def move_visitor(request: web.Request, at: VisitorAddress, body: MoveVisit
     if moved == 0:
         raise ProblemError(UNKNOWN_VISITOR, detail=f"{visitor} is not waiting")
     if moved < 0:
-        kind, detail = _NOT_MOVED[moved]
+        kind, detail = _MOVE_PROBLEMS[moved]
         raise ProblemError(kind, detail=detail)
     log.info("moved", room=room.name, visitor=visitor, position=moved, by=by, why=why)
     return VisitorMoved(room=room.name, visitor=visitor, position=moved)

@@ -1,4 +1,4 @@
-"""Requests and responses about changes of a room's settings, and its log."""
+"""Requests and responses about changes of a room's settings, and about its log."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -28,12 +28,12 @@ CHANGED_SINCE = Kind(
 
 class ActAddress(RoomAddress):
     act: Literal["pause", "drain", "resume"]
-    """What to do."""
+    """The action."""
 
 
 class Changes(Body):
-    """Settings by name, whose rules are those of the configuration; described by
-    api/openapi/settings.py."""
+    """Settings by name, under the rules of the configuration. app/openapi/settings.py adds their
+    schema."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -47,38 +47,38 @@ class Changes(Body):
 
 class Undo(Body):
     revision: Annotated[Whole, Field(ge=1, examples=[12])]
-    """Of the change: `change` of its response, or `revision` in the log."""
+    """The revision of the change: `change` in its response, `revision` in the log."""
 
 
 class ChangedRoom(RoomState):
     change: Count
-    """The revision that this change made, by which it can be undone."""
+    """The revision of this change, by which it can be undone."""
 
 
 class Outlook(Reply):
-    """How the queue moves."""
+    """A forecast of how the queue moves."""
 
     cap: Count
-    """`total_active_users`, or what an open event sets instead."""
+    """`total_active_users`, or the value that an open event replaces it with."""
     called_in_a_minute: Count
     """Visitors in the queue who are called within a minute."""
     first_called_seconds: Count | None
-    """Until the first of them is called. null: unknown, or nobody is called."""
+    """Seconds until the first of them is called. null: unknown, or nobody is called."""
     last_called_seconds: Count | None
-    """Until the last of them is called. null: nobody waits, or as above."""
+    """Seconds until the last of them is called. null: unknown, or no such visitor."""
 
 
 class Forecast(OfRoom):
     at_ms: Milliseconds
-    """When it was made."""
+    """When the forecast was made."""
     waiting: Count
-    """In the queue."""
+    """Visitors in the queue."""
     active: Count
-    """Sessions, called visitors included."""
+    """Sessions, with those of called visitors."""
     now: Outlook
-    """With the settings in force."""
+    """The forecast with the settings in force."""
     then: Outlook
-    """With the change."""
+    """The forecast with the change."""
 
 
 class SettingChange(Reply):
@@ -90,20 +90,20 @@ class SettingChange(Reply):
 
 class Act(Reply):
     at: Milliseconds
-    """When."""
+    """When the operator acted."""
     by: str
-    """The operator's name, as given."""
+    """The name of the operator."""
     what: str
-    """`change`, `undo`, `reset`, `move`, `back`, `release` and others."""
+    """The action: `change`, `undo`, `reset`, `move`, `back`, `release` and others."""
     visitor: str
-    """The visitor's id. Empty: it was not about one visitor."""
+    """The id of the visitor concerned. Empty: the action does not concern one visitor."""
     detail: str
-    """The new values, or the reason given."""
+    """The new values, or the operator's reason."""
 
     revision: Count | None = None
-    """Of a change of settings: by it the change can be undone."""
+    """The revision of a change of settings, by which it can be undone."""
     changes: dict[str, SettingChange] | None = None
-    """The same, by setting."""
+    """The values before and after a change of settings, by setting."""
 
     @classmethod
     def of(cls, act: dict[str, Any]) -> "Act":
@@ -119,8 +119,4 @@ class Act(Reply):
 
 class RoomLog(OfRoom):
     log: list[Act]
-    """Latest first."""
-
-
-def _value(text: str) -> Any:
-    return json.loads(text) if text else None
+    """The actions, latest first."""

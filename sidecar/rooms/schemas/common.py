@@ -1,4 +1,4 @@
-"""What requests and responses of rooms have in common."""
+"""Types, problems and checks that several endpoints of rooms share."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated
@@ -41,17 +41,17 @@ VISITOR_ID = "^[A-Za-z0-9_-]{22}$"
 def check_class(room: Room, name: str) -> None:
     """Raise ProblemError if the room has no class of that name."""
     if name not in room.settings.classes:
-        known = ", ".join(room.settings.classes) or "it has none"
-        raise ProblemError(UNKNOWN_CLASS, detail=f"The classes of {room.name}: {known}.")
+        names = ", ".join(room.settings.classes) or "it has none"
+        raise ProblemError(UNKNOWN_CLASS, detail=f"The classes of {room.name}: {names}.")
 
 
-async def resolve(given: str, numbered: Callable[[str], Awaitable[list[str]]]) -> str:
-    """Return the id of the visitor whom an operator names by id or number. `numbered` finds the ids
-    of a number. Raises ProblemError."""
-    number = read_number(given)
+async def resolve(id_or_number: str, find_ids: Callable[[str], Awaitable[list[str]]]) -> str:
+    """Return the id of the visitor whom an operator names by id or visitor number. `find_ids`
+    returns the ids with a number. Raises ProblemError if not exactly one visitor has it."""
+    number = read_number(id_or_number)
     if number is None:
-        return given  # an id
-    visitors = await numbered(number)
+        return id_or_number  # which is an id
+    visitors = await find_ids(number)
     if not visitors:
         raise ProblemError(UNKNOWN_VISITOR, detail=f"no visitor here has the number {number}")
     if len(visitors) > 1:
@@ -70,18 +70,17 @@ VisitorName = Annotated[
 RoomName = Annotated[Name, Field(description="The room's name.")]
 Position = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
-#: By the store's clock.
 Milliseconds = Annotated[int, Field(ge=0, description="ms since 1970, by the store's clock.")]
 
 
 class RoomAddress(Parameters):
     room: Annotated[Name, Field(examples=["shop"])]
-    """A room that is configured."""
+    """The name of a configured room."""
 
 
 class VisitorAddress(RoomAddress):
     visitor: Annotated[VisitorName, Field(examples=["hQmVzkXy3c1tA9bWn0Lr-Q"])]
-    """The visitor's id, as in lists and in the log, or number, as on the waiting page."""
+    """The visitor's id, as in lists and in the log, or visitor number, as on the waiting page."""
 
 
 class OfRoom(Reply):

@@ -35,7 +35,7 @@ class GrantRequest(Body):
         }
     )
     class_: Annotated[str, wanted('is needed, such as {"class": "vip"}')] = Field(alias="class")
-    """The class that the grants give."""
+    """The class that the grants give to visitors."""
     expires_in: Annotated[
         int | float,
         BeforeValidator(parse_duration),
@@ -51,9 +51,9 @@ class GrantRequest(Body):
     ] = DEFAULT_LIFE_S
     """Seconds, or text with a unit such as `2h`. At most 366 days."""
     once: bool = False
-    """Each grant is good for one visitor."""
+    """Whether each grant can be used only once, by one visitor."""
     count: Annotated[Whole, Field(ge=1, le=MAX_GRANTS)] = 1
-    """How many to make. More than one only with `once`."""
+    """How many grants to issue. More than one only with `once`."""
 
     @model_validator(mode="after")
     def _are_not_the_same(self) -> "GrantRequest":
@@ -66,7 +66,7 @@ class SubQueue(Reply):
     line: str
     """The sub-queue's name."""
     waiting: Count
-    """Visitors in it."""
+    """Visitors in the sub-queue."""
     wait_seconds: Count | None
     """The estimated wait of a newcomer. null: unknown."""
 
@@ -75,15 +75,15 @@ class RoomState(OfRoom):
     mode: Literal["open", "paused", "draining", "running"]
     """`open`: all visitors pass. `paused`: nobody is called. `draining`: nobody new may wait."""
     phase: Phase
-    """By the room's events."""
+    """The phase of the room, by its events."""
     event: str | None
-    """The event whose pre-queue or opening is on."""
+    """The event whose pre-queue or opening is on. null: none."""
     coming: str | None
-    """The next event."""
+    """The next event. null: none."""
     waiting: Count
-    """In the queue."""
+    """Visitors in the queue."""
     active: Count
-    """Sessions, called visitors included."""
+    """Sessions, with those of called visitors."""
     provisional: Count
     """Sessions of visitors who were called and have not arrived yet."""
     wait_seconds: Count | None
@@ -91,14 +91,14 @@ class RoomState(OfRoom):
     lines: list[SubQueue]
     """The room's sub-queues. Drawn places are in none of them."""
     revision: Count
-    """Grows with every change of a setting."""
+    """The number of the last change of settings. Grows with each change."""
     replicas: Count
-    """Replicas seen in the last seconds."""
+    """Replicas that asked Redis in the last seconds."""
     recovery_stage: Literal[0, 1, 2]
     """2: Redis was emptied, and nobody is called. 1: some visitors may still be missing from the
     queue. 0: normal."""
     recovers_until: Time | None
-    """When the recovery ends."""
+    """When the recovery ends. null: `recovery_stage` is not 2."""
     settings: RoomSettings
     """The settings in force, with changes made at run time. Durations are seconds, times ms since
     1970."""
@@ -110,7 +110,7 @@ class RoomState(OfRoom):
 
 class RoomStates(Reply):
     rooms: list[RoomState]
-    """One for each room."""
+    """All rooms."""
 
 
 class Removed(OfRoom):
@@ -120,28 +120,28 @@ class Removed(OfRoom):
 
 class Step(Reply):
     step: Literal["prequeue_from", "opens_at", "closes_at"]
-    """The setting of the event."""
+    """The setting of the event that holds the time."""
     phase: Phase
-    """What begins then."""
+    """The phase that begins then."""
     at: Time
-    """When."""
+    """The time."""
     local: Time
-    """The same in the event's time zone."""
+    """The time in the event's time zone."""
     in_seconds: int
-    """Seconds from now; negative: in the past."""
+    """Seconds from now to this time. Negative: it is past."""
 
 
 class Holding(Reply):
     total_active_users: Count
-    """The cap then."""
+    """The cap at that time."""
     new_users_per_minute: Position | None
-    """The rate then."""
+    """The rate at that time. null: no limit."""
     message: str | None
-    """The message then."""
+    """The message at that time. null: none."""
 
 
 class EventPreview(Holding):
-    """An event, with what holds while it is open."""
+    """An event, with the settings in force while it is open."""
 
     name: str
     """The event's name."""
@@ -152,32 +152,32 @@ class EventPreview(Holding):
     before: Phase
     """The room's phase until the event begins."""
     steps: list[Step]
-    """By time."""
+    """The steps of the event, by time."""
 
 
 class EventsPreview(OfRoom, Holding):
     at: Time
     """The time of the preview."""
     local: Time
-    """The same in the events' time zone, or in UTC where they have several."""
+    """The time in the events' time zone, or in UTC if they have several."""
     phase: Phase
     """The room's phase."""
     event: str | None
-    """The event whose pre-queue or opening is on."""
+    """The event whose pre-queue or opening is on. null: none."""
     coming: str | None
-    """The next one."""
+    """The next event. null: none."""
     mode: str
     """The room's mode."""
     events: list[EventPreview]
-    """By time."""
+    """The events, by time."""
     warnings: list[str]
     """Settings that are allowed and look like mistakes."""
 
 
 class IssuedGrants(OfRoom):
     class_: str = Field(serialization_alias="class")
-    """The class that they give."""
+    """The class that the grants give."""
     expires_at: Time
-    """When they end."""
+    """When the grants expire."""
     grants: list[str]
     """The grants. Add `waitroom_grant=…` to the address of a page."""

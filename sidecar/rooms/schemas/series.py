@@ -1,4 +1,4 @@
-"""Requests and responses about a room's figures over time."""
+"""Requests and responses of the endpoint for a room's time series."""
 
 from typing import Annotated
 
@@ -12,34 +12,34 @@ DAY_S = 86_400
 
 class SeriesParameters(RoomAddress):
     from_: Annotated[Milliseconds | None, Field(alias="from")] = None
-    """The first time of interest, ms since 1970. Default: an hour before `until`."""
+    """The begin of the series, ms since 1970. Default: an hour before `until`."""
     until: Milliseconds | None = None
-    """The last, ms since 1970. Default: now."""
+    """The end of the series, ms since 1970. Default: now."""
     step: Annotated[int, Field(ge=60, le=DAY_S)] = 60
-    """How long a step is, in seconds. Older than two hours, none is shorter than five minutes."""
+    """The length of a step, in seconds. Beyond two hours ago it is at least five minutes."""
 
 
 class SeriesStep(Reply):
     wait_half: float | None
-    """Half of the visitors let in waited no longer, in seconds. null: nobody was let in."""
+    """The median wait of admitted visitors, in seconds. null: nobody was admitted."""
     wait_most: float | None
-    """Nine in ten waited no longer, in seconds."""
+    """The 90th percentile of their waits, in seconds. null: nobody was admitted."""
     from_ms: Milliseconds
-    """When it begins."""
+    """When the step begins."""
     ends_ms: Milliseconds
-    """When it ends. Where nothing was measured, a step is longer than you asked for."""
+    """When the step ends. Where samples are missing, a step is longer than you asked for."""
     waiting: Count
-    """In the queue, at the end."""
+    """Visitors in the queue at the end of the step."""
     active: Count
-    """Sessions at the end, called visitors included."""
+    """Sessions at the end of the step, with those of called visitors."""
     cap: Count
-    """The cap at the end."""
+    """The cap at the end of the step."""
     joined: Count
     """Newcomers who had to wait."""
     admitted: Count
-    """Visitors who came in, at once or from the queue."""
+    """Visitors who were admitted, at once or from the queue."""
     abandoned: Count
-    """Visitors who left the queue, or did not come when called."""
+    """Visitors who left the queue, or did not arrive when called."""
 
 
 class SeriesEvent(Reply):
@@ -48,15 +48,15 @@ class SeriesEvent(Reply):
     name: str
     """The event's name."""
     prequeue_from: Milliseconds | None
-    """When its pre-queue begins."""
+    """When its pre-queue begins. null: it has none."""
     opens_at: Milliseconds
     """When it opens."""
     closes_at: Milliseconds | None
-    """When it closes."""
+    """When it closes. null: when the next event begins."""
 
 
 class Series(OfRoom):
     steps: list[SeriesStep]
-    """Oldest first. The first one begins when the room was first measured, at the earliest."""
+    """The steps, oldest first. The first step begins with the oldest sample at the earliest."""
     events: list[SeriesEvent]
-    """The room's events, which may be at other times."""
+    """The room's events, also those outside of the series."""

@@ -1,4 +1,4 @@
-"""Requests and responses that take a room from one store to another."""
+"""Requests and responses of the endpoints that move a room from one Redis to another."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,10 +29,10 @@ class ExportParameters(RoomAddress):
         ]
         | None
     ) = None
-    """The `next` of the last page."""
+    """The `next` of the previous page."""
 
 
-#: Rows are lists of a name and numbers.
+#: The JSON schema of rows, which are lists of a name and numbers.
 _ROWS: Any = {
     "items": {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1},
     "maxItems": PAGE,
@@ -41,7 +41,7 @@ _Exact = Annotated[Number, wanted(f"a whole number from 0 to {MAX_NUMBER}")]
 
 
 class ExportHead(Reply):
-    """The first line of the file."""
+    """The first line of an export file."""
 
     model_config = ConfigDict(strict=True)
 
@@ -53,7 +53,7 @@ class ExportHead(Reply):
     exported_at_ms: _Exact
     """When the export began."""
     epoch: _Exact
-    """Grows with each reset of the queue."""
+    """The epoch of the queue, which grows with each reset."""
     settings: dict[str, Any]
     """The settings that were changed at run time."""
     waiting: Count = 0
@@ -61,12 +61,12 @@ class ExportHead(Reply):
     active: Count = 0
     """Sessions."""
     proof: str
-    """Shows that both installations have the same secret_keys."""
+    """A signed token, which proves that both installations have the same secret_keys."""
 
 
 class ExportRows(Reply):
     kind: Annotated[str, Field(json_schema_extra={"enum": list(WRITE_ORDER)})]
-    """What the rows are."""
+    """The kind of the rows."""
     rows: Annotated[list[Any], Field(json_schema_extra=_ROWS)]
     """Lists of a name and numbers."""
 
@@ -83,7 +83,7 @@ _AN_OBJECT: Any = {"type": "object"}
 
 
 class ImportStep(Body):
-    """`begin` and `end` with the head; a line of the file with its rows."""
+    """The steps `begin` and `end` with the head, or one line of the file with its rows."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -118,9 +118,9 @@ class ImportStep(Body):
     rows: Annotated[list[Any], Field(max_length=PAGE, json_schema_extra=_ROWS)] = Field(
         default_factory=list
     )
-    """The rows of a line."""
+    """The rows of one line of the file."""
     exported_at_ms: _Exact = 0
-    """From the head, with rows."""
+    """The `exported_at_ms` of the head. Needed with rows."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> "ImportStep":
@@ -133,9 +133,9 @@ class ImportStep(Body):
             raise ValueError(f"{' and '.join(sorted(missing))}: needed for {self.kind}")
         elif problem := next(
             (
-                f"rows[{at}]: {found}"
+                f"rows[{at}]: {reason}"
                 for at, row in enumerate(self.rows)
-                if (found := row_problem(self.kind, row))
+                if (reason := row_problem(self.kind, row))
             ),
             None,
         ):
@@ -145,4 +145,4 @@ class ImportStep(Body):
 
 class Imported(OfRoom):
     added: Count = 0
-    """How many are new here."""
+    """How many members were new here."""

@@ -37,10 +37,10 @@ DRAWN_PLACE = Kind(
     "Wait for the opening, then move the visitor.",
 )
 MAX_POSITION = 100_000_000
-#: Positions that have a name; the engine's 0 is back to where somebody was before the first move.
+#: The positions that have a name. RoomStore.move takes 0 for the place before the first move.
 PLACES = {"head": 1, "back": 0}
 MAX_REASON = 200
-#: No line ends, no other control characters; pydantic takes no halves of characters.
+#: Excludes line ends and other control characters. Pydantic itself refuses lone surrogates.
 _REASON = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 
 
@@ -49,7 +49,7 @@ class PeoplePage(RoomAddress, OffsetPage):
 
 
 class MoveVisitor(Body):
-    """To a position of their queue, or to the place of another class."""
+    """The new position of a visitor in the queue, or the visitor's new class."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -67,7 +67,7 @@ class MoveVisitor(Body):
         Annotated[Whole, Field(ge=1, le=MAX_POSITION)] | Literal["head", "back"],
         wanted('a whole number from 1 on, "head" or "back"'),
     ] = 1
-    """1 is the head of the queue. `back`: the position before the first move."""
+    """The new position; 1 is the head. `back`: the place before the first move."""
     class_: Annotated[str | None, wanted("the name of one, or null for none")] = Field(
         default=None, alias="class"
     )
@@ -77,7 +77,7 @@ class MoveVisitor(Body):
         Field(max_length=MAX_REASON, pattern=_REASON),
         wanted(f"text of {MAX_REASON} characters at most, on one line"),
     ] = ""
-    """The reason, for the log."""
+    """The reason, which is written to the log."""
 
     @model_validator(mode="before")
     @classmethod
@@ -97,9 +97,9 @@ class Waiting(Reply):
     number: str
     """The visitor number, as on the waiting page."""
     position: Position
-    """Among all who wait."""
+    """The position in the whole queue."""
     order: int
-    """A smaller one is called sooner."""
+    """The order in the queue. A visitor with a smaller order is called sooner."""
     line: str | None
     """The sub-queue. null: the room has none, or the place was drawn."""
     class_: str = Field(serialization_alias="class")
@@ -110,7 +110,7 @@ class Waiting(Reply):
 
 class WaitingVisitors(OfRoom, PageReply):
     waiting: list[Waiting]
-    """In their order."""
+    """The waiting visitors, in the order of the queue."""
 
 
 class Session(Reply):
@@ -122,17 +122,17 @@ class Session(Reply):
 
 class Sessions(OfRoom, PageReply):
     sessions: list[Session]
-    """The next to end comes first."""
+    """The sessions, soonest to end first."""
 
 
 class Visitor(OfVisitor):
     number: str
     """The visitor number, as on the waiting page."""
     state: Literal["waiting", "called", "inside", "revoked", "unknown"]
-    """`called`: the visitor's turn came, and the browser has not arrived yet. `revoked`: released
-    or gone."""
+    """`called`: the visitor was called, and the browser has not arrived yet. `revoked`: released or
+    left."""
     position: Position | None = None
-    """Among all who wait. null in a pre-queue."""
+    """The position in the whole queue. null in a pre-queue."""
     line: str | None = None
     """The sub-queue. null: the room has none, or the place was drawn."""
     class_: str = Field(default="", serialization_alias="class")

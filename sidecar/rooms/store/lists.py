@@ -1,4 +1,4 @@
-"""A room's visitors and its log, read a page at a time."""
+"""Reads a room's visitors, log and samples from Redis."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -10,13 +10,13 @@ from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.visitor_number import id_prefix, visitor_number
 
-#: Members that one ZSCAN looks at, so that a search of all of them does not hold Redis.
+#: How many members one ZSCAN examines, so that a search of all members does not block Redis.
 SCANNED = 1000
 
 
 class QueuedVisitor(NamedTuple):
-    """A waiting visitor. `line` is the sub-queue, None where there is none or the place was drawn;
-    `class_name` is "" for none; `joined_ms` is None where places are drawn."""
+    """A waiting visitor. `line` is the sub-queue, None if the room has none or the place was drawn.
+    `class_name` is "" for none. `joined_ms` is None if places are drawn."""
 
     visitor: str
     order: int
@@ -27,11 +27,11 @@ class QueuedVisitor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VisitorRecord:
-    """Where one visitor is: waiting (`position` from 1 on, `place`), inside (`ends_ms`; while
-    `started_ms` is None called and not arrived yet), revoked, or none of these."""
+    """The state of one visitor: waiting (has a `position`, from 1 on, and a `place`), active (has
+    `ends_ms`; called and not yet arrived if `started_ms` is None), revoked, or unknown."""
 
     position: int | None
-    #: The position in the sub-queue, where there is one.
+    #: The position in the sub-queue. None if there is none.
     line_position: int | None
     ends_ms: int | None
     started_ms: int | None
@@ -40,7 +40,7 @@ class VisitorRecord:
 
 
 class Lists(PlainCommands):
-    """A room's visitors, log and samples, read a page at a time or as a whole."""
+    """Reads a room's visitors, log and samples."""
 
     def __init__(
         self,
@@ -54,73 +54,73 @@ class Lists(PlainCommands):
         self._run = run
 
     async def queue(self, *, offset: int, limit: int) -> list[QueuedVisitor]:
-        """Return waiting visitors in their order; `offset` 0 is the head."""
+        """Return a page of the waiting visitors in their order; `offset` 0 is the head."""
         _, *row = await self._run("queue", [offset, limit])
-        return [_queued(row[at : at + 5]) for at in range(0, len(row), 5)]
+        return [_read_place(row[at : at + 5]) for at in range(0, len(row), 5)]
 
     async def sessions(self, *, offset: int, limit: int) -> list[tuple[str, int]]:
-        """Return active visitors and when their session ends (ms), soonest first."""
+        """Return a page of active visitors and the ends of their sessions (ms), soonest first."""
         end = offset + limit - 1
         rows = self._redis.zrange(self._key("active"), offset, end, withscores=True)
-        return [(text(member), int(score)) for member, score in await self._ask("list", rows)]
+        return [(text(member), int(score)) for member, score in await self._send("list", rows)]
 
     async def find(self, visitor: str) -> VisitorRecord:
-        _, *times, position, line_position, place = await self._run("find", [visitor])
+        _, *times, position, line_position, fields = await self._run("find", [visitor])
         ends_ms, started_ms, revoked_ms = (None if ms < 0 else ms for ms in times)
-        queued = _queued([visitor, *place]) if position else None
+        place = _read_place([visitor, *fields]) if position else None
         return VisitorRecord(
             position or None,
-            line_position if queued and queued.line else None,
+            line_position if place and place.line else None,
             ends_ms,
             started_ms,
             revoked_ms,
-            queued,
+            place,
         )
 
-    async def numbered(self, number: str) -> list[str]:
-        """Return the ids with that visitor number that `find` knows. It looks at all visitors, so
-        it is for operators alone. A visitor called meanwhile is found: waiting ones are read
-        first."""
+    async def ids_by_number(self, number: str) -> list[str]:
+        """Return the ids of the room's visitors who have this visitor number. Scans all visitors,
+        so it is for operators only. Waiting visitors are scanned first, so that a visitor who is
+        called during the scan is found among the active ones."""
         ids: set[str] = set()
         for name in ("due", "active", "revoked"):
-            ids |= await self._begin_with(id_prefix(number), name)
+            ids |= await self._scan_ids(id_prefix(number), name)
         return sorted(visitor for visitor in ids if visitor_number(visitor) == number)
 
-    async def here(self, visitors: list[str]) -> set[str]:
-        """Return those of the visitors who wait or are inside."""
+    async def filter_present(self, visitors: list[str]) -> set[str]:
+        """Return those of the given visitors who wait or are active."""
         present: set[str] = set()
         for name in ("due", "active"):
-            scores = await self._ask("here", self._redis.zmscore(self._key(name), visitors))
+            scores = await self._send("here", self._redis.zmscore(self._key(name), visitors))
             present |= {v for v, score in zip(visitors, scores, strict=True) if score is not None}
         return present
 
     async def log(self) -> list[dict[str, Any]]:
-        """Return what operators did, latest first: at (ms), by, what, visitor, detail. A change
-        also has `revision`, and `changes`: the JSON value before and after by name, each "" if it
-        is as configured."""
-        return await self._json("log")
+        """Return operators' actions, latest first: at (ms), by, what, visitor, detail. A change of
+        settings also has `revision`, and `changes`: the JSON values before and after, by name. An
+        empty string stands for the configured value."""
+        return await self._read_list("log")
 
-    async def minutes(self, most: int = 0) -> list[dict[str, Any]]:
-        """Return one sample of the room a minute (rooms/lua/parts/minutes.lua), latest first. 0:
-        all samples."""
-        return await self._json("minutes", most)
+    async def minutes(self, limit: int = 0) -> list[dict[str, Any]]:
+        """Return the room's samples, one a minute (rooms/lua/parts/minutes.lua), latest first; at
+        most `limit` samples, 0 for all."""
+        return await self._read_list("minutes", limit)
 
-    async def _begin_with(self, prefix: str, name: str) -> set[str]:
+    async def _scan_ids(self, prefix: str, name: str) -> set[str]:
         key = self._key(name)
         ids: set[str] = set()
         cursor: int | None = None
         while cursor != 0:
             scan = self._redis.zscan(key, cursor or 0, match=prefix + "*", count=SCANNED)
-            cursor, rows = await self._ask("find", scan)
+            cursor, rows = await self._send("find", scan)
             ids |= {text(member) for member, _ in rows}
         return ids
 
-    async def _json(self, name: str, most: int = 0) -> list[dict[str, Any]]:
-        rows = self._redis.lrange(self._key(name), 0, most - 1)
-        return [json.loads(row) for row in await self._ask(name, rows)]
+    async def _read_list(self, name: str, limit: int = 0) -> list[dict[str, Any]]:
+        rows = self._redis.lrange(self._key(name), 0, limit - 1)
+        return [json.loads(row) for row in await self._send(name, rows)]
 
 
-def _queued(row: list[Any]) -> QueuedVisitor:
+def _read_place(row: list[Any]) -> QueuedVisitor:
     visitor, order, line, class_name, joined_ms = row
     return QueuedVisitor(
         text(visitor),

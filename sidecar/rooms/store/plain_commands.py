@@ -1,4 +1,4 @@
-"""Redis commands on one room's keys, for what needs no script."""
+"""Redis commands on one room's keys that need no script."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -9,8 +9,7 @@ from sidecar.storage.redis.driver_errors import driver_errors
 
 
 class PlainCommands:
-    """Plain Redis commands on a room's keys. Every method raises StoreError when Redis does not
-    answer."""
+    """Base of the classes that send Redis commands on a room's keys."""
 
     def __init__(self, redis: Store, room: str, *, timeout_s: float) -> None:
         self._redis: Any = redis
@@ -20,7 +19,7 @@ class PlainCommands:
     def _key(self, name: str) -> str:
         return room_key(self._name, name)
 
-    async def _ask(self, verb: str, reply: Awaitable[Any]) -> Any:
-        """Return the reply of a command; raise StoreError if it does not come in time."""
+    async def _send(self, verb: str, reply: Awaitable[Any]) -> Any:
+        """Return the reply of a command. Raises StoreError if Redis does not reply in time."""
         async with driver_errors(verb, self._timeout_s):
             return await reply

@@ -1,4 +1,4 @@
-"""Reads the replies of rooms/lua's scripts."""
+"""Reads the replies of the scripts in rooms/lua."""
 
 import json
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from sidecar.visitors.model import Outcome, Phase, Standing
 
 #: The field of `stats` with the time until which the shield is up.
 SHIELD = "shield_until_ms"
-#: The first word of a reply about a visitor, and how many words follow from it.
-_WAITS, _WAITS_SO, _ADMITTED, _GIVEN_UP = 0, 2, 1, -4
-_WIDTHS = {_WAITS: 5, _WAITS_SO: 10, _ADMITTED: 4}
+#: The kinds of a reply about one visitor, which is its first value, and how many values it has.
+_WAITING, _WAITING_LONG, _ADMITTED, _GIVEN_UP = 0, 2, 1, -4
+_WIDTHS = {_WAITING: 5, _WAITING_LONG: 10, _ADMITTED: 4}
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome} | {
-    _WAITS_SO: Outcome.WAITING,
+    _WAITING_LONG: Outcome.WAITING,
     _GIVEN_UP: Outcome.GONE,
 }
 #: The phases by the scripts' numbers (rooms/lua/parts/openings.lua).
@@ -22,50 +22,50 @@ _PHASES = (Phase.CLOSED, Phase.OPEN, Phase.PREQUEUE)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A room in Redis at one moment."""
+    """The state of a room in Redis at one time."""
 
     now_ms: int
     waiting: int
     active: int
-    #: How many of the active were called and have not arrived yet.
+    #: How many of the active visitors were called and have not arrived yet.
     provisional: int
     epoch: int
     revision: int
-    #: A newcomer's expected wait; None if unknown.
+    #: A newcomer's estimated wait. None if unknown.
     wait_ms: int | None
     #: Settings changed at run time, by name.
     overrides: dict[str, Any]
     counters: dict[str, float]
-    #: visitor -> when it was revoked, ms
+    #: The time of the revocation in ms, by visitor.
     revoked: dict[str, int]
-    #: Until when a replica's shield is up, ms; 0 if none ever was.
+    #: The time in ms until which the shield is up; 0 if it never was.
     shield_until_ms: int
-    #: When the room's first script ran in this store.
+    #: When the room's first script ran in this Redis, ms.
     born_ms: int
-    #: When the last recovery began, and until when nobody is called; 0 if there was none.
+    #: When the last recovery began, and until when nobody is called, ms; 0 if there was none.
     recovery_ms: int
     recovers_until_ms: int
-    #: As in Standing.
+    #: The same as in Standing.
     recovery_stage: int
-    #: How many replicas were seen in the last seconds.
+    #: How many replicas read the room in the last seconds.
     replicas: int
-    #: Events in the stream, and when the oldest of them happened (0: there is none).
+    #: How many events the stream has, and the time of the oldest in ms (0: there is none).
     events: int = 0
     oldest_event_ms: int = 0
     phase: Phase = Phase.OPEN
-    #: For each sub-queue how many wait in it, and a newcomer's wait there (None: unknown).
+    #: For each sub-queue, its length and a newcomer's estimated wait in ms (None: unknown).
     lines: tuple[tuple[int, int | None], ...] = ()
-    #: How many revoked passes and spent tickets are kept of visitors who are gone.
+    #: How many revoked passes and spent tickets Redis keeps of visitors who are gone.
     remembered: int = 0
 
     @property
     def behind(self) -> float:
-        """How often Redis was found to have older data than before."""
+        """How often Redis turned out to have older data than before."""
         return self.counters.get("behind", 0)
 
-    def still_of_use(self, revoked: dict[str, int], pass_ms: int) -> dict[str, int]:
-        """Return the revocations without those whose passes have ended since. All are kept while a
-        pass is valid that was given when session_duration was longer."""
+    def keep_unexpired(self, revoked: dict[str, int], pass_ms: int) -> dict[str, int]:
+        """Return the revocations whose passes may still be valid. Return all of them while a pass
+        may be valid that was given when session_duration was longer."""
         if self.counters.get("last_end", 0) > self.now_ms + pass_ms:
             return revoked
         return {v: at for v, at in revoked.items() if at >= self.now_ms - pass_ms}
@@ -73,7 +73,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """The numbers that a sweep removed, and whether there is more to remove."""
+    """How much a sweep removed and called, and whether there is more to remove."""
 
     waiting: int
     sessions: int
@@ -87,10 +87,10 @@ def read_snapshot(reply: Any) -> Snapshot:
     revoked, stage, recovers_until, replicas, events, oldest, phase, lines, remembered, look = rest
     overrides = {
         name: json.loads(value)
-        for name, value in _pairs([*config, *look])
+        for name, value in _to_pairs([*config, *look])
         if name not in {"epoch", "revision"}
     }
-    counters = {name: float(value) for name, value in _pairs(stats)}
+    counters = {name: float(value) for name, value in _to_pairs(stats)}
     return Snapshot(
         now_ms=now,
         waiting=waiting,
@@ -102,7 +102,7 @@ def read_snapshot(reply: Any) -> Snapshot:
         overrides=overrides,
         shield_until_ms=int(counters.pop(SHIELD, 0)),
         counters=counters,
-        revoked={name: int(float(value)) for name, value in _pairs(revoked)},
+        revoked={name: int(float(value)) for name, value in _to_pairs(revoked)},
         born_ms=int(counters["born"]),
         recovery_ms=int(counters.get("recovery", 0)),
         recovers_until_ms=recovers_until,
@@ -120,8 +120,8 @@ def read_snapshot(reply: Any) -> Snapshot:
 
 
 def read_standings(reply: Any) -> list[Standing]:
-    """Read the standing of each visitor of a batch (rooms/lua/parts/standing.lua). By position,
-    since this is done for each poll."""
+    """Read the standing of each visitor of a batch (rooms/lua/parts/standing.lua). The values are
+    read by position, because that is fastest and this runs for each poll."""
     now, waiting, _active, epoch, stage, spread, phase = reply[:7]
     spread, phase = spread / 1000, _PHASES[phase]
     standings = []
@@ -131,11 +131,11 @@ def read_standings(reply: Any) -> list[Standing]:
         order = started = expires = ahead = refresh = wait = limited = classed = 0
         line = line_waiting = -1
         calls = 0
-        width = 5 if kind == _WAITS else _WIDTHS.get(kind, 2)
-        if kind == _WAITS:
+        width = 5 if kind == _WAITING else _WIDTHS.get(kind, 2)
+        if kind == _WAITING:
             _, order, ahead, refresh, wait = reply[at : at + 5]
             calls = ahead
-        elif kind == _WAITS_SO:
+        elif kind == _WAITING_LONG:
             _, order, ahead, refresh, wait, limited, calls, line, line_waiting, classed = reply[
                 at : at + 10
             ]
@@ -170,6 +170,6 @@ def read_standings(reply: Any) -> list[Standing]:
     return standings
 
 
-def _pairs(flat: list[Any]) -> list[tuple[str, str]]:
+def _to_pairs(flat: list[Any]) -> list[tuple[str, str]]:
     texts = [text(value) for value in flat]
     return list(zip(texts[::2], texts[1::2], strict=True))
