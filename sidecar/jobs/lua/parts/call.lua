@@ -66,5 +66,5 @@ end
 local function next_claim_at()
   local call_at = call_next()
   if is_more then return now end
-  return math.min(call_at, queue.first_moment(ACTIVE), queue.first_moment(LATER))
+  return math.min(call_at, queue.earliest_time(ACTIVE), queue.earliest_time(LATER))
 end

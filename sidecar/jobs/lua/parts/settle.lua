@@ -13,14 +13,14 @@ local function return_to_queue(jobs)
 end
 
 local function end_expired_calls()
-  local jobs, moments = queue.over_by(now, ACTIVE, BOUND)
+  local jobs, ended_at = queue.members_until(now, ACTIVE, BOUND)
   if #jobs == 0 then return end
   local lost, ended, online_jobs = {}, {}, {}
   for n, text in ipairs(redis_call('HMGET', FACTS, unpack(jobs))) do
     local _, call_state = read_fact(text)
     if call_state == 'c' or call_state == 'u' then
       online_jobs[#online_jobs + 1] = jobs[n]
-      ended[#ended + 1] = moments[n]
+      ended[#ended + 1] = ended_at[n]
       ended[#ended + 1] = jobs[n] .. (call_state == 'c' and '~unused' or '~term')
       count(call_state == 'c' and 'expired' or 'completed')
     else
@@ -36,7 +36,7 @@ local function end_expired_calls()
 end
 
 local function queue_due_retries()
-  local jobs = queue.over_by(now, LATER, BOUND)
+  local jobs = queue.members_until(now, LATER, BOUND)
   queue.write_all('ZREM', LATER, jobs)
   return_to_queue(jobs)
   is_more = is_more or #jobs == BOUND

@@ -31,7 +31,7 @@ function expire()
     keep_called(redis_call('ZRANGEBYSCORE', ACTIVE, '(' .. int(now), int(back_until),
       'LIMIT', 0, RETURNING))
   end
-  local ended, ends = queue.over_by(now, ACTIVE, BOUND)
+  local ended, ends = queue.members_until(now, ACTIVE, BOUND)
   if #ended == 0 then return 0 end
   local over = {}
   for i, visitor in ipairs(ended) do
