@@ -62,8 +62,8 @@ local function finish()
   finish_state()
 end
 
--- Ends the script. Returns the replies after the start that every reply has: now, when the template
--- was first used in this Redis, whether Redis recovers.
+-- Writes the state. Returns the whole reply: now, when the template was first used in this Redis,
+-- ms, whether Redis recovers (1 or 0), and `replies`.
 local function with_header(replies)
   finish()
   return {now, state.born, is_recovering() and 1 or 0, replies}
