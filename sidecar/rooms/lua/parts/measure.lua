@@ -13,8 +13,9 @@ local function held()
   return ends, ends * session_ms
 end
 
--- Adds the time since the last script to held_ms and waited_ms. A script calls this before any
--- other write: if Redis refuses writes (full or read-only), the script fails here and changes nothing.
+-- Adds the time since the last script to held_ms and waited_ms. A script calls this before
+-- any other write: if Redis refuses writes (full or read-only), the script fails here and changes
+-- nothing.
 local function measure_start()
   local before = stats.measured_at or 0
   local since = before > 0 and now - before or 0
