@@ -1,12 +1,13 @@
--- Has the worker of a job cut the call off, when it renews its lock.
+-- Asks the worker that runs a job to abort the call. The worker learns it by a wake-up, or when it
+-- renews its lock.
 -- KEYS     jobs/parts/head
 -- ARGV     4 the job
--- RETURNS  now, 1 if a worker has it
+-- RETURNS  now; 1 if a worker has the job, else 0
 -- @include "jobs/parts/head"
 local function run(KEYS, ARGV)
   begin_target(KEYS, ARGV)
-  local _, word = read_fact(redis_call('HGET', FACTS, ARGV[4]))
-  if word ~= 'r' then return {now, 0} end
+  local _, call_state = read_fact(redis_call('HGET', FACTS, ARGV[4]))
+  if call_state ~= 'r' then return {now, 0} end
   begin_with_removal()
   redis_call('SADD', ABORTS, ARGV[4])
   publish('abort ' .. target_name)

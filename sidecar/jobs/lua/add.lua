@@ -1,36 +1,37 @@
--- Puts jobs in the queue, or has them wait until a moment. Jobs that wait already, or are active,
--- stay as they are.
+-- Adds jobs to the queue, or schedules them for later. Jobs that are already queued, scheduled or
+-- active are left unchanged.
 -- KEYS     jobs/parts/head
--- ARGV     from 4 on, for each: job, order, 1 if it is online, not before, µs, or ''
--- RETURNS  now; then for each its place in the queue, from 1; 0: it is not in the queue
+-- ARGV     from 4 on, for each job: its id, its order, 1 if it is online, the earliest time of the
+--          call, µs, or ''
+-- RETURNS  now; then for each job its position in the queue, from 1; 0 if it is not in the queue
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
   local jobs = {}
   for i = 4, #ARGV, 4 do jobs[#jobs + 1] = ARGV[i] end
-  local queued, laters = queue.scores_of(LINE, jobs), queue.scores_of(LATER, jobs)
-  local actives = queue.scores_of(ACTIVE, jobs)
+  local line_orders, later_until = queue.scores_of(LINE, jobs), queue.scores_of(LATER, jobs)
+  local active_until = queue.scores_of(ACTIVE, jobs)
 
-  local added, waiting, later, orders, online = {}, {}, {}, {}, {}
+  local added, line_adds, later_adds, order_adds, online_adds = {}, {}, {}, {}, {}
   for n, job in ipairs(jobs) do
     local order, is_online, not_before = unpack(ARGV, 4 * n + 1, 4 * n + 3)
-    if not (queued[n] or laters[n] or actives[n] or added[job]) then
+    if not (line_orders[n] or later_until[n] or active_until[n] or added[job]) then
       added[job] = true
       if (tonumber(not_before) or 0) > now then
-        later[#later + 1], later[#later + 2] = not_before, job
-        orders[#orders + 1], orders[#orders + 2] = job, order
+        later_adds[#later_adds + 1], later_adds[#later_adds + 2] = not_before, job
+        order_adds[#order_adds + 1], order_adds[#order_adds + 2] = job, order
       else
-        waiting[#waiting + 1], waiting[#waiting + 2] = order, job
+        line_adds[#line_adds + 1], line_adds[#line_adds + 2] = order, job
       end
-      if is_online == '1' then online[#online + 1] = job end
-      -- After a rebuild: jobs that are submitted later come after these.
+      if is_online == '1' then online_adds[#online_adds + 1] = job end
+      -- After a rebuild of the queue, jobs submitted from now on must come after these.
       target.last_order = math.max(target.last_order or 0, tonumber(order) - order % STEP)
     end
   end
-  queue.write_all('ZADD', LINE, waiting)
-  queue.write_all('ZADD', LATER, later)
-  queue.write_all('HSET', ORDERS, orders)
-  queue.write_all('SADD', ONLINE, online)
+  queue.write_all('ZADD', LINE, line_adds)
+  queue.write_all('ZADD', LATER, later_adds)
+  queue.write_all('HSET', ORDERS, order_adds)
+  queue.write_all('SADD', ONLINE, online_adds)
   finish_state()
   redis_call('ZREM', RESERVED, unpack(jobs))
   if added[redis_call('ZRANGE', LINE, 0, 0)[1]] then publish(target_name) end

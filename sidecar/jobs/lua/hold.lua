@@ -1,16 +1,18 @@
--- Makes jobs active again after a loss: workers have them, or clients their permits.
+-- Makes jobs active again after Redis lost the queue: a worker still runs the job, or a client
+-- still has its permit.
 -- KEYS     jobs/parts/head
--- ARGV     from 4 on, for each: job, fence, order, how long it lasts, µs, the state of its fact
+-- ARGV     from 4 on, for each job: its id, fence, order, how long it stays active, µs, the state
+--          in its fact
 -- RETURNS  now
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
   local jobs = {}
   for i = 4, #ARGV, 5 do jobs[#jobs + 1] = ARGV[i] end
-  local actives = queue.scores_of(ACTIVE, jobs)
+  local active_until = queue.scores_of(ACTIVE, jobs)
   for n, job in ipairs(jobs) do
     local fence, order, lasts_us, call_state = unpack(ARGV, 5 * n, 5 * n + 3)
-    if not actives[n] then
+    if not active_until[n] then
       redis_call('ZADD', ACTIVE, int(now + tonumber(lasts_us)), job)
       redis_call('HSET', FACTS, job, fact(tonumber(fence), call_state, now, false))
       redis_call('HSET', ORDERS, job, order)

@@ -1,7 +1,8 @@
--- Allows calls from some moment on, since the queue is rebuilt. A ready target stays as it is.
+-- Marks a target as ready after its queue was rebuilt; calls begin after a delay. A target that is
+-- ready already is left unchanged.
 -- KEYS     jobs/parts/head
--- ARGV     4 how long until then, µs  5 when the queue was found lost, µs, or ''
--- RETURNS  now, 1; or 0 if it was lost again since
+-- ARGV     4 the delay, µs  5 when the queue was found lost, µs, or ''
+-- RETURNS  now; 1, or 0 if the queue was lost again since
 -- @include "jobs/parts/head"
 local function run(KEYS, ARGV)
   begin_target(KEYS, ARGV)

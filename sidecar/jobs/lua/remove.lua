@@ -1,17 +1,17 @@
--- Removes a job that waits, is being submitted, or has not used its permit; not one that runs.
+-- Removes a job that waits, is being submitted, or has not used its permit. A running job stays.
 -- KEYS     jobs/parts/head
 -- ARGV     4 the job
--- RETURNS  now, 1 if it was there
+-- RETURNS  now; 1 if the job was removed, else 0
 -- @include "jobs/parts/head"
 local function run(KEYS, ARGV)
   begin_target(KEYS, ARGV)
   local job = ARGV[4]
-  local _, word = read_fact(redis_call('HGET', FACTS, job))
-  if word == 'r' or word == 'u' then return {now, 0} end
+  local _, call_state = read_fact(redis_call('HGET', FACTS, job))
+  if call_state == 'r' or call_state == 'u' then return {now, 0} end
   local removed = redis_call('ZREM', LINE, job) + redis_call('ZREM', LATER, job)
   removed = removed + redis_call('ZREM', RESERVED, job)
-  if word then drop({job}) end
-  if removed > 0 or word then forget({job}) end
-  if word then wake_if_waiting() end
-  return {now, (removed > 0 or word) and 1 or 0}
+  if call_state then drop({job}) end
+  if removed > 0 or call_state then forget({job}) end
+  if call_state then wake_if_waiting() end
+  return {now, (removed > 0 or call_state) and 1 or 0}
 end

@@ -1,8 +1,9 @@
--- Prolongs locks of workers.
+-- Extends the locks of workers.
 -- KEYS     jobs/parts/head
--- ARGV     4 for how long, µs; then for each: job, fence
--- RETURNS  now; then for each 1: held; 2: held, and the call is to be cut off; 0: lost. Until a
---          lost queue is rebuilt nothing is called, so that a missing lock is held
+-- ARGV     4 how long the locks last from now, µs; then for each lock: job, fence
+-- RETURNS  now; then for each lock: 1 if it is held; 2 if it is held and the worker must abort the
+--          call; 0 if it is lost. A lock that is missing because the queue was lost counts as held:
+--          nothing else is called until the queue is rebuilt
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
@@ -10,19 +11,19 @@ local function run(KEYS, ARGV)
   for i = 5, #ARGV, 2 do jobs[#jobs + 1] = ARGV[i] end
   local facts = redis_call('HMGET', FACTS, unpack(jobs))
   local aborts = redis_call('SMISMEMBER', ABORTS, unpack(jobs))
-  local adds = {}
+  local extended = {}
   for n, job in ipairs(jobs) do
-    local fence, word = read_fact(facts[n])
-    if fence == tonumber(ARGV[2 * n + 4]) and word == 'r' then
-      adds[#adds + 1], adds[#adds + 2] = ends, job
+    local fence, call_state = read_fact(facts[n])
+    if fence == tonumber(ARGV[2 * n + 4]) and call_state == 'r' then
+      extended[#extended + 1], extended[#extended + 2] = ends, job
       replies[#replies + 1] = 1 + aborts[n]
     else
       replies[#replies + 1] = (fence or target.ready) and 0 or 1
     end
   end
-  if #adds > 0 then
+  if #extended > 0 then
     begin_with_removal()
-    redis_call('ZADD', ACTIVE, unpack(adds))
+    redis_call('ZADD', ACTIVE, unpack(extended))
   end
   return replies
 end

@@ -1,12 +1,14 @@
--- Gives jobs that are being submitted their orders, and keeps each a place for a while.
+-- Gives jobs that are being submitted their orders, and reserves a place in the queue for each.
 -- KEYS     jobs/parts/head
--- ARGV     4 how long, µs; then for each: job, how many may wait or '', its class or '', the
---          target's classes as JSON (head_start in seconds, and priority, by name) or ''
--- RETURNS  now; then for each its order, or '' where the queue is full
+-- ARGV     4 how long a reservation lasts, µs; then for each job: its id, how many jobs may wait or
+--          '', its class or '', the target's classes as JSON (head_start in seconds, and priority,
+--          by name) or ''
+-- RETURNS  now; then for each job its order, or '' if the queue is full
 -- @include "jobs/parts/state"
 local WIDTH = 4
 
--- The order of a job that arrives last. A class that the target does not have changes nothing.
+-- Returns the order of the job that has just arrived. A class that the target does not have has no
+-- effect.
 local function order_of(class, classes)
   local rules = classes[class]
   if not rules then return target.last_order end
@@ -23,8 +25,8 @@ local function run(KEYS, ARGV)
   local waiting, replies, adds = redis_call('ZCOUNT', RESERVED, '(' .. int(now), '+inf'), {now}, {}
   waiting = waiting + redis_call('ZCARD', LINE) + redis_call('ZCARD', LATER)
   for i = 5, #ARGV, WIDTH do
-    local job, most, class, classes = unpack(ARGV, i, i + WIDTH - 1)
-    if waiting >= (tonumber(most) or math.huge) then
+    local job, max_waiting, class, classes = unpack(ARGV, i, i + WIDTH - 1)
+    if waiting >= (tonumber(max_waiting) or math.huge) then
       replies[#replies + 1] = ''
     else
       waiting = waiting + 1

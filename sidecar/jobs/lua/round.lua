@@ -1,19 +1,20 @@
--- Tells which targets have something to do, for processes that heard nothing of them.
+-- Checks which targets have work, for processes that may have missed a wake-up.
 -- KEYS     for each target: state, line, later, active, ended (names and types: jobs/redis_keys.py)
--- ARGV     1 now, or '' for the store's own time; then for each 1: a worker asks for its jobs
--- RETURNS  for each 1: a job waits, is called or has ended, or the store is new
+-- ARGV     1 now, µs, or '' for Redis' own time; then for each target: 1 if a worker asks for its
+--          jobs
+-- RETURNS  for each target: 1 if a job waits, is called or has ended, or if Redis was emptied
 -- @include "limits/parts/head"
-local EACH = 5
+local KEYS_PER_TARGET = 5
 
 local function run(KEYS, ARGV)
   begin(ARGV)
   local replies, states = {}, {}
-  for i = 1, #KEYS, EACH do
+  for i = 1, #KEYS, KEYS_PER_TARGET do
     local n, state = #replies + 1, KEYS[i]
     replies[n] = 1
     if redis_call('HGET', state, 'ready') then
       local count = 0
-      for j = i + 1, i + EACH - 1 do
+      for j = i + 1, i + KEYS_PER_TARGET - 1 do
         local key = KEYS[j]
         count = count + redis_call('ZCARD', key)
       end
@@ -21,7 +22,7 @@ local function run(KEYS, ARGV)
       if ARGV[n + 1] == '1' then states[#states + 1] = state end
     end
   end
-  -- pcall: a full or read-only store is looked at all the same.
+  -- pcall, because the check must also work if Redis is full or read-only.
   for _, state in ipairs(states) do
     redis.pcall('HSET', state, 'runner', string.format('%.0f', now))
   end

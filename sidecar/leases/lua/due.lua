@@ -1,5 +1,5 @@
--- Lists the resources where something is due, the longest overdue first. Changes nothing.
--- ARGV    5 the most to list
+-- Lists the resources that a sweep must update, the longest overdue first. Changes nothing.
+-- ARGV    5 how many to list at most
 -- RETURNS {now, the names of the resources}
 -- @include "leases/parts/template"
 local function run(KEYS, ARGV)

@@ -1,5 +1,5 @@
--- Finds the resources where one of some holders has the lease, a turn or a place, or where a lease
--- has a fencing number. Changes nothing.
+-- Finds the resources where any of the given holders has a lease, a turn or a place in the queue,
+-- or where a lease has the given fencing number. Changes nothing.
 -- ARGV    after the names of the resources: the fencing number or '', then the names of the holders
 -- RETURNS {now, the names of the resources}
 -- @include "leases/parts/template"
@@ -21,9 +21,9 @@ end
 
 local function run(KEYS, ARGV)
   begin_template(KEYS, ARGV)
-  local fence, names = ARGV[named + 1], {unpack(ARGV, named + 2)}
+  local fence, names = ARGV[last_name_at + 1], {unpack(ARGV, last_name_at + 2)}
   local found = {}
-  for i = 1, named - 4 do
+  for i = 1, last_name_at - 4 do
     local key = 4 * i
     if has_any(KEYS[key], names) or has_any(KEYS[key + 2], names)
       or has_fence(KEYS[key + 1], fence) then

@@ -1,8 +1,9 @@
 -- Lists the holders of resources, and a page of their queues. Changes nothing.
--- ARGV    after the names: the first place of the queue (0: the head), and how many to list
--- RETURNS {now, for each: {name, how many wait, {holder, when the lease or the turn ends, fencing
---          number and start with a space between, or '' for a turn, …}, how long a newcomer would
---          wait, ms (-1: unknown), {waiting holder, order, when the next heartbeat is due, …}}}
+-- ARGV    after the names: the first place in the queue to list (0: the head), and how many
+-- RETURNS {now, for each resource: {name, how many wait, {holder, when the lease or the turn ends,
+--          fencing number and start with a space between, or '' for a turn, …}, a newcomer's
+--          expected wait, ms (-1: unknown), {waiting holder, order, when the next heartbeat is due,
+--          …}}}
 -- @include "leases/parts/place"
 
 local function holders_of(r)
@@ -16,10 +17,10 @@ local function holders_of(r)
   return row, #names
 end
 
-local function newcomers_wait(r, held)
+local function newcomer_wait(r, held)
   if is_recovering() then return -1 end
   if held < capacity and r.waiting == 0 then return 0 end
-  return math.max(0, math.floor((outlook(r, r.waiting, 0))))
+  return math.max(0, math.floor((expected_wait(r, r.waiting, 0))))
 end
 
 local function waiting_of(r, first, number)
@@ -38,11 +39,11 @@ end
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  local first, number = tonumber(ARGV[named + 1]), tonumber(ARGV[named + 2])
+  local first, number = tonumber(ARGV[last_name_at + 1]), tonumber(ARGV[last_name_at + 2])
   local rows = {}
   for i, r in ipairs(resources) do
     local holders, held = holders_of(r)
-    rows[i] = {r.name, r.waiting, holders, newcomers_wait(r, held), waiting_of(r, first, number)}
+    rows[i] = {r.name, r.waiting, holders, newcomer_wait(r, held), waiting_of(r, first, number)}
   end
   return {now, rows}
 end

@@ -1,13 +1,15 @@
 -- Decides on a batch of calls of one limit, key by key.
--- KEYS    1 values; then for each key: state [permits [free booked]], those that are needed
--- ARGV    2 the algorithm  3 the window's length, or the lease's  4 burst, or ''
+-- KEYS    1 values; then for each key: state, permits, free and booked, as far as the limit needs
+--         them
+-- ARGV    2 the algorithm  3 the length of the window, or of a lease  4 burst, or ''
 --         5 the longest wait; 0: no call waits  6 how long an id is remembered
---         7 1 to change nothing  8 how many arguments a call has: 1 cost, 2 id
---         9 how many keys; then all their names; then for each: its configured limit (-1: none),
---           how many calls it has, and their arguments. An id that the replica made begins with ~
--- RETURNS now; then for each key its limit (-1: none), and for each of its calls: the moment (when
---         to ask again if refused; 0: never), the highest cost of a call right after it (-1:
---         refused), when the whole limit is free again
+--         7 1 to change nothing  8 the number of arguments of a call: 1 for the cost, 2 with an id
+--         9 the number of keys; then all their names; then for each key: its configured limit
+--           (-1: none), its number of calls, and their arguments. An id that the replica made
+--           begins with ~
+-- RETURNS now; then for each key its limit (-1: none), and for each of its calls: the time of the
+--         call (if refused, when to ask again; 0: never), the highest cost that a call right after
+--         it may have (-1: this call is refused), when the whole limit is free again
 -- @include "limits/parts/calls"
 local FIRST_NAME = 10
 
@@ -16,30 +18,31 @@ local function run(KEYS, ARGV)
   local VALUES = KEYS[1]
   algorithm = ALGORITHMS[ARGV[2]]
   LENGTH, BURST, MAX_WAIT = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-  REMEMBERED, LOOKS = tonumber(ARGV[6]), ARGV[7] == '1'
-  local words, number = tonumber(ARGV[8]), tonumber(ARGV[9])
-  local width = (#KEYS - 1) / number
-  local word = FIRST_NAME + number
-  local limits = redis_call('HMGET', VALUES, unpack(ARGV, FIRST_NAME, word - 1))
+  REMEMBERED, IS_DRY_RUN = tonumber(ARGV[6]), ARGV[7] == '1'
+  local arguments_per_call, key_count = tonumber(ARGV[8]), tonumber(ARGV[9])
+  local keys_per_key = (#KEYS - 1) / key_count
+  local argument = FIRST_NAME + key_count
+  local limits = redis_call('HMGET', VALUES, unpack(ARGV, FIRST_NAME, argument - 1))
   local replies = {now}
-  for n = 1, number do
-    local key = 1 + (n - 1) * width
-    state, permits = KEYS[key + 1], width > 1 and KEYS[key + 2]
-    free, booked = width > 2 and KEYS[key + 3], width > 2 and KEYS[key + 4]
-    local limit, calls = tonumber(limits[n] or ARGV[word]), tonumber(ARGV[word + 1])
+  for n = 1, key_count do
+    local key = 1 + (n - 1) * keys_per_key
+    state, permits = KEYS[key + 1], keys_per_key > 1 and KEYS[key + 2]
+    free, booked = keys_per_key > 2 and KEYS[key + 3], keys_per_key > 2 and KEYS[key + 4]
+    local limit, calls = tonumber(limits[n] or ARGV[argument]), tonumber(ARGV[argument + 1])
     replies[#replies + 1] = limit
-    word = word + 2
+    argument = argument + 2
     open_permits()
     if limit >= 0 then begin_after(algorithm.load()) else begin_after(0) end
     saved_until = nil
     for _ = 1, calls do
       local at, left, ends = 0, 0, 0
       if limit >= 0 then
-        at, left, ends = answer(tonumber(ARGV[word]), words > 1 and ARGV[word + 1] or '', limit)
+        at, left, ends = decide(tonumber(ARGV[argument]),
+          arguments_per_call > 1 and ARGV[argument + 1] or '', limit)
       end
       local i = #replies
       replies[i + 1], replies[i + 2], replies[i + 3] = at, left, ends
-      word = word + words
+      argument = argument + arguments_per_call
     end
     if saved_until then algorithm.save(saved_until) end
     close_permits()

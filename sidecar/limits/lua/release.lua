@@ -1,13 +1,16 @@
--- Gives permits back: units at any time, a moment only if it is in the future. The next call of the
--- same cost takes the moment, unless the limit was lowered since.
--- KEYS    for each permit: the set with the permit, the set of free moments, and the set that tells
---         whether the limit was lowered (units: three times the same)
--- ARGV    from 2 on, for each: the permit, and its number of units (0: it has a moment)
--- RETURNS for each whether it was given back, 1 or 0
+-- Releases permits: units of a concurrency limit at any time, a scheduled time only while it is in
+-- the future. The next call of the same cost takes that time, unless the limit was lowered since.
+-- KEYS    for each permit: the set with the permit, the set of released times, and the set that
+--         tells whether the limit was lowered (for units, three times the same key)
+-- ARGV    from 2 on, for each permit: its name, and its number of units (0: it has a time)
+-- RETURNS for each permit 1 if it was released, else 0
 -- @include "limits/parts/head"
+
+-- Adds a released time to those that later calls may take.
 local function offer(free, permit, score)
   redis_call('ZREMRANGEBYSCORE', free, '-inf', '(' .. int(now))
-  local member = permit -- this permit may have given back another moment, which is still free
+  -- The same permit may have released another time before, which nobody has taken yet.
+  local member = permit
   while redis_call('ZADD', free, 'NX', score, member) == 0 do member = member .. '~' end
   keep(free, tonumber(score))
 end

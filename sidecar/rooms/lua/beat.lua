@@ -1,6 +1,7 @@
--- Heartbeats by ticket: keeps a place, gives a lost one back, claims a called one.
--- ARGV    from 6 on, for each visitor: id, order, epoch (of its ticket), random number, when it
---         joined and when its ticket was signed, ms (0: just now), address or ''
+-- Handles heartbeats with a ticket: keeps the visitor's place, restores a lost one, or begins the
+-- session of a visitor who was called.
+-- ARGV    from 6 on, for each visitor: id, order and epoch of the ticket, random number, when the
+--         visitor joined, ms, when the ticket was signed, ms (0: just now), address or ''
 -- RETURNS rooms/parts/standing
 -- EVENTS  joined, called, admitted, expired
 -- @include "rooms/parts/room"
@@ -8,8 +9,9 @@
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/heartbeat"
 
--- How long each polled too often (ms); REJECTED: no place and no session in a closed room; FULL:
--- the address has its places; nil: the ticket is worth nothing.
+-- Returns a result for each visitor: for how long the visitor is over poll_limit, ms (0: not over);
+-- REJECTED for a visitor without a session in a closed room; FULL if the address has all its
+-- places; nil for a void ticket.
 local function hear(visitors, dues, ARGV)
   measure_start()
   expire()
@@ -18,7 +20,7 @@ local function hear(visitors, dues, ARGV)
     local visitor, due, i = visitors[n], dues[n], 7 * n - 1
     if phase == CLOSED then
       limits[n] = redis_call('ZSCORE', ACTIVE, visitor) and 0 or REJECTED
-    elseif present[visitor] then -- a second tab
+    elseif present[visitor] then -- a second tab in the same batch
       limits[n] = 0
     elseif due then
       limits[n] = arrive(visitor, due + 0, ARGV[i + 1], ARGV[i + 4])
@@ -37,7 +39,8 @@ local function run(KEYS, ARGV)
   local visitors = batch(ARGV, 7)
   local dues = queue.scores_of(DUE, visitors)
   local limits = not is_quiet(dues) and hear(visitors, dues, ARGV)
-  -- A ticket may say another: of who was moved, given a class, drawn, or lost a place and took one.
+  -- The order in the ticket may be outdated: the visitor was moved, reclassified or drawn, or lost
+  -- the place and took another one.
   local orders, replies = queue.scores_of(WAITING, visitors), {}
   for n = 1, #visitors do
     local limited, i = limits and limits[n] or 0, 7 * n - 1

@@ -1,21 +1,24 @@
--- Changes settings; the caller has checked them. A raised cap calls at once.
--- ARGV    6 the operator who says so, or ''
+-- Changes settings, which the caller has validated. If the cap is raised, visitors are called at
+-- once.
+-- ARGV    6 the operator, or ''
 --         7 the changes as one JSON object, for the history
---         8 'change', or 'undo' of one
---         from 9 on, for each setting: the number of its hash in KEYS, its name, its value as
---         JSON or '' to reset it to the configured, and what it must be now: so too, or '*'
--- RETURNS {now, revision, name of a setting that is not what it must be, or '': then nothing was
---          changed}
+--         8 'change', or 'undo' of an earlier change
+--         from 9 on, for each setting: the number of its hash in KEYS, its name, its new value as
+--         JSON ('': reset to the configured value), and its expected value now in the same form
+--         ('*': any)
+-- RETURNS {now, revision, ''}; if a setting does not have its expected value, nothing is changed,
+--         and its name comes instead of ''
 -- EVENTS  called, expired, operator
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/position"
 
--- Longer ones, such as a style sheet, are not kept in the log, and cannot be undone.
+-- Longer changes, such as a style sheet, are not kept in the log, so they cannot be undone.
 local LONGEST = 2000
 
--- By name: what it was and what it becomes. And the name of one that is not what it must be.
+-- Returns for each setting its old and new value, by name (nil if that is too long for the log),
+-- and the name of a setting that does not have its expected value, or ''.
 local function find_changes(KEYS, ARGV)
   local changes, length = {}, 0
   for i = 9, #ARGV, 4 do
@@ -29,7 +32,7 @@ local function find_changes(KEYS, ARGV)
 end
 
 local function run(KEYS, ARGV)
-  begin(KEYS, ARGV) -- before a key is made that may have been lost
+  begin(KEYS, ARGV) -- detects lost keys, so it must come before the writes below create one
   local changes, stale = find_changes(KEYS, ARGV)
   if stale ~= '' then return {now, revision, stale} end
   redis.call('HINCRBY', KEYS[8], 'revision', 1)

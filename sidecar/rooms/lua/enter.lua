@@ -1,8 +1,9 @@
--- Newcomers: a session where a slot is free and nobody waits, else a place in the queue.
--- ARGV    from 6 on, for each visitor: id, random number in [0, 1), when the pre-queue begins of
---         which that is the lot (ms, 0: none), address or '', class or '', id of a grant that gives
---         it once or '', when that expires, until when somebody waits for the reply (ms): a call
---         that lay in a batch, or in a frozen store, must not give a slot to a client that is gone
+-- Lets newcomers enter: a session if a slot is free and nobody waits, else a place in the queue.
+-- ARGV    from 6 on, for each visitor: id, random number in [0, 1), when the pre-queue began in
+--         which this number is the visitor's lot (ms, 0: none), address or '', class or '', id of
+--         a one-time grant of that class or '', when the grant expires, ms, until when the client
+--         waits for the reply, ms, because a call that was delayed in a batch or by a frozen Redis
+--         must not give a slot to a client that is gone
 -- RETURNS rooms/parts/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "rooms/parts/room"
@@ -21,9 +22,9 @@ local function run(KEYS, ARGV)
   local dues = queue.scores_of(DUE, visitors)
   local met, replies = {}, {}
   for n, visitor in ipairs(visitors) do
-    local i = 8 * n - 2 -- where its arguments begin
+    local i = 8 * n - 2 -- the index of the visitor's first argument
     local session, is_here, draw = sessions[n], dues[n], tonumber(ARGV[i + 1])
-    if met[visitor] then -- twice in this batch: now there is a session or place
+    if met[visitor] then -- an earlier item of this batch gave the visitor a session or a place
       flush()
       session = redis_call('ZSCORE', ACTIVE, visitor)
       is_here = redis_call('ZSCORE', DUE, visitor)
@@ -31,9 +32,9 @@ local function run(KEYS, ARGV)
     met[visitor] = true
     if now > tonumber(ARGV[i + 7]) then
       replies[n] = refused_reply(GONE, 0)
-    elseif revoked[n] then -- a call that is repeated late must not bring back who has left since
+    elseif revoked[n] then -- a late retry must not bring back a visitor who has left since
       replies[n] = refused_reply(GONE, 0)
-    elseif session then -- the first reply was lost
+    elseif session then -- a retry, because the first reply was lost
       replies[n] = claim(visitor, now * 1000, session)
     elseif is_here then
       flush()

@@ -1,9 +1,9 @@
--- Where one visitor is. Changes nothing.
+-- Reads the state of one visitor. Changes nothing.
 -- ARGV    6 visitor
--- RETURNS {now, when the session ends, when it began, when the visitor was revoked (each ms, -1:
---          not so), position (0: not waiting), position in the sub-queue, {order,
---          sub-queue ('' is none), class ('' is none), when the visitor joined (ms; -1 where
---          places are drawn)} or where not waiting {}}
+-- RETURNS {now, when the session ends, when it began, when the visitor was revoked (each in ms; -1:
+--          none), position (0: not waiting), position in the sub-queue, {order, sub-queue or '',
+--          class or '', when the visitor joined (ms; -1 if the order is random)}, or {} if the
+--          visitor is not waiting}
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/origin"
 
@@ -17,7 +17,7 @@ local function run(KEYS, ARGV)
   local reply = {now}
   for n, key in ipairs({ACTIVE, ADMITTED, REVOKED}) do reply[n + 1] = score(key, visitor) or -1 end
   local rank, order = redis_call('ZRANK', WAITING, visitor), score(WAITING, visitor)
-  if not rank and reply[2] < 0 then -- next, and a slot is kept for the next poll
+  if not rank and reply[2] < 0 then -- the visitor may be next, with a reserved slot
     order = score(RESERVED, visitor)
     rank = order and 0
   end

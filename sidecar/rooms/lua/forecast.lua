@@ -1,8 +1,9 @@
--- How the queue moves, and how it would with other settings. Changes nothing.
+-- Estimates how fast the queue moves now, and how fast it would with other settings. Changes
+-- nothing.
 -- ARGV    from 6 on, for each setting: name, value as JSON
--- RETURNS {now, waiting, active, as it is: cap, of those waiting how many are called within a
---          minute, in how long the first and the last of them are (ms, -1: nobody knows, or never);
---          with the settings: the same four}
+-- RETURNS {now, waiting, active; with the current settings: cap, how many of the waiting visitors
+--          are called within a minute, in how long the first and the last visitor are called (ms,
+--          -1: unknown or never); the same four with the other settings}
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/estimate_wait"
 local SOON_MS = 60000

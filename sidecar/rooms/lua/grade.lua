@@ -1,9 +1,10 @@
--- Gives somebody who waits another class, and so the order that they would have had with it.
--- ARGV    6 visitor  7 class, '' for none  8 id of a grant that gives it once, or ''  9 when that
---         expires, ms  10 the operator who says so; '' by a grant, which may take nobody back
---         11 why, or ''
--- RETURNS {now, position in the queue, new or as it was; 0: the visitor is not waiting; -1: the
---          grant was used; -2: the place is drawn, which has no class}
+-- Changes the class of a waiting visitor, who then gets the order that a visitor of that class
+-- would have got at the same time.
+-- ARGV    6 visitor  7 class, '' for none  8 id of a one-time grant of the class, or ''  9 when the
+--         grant expires, ms  10 the operator, or '' for a grant, which never moves a visitor back
+--         11 the reason, or ''
+-- RETURNS {now, position in the queue, which may be unchanged; 0: the visitor is not waiting; -1:
+--          the grant was used before; -2: the place is drawn, and drawn places have no class}
 -- EVENTS  graded, operator, called, expired
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
@@ -22,7 +23,7 @@ local function reclassify(visitor, class, grant, expires, by, why)
     if grant ~= '' and redis_call('ZADD', GRANTS, 'NX', expires, grant) == 0 then return -1 end
   end
   if order == from then return position_of(visitor) end
-  for _ = 1, STEP do -- somebody who was moved may stand right there
+  for _ = 1, STEP do -- the order may belong to a visitor who was moved there
     if redis_call('ZCOUNT', WAITING, int(order), int(order)) == 0 then break end
     order = order - 1
   end

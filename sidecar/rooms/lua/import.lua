@@ -1,10 +1,10 @@
--- Brings in a room from another store, some members at a time. Idempotent: an
--- order that this store knows stays, a session lasts as either store promised, who left in either
--- has left. While it comes in, and a recovery window longer, nobody is called.
--- ARGV    6 kind: begin, stats, or a sorted set's name  7 when the other store was read, ms
---         8 the operator who says so  from 9 on, for begin: the queue's epoch; stats: name, value;
---         active: visitor, end, beginning or ''; waiting: visitor, order, due; else member, score
--- RETURNS {now, members added; begin: -1 where the queue was reset since}
+-- Imports a room from another Redis, some members per call. Idempotent: an order that exists here
+-- stays, a session ends at the later of both ends, and a visitor who left in either Redis has left.
+-- Nobody is called during the import and for one recovery window after it.
+-- ARGV    6 kind: begin, stats, or a sorted set's name  7 when the other Redis was read, ms
+--         8 the operator  from 9 on, for begin: the queue's epoch; stats: name, value; active:
+--         visitor, end, beginning or ''; waiting: visitor, order, due; other sets: member, score
+-- RETURNS {now, members added; for begin: 0, or -1 if the queue was reset since}
 -- EVENTS  operator
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/measure"
@@ -20,9 +20,9 @@ end
 function take.stats(name, value)
   local mine, other = stats[name], tonumber(value)
   if name == 'last_order' or name == 'last_end' then stats[name] = math.max(mine or 0, other)
-  elseif name == 'born' then stats.born = math.min(mine, other) -- not a store that was emptied
+  elseif name == 'born' then stats.born = math.min(mine, other) -- so this Redis is not taken as new
   elseif name == 'drawn_from' and other > (mine or 0) then
-    redis_call('UNLINK', DRAWN) -- of an earlier pre-queue
+    redis_call('UNLINK', DRAWN) -- it belongs to an earlier pre-queue
     stats.drawn_from = other
   elseif IS_NUMBER[name] then
     stats[name] = mine or other
@@ -60,7 +60,8 @@ function take.waiting(visitor, order, due)
   if redis_call('ZSCORE', ACTIVE, visitor) or redis_call('ZSCORE', REVOKED, visitor)
     or redis_call('ZSCORE', SPENT, visitor) then return 0 end
   due = tonumber(due)
-  local score = int(math.max(due, math.min(now, now - read_at + due))) -- a move is no silence
+  -- The time that the import takes does not count as silence.
+  local score = int(math.max(due, math.min(now, now - read_at + due)))
   redis_call('ZADD', DUE, 'GT', is_unused(due) and unpolled_score() or score, visitor)
   return add(WAITING, order, visitor)
 end
@@ -71,7 +72,8 @@ local function run(KEYS, ARGV)
   read_at, by = tonumber(ARGV[7]), ARGV[8]
   local step = (kind == 'active' or kind == 'waiting') and 3 or 2
   for i = 9, #ARGV, step do added = added + take[kind](ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
-  if added >= 0 then stats.recovery, stats.near = now, select(2, longest()) end -- given elsewhere
+  -- `near`: visitors near the head have got their poll intervals from the other Redis.
+  if added >= 0 then stats.recovery, stats.near = now, select(2, longest()) end
   finish()
   return {now, added}
 end

@@ -1,8 +1,8 @@
--- Gives up places and sessions. Idempotent.
--- ARGV    from 6 on, for each visitor: id, the operator who says so or '', and 'left' (by the
---         visitor), 'released', or 'unseen' (never heard that they have it: no pass is honoured,
---         so the slot is free at once; where there is an operator's name it is the id of a grant,
---         which is given back if it gave this place its class)
+-- Releases places and sessions. Idempotent.
+-- ARGV    from 6 on, for each visitor: id, the operator or '', and 'left' (by the visitor),
+--         'released', or 'unseen' (the reply with the place or session never reached the visitor,
+--         so no pass is out and the slot is free at once; instead of the operator comes the id of
+--         a grant, which is released if it gave this place its class)
 -- RETURNS rooms/parts/standing; every outcome is GONE
 -- EVENTS  left, released, called, expired, operator
 -- @include "rooms/parts/room"
@@ -10,8 +10,9 @@
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/standing"
 
--- A pass is worth nothing by `revoked`, and that for as long as one lives; a ticket by `spent`.
--- Of a session that began in this store `spent` knows already whether there was a ticket.
+-- Voids the visitor's tokens: `revoked` voids the pass, and is kept as long as a pass can be valid;
+-- `spent` voids the ticket. A session that began in this Redis has put its ticket into `spent`
+-- already, if there was one. Returns false if the visitor was revoked before.
 local function void(visitor, started)
   if redis_call('ZADD', REVOKED, 'NX', int(now), visitor) == 0 then return false end
   if not started or tonumber(started) < stats.born then
@@ -43,7 +44,7 @@ local function leave(visitor, why, grant)
       redis_call('ZREM', RESERVED, visitor)
       event(why, visitor, 'waiting')
     elseif not is_unseen and started then
-      -- The slot is free when no replica and no kept verdict honours the pass any more.
+      -- The slot is free as soon as no replica and no cached verdict accepts the pass any more.
       ends = math.min(math.floor(ends), now + room.release_hold_ms)
       redis_call('ZADD', ACTIVE, int(ends), visitor)
       event(why, visitor, 'session')

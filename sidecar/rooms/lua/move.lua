@@ -1,24 +1,25 @@
--- Moves somebody who waits to a position (in their own sub-queue, where there are several), or back
--- to where they were before anybody moved them. Where no order is free right there, to the next one
--- before it that is.
--- ARGV    6 visitor  7 position from 1 on, beyond the end is the end; 0: back
---         8 the operator who says so  9 why, or ''
+-- Moves a waiting visitor to a position (in the visitor's sub-queue, if the room has sub-queues),
+-- or back to the place before all moves. If no order is free at the position, the visitor gets the
+-- next free one before it.
+-- ARGV    6 visitor  7 position, from 1; any position beyond the end means the end; 0: back
+--         8 the operator  9 the reason, or ''
 -- RETURNS {now, new position; 0: the visitor is not waiting; -1: no order is free nearby; -2: the
---          pre-queue is not drawn yet; -3: nobody moved the visitor}
+--          pre-queue is not drawn yet; -3: the visitor was not moved}
 -- EVENTS  operator, called, expired
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/moved"
 
--- Of the visitor who stands at a place now, the visitor left out: their order, as a number.
+-- Returns the order at a place of the queue, from 1. The visitor to move, at the rank `own`, does
+-- not count.
 local function order_at(place, own)
   if own and place > own then place = place + 1 end
   local row = redis_call('ZRANGE', WAITING, place - 1, place - 1, 'WITHSCORES')
   return tonumber(row[2])
 end
 
--- The order for that position in a line; nil where none is free nearby.
+-- Returns a free order for a position in the visitor's queue; nil if none is free nearby.
 local function free_order(visitor, position, from)
   local line = line_of(from)
   local first, others = ahead_of_line(line), size(WAITING) - 1

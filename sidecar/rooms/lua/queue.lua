@@ -1,12 +1,12 @@
--- Waiting visitors in their order, a page of them. Changes nothing.
--- ARGV    6 how many to skip  7 how many at most
--- RETURNS {now, for each visitor: id, order, sub-queue ('' is none), class ('' is none), when the
---          visitor joined (ms; -1 where places are drawn)}
+-- Lists a page of the waiting visitors in their order. Changes nothing.
+-- ARGV    6 how many visitors to skip  7 how many to list at most
+-- RETURNS {now, for each visitor: id, order, sub-queue or '', class or '', when the visitor joined
+--          (ms; -1 if the order is random)}
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/origin"
 
--- The order of each before an operator moved the visitor, false where nobody did. Lua passes no
--- more than some thousands of arguments to a command.
+-- Returns each visitor's order before an operator moved the visitor, false if none did. Works in
+-- batches, because Lua can pass only a few thousand arguments to a command.
 local AT_A_TIME = 1000
 local function orders_before_moves(visitors)
   local moved = {}

@@ -1,7 +1,7 @@
--- Passes that are due for renewal; a session that the store lost comes back from its pass.
--- ARGV    from 6 on, for each visitor: id, order, when its session began, when the pass ends, and
---         '' (a script gave the pass), or of one that a replica gave or made longer while it could
---         not ask: 'new', or 'waited' (its visitor had a place in the queue)
+-- Renews passes, and restores a session that Redis lost from its pass.
+-- ARGV    from 6 on, for each visitor: id, order, when the session began, ms, when the pass ends,
+--         ms, and '' if a script issued the pass; else a replica issued or extended it while Redis
+--         was unavailable: 'waited' if the visitor had a place in the queue, or 'new'
 -- RETURNS rooms/parts/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "rooms/parts/room"
@@ -9,7 +9,7 @@
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/standing"
 
--- The reply to a revoked pass, and to one whose session is there; else nil.
+-- Returns the reply to a pass that is revoked or whose session exists; nil if Redis has no session.
 local function keep(visitor, order, started, shown)
   flush()
   if redis_call('ZSCORE', REVOKED, visitor) then return refused_reply(GONE, 0) end
@@ -17,7 +17,8 @@ local function keep(visitor, order, started, shown)
   if not ends then return nil end
   local began = redis_call('ZSCORE', ADMITTED, visitor)
   if not began then return claim(visitor, order, ends) end
-  -- Until when the passes are honoured that were given: of an unused session `ends` says less.
+  -- `promised`: until when the visitor's earlier passes are valid. An unused session may end before
+  -- its pass does, so its `ends` does not tell.
   local promised = ends - room.session_grace_ms
   if is_unused(ends) then
     promised = math.max(shown, unused_until(tonumber(began)) - room.session_grace_ms)
@@ -25,10 +26,11 @@ local function keep(visitor, order, started, shown)
   return admitted_reply(order, started, admit(visitor, started, promised))
 end
 
--- The reply to a pass whose session was lost, if there is a slot; else nil: it waits. Whom a
--- replica let in, or kept in, by itself stays all the same, and so does who came in since the data
--- of a store that has older ones: nobody is called until the room is below its cap. A replica may
--- not have heard our time: what its pass says of the future is not believed.
+-- Restores a lost session from its pass. Returns the reply, or nil if no slot is free: then the
+-- visitor waits. Two kinds of visitor get the session even without a free slot, and nobody is
+-- called until the room is below its cap: visitors whom a replica admitted or kept by itself while
+-- Redis was unavailable, and visitors who were admitted after the data that Redis came back with.
+-- The replica's clock may be ahead of Redis' time, so times in the future are cut to now.
 local function restore(visitor, order, started, ends, alone)
   started, ends = math.min(started, now), math.min(ends, now + session_ms)
   local is_over = size(ACTIVE) >= cap
@@ -48,7 +50,7 @@ local function restore(visitor, order, started, ends, alone)
     return admitted_reply(order, started, admit(visitor, started, ends))
   end
   if not waits then
-    join(visitor, order, 'pass') -- the slot was given away: the next one is theirs
+    join(visitor, order, 'pass') -- the slot was given to another visitor, so this one is next
     redis_call('ZREM', SPENT, visitor)
   end
   redis_call('ZADD', DUE, int(now), visitor)
@@ -62,7 +64,7 @@ local function wait(visitor, order)
   return stand(visitor, order, 0, 0)
 end
 
--- Replies to those who have none yet.
+-- Answers the visitors who have no reply yet.
 local function each(ARGV, replies, answer)
   local n = 0
   for i = 6, #ARGV, 5 do
@@ -76,7 +78,7 @@ local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
   measure_start()
   local replies = {}
-  each(ARGV, replies, keep) -- before anything expires: a pass that verifies must find its session
+  each(ARGV, replies, keep) -- before sessions expire, because a valid pass must find its session
   expire()
   each(ARGV, replies, keep_or_restore)
   call_next()

@@ -1,5 +1,6 @@
--- Empties the queue. A new epoch voids the tickets; who is inside or called stays.
--- ARGV    6 the operator who says so
+-- Empties the queue. A new epoch voids all tickets. Visitors with a session, and visitors who were
+-- called, stay.
+-- ARGV    6 the operator
 -- RETURNS {now, places removed, epoch}
 -- EVENTS  operator
 -- @include "rooms/parts/room"

@@ -1,14 +1,13 @@
--- A room as it is now; also how replicas learn of changed settings and revoked passes.
--- ARGV    6 revocations from this time on, ms
---         7 how many revocations at most
+-- Reads the state of a room. Replicas also learn of changed settings and revoked passes by it.
+-- ARGV    6 list revocations from this time on, ms
+--         7 how many revocations to list at most
 --         8 the replica that asks, or ''
 --         9 `measured_at` of its snapshot before, or ''
--- RETURNS {now, waiting, active, provisional, epoch, revision, wait of a newcomer or -1,
+-- RETURNS {now, waiting, active, provisional, epoch, revision, a newcomer's wait or -1,
 --          config hash as a flat list, stats hash as a flat list, {visitor, revoked at, …},
 --          stage of the recovery, when it ends or 0, replicas, events in the stream, the id of
---          the oldest, phase, {people in a line, wait of a newcomer there or -1, …},
---          how many visitors are remembered whose tokens are worth nothing,
---          look hash as a flat list}
+--          the oldest, phase, {visitors in a sub-queue, a newcomer's wait there or -1, …},
+--          how many voided tokens are stored, look hash as a flat list}
 -- EVENTS  called, expired
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
@@ -16,11 +15,11 @@
 -- @include "rooms/parts/estimate_wait"
 -- @include "rooms/parts/minutes"
 -- @include "rooms/parts/position"
--- Replicas ask every second.
+-- A replica that has not asked for this long is not counted. Replicas ask every second.
 local REPLICA_MS = 5000
 
--- A store that is back with older data, or another one that had not heard the latest: who came
--- in since is known by the pass alone.
+-- Begins a recovery if Redis has older data than the replica has seen: it was restored, or a
+-- failover lost the latest writes. Visitors admitted since then are known only by their passes.
 local function begin_behind(seen, near, known)
   local data_of = stats.measured_at
   if not data_of or not seen or seen <= data_of then return end

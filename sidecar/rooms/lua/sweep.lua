@@ -1,15 +1,15 @@
--- Removes the waiting whose heartbeat stopped, sessions that ran out, and what was kept
--- against tokens that nobody can show any more.
--- ARGV    6 the most places and spent tokens to remove (100 at most: with those that are
---           called and those that ran out Redis is held for some 5 ms)
--- RETURNS {now, waiting removed, sessions removed, revocations and spent tickets removed, how
---          many left the line by a call, more to do}
+-- Removes waiting visitors whose heartbeats stopped, expired sessions, and records about tokens
+-- that have expired.
+-- ARGV    6 how many places and records to remove at most (100 or less, because with the calls
+--           and expired sessions a sweep of 100 blocks Redis for about 5 ms)
+-- RETURNS {now, places removed, sessions removed, revocations and spent tickets removed, how many
+--          visitors left the queue by a call, 1 if there is more to do}
 -- EVENTS  expired, called
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/places_per_address"
--- How long a ticket can be shown after it was signed (visitors/model.py: TICKET_LIFETIME_MS).
+-- How long a ticket is valid after it was signed (visitors/model.py: TICKET_LIFETIME_MS).
 local TICKET_MS = 86400000
 local HOUR_MS, MINUTE_MS = 3600000, 60000
 
@@ -33,9 +33,9 @@ local function run(KEYS, ARGV)
     resized(WAITING)
     forget_arrivals(silent)
   end
-  if phase ~= CLOSED then measure_drops(#silent) end -- there nobody gave up
+  if phase ~= CLOSED then measure_drops(#silent) end -- in a closed room silence is not giving up
 
-  -- While a pass is out there that was given when session_duration was longer, none is forgotten.
+  -- Keep all revocations while a pass is valid that was issued when session_duration was longer.
   local is_longer = (stats.last_end or 0) > now + session_ms
   local over = is_longer and '-inf' or int(now - session_ms - MINUTE_MS)
   local revoked = redis_call('ZRANGEBYSCORE', REVOKED, '-inf', over, 'LIMIT', 0, limit - #silent)
@@ -45,7 +45,7 @@ local function run(KEYS, ARGV)
   local spent = redis_call('ZRANGEBYSCORE', SPENT, '-inf', dead, 'LIMIT', 0, limit - removed)
   if #spent > 0 then redis_call('ZREMRANGEBYRANK', SPENT, 0, #spent - 1) end
   removed = removed + #spent
-  -- Grants that ran out: their signature alone refuses them now, by the latest clock too.
+  -- Forget grants that have expired for an hour: by now every replica's clock refuses them.
   local used = redis_call('ZRANGEBYSCORE', GRANTS, '-inf', int(now - HOUR_MS), 'LIMIT', 0, limit)
   if #used > 0 then redis_call('ZREMRANGEBYRANK', GRANTS, 0, #used - 1) end
 

@@ -1,17 +1,19 @@
--- The order decides who is next. It is given once; the smallest is next.
+-- Each member of a queue has an order, given once. The member with the smallest order is next.
 --   order = arrival - head start - band * BAND + number of the class
--- arrival: now in µs, and later than any before; in a random room a number drawn below DRAWS.
--- Arrivals are multiples of STEP, so that the class's number (1 to 7) keeps two orders apart.
--- Orders are exact in a double until 2041, when arrivals reach BAND; without sub-queues and events
+-- arrival: now in µs, but greater than any arrival before; in a room with random order, a random
+-- number below DRAWS. Arrivals are multiples of STEP, so adding the class's number (1 to 7) never
+-- makes two orders equal.
+-- Doubles hold orders exactly until 2041, when arrivals reach BAND; without sub-queues and events
 -- until 2255, when they reach 2^53.
 local STEP, BAND = 8, 2 ^ 51
 
+-- Returns a new arrival, greater than the last one.
 local function arrive_after(last, now_us)
   local next_us = math.max(now_us, (math.floor((last or 0) / STEP) + 1) * STEP)
   return math.ceil(next_us / STEP) * STEP
 end
 
--- Without a class the last three arguments are 0.
+-- Returns an order by the formula above. Without a class, the last three arguments are 0.
 local function order_by(arrival, head_start_us, band, number)
   return arrival - head_start_us - band * BAND + number
 end

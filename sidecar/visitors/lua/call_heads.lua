@@ -1,19 +1,19 @@
 -- @include "visitors/members"
--- Calls the next members of a queue, in rooms and of leases. Jobs have their own way: a target's
--- rate or a full worker stops the calls in the middle, so only called members are taken out.
+-- Calls the next members of a queue, for rooms and leases. Jobs do not use this: a target's rate or
+-- a full worker may stop the calls at any member, so jobs leave the queue only when called.
 
--- Takes heads out of a queue until `free` members are called or `most` were taken.
+-- Pops members from the head of a queue until `free` of them are called or `most` are popped.
 --   line   the queue: the names of its keys `queue` and `due`, and optionally `pop`, which replaces
---          queue.pop_heads() where the smallest order is not always next
+--          queue.pop_heads() if the smallest order is not always next
 --   call   a function of the queue, a member, its score in `due` (0: Redis evicted it) and its
---          order as text. Returns whether it called the member. One whose heartbeat is overdue is
---          not called, and dropped.
+--          order as a string. Returns whether it called the member. It drops a member whose
+--          heartbeat is overdue, and returns false.
 -- Returns how many members left the queue.
 function queue.call_heads(line, free, most, call)
   local popped = 0
-  -- Take as many at a time as can be called if no heartbeat is overdue.
+  -- Pop as many at a time as can be called if no heartbeat is overdue.
   while free > 0 and popped < most do
-    local heads, orders, tried = (line.pop or queue.pop_heads)(
+    local heads, orders, requested = (line.pop or queue.pop_heads)(
       line.queue, math.min(free, most - popped))
     if #heads == 0 then break end
     popped = popped + #heads
@@ -21,7 +21,7 @@ function queue.call_heads(line, free, most, call)
     for i, head in ipairs(heads) do
       if call(line, head, tonumber(dues[i] or 0), orders[i]) then free = free - 1 end
     end
-    if #heads < tried then break end -- nobody is left
+    if #heads < requested then break end -- the queue is empty
   end
   return popped
 end

@@ -1,28 +1,29 @@
 -- @include "visitors/script"
--- Numbers that a script keeps in a hash, by name.
+-- Reads and writes numbers in a hash, by field name.
 
--- Returns the stored numbers in the order of the names, and a table of them by name to change.
+-- Returns the stored numbers in the order of `names`, and a table of them by name. The script
+-- changes the table and writes what queue.changed_numbers() returns.
 function queue.load_numbers(key, names)
-  local loaded, numbers = redis_call('HMGET', key, unpack(names)), {}
+  local loaded, by_name = redis_call('HMGET', key, unpack(names)), {}
   for i, name in ipairs(names) do
     loaded[i] = tonumber(loaded[i] or nil)
-    numbers[name] = loaded[i]
+    by_name[name] = loaded[i]
   end
-  return loaded, numbers
+  return loaded, by_name
 end
 
--- Returns the fields and values of changed numbers, with all their digits.
-function queue.changed_numbers(names, loaded, numbers)
+-- Returns the names and values of the numbers that changed, for HSET. 17 digits lose nothing.
+function queue.changed_numbers(names, loaded, by_name)
   local fields = {}
   for i, name in ipairs(names) do
-    if numbers[name] ~= loaded[i] then
-      fields[#fields + 1], fields[#fields + 2] = name, string.format('%.17g', numbers[name])
+    if by_name[name] ~= loaded[i] then
+      fields[#fields + 1], fields[#fields + 2] = name, string.format('%.17g', by_name[name])
     end
   end
   return fields
 end
 
--- Returns a number later than the last one, whatever the clock does.
+-- Returns a number greater than the last one, even if the clock jumped back.
 function queue.next_number(last, now_us)
   return math.max(now_us, (last or 0) + 1)
 end

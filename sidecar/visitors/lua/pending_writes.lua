@@ -1,9 +1,10 @@
 -- @include "visitors/script"
--- Members to add to sorted sets, collected while a script runs: one ZADD for many costs
--- about half of many. A script that reads a set in between flushes first; finish() does.
+-- Members to add to sorted sets, collected while a script runs, because one ZADD with many members
+-- costs about half as much as many ZADDs. A script calls flush() before it reads such a set;
+-- finish() calls it at the end.
 local pending
--- The sizes of sets, counted once until put() changes them. A script that changes a set in another
--- way calls resized().
+-- The cached sizes of sets. put() and flush() keep them right; a script that changes a set in
+-- another way calls resized().
 local sizes
 
 function queue.begin_writes()

@@ -1,8 +1,8 @@
--- Lets a message wait for the sender. Idempotent by its id.
+-- Queues a message for the sender. Queueing the same id twice has no effect.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, resending
--- ARGV    id, the document, when it happened, the number of its queue in KEYS, how many may wait
---         behind the first, how long all is kept, s
--- RETURNS the ids that are too many, oldest first
+-- ARGV    id, the document (JSON), when the event happened, ms, the number of the queue in KEYS,
+--         how many messages may wait behind the first, how long the keys are kept, s
+-- RETURNS the ids of the messages over that limit, oldest first
 local id, queue = ARGV[1], KEYS[tonumber(ARGV[4])]
 local is_settled = redis.call('ZSCORE', KEYS[4], id) or redis.call('ZSCORE', KEYS[5], id)
 if not is_settled and redis.call('HEXISTS', KEYS[2], id) == 0

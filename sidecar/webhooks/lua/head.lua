@@ -1,17 +1,18 @@
--- Finds the first message of a lane, for the replica that has the leader lease.
+-- Finds the first message of a queue, for the replica that has the leader lease.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, resending
--- ARGV    the replica, the number of the lane in KEYS, the time, ms; '': that of Redis
--- RETURNS nothing, if the lane is empty or another replica has the lease; or the id, the document
---         ('': none), the request to resend it, the time
+-- ARGV    the replica, the number of the queue in KEYS (2: messages to resend), now, ms, or '' for
+--         Redis' own time
+-- RETURNS an empty list if the queue is empty or another replica has the lease; else the id, the
+--         document ('' if there is none), the request to resend it or '', now
 if redis.call('GET', KEYS[8]) ~= ARGV[1] then return {} end
-local lane, id, first = tonumber(ARGV[2]), nil, nil
-if lane == 2 then
+local queue_number, id, first = tonumber(ARGV[2]), nil, nil
+if queue_number == 2 then
   for _, each in ipairs(redis.call('HKEYS', KEYS[2])) do
     local at = tonumber(redis.call('ZSCORE', KEYS[3], each) or 0)
     if not first or at < first then id, first = each, at end
   end
 else
-  id = redis.call('ZRANGE', KEYS[lane], 0, 0)[1]
+  id = redis.call('ZRANGE', KEYS[queue_number], 0, 0)[1]
 end
 if not id then return {} end
 local time = redis.call('TIME')

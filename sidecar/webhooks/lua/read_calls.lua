@@ -1,24 +1,25 @@
--- Reads a page of a room's event stream for the calls in it.
+-- Reads a page of a room's event stream and returns the calls in it.
 -- KEYS    events, stats, calls, called
--- ARGV    the event to read after, '': the end; how far was read and noted, or ''; how many events;
---         how long the recorder waits, s; how long the cursor is kept, s
--- RETURNS how far it has read; whether that is the end; the calls; how many calls there ever were;
---         whether the event to read after is gone
-local from, noted = ARGV[1], ARGV[2]
-local ever = redis.call('HGET', KEYS[2], 'called') or '0'
-if from == '' then
+-- ARGV    id of the event to read after ('': the last one); id of the last event whose calls are
+--         stored, or ''; how many events to read; how long the recorder waits for this reader, s;
+--         how long the cursor is kept, s
+-- RETURNS id of the last event read; whether it is the last of the stream; the calls; how many
+--         calls the room ever made; whether the event to read after is gone from the stream
+local after, stored_until = ARGV[1], ARGV[2]
+local total_calls = redis.call('HGET', KEYS[2], 'called') or '0'
+if after == '' then
   local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
-  return {last and last[1] or '0-0', 1, {}, ever, 0}
+  return {last and last[1] or '0-0', 1, {}, total_calls, 0}
 end
-if noted ~= '' then
-  redis.call('SET', KEYS[4], noted, 'EX', ARGV[4])
+if stored_until ~= '' then
+  redis.call('SET', KEYS[4], stored_until, 'EX', ARGV[4])
   redis.call('EXPIRE', KEYS[3], ARGV[5])
 end
-local rows = redis.call('XRANGE', KEYS[1], '(' .. from, '+', 'COUNT', ARGV[3])
-local calls, last = {}, from
+local rows = redis.call('XRANGE', KEYS[1], '(' .. after, '+', 'COUNT', ARGV[3])
+local calls, last = {}, after
 for _, row in ipairs(rows) do
   last = row[1]
   if row[2][1] == 'kind' and row[2][2] == 'called' then calls[#calls + 1] = row end
 end
-local is_gone = from ~= '0-0' and #redis.call('XRANGE', KEYS[1], from, from) == 0
-return {last, #rows < tonumber(ARGV[3]) and 1 or 0, calls, ever, is_gone and 1 or 0}
+local is_gone = after ~= '0-0' and #redis.call('XRANGE', KEYS[1], after, after) == 0
+return {last, #rows < tonumber(ARGV[3]) and 1 or 0, calls, total_calls, is_gone and 1 or 0}

@@ -1,8 +1,9 @@
--- Notes the request of an operator to send messages again, or to send a new one.
+-- Stores an operator's request to resend messages, or to send a new one.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, resending
--- ARGV    the request; attempts that the message is to have had, '': any number; how long all is
---         kept, s; of a new message the document and when it happened, or ''; ids
--- RETURNS for each id: unknown, waiting, changed or queued
+-- ARGV    the request; the number of attempts that the message must have had ('': any number); how
+--         long the keys are kept, s; of a new message the document and its time, ms, else '' and
+--         ''; the ids
+-- RETURNS for each id: unknown, waiting, changed (the number of attempts differs) or queued
 local replies = {}
 for i = 6, #ARGV do
   local id = ARGV[i]

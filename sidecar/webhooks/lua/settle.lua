@@ -1,17 +1,18 @@
--- Writes what became of a message, and drops what is too old or too much.
+-- Stores the result of a delivery, and removes messages that are too old or over the limit.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, resending
--- ARGV    how many delivered and failed are kept; for how long, s; after how long a message in no
---         queue has failed, s; then, of the message that is settled, if any: id, the document, when
---         it happened, the number of its state in KEYS (0: it is forgotten), the request
+-- ARGV    how many delivered and how many failed messages are kept; for how long, s; after how long
+--         a message that is in no queue counts as failed, s; then of the delivered message, if any:
+--         id, the document, when the event happened, ms, the number of its state in KEYS (0: the
+--         message is deleted), the request to resend it or ''
 -- RETURNS nothing
 local id, state = ARGV[5], tonumber(ARGV[8])
 local function is_queued(each)
   return redis.call('ZSCORE', KEYS[6], each) or redis.call('ZSCORE', KEYS[7], each)
 end
--- Another replica may have settled it, and an operator have asked for it again.
-local is_open = id and (redis.call('HGET', KEYS[2], id) or '') == ARGV[9]
+-- Ignore the result if another replica has stored one, or an operator asked to resend the message.
+local is_expected = id and (redis.call('HGET', KEYS[2], id) or '') == ARGV[9]
   and (ARGV[9] ~= '' or is_queued(id))
-if is_open then
+if is_expected then
   redis.call('HSET', KEYS[1], id, ARGV[6])
   if state ~= 3 then
     redis.call('HDEL', KEYS[2], id)
@@ -35,9 +36,9 @@ for k = 4, 5 do
       redis.call('HDEL', KEYS[1], each)
     end
   end
-  local old = (now - ARGV[3]) * 1000
-  drop(redis.call('ZRANGEBYSCORE', KEYS[k], '-inf', old, 'LIMIT', 0, 100))
-  local many = redis.call('ZCARD', KEYS[k]) - ARGV[k - 3]
-  if many > 0 then drop(redis.call('ZRANGE', KEYS[k], 0, math.min(many, 100) - 1)) end
+  local expired_before = (now - ARGV[3]) * 1000
+  drop(redis.call('ZRANGEBYSCORE', KEYS[k], '-inf', expired_before, 'LIMIT', 0, 100))
+  local excess = redis.call('ZCARD', KEYS[k]) - ARGV[k - 3]
+  if excess > 0 then drop(redis.call('ZRANGE', KEYS[k], 0, math.min(excess, 100) - 1)) end
 end
 for k = 1, 7 do redis.call('EXPIRE', KEYS[k], ARGV[3]) end

@@ -1,5 +1,6 @@
 -- @include "jobs/parts/state"
--- Opens for a target that fails again and again: no calls for a while, each time longer. Then one
+-- The circuit breaker of a target. It opens after break_after failures in a row; then no calls are
+-- made for FIRST_US, and twice as long each time it opens again (a minute at most). After that, one
 -- call at a time is a trial.
 local FIRST_US = 5000000
 
@@ -10,17 +11,17 @@ end
 
 local function open_breaker()
   count('opened')
-  target.open_until = now + math.min(MOST_US.open_until, FIRST_US * 2 ^ (target.opened - 1))
+  target.open_until = now + math.min(MAX_US.open_until, FIRST_US * 2 ^ (target.opened - 1))
 end
 
--- Returns true if the breaker was open or on trial.
+-- Closes the breaker. Returns whether it was open or on trial.
 local function close_breaker()
   local was_open = breaker() ~= 'closed'
   target.failures, target.opened, target.open_until = 0, 0, 0
   return was_open
 end
 
-local function note_failure(is_trial, break_after)
+local function record_failure(is_trial, break_after)
   count('failures')
   local breaker_state = breaker()
   if breaker_state == 'closed' and target.failures >= break_after
@@ -29,8 +30,8 @@ local function note_failure(is_trial, break_after)
   end
 end
 
--- Smooths the duration of calls: the last ones count most.
-local function measure(took_us)
+-- Adds a call's duration to the exponential moving average.
+local function record_duration(took_us)
   target.mean_us = target.mean_us or took_us
   target.mean_us = target.mean_us + (took_us - target.mean_us) / 10
 end

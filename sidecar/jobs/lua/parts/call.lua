@@ -1,31 +1,33 @@
 -- @include "jobs/parts/breaker"
 -- @include "jobs/parts/rate"
 -- @include "jobs/parts/settle"
--- Calls jobs from the head of the queue, as long as there is room.
--- Jobs that are looked at beyond those that the worker can take: some of them may be online.
+-- Calls jobs from the head of the queue, as long as the target and the worker have capacity.
+
+-- How many more jobs to read than the worker has free slots, because some of them may be online.
 local AHEAD = 20
-local free_slots, is_paused, is_trial, room
+local free_slots, is_paused, is_trial, free_calls
 local lock_us, permit_us
 local replies
 
--- Returns from when on calls are made, µs; math.huge: after some wake-up.
+-- Returns the time from which calls are made, µs; math.huge: only after a wake-up.
 local function opens_at()
   if not target.ready or is_paused then return math.huge end
   return math.max(target.ready, target.held_until or 0, target.open_until or 0)
 end
 
--- Returns how many of the heads were called, and when the next call can be made, or nil.
+-- Calls the jobs at the head of the queue while the rate allows. Returns how many were called, and
+-- if it stopped, when the next one can be called, µs.
 local function call(heads, head_orders, online_flags)
   local actives, facts, orders, called = {}, {}, {}, {}
-  local at
+  local next_at
   for n, job in ipairs(heads) do
     local is_online = online_flags[n] == 1
     if not is_online and free_slots == 0 then
-      at = math.huge
+      next_at = math.huge
       break
     end
-    at = count_call()
-    if at then break end
+    next_at = count_call()
+    if next_at then break end
     local fence, order = next_fence(), head_orders[n]
     called[n] = job
     actives[2 * n - 1], actives[2 * n] = int(now + (is_online and permit_us or lock_us)), job
@@ -42,25 +44,27 @@ local function call(heads, head_orders, online_flags)
   queue.write_all('HSET', FACTS, facts)
   queue.write_all('HSET', ORDERS, orders)
   close_rate()
-  return #called, at
+  return #called, next_at
 end
 
--- Returns when the next job can be called; math.huge: not before an active one ends.
+-- Calls all jobs that can be called now. Returns when the next one can be, µs; math.huge: only
+-- after an active one ended or another job was added.
 local function call_next()
-  local opens = opens_at()
-  if opens > now then return redis_call('ZCARD', LINE) > 0 and opens or math.huge end
-  if room <= 0 then return math.huge end
-  local last = math.min(BOUND, room, free_slots + AHEAD) - 1
+  local opens_us = opens_at()
+  if opens_us > now then return redis_call('ZCARD', LINE) > 0 and opens_us or math.huge end
+  if free_calls <= 0 then return math.huge end
+  local last = math.min(BOUND, free_calls, free_slots + AHEAD) - 1
   local heads, head_orders = queue.split(redis_call('ZRANGE', LINE, 0, last, 'WITHSCORES'))
   if #heads == 0 then return math.huge end
   open_rate()
-  local called, at = call(heads, head_orders, redis_call('SMISMEMBER', ONLINE, unpack(heads)))
-  if at then return at end
-  return called < room and redis_call('ZCARD', LINE) > 0 and now or math.huge
+  local called, next_at = call(heads, head_orders, redis_call('SMISMEMBER', ONLINE, unpack(heads)))
+  if next_at then return next_at end
+  return called < free_calls and redis_call('ZCARD', LINE) > 0 and now or math.huge
 end
 
-local function next_moment()
-  local moment = call_next()
+-- Returns when a worker should claim again, µs.
+local function next_claim_at()
+  local call_at = call_next()
   if is_more then return now end
-  return math.min(moment, queue.first_moment(ACTIVE), queue.first_moment(LATER))
+  return math.min(call_at, queue.earliest_time(ACTIVE), queue.earliest_time(LATER))
 end

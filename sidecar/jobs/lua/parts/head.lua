@@ -1,13 +1,13 @@
 -- @include "limits/parts/head"
 -- @include "visitors/members"
--- The beginning of every script of a target, after limits/parts/head.
+-- The start of every script of a target, after limits/parts/head.
 -- KEYS     1 state  2 line  3 later  4 orders  5 active  6 facts  7 online  8 ended  9 reserved
 --          10 aborts (names and types: jobs/redis_keys.py)
--- ARGV     2 the channel of the wake-ups  3 the target's name; the script's own from 4 on
+-- ARGV     2 the pub/sub channel of the wake-ups  3 the target's name; from 4 on the script's own
 -- RETURNS  now; then the script's own
 local STATE, LINE, LATER, ORDERS, ACTIVE, FACTS, ONLINE, ENDED, RESERVED, ABORTS
 local channel, target_name
--- The most members that one loop of a script touches; the next call does the rest.
+-- The most members that one loop of a script handles; the next call handles the rest.
 local BOUND = 200
 
 local function begin_target(KEYS, ARGV)
@@ -17,8 +17,8 @@ local function begin_target(KEYS, ARGV)
   channel, target_name = ARGV[2], ARGV[3]
 end
 
--- A full store refuses a script whose first write may take room; later writes pass. Scripts that
--- renew or end something begin with this removal, so that they work in a full store.
+-- A full Redis refuses a script whose first write may need memory, but no later writes. So scripts
+-- that renew or end something begin with this removal, and work in a full Redis too.
 local function begin_with_removal()
   redis_call('ZREM', RESERVED, '')
 end
@@ -31,20 +31,21 @@ local function wake_if_waiting()
   if redis_call('ZCARD', LINE) > 0 then publish(target_name) end
 end
 
--- The fact of an active job: the fence of its lock or permit, a state (r: a worker has it, c: its
--- permit is unused, u: used), since when, µs, whether it is a trial, and which request used the
--- permit. All nil if there is none.
+-- Parses the fact of an active job. Returns the fence of its lock or permit, its state (r: a worker
+-- runs it, c: its permit is unused, u: the permit is used), since when, µs, whether it is a trial,
+-- and which request used the permit. Without a fact, `is_trial` is false and all others are nil.
 local function read_fact(text)
-  local fence, word, began, trial, by = string.match(text or '', '^(%d+)~(%l)~(%d+)~(%d)~?(.*)$')
-  return tonumber(fence or nil), word, tonumber(began or nil), trial == '1', by
+  local fence, call_state, began, trial, request = string.match(
+    text or '', '^(%d+)~(%l)~(%d+)~(%d)~?(.*)$')
+  return tonumber(fence or nil), call_state, tonumber(began or nil), trial == '1', request
 end
 
-local function fact(fence, word, began, is_trial, by)
-  return int(fence) .. '~' .. word .. '~' .. int(began) .. (is_trial and '~1' or '~0')
-    .. (by and '~' .. by or '')
+local function fact(fence, call_state, began, is_trial, request)
+  return int(fence) .. '~' .. call_state .. '~' .. int(began) .. (is_trial and '~1' or '~0')
+    .. (request and '~' .. request or '')
 end
 
--- Makes jobs inactive. Those that leave for good are to be forgotten, too.
+-- Removes jobs from the active set. If a job will not come back, call forget() for it as well.
 local function drop(jobs)
   queue.write_all('ZREM', ACTIVE, jobs)
   queue.write_all('HDEL', FACTS, jobs)

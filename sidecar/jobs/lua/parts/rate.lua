@@ -1,9 +1,10 @@
 -- @include "jobs/parts/state"
 -- @include "limits/parts/algorithms"
 -- @include "limits/parts/present"
--- The rate of a target, by an algorithm of the limits; without one it is not limited.
--- KEYS  11 the state of the rate
--- ARGV  4 the algorithm, or ''  5 calls in each window  6 its length, µs  7 burst, or ''
+-- The rate limit of a target, by one of the limits' algorithms.
+-- KEYS  11 the state of the rate limit
+-- ARGV  4 the algorithm, or '' for no limit  5 calls per window  6 length of the window, µs
+--       7 burst, or ''
 local RATE, rate_ends
 
 local function begin_rate(KEYS, ARGV)
@@ -15,7 +16,7 @@ local function open_rate()
   if algorithm then begin_after(algorithm.load()) end
 end
 
--- Counts a call, or returns when one can be made, µs.
+-- Counts a call and returns nil. If none is allowed now, returns when the next one is, µs.
 local function count_call()
   if not algorithm then return nil end
   local at, after, _, ends = algorithm.find(1, RATE, base)
@@ -24,10 +25,10 @@ local function count_call()
   base, rate_ends = math.max(base, at), ends
 end
 
--- Calls are remembered for longer than these settings need: the settings may change.
-local KEPT_US = 3600000000
+-- The state is kept for longer than the current settings need, because they may change.
+local KEEP_US = 3600000000
 local function close_rate()
-  if rate_ends then algorithm.save(math.max(rate_ends, now + KEPT_US)) end
+  if rate_ends then algorithm.save(math.max(rate_ends, now + KEEP_US)) end
 end
 
 local function calls_in_use()

@@ -1,6 +1,6 @@
 -- @include "jobs/parts/state"
--- Handles what time has brought: locks, permits and terms that ended, and jobs whose retry is due.
-local is_more -- than one call handles
+-- Ends calls whose lock, permit or term has expired, and queues jobs whose retry is due.
+local is_more -- whether more jobs are due than one call of the script handles
 
 local function return_to_queue(jobs)
   if #jobs == 0 then return end
@@ -12,17 +12,17 @@ local function return_to_queue(jobs)
   redis_call('HDEL', ORDERS, unpack(jobs))
 end
 
-local function end_active()
-  local jobs, moments = queue.over_by(now, ACTIVE, BOUND)
+local function end_expired_calls()
+  local jobs, ended_at = queue.members_until(now, ACTIVE, BOUND)
   if #jobs == 0 then return end
-  local lost, ended, gone = {}, {}, {}
+  local lost, ended, online_jobs = {}, {}, {}
   for n, text in ipairs(redis_call('HMGET', FACTS, unpack(jobs))) do
-    local _, word = read_fact(text)
-    if word == 'c' or word == 'u' then
-      gone[#gone + 1] = jobs[n]
-      ended[#ended + 1] = moments[n]
-      ended[#ended + 1] = jobs[n] .. (word == 'c' and '~unused' or '~term')
-      count(word == 'c' and 'expired' or 'completed')
+    local _, call_state = read_fact(text)
+    if call_state == 'c' or call_state == 'u' then
+      online_jobs[#online_jobs + 1] = jobs[n]
+      ended[#ended + 1] = ended_at[n]
+      ended[#ended + 1] = jobs[n] .. (call_state == 'c' and '~unused' or '~term')
+      count(call_state == 'c' and 'expired' or 'completed')
     else
       lost[#lost + 1] = jobs[n]
       count('lost')
@@ -31,12 +31,12 @@ local function end_active()
   drop(jobs)
   return_to_queue(lost)
   queue.write_all('ZADD', ENDED, ended)
-  forget(gone)
+  forget(online_jobs)
   is_more = is_more or #jobs == BOUND
 end
 
-local function end_waits()
-  local jobs = queue.over_by(now, LATER, BOUND)
+local function queue_due_retries()
+  local jobs = queue.members_until(now, LATER, BOUND)
   queue.write_all('ZREM', LATER, jobs)
   return_to_queue(jobs)
   is_more = is_more or #jobs == BOUND
@@ -44,6 +44,6 @@ end
 
 local function settle()
   is_more = false
-  end_active()
-  end_waits()
+  end_expired_calls()
+  queue_due_retries()
 end

@@ -1,26 +1,26 @@
 -- @include "jobs/parts/head"
 -- @include "visitors/arrival"
 -- @include "visitors/numbers"
--- The numbers of the target, which finish_state() writes.
+-- The numbers in a target's state; finish_state() writes those that changed.
 local NUMBERS = {
-  'ready', -- from when on calls are made, µs; missing: the store is new, or was emptied
+  'ready', -- from when on calls are made, µs; missing if Redis is new or was emptied
   'last_order', 'last_fence',
   'failures', -- in a row
   'opened', -- how often in a row the breaker opened; 0: it is closed
   'open_until', 'held_until', -- µs
-  'mean_us', -- how long a successful call takes, smoothed
-  'runner', -- when a worker last asked for offline jobs, µs, to the second
-  'called', 'completed', 'failed', 'retried', 'lost', 'expired', -- counted since the store is new
+  'mean_us', -- the smoothed duration of an answered call
+  'runner', -- when a worker last asked for offline jobs, µs, updated once a second
+  'called', 'completed', 'failed', 'retried', 'lost', 'expired', -- counters since Redis is new
 }
 local loaded, target
--- The longest that anything is put off, although a clock may jump back.
-local MOST_US = {open_until = 60000000, held_until = 3600000000, ready = 86400000000}
+-- How far in the future each time may be; a stored time may be later if the clock jumped back.
+local MAX_US = {open_until = 60000000, held_until = 3600000000, ready = 86400000000}
 
 local function begin_state(KEYS, ARGV)
   begin_target(KEYS, ARGV)
   loaded, target = queue.load_numbers(STATE, NUMBERS)
-  for name, most in pairs(MOST_US) do
-    if target[name] then target[name] = math.min(target[name], now + most) end
+  for name, max_us in pairs(MAX_US) do
+    if target[name] then target[name] = math.min(target[name], now + max_us) end
   end
 end
 
@@ -32,7 +32,7 @@ local function finish_state()
   queue.write_all('HSET', STATE, queue.changed_numbers(NUMBERS, loaded, target))
 end
 
--- Returns the number of a new lock or permit; these only grow.
+-- Returns the fencing number of a new lock or permit. These numbers only grow.
 local function next_fence()
   target.last_fence = queue.next_number(target.last_fence, now)
   return target.last_fence

@@ -2,27 +2,27 @@
 -- The start of every script of leases.
 -- KEYS  1 state  2 resources  3 ends; then for each resource: holders, facts, line, due
 --       (names and types: leases/redis_keys.py)
--- ARGV  1 now in ms, or '' for the store's own time (tests override it)
+-- ARGV  1 now in ms, or '' for Redis' own time (tests override it)
 --       2 the template's settings, JSON: leases/store.py
 --       3 since when the replica knows that the template exists, ms, or ''
 --       4 the highest fencing number or order that the replica has seen, or ''
 --       from 5 on, for each resource: its name
 local STATE, RESOURCES, ENDS
 
--- The most members that one loop of a script touches; the next script does the rest.
+-- The most members that one loop of a script handles; the next script handles the rest.
 local BOUND = 150
 
 local now, now_us
--- Parsed settings by their JSON text, DECODED_MOST at most.
-local DECODED_MOST = 500
+-- How many parsed settings to cache, by their JSON text.
+local MAX_DECODED = 500
 local decoded, decoded_number = {}, 0
 local template, capacity, term_ms, claim_ms, timeout_ms
--- The argument with the last resource's name; a script's own arguments follow.
-local named
+-- The index in ARGV of the last resource's name. A script's own arguments follow.
+local last_name_at
 
 local function decode(text)
   if not decoded[text] then
-    if decoded_number >= DECODED_MOST then
+    if decoded_number >= MAX_DECODED then
       decoded, decoded_number = {}, 0
     end
     decoded[text], decoded_number = cjson.decode(text), decoded_number + 1
@@ -38,5 +38,5 @@ local function begin_template(KEYS, ARGV)
   template = decode(ARGV[2])
   capacity, term_ms = template.capacity, template.term_ms
   claim_ms, timeout_ms = template.claim_ms, template.timeout_ms
-  named = 4 + (#KEYS - 3) / 4
+  last_name_at = 4 + (#KEYS - 3) / 4
 end

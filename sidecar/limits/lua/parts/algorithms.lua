@@ -1,4 +1,4 @@
--- The algorithms by their names in the settings; limits/parts/subject describes their functions.
+-- The algorithms, by their names in the settings. limits/parts/subject describes their functions.
 -- @include "limits/parts/concurrency"
 -- @include "limits/parts/fixed_window"
 -- @include "limits/parts/leaky_bucket"

@@ -1,10 +1,10 @@
 -- @include "limits/parts/pair"
--- A bucket that holds `size` and empties at limit / window. Its content is counted in units of
--- 1 / window, so that all numbers are whole.
-local function fill(cost, limit, base, size, most)
+-- A bucket that holds `size` and leaks at the rate limit / window. The level is counted in units of
+-- 1 / window, so that all numbers are whole. `max_used` bounds the stored level.
+local function fill(cost, limit, base, size, max_used)
   if limit == 0 or cost > size then return nil end
   local filled = math.floor(used * LENGTH + 0.5) - (base - last) * limit
-  filled = math.max(0, math.min(filled, most * LENGTH))
+  filled = math.max(0, math.min(filled, max_used * LENGTH))
   local over = filled + (cost - size) * LENGTH
   local wait = over > 0 and math.ceil(over / limit) or 0
   filled = math.max(0, filled - wait * limit) + cost * LENGTH

@@ -2,47 +2,51 @@
 -- @include "limits/parts/permits"
 -- @include "limits/parts/present"
 -- The decision on one call of a key.
-local MAX_WAIT, LOOKS
+local MAX_WAIT
+local IS_DRY_RUN -- whether to change nothing
 local saved_until
 
-local function standing(limit)
+-- Returns the highest cost that a call may have now, and when the whole limit is free again.
+local function remaining(limit)
   if limit == 0 then return 0, now end
   local at, after, size, ends = algorithm.find(0, limit, base)
   return at <= present and math.max(0, math.floor(size - after)) or 0, ends
 end
 
-local function answer(cost, id, limit)
+-- Decides on a call. Returns its time (if refused, when to ask again; 0: never), the highest cost
+-- of a call right after it (-1: refused), and when the whole limit is free again.
+local function decide(cost, id, limit)
   local permit = id ~= '' and int(cost) .. '~' .. id or nil
-  local known = recall(permit, id)
-  if known then
-    local left, ends = standing(limit)
-    return known, known <= now and left or 0, ends
+  local given_at = find_given_time(permit, id)
+  if given_at then
+    local left, ends = remaining(limit)
+    return given_at, given_at <= now and left or 0, ends
   end
   local at, after, size, ends = algorithm.find(cost, limit, base, permit)
   if not at then
-    local _, free_again = standing(limit)
+    local _, free_again = remaining(limit)
     return 0, -1, free_again
   end
-  local i, moment = freed_for(cost)
-  at = moment or at
+  local i, released_at = find_released(cost)
+  at = released_at or at
   if at - present > MAX_WAIT then
-    local _, free_again = standing(limit)
+    local _, free_again = remaining(limit)
     return at - MAX_WAIT, -1, free_again
   end
-  if LOOKS then
-    local left, free_again = standing(limit)
+  if IS_DRY_RUN then
+    local left, free_again = remaining(limit)
     return at <= present and now or at, at <= present and left or 0, free_again
   end
   local left
   if i then
-    take_freed(i)
-    left, ends = standing(limit)
+    take_released(i)
+    left, ends = remaining(limit)
   else
     algorithm.take(at, after, cost, permit)
     base, saved_until = math.max(base, at), ends
     left = at <= present and math.max(0, math.floor(size - after)) or 0
   end
   if at <= present then at = now end
-  remember(permit, id, at)
+  store_given_time(permit, id, at)
   return at, left, ends
 end

@@ -1,5 +1,6 @@
--- Permits that end with their lease, or are given back before: each unit is listed by that end, as
--- permit~1, permit~2 and so on. Asking again with the same permit starts its lease again.
+-- Permits that end with their lease, unless they are released earlier. Each unit is a member with
+-- the end of the lease as its score: permit~1, permit~2 and so on. A call with the same permit
+-- starts its lease again.
 -- @include "limits/parts/units"
 local concurrency = {}
 
@@ -9,7 +10,8 @@ function concurrency.load()
 end
 
 local function is_held(permit)
-  if not permit or string.find(permit, '~~', 1, true) then return false end -- made for this call
+  -- '~~': the replica has made the id for this call, so nobody holds it.
+  if not permit or string.find(permit, '~~', 1, true) then return false end
   flush_units()
   local ends = redis_call('ZSCORE', state, permit .. '~1')
   return ends and tonumber(ends) > now
@@ -17,13 +19,13 @@ end
 
 function concurrency.find(cost, limit, base, permit)
   if not is_held(permit) then return find_units(cost, limit, base, 0) end
-  return now, units_from(now), limit, math.max(top_score, now + LENGTH)
+  return now, units_after(now), limit, math.max(top_score, now + LENGTH)
 end
 
 function concurrency.take(_, after, cost, permit)
   top_score = math.max(top_score, now + LENGTH)
   for n = 1, cost do add_unit(int(now + LENGTH), permit .. '~' .. n) end
-  taken, taken_from = after, now
+  units_in_use, counted_after = after, now
 end
 
 function concurrency.save(ends)

@@ -1,6 +1,6 @@
--- Windows [k * window, (k + 1) * window) of Redis' clock, each with its own count.
+-- Counts calls in each window [k * window, (k + 1) * window) of Redis' clock.
 -- @include "limits/parts/pair"
-local fixed_window = algorithm_by(function(cost, limit, base)
+local fixed_window = pair_algorithm(function(cost, limit, base)
   if cost > limit then return nil end
   local start = base - base % LENGTH
   local after = cost + (last >= start and used or 0)

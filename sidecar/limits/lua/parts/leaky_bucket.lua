@@ -1,5 +1,5 @@
--- Even spacing: the next call goes window / limit after this one, times what this one cost.
+-- Even spacing: the next call may go cost * window / limit after this one.
 -- @include "limits/parts/bucket"
-local leaky_bucket = algorithm_by(function(cost, limit, base)
+local leaky_bucket = pair_algorithm(function(cost, limit, base)
   return fill(cost, limit, base, math.max(1, cost), math.huge)
 end)

@@ -1,6 +1,6 @@
 -- @include "limits/parts/subject"
--- The state of a key as two numbers in a text, which is smaller than a hash: the last moment that
--- was given to a call, and how much was in use then.
+-- The state of a key as two numbers in a string, which is smaller than a hash: the latest time that
+-- a call was given, and how much of the limit was in use then.
 local last, used
 local PACED = ' paced'
 
@@ -20,6 +20,7 @@ local function save_pair(ends)
   redis_call('SET', state, pair, 'PX', int(life_ms(ends)))
 end
 
-local function algorithm_by(find)
+-- Returns an algorithm with this state and the given find().
+local function pair_algorithm(find)
   return {load = load_pair, find = find, take = take_pair, save = save_pair}
 end

@@ -1,60 +1,62 @@
 -- @include "limits/parts/subject"
--- The moments that calls were given, and those that were given back.
+-- The times that calls were given, by permit, and the times that were released.
 local permits, booked -- the keys, if the limit needs them
 local REMEMBERED -- how long an id is remembered, µs
-local freed, remembered, until_booked
+local released, latest_permit, latest_booked
 
 local function open_permits()
-  freed, remembered, until_booked = nil, nil, nil
+  released, latest_permit, latest_booked = nil, nil, nil
 end
 
-local function is_made(id)
+-- Returns whether the replica has made this id, because the caller sent none: it begins with ~.
+local function is_made_by_replica(id)
   return string.byte(id) == 126
 end
 
--- Returns the moment that this call was given before.
-local function recall(permit, id)
-  if not permits or id == '' or is_made(id) then return nil end
+-- Returns the time that an earlier call with this id was given, or a false value.
+local function find_given_time(permit, id)
+  if not permits or id == '' or is_made_by_replica(id) then return nil end
   local at = tonumber(redis_call('ZSCORE', permits, permit) or nil)
   return at and at > now - REMEMBERED and at
 end
 
-local function remember(permit, id, at)
+-- Stores the time that a call was given.
+local function store_given_time(permit, id, at)
   if not permits or id == '' then return end
-  if not is_made(id) then
+  if not is_made_by_replica(id) then
     redis_call('ZADD', permits, int(at), permit)
-    remembered = math.max(remembered or 0, at)
+    latest_permit = math.max(latest_permit or 0, at)
   elseif at > now then
     redis_call('ZADD', booked, int(at), permit)
-    until_booked = math.max(until_booked or 0, at)
+    latest_booked = math.max(latest_booked or 0, at)
   end
 end
 
--- Returns the earliest moment that a call of the same cost gave back: its place in the list, and
--- the moment. Looks at the first MOST_FREED only.
-local MOST_FREED = 128
-local function freed_for(cost)
+-- Returns the earliest time that a call of the same cost has released: its index in `released`, and
+-- the time. Searches the first MAX_RELEASED only.
+local MAX_RELEASED = 128
+local function find_released(cost)
   if not free then return nil end
-  freed = freed or redis_call('ZRANGEBYSCORE', free, int(now), '+inf', 'WITHSCORES', 'LIMIT', 0,
-    MOST_FREED)
-  local begins = cost .. '~'
-  for i = 1, #freed, 2 do
-    if string.sub(freed[i], 1, #begins) == begins then return i, tonumber(freed[i + 1]) end
+  released = released or redis_call('ZRANGEBYSCORE', free, int(now), '+inf', 'WITHSCORES',
+    'LIMIT', 0, MAX_RELEASED)
+  local prefix = cost .. '~'
+  for i = 1, #released, 2 do
+    if string.sub(released[i], 1, #prefix) == prefix then return i, tonumber(released[i + 1]) end
   end
 end
 
-local function take_freed(i)
-  redis_call('ZREM', free, table.remove(freed, i))
-  table.remove(freed, i)
+local function take_released(i)
+  redis_call('ZREM', free, table.remove(released, i))
+  table.remove(released, i)
 end
 
 local function close_permits()
-  if remembered then
+  if latest_permit then
     redis_call('ZREMRANGEBYSCORE', permits, '-inf', int(now - REMEMBERED))
-    keep(permits, remembered + REMEMBERED)
+    keep(permits, latest_permit + REMEMBERED)
   end
-  if until_booked then
+  if latest_booked then
     redis_call('ZREMRANGEBYSCORE', booked, '-inf', int(now))
-    keep(booked, until_booked)
+    keep(booked, latest_booked)
   end
 end

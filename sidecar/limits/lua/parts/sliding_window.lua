@@ -1,11 +1,13 @@
--- Any stretch of the window's length has `limit` at most: each unit is listed by its moment, under
--- a growing number, which begins with another digit if the limit paces.
+-- Allows at most `limit` units in any interval of the window's length. Each unit is a member with
+-- its time as the score. The members are growing numbers, which begin with 2 if the limit paces.
 -- @include "limits/parts/units"
-local FIRST = 100000000000000 -- all have as many digits: equal moments are sorted by their text
+-- The first member. All have the same number of digits, because Redis sorts members of one score as
+-- strings.
+local FIRST = 100000000000000
 local sliding_window = {}
 -- The time between two removals of old units, less than the window.
 local step
-local is_due
+local is_due -- whether to remove old units now
 
 function sliding_window.load()
   load_top()
@@ -23,7 +25,7 @@ function sliding_window.take(at, after, cost)
   top = (free or is_behind) and 2 * FIRST + (top or 0) % FIRST or FIRST + (top or 0) % FIRST
   for n = 1, cost do add_unit(int(at), int(top + n)) end
   top, top_score = top + cost, at
-  taken, taken_from = after, at - LENGTH
+  units_in_use, counted_after = after, at - LENGTH
 end
 
 function sliding_window.save(ends)

@@ -1,46 +1,50 @@
 -- @include "limits/parts/subject"
--- The state of a key as a sorted set of units of cost, each in use for `lasts` from its score on.
+-- The state of a key as a sorted set of units of cost. A unit is in use from its score on, for
+-- `lasts`.
 local top, top_score -- the member and score of the last unit
 local unwritten -- scores and members to add
-local taken, taken_from -- how many are in use, and from when on
-local asked, answered -- the last look-up of find_units()
+local units_in_use, counted_after -- how many units have a score above `counted_after`
+local queried_cost, freed_at -- the cost and the result of the last query of find_units()
 
 local function load_top()
   local found = redis_call('ZRANGE', state, '-1', '-1', 'WITHSCORES')
-  top, top_score, unwritten, taken = tonumber(found[1]), tonumber(found[2] or 0), {}, nil
-  asked = nil
+  top, top_score, unwritten, units_in_use = tonumber(found[1]), tonumber(found[2] or 0), {}, nil
+  queried_cost = nil
 end
 
 local function flush_units()
   if #unwritten > 0 then redis_call('ZADD', state, unpack(unwritten)) end
-  unwritten, asked = {}, nil
+  unwritten, queried_cost = {}, nil
 end
 
 local function add_unit(score, member)
   unwritten[#unwritten + 1], unwritten[#unwritten + 2] = score, member
 end
 
-local function units_from(from)
-  if not taken or taken_from ~= from then
+-- Returns how many units have a score above `from`.
+local function units_after(from)
+  if not units_in_use or counted_after ~= from then
     flush_units()
-    taken, taken_from = redis_call('ZCOUNT', state, '(' .. int(from), '+inf'), from
+    units_in_use, counted_after = redis_call('ZCOUNT', state, '(' .. int(from), '+inf'), from
   end
-  return taken
+  return units_in_use
 end
 
--- Returns the moment at which `cost` units are free, beside moments already given to later calls.
+-- The find() of both algorithms, for a permit that is not held yet: the time at which `cost` units
+-- are free, after all calls that were given a time already.
 local function find_units(cost, limit, base, lasts)
   if cost > limit then return nil end
-  local after = units_from(base - lasts) + cost
+  local after = units_after(base - lasts) + cost
   if cost == 0 or after <= limit then
     local ends = math.max(top_score + lasts, cost == 0 and base or base + LENGTH)
     return base, after, limit, ends
   end
-  if #unwritten > 0 or asked ~= cost then
+  if #unwritten > 0 or queried_cost ~= cost then
     flush_units()
     local rank = int(cost - limit - 1)
-    asked, answered = cost, tonumber(redis_call('ZRANGE', state, rank, rank, 'WITHSCORES')[2])
+    queried_cost = cost
+    freed_at = tonumber(redis_call('ZRANGE', state, rank, rank, 'WITHSCORES')[2])
   end
-  local at = answered + lasts
+  local at = freed_at + lasts
   return at, limit, limit, at + LENGTH
 end

@@ -4,7 +4,8 @@
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/weighted_queues"
 -- @include "rooms/parts/reserved"
--- Calls the next visitors: each gets a free slot, for as long as they take to arrive.
+-- Calls the next visitors. A called visitor holds a slot (a provisional session) and must arrive
+-- before it ends.
 local call_next
 do
 local function give_slot(visitor, due, order)
@@ -13,9 +14,8 @@ local function give_slot(visitor, due, order)
   event('called', visitor, 'head', 'position', 1, 'order', order)
 end
 
--- Gives the head of the queue a provisional session if its heartbeat (its score in `due`) was in
--- time; else drops it. A visitor who polls seldom may get the slot later. Returns whether a slot
--- was given.
+-- Gives the head of the queue a slot if its heartbeat (its score in `due`) is in time; else drops
+-- it. A visitor who polls seldom may get a reservation instead. Returns whether it gave a slot.
 local function call(_, visitor, due, order)
   if silent_from(due) < now then return reserved.drop_silent(visitor, due) end
   charge_line()
@@ -30,7 +30,7 @@ local function call(_, visitor, due, order)
   return true
 end
 
--- Gives at most `free` slots to visitors with a reservation who poll soon. Returns how many.
+-- Gives up to `free` slots to visitors with a reservation who will poll soon. Returns how many.
 local function call_reserved(free)
   local rows, need = reserved.find()
   need = math.min(need, free)
@@ -42,8 +42,8 @@ local function call_reserved(free)
   return need
 end
 
--- Calls as many heads of the queue as there are free slots and the rate allows. Returns how many
--- left the queue.
+-- Calls as many visitors as there are free slots and the rate allows. Returns how many left the
+-- head of the queue.
 function call_next()
   flush()
   if room.queue_all or phase ~= OPEN or stage == 2 then return 0 end

@@ -1,15 +1,15 @@
 -- @include "rooms/parts/heartbeat_due"
--- Polls that come before they are due, counted by visitor and minute; a poll that comes as advised
--- costs nothing.
+-- Counts each visitor's early polls in the current minute. A poll that comes as advised does not
+-- count.
 
 local early_poll
 do
--- Whether a poll comes before it is due. `score`: a visitor's score in `due`, as a number.
+-- Returns whether a poll comes before it is due. `score`: the visitor's score in `due`, a number.
 local function is_early(score)
   return score % 1 < UNUSED and now < math.floor(score)
 end
 
--- Counts an early poll. Returns 0, or where the visitor is over poll_limit, in how many ms the
+-- Counts a poll that is early. Returns 0; or if the visitor is over poll_limit, in how many ms the
 -- count starts anew.
 function early_poll(visitor, due)
   if not is_early(due) then return 0 end

@@ -1,22 +1,22 @@
 -- @include "rooms/parts/pace"
--- The expected wait; docs/estimate.md derives the formulas. A person in the queue leaves it by
--- being called, `rate` of them per ms, or by giving up, each `leaving` times per ms.
+-- Estimates waits; docs/estimate.md derives the formulas. Visitors leave the queue by being called,
+-- `rate` of them per ms, or by giving up, each with the probability `leaving` per ms.
 
--- Returns in how many ms `people` have left the queue.
+-- Returns in how many ms `people` visitors have left the queue.
 local function drained_ms(people, rate, leaving)
   local x = leaving * people / rate
   if x < 1e-6 then return people / rate end -- log(1 + x) has no digits left
   return math.log(1 + x) / leaving
 end
 
--- The reverse: returns how many of `people` are left after `ms`.
+-- The inverse: returns how many of `people` are still in the queue after `ms`.
 local function left_after(people, ms, rate, leaving)
   if leaving * ms < 1e-6 then return people - rate * ms end
   local stay = math.exp(-leaving * ms)
   return people * stay - rate / leaving * (1 - stay)
 end
 
--- Returns the wait of a visitor with `ahead` people before them, ms; nil if unknown.
+-- Returns the expected wait of a visitor with `ahead` people ahead, ms; nil if unknown.
 local function wait_ms(ahead)
   local pace = found.pace or current_pace()
   if not pace.is_known then return nil end

@@ -1,9 +1,11 @@
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/admit"
--- Ends sessions that are over.
+-- Ends expired sessions.
 local expire
 do
--- Visitors who were called and could not arrive during an outage have until `back_until`.
+-- Extends to `back_until` the slots of those visitors who were called and have not arrived, because
+-- they could not arrive during the outage. Returns a set of them. RETURNING: how many an outage's
+-- first script extends at most.
 local RETURNING = 1000
 local function keep_called(names)
   local kept = {}
@@ -18,20 +20,21 @@ local function keep_called(names)
   return kept
 end
 
--- Returns whether slots are wanted: somebody waits, or nine of ten slots are taken.
+-- Returns whether slots are scarce: somebody waits, or 90 % of the slots are taken.
 local function are_wanted()
   return redis_call('EXISTS', DUE) == 1 or 10 * size(ACTIVE) >= 9 * cap
 end
 
--- Drops sessions that expired: full ones, provisional ones whose visitor did not arrive, and unused
--- ones where slots are wanted. After an outage pages first have time to ask. Returns how many.
+-- Ends expired sessions: full ones, provisional ones whose visitor did not arrive, and unused ones
+-- if slots are scarce. After an outage, called visitors and unused sessions first get time until
+-- `back_until`. Returns how many sessions ended.
 function expire()
   flush()
-  if has_just_returned then -- sessions that end soon; those that are over follow below
+  if has_just_returned then -- slots that end before back_until; those that ended follow below
     keep_called(redis_call('ZRANGEBYSCORE', ACTIVE, '(' .. int(now), int(back_until),
       'LIMIT', 0, RETURNING))
   end
-  local ended, ends = queue.over_by(now, ACTIVE, BOUND)
+  local ended, ends = queue.members_until(now, ACTIVE, BOUND)
   if #ended == 0 then return 0 end
   local over = {}
   for i, visitor in ipairs(ended) do

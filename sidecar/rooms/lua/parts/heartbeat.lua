@@ -2,21 +2,23 @@
 -- @include "rooms/parts/early_polls"
 -- @include "rooms/parts/places_per_address"
 -- @include "rooms/parts/reserved"
--- A visitor is silent after claim_window, which is 5 s at least.
+-- Returns whether a call would drop the visitor as silent. The first comparison is only a quick
+-- one: nobody counts as silent within 5 s, the least claim_window.
 local function is_skipped(due)
   return due < now - 5000 and silent_from(due) < now
 end
 
--- Heartbeats. First all visitors of the batch are noted as present, so that a call skips none of
--- them. A visitor's `due` is moved at once only if a call would drop the visitor; else once, by
--- stand(). Returns for how many ms the visitor is over poll_limit, or 0.
+-- Records the heartbeat of a visitor with a place. This is done for all visitors of a batch before
+-- any call, so that a call drops none of them. `due` is written here only if a call would drop the
+-- visitor; else the reply writes it. Returns for how many ms the visitor is over poll_limit, or 0.
 local function arrive(visitor, due, order, joined)
   local seldom = is_seldom(due)
   if seldom then reserved.take_back(visitor, joined) end
   if phase == PREQUEUE then
     joined = tonumber(joined)
     if joined < event_begins and is_drawn(tonumber(order)) then
-      put_in_line(visitor, joined * 1000, joined * 1000) -- drawn for an earlier event: to the end
+      -- The place was drawn for an earlier event, so it moves to the end.
+      put_in_line(visitor, joined * 1000, joined * 1000)
     end
   end
   if seldom then
@@ -30,17 +32,18 @@ end
 
 local come_back
 do
--- A visitor who polls has a ticket that was signed within this time (visitors/model.py: RESIGN_MS).
+-- A polling visitor's ticket is at most this old (visitors/model.py: RESIGN_MS).
 local RESIGN_MS = 300000
 
--- The same for a visitor without a place. Returns nil for a void ticket, or for a place that lapsed
--- too long ago, and FULL if the address has all its places. A Redis that was emptied has forgotten
--- who has polled, so for a while it accepts all tickets of before.
+-- Handles the heartbeat of a visitor whose place is lost: restores it. Returns nil for a void
+-- ticket and for a place that lapsed too long ago; FULL if the address has all its places; else 0.
+-- A Redis that was emptied does not know who has polled, so for a while it accepts all older
+-- tickets.
 function come_back(visitor, order, ticket_epoch, joined, signed, address)
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end
   if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end
   if redis_call('ZSCORE', SPENT, visitor) then return nil end
-  -- A lost place from before the event: its visitor is a newcomer to the event.
+  -- A place from before the event is not restored: its visitor must join the event as a newcomer.
   if joined < event_begins
     and (is_drawn(tonumber(order)) or phase == PREQUEUE or room.between_events ~= 'open') then
     return nil
@@ -55,7 +58,7 @@ function come_back(visitor, order, ticket_epoch, joined, signed, address)
     count('refused_address')
     return FULL
   end
-  if ticket_epoch > epoch then -- the store was emptied; the ticket is signed, believe it
+  if ticket_epoch > epoch then -- Redis has lost its epoch; the one in a signed ticket is right
     epoch = ticket_epoch
     redis_call('HSET', CONFIG, 'epoch', int(epoch))
   end
@@ -66,8 +69,9 @@ function come_back(visitor, order, ticket_epoch, joined, signed, address)
 end
 end
 
--- Returns whether nobody's place or session changes: these polls come as advised, no session has
--- expired, nobody can be called, and time was measured a moment ago.
+-- Returns whether these polls change nobody's place or session: they come as advised, no session
+-- has expired, and nobody can be called. If so, a script need not update the measurements, unless
+-- the last update is MOMENT_MS old.
 local MOMENT_MS = 100
 local function is_quiet(dues)
   local since = now - (stats.measured_at or 0)

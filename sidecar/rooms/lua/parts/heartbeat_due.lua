@@ -1,10 +1,13 @@
 -- @include "rooms/parts/unused"
--- A waiting visitor's score in `due` is when the next heartbeat is expected (whole ms). Its
--- fraction, in parts of 128, is how many seconds the visitor was advised to wait for that (63 at
--- most; 0: unknown). A fraction above a half marks a visitor who polls seldom, and holds how many
--- seconds they take. So one sorted set holds all of it, and a poll needs no further command. A
--- place that nobody has polled for yet is unused. Its score is set so that the sweep's one rule
--- (due + heartbeat_timeout) drops it after claim_window.
+-- The score of a waiting visitor in `due` holds three facts, so that a poll needs no further
+-- command. Its whole part is when the next heartbeat is expected, ms. Its fraction, times 128, is
+-- how many seconds the visitor was advised to wait until then (63 at most; 0: unknown). If the
+-- fraction is above 1/2, the visitor polls seldom, and the rest above 1/2 is the interval between
+-- their polls in the same form. A fraction of exactly 1/2 marks an unused place: nobody has polled
+-- for it yet.
+
+-- Returns the score of a new, unused place. The sweep drops places at due + heartbeat_timeout, and
+-- this score makes it drop an unused one after claim_window.
 local function unpolled_score()
   return now + claim_ms - timeout_ms + UNUSED
 end
@@ -18,8 +21,9 @@ do
 -- A visitor who polls later than advised by LATE_MS polls seldom.
 local LATE_MS, MOST_MS = 10000, 60000
 
--- Returns how long a visitor takes between two polls, ms; nil if about as long as advised (whole
--- ms), or unknown. `score` is the one until now; false: the place was lost.
+-- Returns the interval between a visitor's polls, ms, if it is much longer than advised; else, or
+-- if it is unknown, nil. `score`: the visitor's score before this poll; nil: unknown; false: the
+-- place was lost.
 local function seldom_ms(advised_ms, score)
   if score == false then
     return stage == 0 and advised_ms + LATE_MS <= MOST_MS and MOST_MS or nil
@@ -31,7 +35,7 @@ local function seldom_ms(advised_ms, score)
   return took_ms >= advised_ms + LATE_MS and math.min(took_ms, MOST_MS) or nil
 end
 
--- Returns the score of a visitor who was advised to poll in `advised_ms`.
+-- Returns the new score of a visitor who is advised to poll again in `advised_ms`.
 function polled_score(advised_ms, score)
   local seldom = seldom_ms(advised_ms, score)
   local ms = seldom or advised_ms
@@ -40,8 +44,8 @@ function polled_score(advised_ms, score)
 end
 end
 
--- Returns when the heartbeat of a score was due, ms. For an unpolled place that is about when it
--- was taken, and never later than now.
+-- Returns when the heartbeat of a score is due, ms. For an unused place that is about when it was
+-- taken, and never later than now.
 local function due_at(score)
   if is_unused(score) then
     return math.min(now, score - UNUSED - claim_ms + timeout_ms)
@@ -49,10 +53,10 @@ local function due_at(score)
   return math.floor(score)
 end
 
--- Returns how long after that the visitor counts as silent: after three missed polls, 10 s at least
--- and claim_window at most. A skipped visitor keeps the order by the ticket. It is all of
--- claim_window where a webhook brings the call to visitors without an open page, or the interval is
--- unknown.
+-- Returns how long after a missed heartbeat the visitor counts as silent, ms: three intervals, but
+-- at least 10 s and at most claim_window. (A visitor who is skipped can come back to the same order
+-- with the ticket.) It is claim_window if the interval is unknown, or if a webhook tells visitors
+-- without an open page that they are called.
 local function patience_ms(score)
   local advised_s = score % 1 * 128
   if advised_s == 0 or is_unused(score) or room.tells_called then return claim_ms end
@@ -60,7 +64,8 @@ local function patience_ms(score)
   return math.min(claim_ms, math.max(10000, 3000 * advised_s))
 end
 
--- Returns from when on the visitor is silent. After an outage pages first have time to ask.
+-- Returns from when on the visitor counts as silent, ms. After an outage, that is not before
+-- `back_until`.
 local function silent_from(score)
   local due = due_at(score)
   return due <= back and back_until or due + patience_ms(score)
@@ -72,8 +77,8 @@ local function called_until(score)
   return math.max(silent_from(score), now + (patience == claim_ms and claim_ms or 1000))
 end
 
--- Returns the range of scores that are overdue by heartbeat_timeout, without heartbeats that were
--- due in an outage, when nobody could be heard.
+-- Returns the range of scores that are overdue by heartbeat_timeout. For a while after an outage,
+-- it leaves out heartbeats that were due during the outage, because none could arrive.
 local function overdue_range()
   local is_spared = now <= math.max(back + timeout_ms, back_until)
   return is_spared and int(back + 1) or '-inf', '(' .. int(now - timeout_ms)

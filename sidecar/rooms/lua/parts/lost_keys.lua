@@ -1,8 +1,8 @@
--- Detects the loss of single keys: Redis evicts, or somebody uses DEL. Each script that changes
--- something notes in `keys` how many keys there are, and its `measured_at` beside it. A replica of
--- an older version changes only `measured_at`, and then the number is unknown. If there are fewer
--- keys than noted, places and sessions come back from cookies, as after the loss of all data.
--- `known`: since when the room had existed.
+-- Detects that single keys were lost, because Redis evicted them or somebody used DEL. Each script
+-- that changes something stores in `keys` how many keys exist, and in `keys_at` its `measured_at`.
+-- A replica of an older version changes only `measured_at`, and then the number is unknown. If
+-- fewer keys exist than stored, the room recovers as after the loss of all data: places and
+-- sessions are restored from cookies. `known`: since when the room had existed.
 local begin_keys, keep_keys
 do
 local function count_keys()
@@ -21,7 +21,7 @@ function begin_keys()
 end
 
 function keep_keys()
-  if stats.keys_at == stats.measured_at then return end -- nothing was changed
+  if stats.keys_at == stats.measured_at then return end -- this script has changed nothing
   stats.keys, stats.keys_at = count_keys(), stats.measured_at
 end
 end

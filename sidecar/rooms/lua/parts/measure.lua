@@ -1,24 +1,26 @@
--- Measures what the estimate needs: how long a slot is held (held_ms over ends) and how often a
--- visitor gives up waiting (drops over waited_ms). Every end fades all four a little, so they cover
--- about the last two full rooms and twenty ends more. Nothing fades while nothing happens.
+-- Measures what the estimate needs: how long a slot is held (held_ms / ends) and how often a
+-- visitor gives up waiting (drops / waited_ms). Each session that ends reduces all four numbers a
+-- little, so they cover about the last 2 * cap + 20 sessions. They do not fade with time alone.
 local function memory_ends()
   return 2 * cap + 20
 end
 
--- Returns ends and held_ms. Before anything was measured, a third of the room (one slot at least)
--- counts as held for session_duration.
+-- Returns ends and held_ms. Before the first measurement, it returns a guess: as many ends as a
+-- third of the cap (at least one), each after session_duration.
 local function held()
   if stats.ends then return stats.ends, stats.held_ms end
   local ends = math.max(1, cap / 3)
   return ends, ends * session_ms
 end
 
--- This is also the write that a script begins with. If Redis refuses writes (full, read-only), the
--- script fails here, before anything is changed.
+-- Adds the time since the last script to held_ms and waited_ms. A script calls this before
+-- any other write: if Redis refuses writes (full or read-only), the script fails here and changes
+-- nothing.
 local function measure_start()
   local before = stats.measured_at or 0
   local since = before > 0 and now - before or 0
-  -- Another number than any before, so that a client who knows it knows the others.
+  -- measured_at must differ from any value before, because it tells whether the numbers in `stats`
+  -- are still the same.
   stats.measured_at = math.floor(before) == now and before + 1 / 1024 or now
   if since > 0 then
     local active = size(ACTIVE)
@@ -32,8 +34,8 @@ local function measure_start()
   save()
 end
 
--- overdue_ms: for how long, in all, slots counted as held after they had expired, since no script
--- ran.
+-- Counts sessions that ended. overdue_ms: for how long, in total, their slots were counted as held
+-- although they had expired, because no script ran.
 local function measure_ends(by, overdue_ms)
   local ends, held_ms = held()
   local kept = math.exp(-by / memory_ends())
@@ -43,13 +45,14 @@ local function measure_ends(by, overdue_ms)
   stats.waited_ms = (stats.waited_ms or 0) * kept
 end
 
+-- Counts visitors who gave up waiting.
 local function measure_drops(by)
   stats.drops = (stats.drops or 0) + by
 end
 
--- Returns the relative error of the measured rate: that of a count that fades, and 0.3 of the part
--- of the memory that is not filled yet. Until then it holds a guess from the settings, and the
--- first visitors, who arrived together and leave together.
+-- Returns the relative error of the measured rate. It has two parts: the statistical error of a
+-- count that fades, and 0.3 times the share of the memory that is not filled yet. Until it is full,
+-- it contains a guess from the settings, and the first visitors, who came and leave together.
 local function spread()
   local ends = held()
   local unproven = 0.3 * math.max(0, 1 - ends / memory_ends())

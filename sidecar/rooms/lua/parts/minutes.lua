@@ -1,13 +1,14 @@
--- The room once a minute, for two hours, and before that every five minutes, for 24 hours in all:
--- what the dashboard's charts are drawn from. Counters are as they stand, so that any two samples
--- give what happened between them.
+-- Stores samples of the room for the dashboard's charts: one a minute for the last two hours, and
+-- one every five minutes before that, for 24 hours in total. A sample has the counters' totals, so
+-- the difference of two samples is what happened between them.
 local sample
 do
 local MINUTES_KEPT = 120
 local KEPT_MINUTES = 5
 local SAMPLES_KEPT = MINUTES_KEPT + 22 * 60 / KEPT_MINUTES
 
--- Of older samples the first of five minutes stays. With each new sample one gets that old.
+-- Keeps only the first sample of each five minutes among the older ones. Each new sample makes one
+-- sample older than MINUTES_KEPT, so checking that one is enough.
 local function thin()
   local old, before = unpack(redis_call('LRANGE', MINUTES, MINUTES_KEPT, MINUTES_KEPT + 1))
   if not before then return end

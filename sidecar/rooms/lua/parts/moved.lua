@@ -1,5 +1,5 @@
 -- @include "rooms/parts/position"
--- Changes a visitor's order for an operator. `moved` keeps the order by the rules.
+-- Changes a visitor's order for an operator. `moved` keeps the order that the visitor had before.
 
 -- Returns a visitor's position in their sub-queue, from 1 on.
 local function position_of(visitor)
@@ -7,7 +7,8 @@ local function position_of(visitor)
   return redis_call('ZRANK', WAITING, visitor) + 1 - ahead_of_line(line_of(order))
 end
 
--- Gives a visitor another order. `why` is the operator's reason.
+-- Gives a visitor another order and returns the new position. `why` is the operator's reason.
+-- LOOKED_THROUGH: how many members of `moved` it checks, to remove those who no longer wait.
 local LOOKED_THROUGH = 50
 local function put_at(order, visitor, by, what, from, why)
   for _, other in ipairs(redis_call('ZRANGE', MOVED, 0, LOOKED_THROUGH - 1)) do
@@ -22,7 +23,8 @@ local function put_at(order, visitor, by, what, from, why)
     redis_call('ZADD', MOVED, 'XX', int(order), visitor)
   end
   if is_by_arrival and line_of(order) ~= line_of(from) and not is_drawn(order) then
-    note_arrival(visitor, arrive_now(), order) -- in the other line nobody's shown place grows
+    -- As the last arrival of the other sub-queue, so that nobody's shown position there grows.
+    note_arrival(visitor, arrive_now(), order)
     flush()
   end
   redis_call('ZADD', WAITING, int(order), visitor)

@@ -1,6 +1,7 @@
 -- @include "rooms/parts/standing"
 -- @include "rooms/parts/places_per_address"
--- Newcomers, after the call. They change how many wait and are inside, and the last order.
+-- Lets newcomers in, after the next visitors were called. `waiting`, `active` and `last` (the
+-- highest order) are kept up to date for the next newcomer of the batch.
 local waiting, active, last
 local function begin_newcomers(number)
   waiting, active, last = size(WAITING), size(ACTIVE), math.huge
@@ -19,8 +20,9 @@ local function newcomer_rank(visitor, order)
   return redis_call('ZRANK', WAITING, visitor)
 end
 
--- Without a poll a place is held for claim_window, so the first poll is due in half of it. The last
--- digits of a lot spread the polls, and tell nothing about the lot.
+-- Returns the reply about a new place, and how many are ahead. A place without a poll is kept for
+-- claim_window, so the first poll is due within half of it. The jitter is made of the lowest digits
+-- of the random number, which reveal nothing about the lot.
 local function wait_here(visitor, order, rank, draw, class)
   local ahead, calls, line, length = shown(visitor, order, rank)
   local wait = wait_ms(calls)
@@ -28,7 +30,8 @@ local function wait_here(visitor, order, rank, draw, class)
   return waiting_reply(order, ahead, calls, refresh, wait, 0, line, length, class), ahead
 end
 
--- Returns the class to give: '' if it is unknown, in a pre-queue, or if its grant was used.
+-- Returns the class that the visitor gets: '' if the class is unknown, in a pre-queue, or if its
+-- grant was used before.
 local function granted(class, grant, expires)
   if not classes[class] or phase == PREQUEUE then return '' end
   if grant ~= '' and redis_call('ZADD', GRANTS, 'NX', expires, grant) == 0 then return '' end
@@ -40,11 +43,11 @@ local function refused_full(counted, draw)
   return refused_reply(FULL, refresh_ms(waiting, wait_ms(waiting), draw))
 end
 
--- A newcomer is admitted at once only if nobody waits: who still waits after a call could not be
--- called.
+-- Admits a newcomer or adds a place. Returns the reply. A newcomer is admitted at once only if
+-- nobody waits: visitors who still wait after the calls could not be called either.
 local function enter(visitor, draw, lot_of, address, class, grant, expires)
   if phase == CLOSED then return refused_reply(REJECTED, 60000) end
-  -- The replica does not know this event yet, and will in a second.
+  -- The replica does not know this event yet; it will within a second.
   if phase == PREQUEUE and tonumber(lot_of) ~= event_begins then
     return refused_reply(REJECTED, 2000)
   end
@@ -74,7 +77,7 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
   put(DUE, unpolled_score(), visitor)
   local reply, ahead = wait_here(visitor, order, newcomer_rank(visitor, order), draw, class)
   local said = {'order', int(order), 'position', ahead + 1, 'class', class}
-  local first = phase == PREQUEUE and 7 or 1 -- nobody learns their lot before the opening
+  local first = phase == PREQUEUE and 7 or 1 -- before the opening, an event must not tell the lot
   event('joined', visitor, 'new', unpack(said, first, class == '' and 4 or 6))
   return reply
 end

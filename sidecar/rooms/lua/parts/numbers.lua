@@ -1,16 +1,19 @@
--- The room's numbers as the script changes them, false where there is none; and their names.
+-- The numbers in the room's `stats`, as the script changes them (false: not stored), and a set of
+-- their names.
 local stats, IS_NUMBER
 local begin_numbers, save, keep_numbers
 do
--- All scripts need the first; each of the others is read when it is asked for.
+-- Every script needs the numbers in OFTEN, so they are read at the start. Each number in SELDOM is
+-- read on first use.
 local OFTEN = {'measured_at', 'born', 'ends', 'held_ms', 'drops', 'waited_ms', 'recovery', 'back',
   'keys', 'keys_at', 'known'}
 local SELDOM = {'last_order', 'tokens', 'tokens_at', 'near', 'address_at', 'drawn_from',
   'shown_lines', 'last_end', 'lost_since', 'credit_1', 'credit_2', 'credit_3', 'credit_4'}
-IS_NUMBER = {} -- made without ipairs, which is not to be had while a library is loaded
+IS_NUMBER = {} -- filled without ipairs, which is not available while a library is loaded
 for i = 1, #OFTEN do IS_NUMBER[OFTEN[i]] = true end
 for i = 1, #SELDOM do IS_NUMBER[SELDOM[i]] = true end
-local stored, kept -- as the store has them
+local stored -- the numbers as Redis has them
+local kept -- what the library caches for the next script; nil once a number was changed
 local function put_number(name, value)
   if value then value = value + 0 end
   stored[name] = value
@@ -36,16 +39,16 @@ local function read_numbers()
   kept = {measured_at = values[1], born = values[2], stored = stored, stats = stats}
 end
 
--- Reading them is a tenth of a poll, so a library keeps what a script that changed none of them
--- read. They are the same while `measured_at` is, in the same store: every script that changes one
--- changes that (rooms/lua/parts/measure.lua).
+-- Reading the numbers costs a tenth of a poll, so a library caches them if a script has not changed
+-- any. They are unchanged in Redis as long as `measured_at` and `born` are, because every script
+-- that changes a number changes `measured_at` (rooms/lua/parts/measure.lua).
 local function is_current(numbers)
   local values = redis_call('HMGET', STATS, 'measured_at', 'born')
   return values[1] == numbers.measured_at and values[2] == numbers.born
 end
 function begin_numbers()
   kept = room.numbers
-  room.numbers = nil -- nothing is kept of a script that fails
+  room.numbers = nil -- so a script that fails leaves no cache
   if kept and is_current(kept) then
     stored, stats = kept.stored, kept.stats
   else
@@ -54,7 +57,7 @@ function begin_numbers()
   if (stats.born or math.huge) > now then stats.born = now end -- a clock may jump back
 end
 
--- Writes those that were changed, with the 17 digits that they need: so redis.call does.
+-- Writes the numbers that were changed. redis.call formats them with 17 digits, which lose nothing.
 function save()
   local fields, n = nil, 0
   for name, value in pairs(stats) do
@@ -70,8 +73,9 @@ function save()
   redis_call('HSET', STATS, unpack(fields))
 end
 
--- At the end of a script that has changed nothing. Not in the millisecond in which they were
--- measured: replicas of another version may change some and leave `measured_at` as it is then.
+-- Caches the numbers at the end of a script that has changed none. Not within the millisecond of
+-- `measured_at`, because in that millisecond a replica of another version may change numbers
+-- without changing `measured_at`.
 function keep_numbers()
   local measured_at = kept and tonumber(kept.measured_at or nil)
   if measured_at and now >= math.floor(measured_at) + 1 then room.numbers = kept end

@@ -1,11 +1,11 @@
--- What the room does now, by its events. Replicas know it by the same rule (rooms/openings.py).
--- OPEN: as ever. CLOSED: nobody takes a place, nobody is called. PREQUEUE: places are taken and
--- drawn, nobody is called, nobody learns where they stand.
+-- The room's phase, by its events. Replicas use the same rule (rooms/openings.py). OPEN: visitors
+-- join and are called as usual. CLOSED: nobody joins, nobody is called. PREQUEUE: visitors join and
+-- their places are drawn; nobody is called, and nobody is told a position.
 local CLOSED, OPEN, PREQUEUE = 0, 1, 2
 local phase
--- The event that began last, from when on places are taken (ms).
+-- The event that began last, and when it began to take visitors, ms.
 local event_on, event_begins
--- total_active_users and new_users_per_minute, which an event may change.
+-- The current total_active_users and new_users_per_minute, which an event may override.
 local cap, per_minute
 
 local function begin_events()

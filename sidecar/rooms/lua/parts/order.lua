@@ -1,8 +1,9 @@
 -- @include "visitors/arrival"
--- The orders of a room (visitors/arrival). band: the class's priority, or that of its sub-queue;
--- the last sub-queue has 0. A pre-queue's places are drawn into the FRONT band.
+-- The orders of a room (visitors/arrival). An order's band is the priority of the class, or of its
+-- sub-queue; the last sub-queue has band 0. Places of a pre-queue are drawn into the band FRONT.
 local DRAWS, FRONT = 2 ^ 50, 4
 
+-- Returns the arrival of a visitor who joins now.
 local function arrive_now()
   stats.last_order = arrive_after(stats.last_order, now * 1000)
   return stats.last_order
@@ -17,7 +18,7 @@ local function band_of(class)
   return rules.priority or 0
 end
 
--- The class's number by the order of names, which is the same for all replicas.
+-- Returns a class's number in the alphabetical order of names, which is the same for all replicas.
 local function number_of(class)
   local number = 1
   for name in pairs(classes) do
@@ -26,18 +27,18 @@ local function number_of(class)
   return number
 end
 
--- The head start of a class, µs.
+-- Returns the head start of a class, µs.
 local function head_start_us(class)
   return is_random and 0 or whole_ms(classes[class].head_start or 0) * 1000
 end
 
--- Returns the order of a visitor of a class ('' is none).
+-- Returns the order of a visitor of a class; '' means no class.
 local function order_of(arrival, class)
   if not classes[class] then return arrival end
   return order_by(arrival, head_start_us(class), band_of(class), number_of(class))
 end
 
--- The lowest order of a band.
+-- Returns the lowest order of a band.
 local function bottom(band)
   return -band * BAND
 end
@@ -50,11 +51,13 @@ end
 local function count_drawn()
   return before(WAITING, bottom(FRONT - 1))
 end
--- Returns a sub-queue's lowest order, and the one after its highest. `line`: its number, from 1 on.
+-- Returns the lowest order of a sub-queue, and the order after its highest. `line`: the sub-queue's
+-- number, from 1.
 local function bounds(line)
   return bottom(#lines - line), bottom(#lines - line - 1)
 end
--- Returns the number of the sub-queue of an order; nil if there are none, or the place was drawn.
+-- Returns the number of the sub-queue that an order belongs to; nil if the room has no sub-queues,
+-- or if the place was drawn.
 local function line_of(order)
   if #lines == 0 or is_drawn(order) then return nil end
   return math.min(#lines, math.max(1, #lines + math.floor(order / BAND)))

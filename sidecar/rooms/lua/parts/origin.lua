@@ -1,9 +1,9 @@
 -- @include "rooms/parts/sub_queues"
--- What an order says: the class that it was given for, and when its visitor arrived.
+-- Decodes an order: the visitor's class, and when the visitor arrived.
 
 local arrival_of, describe
 do
--- The class's name; '' where there is none (any more).
+-- Returns the name of an order's class; '' if it has none, or if that class was removed.
 local function class_of(order)
   for name in pairs(classes) do
     if number_of(name) == order % STEP then return name end
@@ -11,7 +11,7 @@ local function class_of(order)
   return ''
 end
 
--- The arrival that an order was made of, which nobody moved.
+-- Returns the arrival in an order. The order must not have been moved by an operator.
 function arrival_of(order)
   local arrival = order - bottom(math.min(FRONT, math.max(0, -math.floor(order / BAND))))
   local class = class_of(order)
@@ -21,13 +21,13 @@ function arrival_of(order)
   return math.floor(arrival / STEP) * STEP
 end
 
--- Class ('' is none) and when the visitor joined (ms; -1 where places are drawn). `moved`: the
--- order before an operator moved the visitor, false where nobody did.
+-- Returns the class or '', and when the visitor joined (ms; -1 if the order is random). `moved` is
+-- the order before an operator moved the visitor, or false.
 local function origin_of(order, moved)
   local by_rules = moved and moved + 0 or order
   if is_drawn(by_rules) then return '', -1 end
   local class, arrival = class_of(by_rules), arrival_of(by_rules)
-  if moved then -- whom an operator gave a class stands where that class would
+  if moved then -- if an operator changed the class, the order is the one of the new class
     if arrival == order then class = '' end
     for name in pairs(classes) do
       if order_of(arrival, name) == order then class = name end
@@ -36,7 +36,7 @@ local function origin_of(order, moved)
   return class, is_random and -1 or math.floor(arrival / 1000)
 end
 
--- The end of a row of a reply: order, name of the sub-queue ('' is none), class, joined.
+-- Returns the end of a row in a reply: order, name of the sub-queue or '', class, joined.
 function describe(order, moved)
   local line = line_of(order)
   return order, line and lines[line].name or '', origin_of(order, moved)

@@ -1,13 +1,13 @@
--- An outage: no script ran for longer than `outage_ms`, because Redis was unavailable or all
--- replicas were down. Nobody could be heard, so nobody counts as silent. `back`: when it ended. A
--- visitor who was due before then has until `back_until` to arrive.
+-- Detects outages. An outage is a time longer than `outage_ms` without a script, because Redis was
+-- unavailable or all replicas were down. No heartbeat could arrive, so nobody counts as silent.
+-- `back`: when the last outage ended, ms. A visitor who was due before has until `back_until`.
 local has_just_returned, back, back_until
--- The longest that a page waits before it asks again where nothing answers (static/waiting.js):
--- 60 s, 5 % late, and the request itself.
+-- How long a page waits at most before it asks again if nothing answers (static/waiting.js): 60 s,
+-- 5 % of delay, and 2 s for the request itself.
 local BACKOFF_MS = 65000
--- Within this time replicas tell of the passes that they made longer meanwhile, and until then no
--- session is over: the first script may have been sent before all of that, by one that waited in
--- the connection while Redis hung, or by a replica that has nothing to tell.
+-- How long after an outage no session is ended. Within this time replicas report the passes that
+-- they extended during the outage. The first script after an outage may not know of them: it was
+-- sent before and waited in a connection while Redis hung, or its replica extended no pass.
 local TELLING_MS = 2000
 
 local function begin_outage()

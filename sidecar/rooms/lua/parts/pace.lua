@@ -1,31 +1,33 @@
 -- @include "rooms/parts/heartbeat_due"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/rate"
--- How the queue moves, of which each wait is made (rooms/lua/parts/estimate_wait.lua).
+-- Estimates how fast the queue moves; each expected wait is computed from this
+-- (rooms/lua/parts/estimate_wait.lua).
 
 local current_pace
 do
--- Giving up is seen when a heartbeat has been overdue for heartbeat_timeout, and the
--- heartbeat itself comes up to half a timeout later.
+-- Returns how often a waiting visitor gives up, per ms, and the share of the visitors in the queue
+-- who are still there. Giving up is noticed only once a heartbeat has been overdue for
+-- heartbeat_timeout, and heartbeats are up to half that time apart.
 local function giving_up(memory_ms)
   local waiting = size(WAITING)
   local silent = redis_call('ZCOUNT', DUE, overdue_range())
   local lag_ms = 1.25 * timeout_ms
-  -- The latest waiting cannot have shown yet who gives up. It is at most half of all, or
-  -- those seen at once would count for too much.
+  -- Of the time waited within the last `lag_ms` it is not known yet who has given up, so it is
+  -- subtracted; but at most half of all, so that the first drops do not count for too much.
   local waited_ms, fresh = stats.waited_ms or 0, math.exp(-lag_ms / memory_ms)
   local seen_ms = (waited_ms - waiting * memory_ms * (1 - fresh)) / fresh
   seen_ms = math.max(seen_ms, waited_ms / 2)
   local leaving = ((stats.drops or 0) + silent) / (seen_ms + 10 * session_ms)
-  -- Some in the queue are gone by now: those who are silent, and those not yet known to be.
+  -- Some visitors in the queue have left: the silent ones, and others who are not noticed yet.
   local head = redis_call('ZRANGE', WAITING, '0', '0', 'WITHSCORES')
   local unseen_ms = math.min(lag_ms, now - tonumber(head[2] or 0) / 1000)
   return leaving, (1 - silent / math.max(1, waiting)) / (1 + leaving * unseen_ms)
 end
 
--- Calls follow ends only in a room that is just full. One whose cap was lowered has to
--- empty first; one that new_users_per_minute keeps from filling at once fills at that
--- rate. Returns how long that takes, and the rate meanwhile.
+-- In a room that is exactly full, each session that ends makes one call. If the cap was lowered,
+-- the room must first empty to the cap; if new_users_per_minute limits how fast it fills, it first
+-- fills at that rate. Returns how long that takes, ms, and the rate of calls until then.
 local function opening(hold_ms, limit)
   local active = size(ACTIVE)
   if active > cap then return hold_ms * math.log(active / cap), 0 end
@@ -46,8 +48,9 @@ local function find_pace()
   return pace
 end
 
--- The same for everybody in a batch, so found once; anew after a newcomer took a free slot. A
--- library keeps it for a moment, while as many are inside and about as many wait.
+-- Returns the pace. It is computed once in a batch, and again after a newcomer took a free slot. A
+-- library caches it for PACE_MS, as long as the same number of visitors is inside and about the
+-- same number waits.
 local PACE_MS = 100
 local UNKNOWN = {is_known = false}
 function current_pace()
@@ -61,7 +64,7 @@ function current_pace()
     pace.cap, pace.per_minute, pace.born = cap, per_minute, stats.born
     pace.counted_at = now
     room.pace = pace
-  elseif per_minute and pace.counted_at ~= now then -- tokens are spent meanwhile
+  elseif per_minute and pace.counted_at ~= now then -- tokens may have been spent since
     pace.at_once, pace.counted_at = at_once(), now
   end
   found.pace = pace

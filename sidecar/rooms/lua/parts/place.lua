@@ -1,7 +1,7 @@
 -- @include "rooms/parts/position"
--- Places in the queue.
+-- Gives places in the queue.
 
--- A newcomer's order, and the arrival that it was made of. `draw` is in [0, 1).
+-- Returns a newcomer's order, and the arrival in it. `draw`: a random number in [0, 1).
 local function next_order(draw, class)
   local lot = math.floor(draw * DRAWS)
   if phase == PREQUEUE then return lot + bottom(FRONT), lot end
@@ -9,7 +9,7 @@ local function next_order(draw, class)
   return order_of(arrival, class), arrival
 end
 
--- A visitor who took a place in the pre-queue stays in its list, for all to check.
+-- Adds a visitor who took a place in the pre-queue to the list of the draw, which is published.
 local function note_drawn(visitor, order)
   if not event_on or not is_drawn(order) then return end
   if stats.drawn_from ~= event_begins then
@@ -20,13 +20,14 @@ local function note_drawn(visitor, order)
   found.drawn = nil
 end
 
--- Somebody is back at a place that was taken at `joined` (ms; nil where unknown). The caller
--- notes in `due` when the next heartbeat is expected.
+-- Restores a place that the visitor took at `joined`, ms (nil: unknown). The caller writes to `due`
+-- when the next heartbeat is expected.
 local function join(visitor, order, why, joined)
   put_in_line(visitor, tonumber(order), (joined or now) * 1000)
   if event_on and joined and joined >= event_begins and joined < event_on.opens_at then
     note_drawn(visitor, tonumber(order))
   end
   local said = {'joined', int(joined or now), 'order', int(order)}
-  event('joined', visitor, why, unpack(said, 1, phase == PREQUEUE and 2 or 4)) -- a lot is kept back
+  -- In a pre-queue the event has no order, because it would tell the lot.
+  event('joined', visitor, why, unpack(said, 1, phase == PREQUEUE and 2 or 4))
 end

@@ -1,16 +1,19 @@
--- max_places_per_address. A member `address~visitor` says who came from where; whether that
--- visitor still has a place or a session is looked up.
+-- Enforces max_places_per_address. A member `address~visitor` of `addresses` stores the address
+-- that a visitor came from. Whether the visitor still has a place or a session is checked on use.
+
+-- Returns whether a visitor still counts for their address.
 local function is_here(visitor)
   if redis_call('ZSCORE', DUE, visitor) or redis_call('ZSCORE', ACTIVE, visitor) then
     return true
   end
-  -- A lapsed place of a pre-queue comes back with its lot, so it counts; one given up does not.
+  -- A lapsed place of the pre-queue can be restored with its lot, so it counts. A place that the
+  -- visitor gave up does not.
   return phase == PREQUEUE and stats.drawn_from == event_begins
     and redis_call('ZSCORE', DRAWN, visitor) and not redis_call('ZSCORE', SPENT, visitor)
 end
 
--- Returns how many places and sessions an address has, counted once in a batch. Removes those that
--- are over.
+-- Returns how many places and sessions an address has; they are counted once in a batch. Removes
+-- members that no longer count.
 local function places_of(address)
   local counts = found.counts or {}
   found.counts = counts
@@ -42,7 +45,8 @@ local function note_address(address, visitor)
   redis_call('ZADD', ADDRESSES, 0, address .. '~' .. visitor)
 end
 
--- Checks up to `limit` members and removes those that are over. Returns whether there are more.
+-- Checks the next `limit` members and removes those that no longer count. Returns whether there are
+-- more to check.
 local function forget_addresses(limit)
   local from = stats.address_at or 0
   local members = redis_call('ZRANGE', ADDRESSES, int(from), int(from + limit - 1))

@@ -1,14 +1,16 @@
 -- @include "rooms/parts/sub_queues"
--- The position that a visitor is shown, and how many are called before them. The two are the same,
--- unless the room has sub-queues or shows places by arrival.
--- `arrivals` holds: arrival, less the band of the sub-queue.
+-- The position that a visitor is shown, and how many visitors are called before. The two numbers
+-- are the same, unless the room has sub-queues or shows positions by arrival.
+
+-- Stores the arrival of a visitor. The score in `arrivals` is the arrival plus the lowest order of
+-- the sub-queue.
 local function note_arrival(visitor, arrival, order)
   local line = line_of(order)
   stats.shown_lines = #lines
   put(ARRIVALS, int(line and arrival + bounds(line) or arrival), visitor)
 end
 
--- Takes a place in both sets.
+-- Adds a place to `waiting` and, if positions go by arrival, to `arrivals`.
 local function put_in_line(visitor, order, arrival)
   put(WAITING, int(order), visitor)
   local line = found.lengths and line_of(order)
@@ -16,20 +18,21 @@ local function put_in_line(visitor, order, arrival)
   if is_by_arrival and not is_drawn(order) then note_arrival(visitor, arrival, order) end
 end
 
--- After settings may have changed: arrivals are noted anew with each poll.
+-- Deletes `arrivals` if changed settings have made it useless. Each poll then stores its visitor's
+-- arrival again.
 local function check_arrivals()
   if not is_by_arrival or (stats.shown_lines or #lines) ~= #lines then
     redis_call('UNLINK', ARRIVALS)
   end
 end
 
--- For visitors who were taken out of `waiting`.
+-- Removes visitors who have left `waiting` from `arrivals`.
 local function forget_arrivals(visitors)
   if is_by_arrival and #visitors > 0 then redis_call('ZREM', ARRIVALS, unpack(visitors)) end
 end
 
--- Returns for a visitor with that rank in `waiting`: how many are ahead, how many are called before
--- them, the sub-queue and its length; the last two only where there are sub-queues.
+-- Returns for a visitor with this rank in `waiting`: how many are shown as ahead, how many are
+-- called before, and in a room with sub-queues the number of the sub-queue (from 0) and its length.
 local function shown(visitor, order, rank, joined)
   if room.is_plain then return rank, rank end
   order = tonumber(order)
@@ -41,7 +44,7 @@ local function shown(visitor, order, rank, joined)
   local calls = line and calls_before(line, ahead, rank) or rank
   if is_by_arrival then
     local place = redis_call('ZRANK', ARRIVALS, visitor)
-    if not place then -- since then the setting was changed, or the store emptied
+    if not place then -- `arrivals` was lost or deleted since the visitor joined
       note_arrival(visitor, (joined or now) * 1000, order)
       flush()
       place = redis_call('ZRANK', ARRIVALS, visitor)
@@ -53,7 +56,8 @@ local function shown(visitor, order, rank, joined)
       if line and not are_noted then before_line = before(ARRIVALS, bounds(line)) end
     end
     place = line and place - before_line or place + drawn_people()
-    -- Until all are noted who came before this was set, nobody is shown too little.
+    -- Until the arrivals of all waiting visitors are stored, show the larger of the two numbers, so
+    -- that no position is too low.
     ahead = are_noted and place or math.max(place, ahead)
   end
   return ahead, calls, line and line - 1, line and line_lengths()[line]

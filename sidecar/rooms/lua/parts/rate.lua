@@ -1,5 +1,5 @@
--- new_users_per_minute is a token bucket: it fills evenly and holds two seconds' worth
--- (at least one), so a minute never sees more than the limit and a thirtieth.
+-- Enforces new_users_per_minute by a token bucket. It fills evenly and holds the tokens of two
+-- seconds (at least one), so no minute has more than 1/30 over the limit.
 local function rate_tokens()
   if not per_minute then return math.huge end
   local most = math.max(1, per_minute / 30)
@@ -14,8 +14,8 @@ local function spend_token()
   if per_minute then stats.tokens = stats.tokens - 1 end
 end
 
--- Returns how many visitors the next script can call or admit without waiting for somebody to
--- leave. With a rate limit it may be a fraction, of the tokens saved up.
+-- Returns how many visitors the next script can call or admit without waiting for a session to end.
+-- With a rate limit the number may have a fraction, because tokens accumulate evenly.
 local function at_once()
   local free = cap - size(ACTIVE)
   return math.max(0, math.min(free, rate_tokens()))

@@ -1,15 +1,16 @@
--- A store that was emptied recovers: no call is made until those who had a session or a place have
--- had time to show their cookies. That it was emptied is known from a replica's memory or a cookie
--- that is older than the room: `known_since`. So it is, for some seconds, where a replica let
--- visitors in, or kept them in, by itself: since `promised_since`. It tells Redis of their
--- passes at once.
+-- Recovery after Redis was emptied: nobody is called until visitors with a session or a place have
+-- had time to show their cookies. Redis was emptied if a replica's memory or a cookie is older than
+-- the room: `known_since`. A shorter recovery follows if a replica admitted visitors, or extended
+-- their passes, while Redis was unavailable: `promised_since`. The replica reports those passes at
+-- once.
 
--- 0: as ever. 1: some in the queue may still be missing, positions are not known. 2: also, no
--- call is made, until `recovers_until`.
+-- The stage of the recovery. 0: none. 1: some visitors may still be missing from the queue, so
+-- positions are unknown. 2: also, nobody is called, until `recovers_until`.
 local stage, recovers_until
 
--- The longest that anybody may be advised to wait with the next poll, and the longest near the
--- head: among as many as could be called at once. Whether an event makes them longer.
+-- Returns the longest poll interval that any visitor may have been given, ms; the longest one near
+-- the head, that is among as many as could be called at once, ms; and whether an opening event
+-- makes them longer.
 local function longest()
   local longest_ms, near_ms = 60000, math.min(60000, session_ms / 8)
   if room.heartbeat_interval then
@@ -17,7 +18,7 @@ local function longest()
     near_ms = longest_ms
   end
   longest_ms, near_ms = math.min(longest_ms, timeout_ms / 2), math.min(near_ms, timeout_ms / 2)
-  -- In a pre-queue all of them are far from the head.
+  -- In a pre-queue every visitor polls like one far from the head.
   local is_opening = event_on and (stats.recovery or 0) < event_on.opens_at + 60000
   if is_opening then
     longest_ms = math.min(60000, timeout_ms / 2)
@@ -26,7 +27,9 @@ local function longest()
   return longest_ms, near_ms, is_opening
 end
 
--- `near`: the longest near the head that the replica really gave, ms.
+-- Decides whether Redis recovers, and sets `stage` and `recovers_until`. `near`: the longest poll
+-- interval near the head that the replica has really given, ms. `known`, `promised`: known_since
+-- and promised_since.
 local function begin_recovery(near, known, promised)
   local born, before = stats.born, stats.recovery or 0
   if stats.known then known = math.min(known or stats.known, stats.known) end
@@ -41,20 +44,20 @@ local function begin_recovery(near, known, promised)
   if recovery == 0 or is_over then return end
   if recovery > before then
     stats.near = is_emptied and -1 or 0
-    if stats.lost_since then stats.lost_since = now end -- what an earlier one had lost is over
+    if stats.lost_since then stats.lost_since = now end -- it belongs to an earlier recovery
   end
   recovery = math.min(recovery, now)
   if recovery ~= before then stats.recovery = recovery end
 
-  -- Where one was given, those near the head have two chances to come back. Where none was, their
-  -- pages back off.
+  -- If an interval was given, the recovery lasts two of them, so visitors near the head have two
+  -- chances to come back. If none was, it lasts as long as their pages back off.
   if is_emptied and (near or -1) > (stats.near or -1) then stats.near = near end
   local longest_ms, near_ms, is_opening = longest()
   local enough_ms = 1.05 * math.max(60000, near_ms) + 2000
   if (stats.near or -1) >= 0 then
     enough_ms = 2 * math.max(stats.near, is_opening and near_ms or 0)
   end
-  -- For some seconds a pass may not be heard of, because nginx keeps the verdict about it.
+  -- A valid pass may not reach Redis for some seconds, because nginx caches the verdict about it.
   local recovery_ms = math.max(room.session_grace_ms + 1000, enough_ms)
   if room.recovery_window then recovery_ms = whole_ms(room.recovery_window) end
   recovers_until = recovery + recovery_ms

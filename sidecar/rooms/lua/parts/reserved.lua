@@ -2,28 +2,29 @@
 -- @include "rooms/parts/rate"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/position"
--- Slots for those who poll seldom. A hidden tab's timers may run once a minute: called at the head,
--- its visitor would be a no-show before the next poll, and so each time. Their call is a
--- reservation: a slot that comes free shortly before that poll is kept for them. `reserved` holds
--- their orders, and `due` when they poll, until they have a slot.
-local reserved = {} -- what the others use of it
+-- Reserves slots for visitors who poll seldom. The timers of a hidden tab may run only once a
+-- minute. If its visitor were called at the head of the queue, the call would always expire before
+-- the next poll. So the visitor gets a reservation instead: a slot that becomes free shortly before
+-- that poll is kept for them. Until they have it, `reserved` holds their order, and `due` when they
+-- poll.
+local reserved = {} -- the functions that other fragments use
 do
--- Of the slots, at most: how many are kept at a time.
+-- The largest share of the slots that may be kept at a time.
 local SHARE = 0.05
--- How many slots come free, about, from when one is kept on until the poll.
+-- A slot is kept from about when this many slots become free before the visitor's poll.
 local AHEAD = 3
--- How many more may be kept.
+-- How many more slots may be kept.
 local left
 
--- Drops a visitor who is next and silent.
+-- Records that a visitor at the head of the queue was dropped as silent. Returns false.
 function reserved.drop_silent(visitor, due)
   measure_drops(1)
   event('expired', visitor, is_unused(due) and 'unused' or 'silent', 'position', 1)
   return false
 end
 
--- Returns how many of these visitors need a slot now, from when they poll: if slots come free at
--- the room's pace and go to the soonest of them, a slot that is kept later comes too late for one.
+-- Returns how many visitors need a slot now. `dues`: when they poll, soonest first. Slots are
+-- needed now if those that become free at the room's pace would come too late for one of the polls.
 local function needed(dues)
   local ends, held_ms = held()
   local each_ms = math.max(held_ms / ends / cap, per_minute and 60000 / per_minute or 0)
@@ -34,15 +35,16 @@ local function needed(dues)
   return math.max(0, math.min(math.ceil(most), #dues, left))
 end
 
--- The same for one visitor who is called at the head.
+-- Returns whether a visitor at the head of the queue needs the slot now.
 function reserved.wants_slot(due)
   local is_wanted = needed({due}) > 0
   if is_wanted then left = left - 1 end
   return is_wanted
 end
 
--- Returns the visitors with a reservation and no slot yet, soonest first: {visitor, due, order};
--- and how many of them need a slot. Removes reservations of who is back, silent or gone.
+-- Returns the visitors with a reservation but no slot, the soonest poll first, as {visitor, due,
+-- order}; and how many of them need a slot now. Removes reservations of visitors who are back in
+-- the queue, have a session, are silent, or have left.
 function reserved.find()
   left = math.max(1, math.floor(SHARE * cap))
   local visitors, orders = queue.split(redis_call('ZRANGE', RESERVED, 0, BOUND - 1, 'WITHSCORES'))
@@ -74,7 +76,8 @@ function reserved.find()
   return rows, need
 end
 
--- Puts a visitor with a reservation who polls back to the head. Returns whether there was one.
+-- Returns a polling visitor with a reservation to the head of the queue. Returns whether there was
+-- a reservation.
 function reserved.take_back(visitor, joined)
   local order = redis_call('ZSCORE', RESERVED, visitor)
   if not order or redis_call('ZSCORE', WAITING, visitor) then return false end

@@ -1,22 +1,22 @@
 -- @include "visitors/members"
 -- @include "visitors/pending_writes"
--- What every room script starts with.
+-- The start of every room script.
 -- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 polls  8 config  9 stats
 --       10 events  11 arrivals  12 drawn  13 reserved; enter and beat have also
 --       14 addresses, enter 15 grants, and all but enter, beat and renew 16 moved  17 replicas
 --       18 log  19 minutes  20 look
 --       (names and types: rooms/redis_keys.py)
--- ARGV  1 now in ms, or '' for the store's own time (tests override it)
---       2 the room's settings from the file, JSON; the config hash overrides them
---       3 to 5 what the replica knows, each '' where it knows nothing: near, known_since,
---         promised_since (rooms/lua/parts/recovery.lua)
+-- ARGV  1 now in ms, or '' for Redis' own time (tests override it)
+--       2 the room's settings from the settings file, JSON; the config hash overrides them
+--       3 to 5 near, known_since and promised_since, as far as the replica knows them, else ''
+--         (rooms/lua/parts/recovery.lua)
 local WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, ADDRESSES, REPLICAS, POLLS
 local CONFIG, STATS, EVENTS, LOG, MINUTES, ARRIVALS, DRAWN, RESERVED, GRANTS, MOVED, LOOK
 
--- The most members that one loop of a script touches; what is left is the next script's.
+-- The most members that one loop of a script handles; the next script handles the rest.
 local BOUND = 150
 
--- Every `step`th argument from the sixth on: the visitors of a batch.
+-- Returns the visitors of a batch: ARGV[6] and every `step`th argument after it.
 local function batch(ARGV, step)
   local visitors = {}
   for i = 6, #ARGV, step do
@@ -26,7 +26,7 @@ local function batch(ARGV, step)
 end
 
 local now
--- What a script found out, forgotten with the next.
+-- Values that are cached during one call of a script.
 local found
 
 -- @include "rooms/parts/settings"
@@ -34,7 +34,7 @@ local found
 -- @include "rooms/parts/stats"
 -- @include "rooms/parts/outage"
 -- @include "rooms/parts/recovery"
--- For a script that only reads, and needs no numbers.
+-- Begins a script that only reads and needs no numbers.
 local function begin_reading(KEYS, ARGV)
   redis_call = redis.call
   WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, POLLS, CONFIG, STATS, EVENTS, ARRIVALS, DRAWN,

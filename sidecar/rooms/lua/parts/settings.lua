@@ -1,24 +1,24 @@
--- The room's settings: the file's, and over them those of the config hash. Decoded once by a
--- library, and again where either was changed: the text of both is compared, whatever changed them.
+-- The room's settings: those of the file, overridden by those of the config hash. A library caches
+-- the decoded settings, and decodes again if the text of either has changed.
 local room, epoch, revision
 local session_ms, claim_ms, timeout_ms
 local lines, classes
--- Whether who is next is drawn; whether lines have weights; whether shown places go by arrival
--- (in `arrivals`), not by order.
+-- Whether the order is random; whether sub-queues have weights; whether positions are shown by
+-- arrival (`arrivals`) instead of by order.
 local is_random, is_weighted, is_by_arrival
 
 local function whole_ms(seconds)
   return math.floor(seconds * 1000 + 0.5)
 end
 
--- What follows from the settings alone.
+-- Adds the values that are derived from the settings.
 local function derive(settings)
   settings.session_ms = whole_ms(settings.session_duration)
   settings.claim_ms = whole_ms(settings.claim_window)
   settings.timeout_ms = whole_ms(settings.heartbeat_timeout)
   settings.rejoin_ms = whole_ms(settings.rejoin_window or 600)
-  -- From when on a recovery is over, whatever was given: nobody polls more seldom than twice within
-  -- heartbeat_timeout.
+  -- After this time a recovery is over in any case, because every visitor polls at least twice
+  -- within heartbeat_timeout.
   settings.recovery_over_ms = whole_ms(math.max(600, settings.recovery_window or 0,
     1.1 * settings.heartbeat_timeout + 10))
   settings.lines, settings.classes = settings.lines or {}, settings.classes or {}
@@ -41,7 +41,8 @@ local function decode(text, overrides)
   return derive(settings)
 end
 
--- Of each room, by the file's text: replicas may have different files for a while.
+-- Cached settings of each room, by the text of the file's settings, because replicas may have
+-- different files for a while. DECODED_MOST: how many of them are cached.
 local DECODED_MOST = 500
 local decoded, decoded_number = {}, 0
 local function settings_of(text)

@@ -6,9 +6,10 @@
 -- The replies about one visitor, as rooms/store/replies.py reads them:
 -- {ADMITTED_NOW, order, started, expires}
 -- {WAITS, order, ahead, refresh, wait (-1: unknown)}
--- {WAITS_SO, the same, limited, calls, sub-queue (-1: there are none), its length, whether the
---   class was given}, where one of these says something
--- {one of the others, refresh}; GIVEN_UP by leave.lua alone: GONE, and something was there
+-- {WAITS_SO, order, ahead, refresh, wait, limited, calls, sub-queue (-1: none), its length, 1 if
+--   the visitor got a class}, if one of the last five is not the default
+-- {GONE, FULL, REJECTED or GIVEN_UP, refresh}. Only leave.lua returns GIVEN_UP: the visitor is
+--   gone, and had a place or a session
 local ADMITTED_NOW, WAITS, WAITS_SO, GONE, FULL, REJECTED, GIVEN_UP = 1, 0, 2, -1, -2, -3, -4
 
 local function admitted_reply(order, started, ends)
@@ -17,8 +18,8 @@ end
 
 local function refused_reply(outcome, refresh) return {outcome, refresh} end
 
--- Makes a provisional session a full one. Where another tab was first, or the reply to
--- this claim was lost, the session is there already and stays as it is.
+-- Turns a provisional session into a full one. If it is one already, because another tab claimed it
+-- or the reply to an earlier claim was lost, it stays unchanged.
 local function claim(visitor, order, ends, joined)
   local started = redis_call('ZSCORE', ADMITTED, visitor)
   if started then
@@ -32,8 +33,8 @@ local function claim(visitor, order, ends, joined)
   return admitted_reply(order, now, admit(visitor, now))
 end
 
--- `ahead`, `calls`, `line` and `length` as shown() says. While places come back, nobody knows the
--- wait.
+-- Returns the reply to a waiting visitor. `ahead`, `calls`, `line` and `length` as shown() returns
+-- them. During a recovery the wait is unknown.
 local function waiting_reply(order, ahead, calls, refresh, wait, limited, line, length, class)
   wait = stage == 0 and wait or -1
   local is_classed = class and class ~= ''
@@ -44,17 +45,17 @@ local function waiting_reply(order, ahead, calls, refresh, wait, limited, line, 
     is_classed and 1 or 0}
 end
 
--- Replies to a waiting or called visitor who has just polled, and notes when the next poll is due.
--- `score` as in seldom_ms().
+-- Returns the reply to a waiting or called visitor who has just polled, and stores when the next
+-- poll is due. `score` as in seldom_ms().
 local function stand(visitor, order, limited, jitter, joined, score)
   local rank = redis_call('ZRANK', WAITING, visitor)
   if not rank then
     joined = tonumber(joined)
     flush()
-    measure_start() -- where a poll has not: now something changes
+    measure_start() -- if nothing was to change, the script has not called it yet
     local ends = redis_call('ZSCORE', ACTIVE, visitor)
     if ends then return claim(visitor, order, ends, joined) end
-    join(visitor, order, 'ticket', joined) -- a store that evicts took `waiting`: nobody slips in
+    join(visitor, order, 'ticket', joined) -- Redis evicted `waiting`; nobody may jump the queue
     flush()
     return stand(visitor, order, limited, jitter, joined, score)
   end
@@ -67,9 +68,9 @@ local function stand(visitor, order, limited, jitter, joined, score)
   return waiting_reply(order, ahead, calls, refresh, wait, limited, line, length)
 end
 
--- The whole reply: now, waiting, active, epoch, stage of the recovery, spread of the rate in
--- thousandths, phase; then what is said about each visitor, in one row, for each table in a reply
--- costs Redis as much as a command.
+-- Ends the script. Returns the whole reply: now, waiting, active, epoch, stage of the recovery,
+-- relative error of the rate in thousandths, phase; then the reply about each visitor. All are in
+-- one row, because each table in a reply costs Redis as much as a command.
 local function headed(replies)
   finish()
   local row = {now, size(WAITING), size(ACTIVE), epoch, stage, math.floor(1000 * spread()), phase}

@@ -16,17 +16,18 @@ local function append(kind, visitor, why, ...)
     'kind', kind, 'visitor', visitor, 'why', why, 'at', int(now), ...)
 end
 
--- kind: joined called admitted expired left released; why: how it came about; then names and
--- values of what the history wants to know. Each kind is counted, and each way a stay can end.
+-- Adds an event to the stream and counts it. kind: joined, called, admitted, expired, left or
+-- released; why: the cause; then names and values for the history. Expired and left are also
+-- counted by cause.
 local function event(kind, visitor, why, ...)
   count(kind)
   if kind == 'expired' or kind == 'left' then count(kind .. '_' .. why) end
   append(kind, visitor, why, ...)
 end
 
--- What an operator did: for the history, and the latest for the dashboard. `by` is '' for what
--- no operator did, which is not noted. `found.changes`: by name what a setting was and is, as JSON,
--- each '' where it is as configured; with the revision, by which it can be undone.
+-- Logs an operator's action for the history and the dashboard; does nothing if `by` is ''.
+-- `found.changes`: the old and new values of settings by name, as JSON ('': the configured value).
+-- With the revision, they allow an operator to undo the change.
 local LOG_KEPT = 200
 local function note(by, what, visitor, detail, ...)
   if by == '' then return end
@@ -36,8 +37,8 @@ local function note(by, what, visitor, detail, ...)
   redis_call('LTRIM', LOG, 0, LOG_KEPT - 1)
 end
 
--- How long those waited who were let in: counted by half octaves of seconds, so that any stretch
--- of time has its percentiles (rooms/statistics.py reads them).
+-- Counts the wait of an admitted visitor in a histogram with half octaves of seconds, from which
+-- rooms/statistics.py computes percentiles for any period.
 local function count_wait(ms)
   count('wait_' .. math.floor(2 * math.log(math.max(1, ms / 1000)) / math.log(2)))
 end

@@ -1,7 +1,7 @@
 -- @include "rooms/parts/order"
--- The room's lines, each a band of `waiting`.
+-- The room's sub-queues. Each is a band of orders in `waiting`.
 
--- Returns how many wait in each sub-queue, counted once in a script.
+-- Returns how many visitors wait in each sub-queue; they are counted once in a script.
 local function line_lengths()
   if found.lengths then return found.lengths end
   flush()
@@ -15,14 +15,15 @@ local function line_lengths()
   return lengths
 end
 
--- Returns how many places were drawn, counted once in a script, after the call.
+-- Returns how many waiting visitors have a drawn place; they are counted once in a script, after
+-- the calls.
 local function drawn_people()
   found.drawn = found.drawn or count_drawn()
   return found.drawn
 end
 
--- Returns how many are called before a visitor with `ahead` people in their sub-queue and `rank` in
--- all before them.
+-- Returns how many visitors are called before one who has `ahead` people ahead in the sub-queue and
+-- `rank` people ahead in all sub-queues.
 local function calls_before(line, ahead, rank)
   if not is_weighted then return rank end
   local calls = ahead + drawn_people()
@@ -34,7 +35,8 @@ local function calls_before(line, ahead, rank)
   return calls
 end
 
--- Returns how many stand before the first of a sub-queue; nil is a room without sub-queues.
+-- Returns how many visitors wait before the first of a sub-queue. `line`: nil in a room without
+-- sub-queues.
 local function ahead_of_line(line)
   if not line then return 0 end
   return line > 1 and before(WAITING, bounds(line)) or count_drawn()

@@ -1,6 +1,6 @@
--- Unused places and slots: a place without a poll (`due`), a slot for which no cookie was shown
--- (`active`). A client without cookies takes any number of them and uses none. Half a millisecond
--- in the score marks them.
+-- Marks unused places and slots: a place without a poll (in `due`), and a slot whose pass was not
+-- used (in `active`). A client without cookies takes many of them and uses none. A score with a
+-- fraction of half a millisecond is the mark.
 local UNUSED = 0.5
 local function is_unused(score)
   return score % 1 == UNUSED

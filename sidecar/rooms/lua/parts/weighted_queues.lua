@@ -1,10 +1,11 @@
 -- @include "rooms/parts/position"
--- Who is called next: the smallest order; where sub-queues have weights, the head of the one whose
--- turn it is. That is Tijdeman's rule for the chairman assignment problem (R. Tijdeman, Discrete
--- Mathematics 32, 1980): each call gives every line in which somebody waits its share of a call,
--- and among those that have saved enough it takes the one that could wait the least; while the
--- same lines have people, each has had within one call of its share at any time.
--- stats.credit_n: what line n has saved. A line that is empty saves nothing.
+-- Chooses who is called next: the visitor with the smallest order, or if sub-queues have weights,
+-- the head of the sub-queue whose turn it is. The rule is Tijdeman's for the chairman assignment
+-- problem (R. Tijdeman, Discrete Mathematics 32, 1980): each call gives every sub-queue that is not
+-- empty its share of a call as credit, and among those with enough credit it chooses the one that
+-- could wait the least. As long as the same sub-queues are not empty, each has always had its share
+-- of the calls, to within one call.
+-- stats.credit_n: the credit of sub-queue n. An empty sub-queue has none.
 local charged
 
 local function share_out()
@@ -21,7 +22,7 @@ local function share_out()
     if length > 0 then
       local share = lines[n].weight / total
       credits[n] = (stats['credit_' .. n] or 0) + share
-      -- One that has saved enough goes before one that has not; rounding must not decide.
+      -- A sub-queue with enough credit goes before one without. 1e-9: rounding must not decide.
       local has, slack = credits[n] > enough - 1e-9, (1 - enough - credits[n]) / share
       if not best or (has and not saves) or (has == saves and slack < least - 1e-9) then
         best, least, saves = n, slack, has
@@ -34,7 +35,7 @@ local function share_out()
   return best, credits
 end
 
--- A call is charged to the sub-queue; a visitor who turns out to be silent is not.
+-- Stores the credits after a call. For a visitor who is dropped as silent, they stay unchanged.
 local function charge_line()
   for n, credit in pairs(charged or {}) do
     stats['credit_' .. n] = credit
@@ -53,7 +54,8 @@ local function pop_from_line()
   return queue.split(head)
 end
 
--- Takes heads out of `waiting` as queue.pop_heads() does, of weighted sub-queues one at a time.
+-- Pops visitors from the head of `waiting` like queue.pop_heads(), but from weighted sub-queues one
+-- at a time.
 local function pop_heads(waiting, most)
   charged = nil
   local drawn_first = is_weighted and count_drawn()
