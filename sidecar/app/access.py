@@ -145,7 +145,7 @@ def _wrong(request: web.Request, guesses: Throttle) -> web.Response:
         refused_s = guesses.refused_s(request.remote)
         if not refused_s:  # more would flood the log
             log.warning("token_refused", remote=request.remote, path=request.path)
-        guesses.note_wrong(request.remote)
+        guesses.count_wrong(request.remote)
     return _unknown(request, refused_s)
 
 
