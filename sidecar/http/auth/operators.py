@@ -60,17 +60,14 @@ class Operators:
         self._token = token
         self.accounts = accounts or Accounts()
         self._now_s = now_s
-        self._signer_args: dict[str, Any] = {
-            "key_derivation": "hmac",
-            "digest_method": hashlib.sha256,
-        }
+        self._options: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
         self._keys = keys
         salt = "waitroom/desk/" + hashlib.sha256(token.encode()).hexdigest()
         self._cookies, self._walls = self._serializer(salt), self._serializer(salt + "/wall")
         account_salt = "waitroom/operator"
         self._named_cookies = self._serializer(account_salt)
         self._named_walls = self._serializer(account_salt + "/wall")
-        self._csrf = StrictSigner(keys, salt=salt + "/csrf", **self._signer_args)
+        self._csrf = StrictSigner(keys, salt=salt + "/csrf", **self._options)
         self._store = ended
         #: The time at which each ended session would have expired, unix seconds.
         self._ended: dict[str, int] = {}
@@ -82,9 +79,8 @@ class Operators:
         self.guesses_of_programs = Throttle(now_s)
 
     def _serializer(self, salt: str) -> URLSafeSerializer:
-        return URLSafeSerializer(
-            self._keys, salt=salt, signer=StrictSigner, signer_kwargs=self._signer_args
-        )
+        options = self._options
+        return URLSafeSerializer(self._keys, salt=salt, signer=StrictSigner, signer_kwargs=options)
 
     @property
     def is_on(self) -> bool:
