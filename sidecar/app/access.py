@@ -126,8 +126,8 @@ def _owner_of_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Ow
 
 
 def _check_admin_token(request: web.Request, token: str) -> web.Response | None:
-    """Return a problem if the admin token is wrong or its address has sent too many wrong ones, else
-    None."""
+    """Return a problem if the admin token is wrong, or if its address has sent too many wrong ones,
+    else None."""
     guesses = request.app[OPERATORS].guesses
     refused_s = guesses.refused_s(request.remote)
     if refused_s:

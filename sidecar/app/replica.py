@@ -112,7 +112,7 @@ async def serve(settings: Settings) -> None:
         gc.collect()
         gc.freeze()
         await stop.wait()
-        # First report not ready, so that load balancers send no more requests; then close listeners.
+        # First report not ready, so that load balancers send nothing more; then close listeners.
         stopping.append(True)
         tell_stopping()
         log.info("stopping")

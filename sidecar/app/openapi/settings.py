@@ -10,7 +10,7 @@ from sidecar.kit.setting_types import DURATION, parse_duration
 
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
 #: The name of the schema of a setting that is written as a string, by the type of its value.
-_STRING_SCHEMA_BY_TYPE = {
+_STRING_BY_TYPE = {
     "integer": "CountAsText",
     "number": "NumberAsText",
     "array": "ListAsText",
@@ -100,11 +100,7 @@ def _value_or_string(plain: Json, model: type[BaseModel], name: str) -> list[Jso
             return [{**plain, "description": meaning}, _schema(text)]
     if "enum" in plain and kind == "integer":
         return [plain, {"enum": [str(value) for value in plain["enum"]]}]
-    return (
-        [plain, _schema(_STRING_SCHEMA_BY_TYPE[kind])]
-        if kind in _STRING_SCHEMA_BY_TYPE
-        else [plain]
-    )
+    return [plain, _schema(_STRING_BY_TYPE[kind])] if kind in _STRING_BY_TYPE else [plain]
 
 
 def _schema(name: str) -> Json:
