@@ -1,31 +1,33 @@
-"""Waitroom's sidecar: one folder per product, and one for the machinery that they share.
+"""Waitroom's sidecar: a folder for each product, and folders that all products use.
 
-    kit/         knows no product: errors, clock, signing, retry, outgoing POSTs
-    http/        endpoints declared once, models, problems, long polls; auth/: who may ask
+    kit/         helpers that know no product: errors, clock, signing, retries, outgoing POSTs
+    http/        the parts of every HTTP API: endpoints, models, problem documents, long polls,
+                 metrics; auth/: operators, sessions, roles and scopes
     storage/     redis/: connections, scripts, leader leases; sql/: connections, migrations
-    visitors/    what all products use: tickets, passes, classes, grants, the estimate; lua/
+    visitors/    tickets, passes, classes, grants and estimates, used by several products; lua/
     settings/    the configuration file and WAITROOM_*; each product brings its own section
     rooms/       the waiting room: sessions, openings, shield, fail-open, exemptions
-    lottery/     the draw of a pre-queue: commitment, secret, places
+    lottery/     the lottery draw of a pre-queue: commitment, secret, places
     leases/      leases on named resources
     limits/      rate limits
-    jobs/        calls that wait for their turn: targets, workers, callbacks, permits
+    jobs/        queued calls to an API: targets, workers, callbacks, permits
     history/     stays and events in SQL: recorder, look-ups, reports
     webhooks/    notifications about rooms and calls
-    gate/        what proxies ask and visitors see: check, status, cookies, stamps; page/
-    dashboard/   the operators' page, and the way in to it
-    app/         a replica (replica.py) and a worker (jobs.py): what starts, in order, and stops, in
-                 reverse; all endpoints on one page (routes.py), access, health, OpenAPI
-    cli/         the command: a file or folder for each product; doctor/ looks at an installation
-                 from outside, setup/ writes its files (waitroom init, waitroom update-files)
-    __main__.py  the process of a command: `waitroom`, `python -m sidecar`
+    gate/        endpoints for proxies and visitors: check, status, cookies, stamps; page/
+    dashboard/   the operators' page, and its log-in
+    app/         a replica (replica.py) and a worker (jobs.py): what each starts, and stops in
+                 reverse order; all routes (routes.py), access, health, OpenAPI
+    cli/         the command `waitroom`: a file or folder for each product; doctor/ checks an
+                 installation, setup/ writes its files (waitroom init, waitroom update-files)
+    __main__.py  the entry point of `waitroom` and `python -m sidecar`
 
-In a product the same names mean the same: settings.py (what may be configured), model.py (types),
+A file name means the same in every product: settings.py (its settings), model.py (types),
 service.py (rules), store.py and lua/ (Redis), redis_keys.py, endpoints.py and schemas.py (HTTP),
-worker.py (loops), metrics.py, app_keys.py (where handlers find it). A
-large one has a folder of that name.
+worker.py (loops), metrics.py. Where one file would be too long, there is a folder of that name.
+The key by which handlers find a product is in service.py; app_keys.py has the keys that cannot be.
 
-pyproject.toml says who may import whom, and why where it is an exception; import-linter holds it.
+pyproject.toml lists which folder may import which others, with a reason for each exception;
+import-linter checks it.
 """
 
 __version__ = "0.1.0"

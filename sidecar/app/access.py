@@ -1,5 +1,5 @@
-"""Authorisation of operators at /admin/ and programs at /v1/, by bearer token or, for operators, by
-the dashboard's session; and the owner of a request's jobs and leases."""
+"""Authorises operators at /admin/ and programs at /v1/, by bearer token or, for operators, by the
+dashboard's session; and finds the owner of a request's jobs and leases."""
 
 import hmac
 
@@ -18,11 +18,11 @@ from sidecar.http.auth.throttle import Throttle
 from sidecar.http.endpoint import ADMINS, Access
 from sidecar.http.problems import problem
 
-#: The access rules by method and path. All other endpoints are for admins.
+#: The access rules of endpoints by method and path. Endpoints without a rule are for admins.
 RIGHTS: dict[tuple[str, str], Access] = {
     (each.method, each.canonical): each.access for each in (*OPS, *JOBS) if not each.access.is_open
 }
-#: The path that answers any token, if there are no targets, that jobs are off.
+#: The path of the endpoint that reports that jobs are off. Any token has access.
 NO_JOBS = "/v1/{_}"
 
 log = structlog.get_logger()
@@ -30,23 +30,23 @@ log = structlog.get_logger()
 
 @web.middleware
 async def authorised(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a request to /admin/ without the admin token or an operator's session, one to /v1/
-    without these or a program's token, and one beyond its scopes or role."""
+    """Refuse a request without the rights that it needs. /admin/ needs the admin token or an
+    operator's session; /v1/ needs one of these or a program's token."""
     if request.path.startswith("/admin/"):
-        return await _operator(request, handler)
+        return await _authorise_operator(request, handler)
     if request.path.startswith("/v1/"):
-        return await _program(request, handler)
+        return await _authorise_program(request, handler)
     return await handler(request)
 
 
-async def _operator(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _authorise_operator(request: web.Request, handler: Handler) -> web.StreamResponse:
     if not request.app[OPERATORS].is_on:
         detail = "Set admin_token (WAITROOM_ADMIN_TOKEN), or operators, first."
         return problem(kinds.ADMINISTRATION_OFF, detail=detail)
     if "Authorization" in request.headers:
-        refused = _by_admin_token(request, request.app[SETTINGS].admin_token)
+        refused = _check_admin_token(request, request.app[SETTINGS].admin_token)
     else:
-        refused = _by_session(request)
+        refused = _check_session(request)
     if refused is not None:
         return refused
     response = await handler(request)
@@ -55,37 +55,37 @@ async def _operator(request: web.Request, handler: Handler) -> web.StreamRespons
     return response
 
 
-async def _program(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _authorise_program(request: web.Request, handler: Handler) -> web.StreamResponse:
     if not (_tokens(request.app[SETTINGS]) or request.app[OPERATORS].is_on):
         detail = "Set service_token (WAITROOM_SERVICE_TOKEN) first."
         return problem(kinds.SERVICE_OFF, detail=detail)
     if "Authorization" not in request.headers:
-        refused = _by_session(request)
+        refused = _check_session(request)
         return await handler(request) if refused is None else refused
     guesses = request.app[OPERATORS].guesses_of_programs
     owner = find_owner(request, is_refused=guesses.refused_s(request.remote) > 0)
     if owner is None:
-        return _wrong(request, guesses)
-    refused = _beyond(owner, request)
+        return _refuse_token(request, guesses)
+    refused = _check_scope(owner, request)
     return await handler(request) if refused is None else refused
 
 
-def _beyond(owner: Owner, request: web.Request) -> web.Response | None:
+def _check_scope(owner: Owner, request: web.Request) -> web.Response | None:
     """Return a problem if the token lacks the scope that the endpoint needs, else None."""
-    needs = needed(request)
-    if owner.is_operator or needs is None or owner.scopes & needs.scopes:
+    access = access_of(request)
+    if owner.is_operator or access is None or owner.scopes & access.scopes:
         return None
-    if not needs.scopes:
+    if not access.scopes:
         detail = "Programs may not change this: send the admin_token."
         return problem(kinds.OPERATORS_ONLY, detail=detail)
-    one_of, has = (" or ".join(sorted(each)) for each in (needs.scopes, owner.scopes))
+    one_of, has = (" or ".join(sorted(each)) for each in (access.scopes, owner.scopes))
     detail = f"This needs the scope {one_of}; the token {owner.name} has {has} (scopes)."
     return problem(kinds.SCOPE_MISSING, detail=detail)
 
 
-def needed(request: web.Request) -> Access | None:
-    """Return the access rule of a request's endpoint, or None if there is no endpoint: anybody may
-    learn that."""
+def access_of(request: web.Request) -> Access | None:
+    """Return the access rule of a request's endpoint. None if there is no such endpoint, which any
+    client may know."""
     resource = request.match_info.route.resource
     if resource is None or resource.canonical == NO_JOBS:
         return None
@@ -94,16 +94,16 @@ def needed(request: web.Request) -> Access | None:
 
 
 def find_owner(request: web.Request, *, is_refused: bool = False) -> Owner | None:
-    """Return the owner of a request by its token, or else its session; None for an unknown one.
-    `is_refused`: ignore the admin token, because this address has sent too many wrong ones.
-    Programs' tokens still count, so that a program with an old token blocks no other."""
+    """Return the owner of a request's token, or if it has none of its session. None if the token or
+    session is not valid. `is_refused`: ignore the admin token, because this address has sent too
+    many wrong ones. Programs' tokens still work: one with an old token must not block others."""
     if "Authorization" in request.headers:
-        return _by_token(request, _tokens(request.app[SETTINGS], is_refused=is_refused))
+        return _owner_of_token(request, _tokens(request.app[SETTINGS], is_refused=is_refused))
     return OPERATOR if operator_of(request) is not None else None
 
 
 def _tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
-    """Return all tokens with their owners. Of two equal tokens the first one counts."""
+    """Return all tokens with their owners. If two are equal, the first one counts."""
     named = {OWNERS[0]: settings.service_token, **settings.tokens}
     programs = [
         (token, Owner(name, settings.scopes.get(name, SCOPES))) for name, token in named.items()
@@ -112,22 +112,22 @@ def _tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[s
     return [(token, owner) for token, owner in operators + programs if token]
 
 
-def _by_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:
+def _owner_of_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:
     scheme, _, bearer = request.headers["Authorization"].partition(" ")
     sent = bearer.strip().encode(errors="surrogateescape")
-    # All tokens are compared, so that the duration tells nothing.
-    are_right = [
+    # Compare all tokens, so that the duration does not reveal which one is similar.
+    matches = [
         hmac.compare_digest(sent, token.encode(errors="surrogateescape"))
         for token, _owner in tokens
     ]
-    if scheme.lower() != "bearer" or not any(are_right):
+    if scheme.lower() != "bearer" or not any(matches):
         return None
-    return tokens[are_right.index(True)][1]
+    return tokens[matches.index(True)][1]
 
 
-def _by_admin_token(request: web.Request, token: str) -> web.Response | None:
-    """Return a problem if the admin token is wrong, or too many from the address were; else
-    None."""
+def _check_admin_token(request: web.Request, token: str) -> web.Response | None:
+    """Return a problem if the admin token is wrong, or if its address has sent too many wrong ones,
+    else None."""
     guesses = request.app[OPERATORS].guesses
     refused_s = guesses.refused_s(request.remote)
     if refused_s:
@@ -136,34 +136,35 @@ def _by_admin_token(request: web.Request, token: str) -> web.Response | None:
             f"has an old token. Try again in {refused_s} s. Sessions of the dashboard go on."
         )
         return problem(kinds.TOO_MANY_WRONG_TOKENS, detail=detail, retry_after=refused_s)
-    return None if _by_token(request, [(token, OPERATOR)]) else _wrong(request, guesses)
+    is_right = _owner_of_token(request, [(token, OPERATOR)]) is not None
+    return None if is_right else _refuse_token(request, guesses)
 
 
-def _wrong(request: web.Request, guesses: Throttle) -> web.Response:
+def _refuse_token(request: web.Request, guesses: Throttle) -> web.Response:
     refused_s = 0
     if request.headers.get("Authorization"):
         refused_s = guesses.refused_s(request.remote)
-        if not refused_s:  # more would flood the log
+        if not refused_s:  # further lines would flood the log
             log.warning("token_refused", remote=request.remote, path=request.path)
-        guesses.note_wrong(request.remote)
-    return _unknown(request, refused_s)
+        guesses.count_wrong(request.remote)
+    return _token_problem(request, refused_s)
 
 
-def _by_session(request: web.Request) -> web.Response | None:
-    """Return a problem if there is no session, its role is too low, or another site sent it."""
-    who = operator_of(request)
-    if who is None:
-        return _unknown(request)
-    needs = needed(request)
-    if needs is not None and not covers(who.role, needs.role):
-        detail = f"{who.name} has the role {who.role}. This needs the role {needs.role}."
+def _check_session(request: web.Request) -> web.Response | None:
+    """Return a problem without a session, with too low a role, or for another site's request."""
+    user = operator_of(request)
+    if user is None:
+        return _token_problem(request)
+    access = access_of(request)
+    if access is not None and not covers(user.role, access.role):
+        detail = f"{user.name} has the role {user.role}. This needs the role {access.role}."
         return problem(kinds.ROLE_TOO_LOW, detail=detail)
-    return refusal(request, who)
+    return refusal(request, user)
 
 
-def _unknown(request: web.Request, refused_s: int = 0) -> web.Response:
-    """Return the problem of a missing or wrong token. `refused_s`: how long the admin token is
-    ignored."""
+def _token_problem(request: web.Request, refused_s: int = 0) -> web.Response:
+    """Return the problem of a missing or wrong token. `refused_s`: for how long the admin token is
+    ignored from this address."""
     scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
     kind, detail = kinds.TOKEN_NEEDED, "Send Authorization: Bearer <token>."
     if scheme.lower() == "bearer" and bearer.strip():

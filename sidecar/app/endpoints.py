@@ -1,4 +1,4 @@
-"""All declared endpoints."""
+"""The declared endpoints of all products, by listener."""
 
 from sidecar.app.health import ENDPOINTS as _READY
 from sidecar.dashboard.operators import ENDPOINTS as _OPERATORS
@@ -33,5 +33,5 @@ _ROOMS = (
     *transfer.ENDPOINTS,
 )
 OPS = (*_HEALTH, *_READY, *_ROOMS, *_OPERATORS, *_HISTORY, *_LEASES, *_LIMITS, *_WEBHOOKS)
-#: Of the ops listener, where there are targets.
+#: Endpoints that the ops listener has only if there are targets.
 JOBS = (*_JOBS, *_TARGETS)

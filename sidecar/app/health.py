@@ -23,8 +23,8 @@ class Ready(Reply):
     store: Literal["memory", "redis"]
     """`memory`: the store is the memory of this replica."""
     eviction: Annotated[str | None, optional] = None
-    """Redis' `maxmemory-policy`. All but `noeviction` may cost people their places. `unseen`:
-    `INFO` is not allowed. Without it nobody has looked yet."""
+    """Redis' `maxmemory-policy`. With any other than `noeviction` visitors may lose their places.
+    `unseen`: `INFO` is not allowed. Absent until the replica has read it."""
 
 
 ENDPOINTS = Endpoints("operations")
@@ -33,7 +33,7 @@ ENDPOINTS = Endpoints("operations")
 @ENDPOINTS.get(
     "/readyz",
     ANYBODY,
-    replies={200: (Ready, "It is.")},
+    replies={200: (Ready, "The replica is ready.")},
     problems=(GENERAL[503],),
     is_hand_made=True,
     is_cacheable=True,

@@ -1,4 +1,4 @@
-"""The log of a replica or worker, on stderr: one record a line, ours and the libraries' alike."""
+"""The log of a replica or worker, on stderr: one line for each record, also for libraries'."""
 
 import logging
 import sys
@@ -10,7 +10,7 @@ from structlog.typing import Processor
 
 
 def start_logging(level: str, log_format: str) -> None:
-    """Log as the settings log_level and log_format say. Libraries log warnings and worse."""
+    """Set up the log by the settings log_level and log_format. Libraries log warnings and worse."""
     shared: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -21,10 +21,10 @@ def start_logging(level: str, log_format: str) -> None:
         renderer = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
-    least = getattr(logging, level.upper())
+    min_level = getattr(logging, level.upper())
     structlog.configure(
         processors=[*shared, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(least),
+        wrapper_class=structlog.make_filtering_bound_logger(min_level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -34,7 +34,7 @@ def start_logging(level: str, log_format: str) -> None:
             processors=[ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
-    logging.basicConfig(level=max(least, logging.WARNING), handlers=[handler], force=True)
+    logging.basicConfig(level=max(min_level, logging.WARNING), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     sys.excepthook = _log_crash
 

@@ -1,4 +1,4 @@
-"""Everything that a replica starts, in order, and stops, in reverse order."""
+"""Starts the parts of a replica in order, and stops them in reverse order."""
 
 import asyncio
 import contextlib
@@ -68,8 +68,9 @@ if TYPE_CHECKING:  # SQL is an extra
     from sidecar.app.jobs import JobServices
     from sidecar.history.store.stays import History
 
+#: The most connections of a listener that wait to be accepted.
 BACKLOG = 4096
-#: Bytes of a header: nginx passes URLs of up to 32 KB in one.
+#: The longest request line or header, bytes. nginx passes URLs of up to 32 KB in a header.
 MAX_FIELD = 65_536
 #: The metrics that a replica exports at /metrics.
 PRODUCT_METRICS = (
@@ -81,7 +82,7 @@ PRODUCT_METRICS = (
     HistoryMetrics,
     WebhookMetrics,
 )
-#: Seconds that the last requests may still take when a replica stops.
+#: How long requests in progress may still take when a replica stops, seconds.
 DRAIN_S = 5.0
 
 log = structlog.get_logger()
@@ -107,11 +108,11 @@ async def serve(settings: Settings) -> None:
             targets=sorted(settings.targets),
             store=without_secrets(settings.store),
         )
-        # Keep the objects made so far out of garbage collection, which would take 20 ms each time.
+        # Exclude the objects made so far from garbage collection, which would take 20 ms each time.
         gc.collect()
         gc.freeze()
         await stop.wait()
-        # First not ready, so that load balancers send no more requests; then close the listeners.
+        # First report not ready, so that load balancers send nothing more; then close listeners.
         stopping.append(True)
         tell_stopping()
         log.info("stopping")
@@ -120,7 +121,7 @@ async def serve(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Rooms]:
-    """Serve within the block."""
+    """Run a replica within the block, and yield its rooms."""
     metrics, timeout_s = Metrics(*PRODUCT_METRICS), settings.store_timeout
     redis = connect(settings.store, timeout_s=timeout_s)
     leases, limits = make_leases(settings, redis, metrics), make_limits(settings, redis, metrics)
@@ -148,16 +149,16 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         if operators.is_on:
             workers["sessions"] = lambda: share_forever(operators.share)
         if history is not None:
-            past, owner = history, secrets.token_urlsafe(9)
+            stays, owner = history, secrets.token_urlsafe(9)
             streams = {
                 name: EventStream(redis, name, owner=owner, timeout_s=timeout_s)
                 for name in settings.rooms
             }
-            stack.push_async_callback(past.close)
+            stack.push_async_callback(stays.close)
             workers["recorder"] = lambda: record_forever(
-                rooms, streams, past, metrics, backlog=settings.history_backlog
+                rooms, streams, stays, metrics, backlog=settings.history_backlog
             )
-            workers["archivist"] = lambda: tidy_forever(rooms, past, settings, metrics)
+            workers["archivist"] = lambda: tidy_forever(rooms, stays, settings, metrics)
         webhooks = make_webhooks(settings, redis, metrics)
         if settings.webhooks:
             workers["room notifier"] = lambda: RoomDetector(
@@ -209,11 +210,11 @@ async def _open_jobs(
     rooms: Rooms,
     stack: contextlib.AsyncExitStack,
 ) -> "JobServices | None":
-    """Open the services of jobs, if there are targets."""
+    """Open the services of jobs within `stack`. Return None if jobs have no database."""
     if not settings.jobs_database:
         return None
     require("sql", setting="jobs")
-    from sidecar.app.jobs import job_services  # noqa: PLC0415 - as with the history
+    from sidecar.app.jobs import job_services  # noqa: PLC0415 - it imports SQL
     from sidecar.jobs.endpoints import nginx_done_log as done_log  # noqa: PLC0415
 
     services = await stack.enter_async_context(job_services(settings, redis, metrics))
@@ -230,7 +231,7 @@ def _is_target(jobs: Jobs, name: str) -> bool:
 
 def _open_history(settings: Settings) -> "History":
     require("sql", setting="history")
-    # Without SQL a replica starts in two thirds of the time.
+    # Imported here, because a replica without SQL then starts in two thirds of the time.
     from sidecar.history.store.stays import History  # noqa: PLC0415
     from sidecar.storage.sql.database import open_database  # noqa: PLC0415
 
@@ -239,16 +240,17 @@ def _open_history(settings: Settings) -> "History":
 
 def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
     replica = secrets.token_urlsafe(9)
-    kept = settings.history_backlog if settings.history else EVENTS_KEPT
-    of_calls = [hook for hook in settings.webhooks.values() if hook.tells_of_calls]
+    events_kept = settings.history_backlog if settings.history else EVENTS_KEPT
+    call_hooks = [hook for hook in settings.webhooks.values() if hook.tells_of_calls]
 
     def make(name: str, room: RoomSettings) -> Room:
-        clock = StoreClock()  # of this room: in a cluster each room may be on another server
+        clock = StoreClock()  # one for each room: in a cluster rooms may be on different servers
         store = RoomStore(
             redis,
             name,
             settings=room.for_scripts(
-                events_kept=kept, tells_called=any(hook.is_about(name) for hook in of_calls)
+                events_kept=events_kept,
+                tells_called=any(hook.is_about(name) for hook in call_hooks),
             ),
             clock=clock,
             observer=metrics.observer,
@@ -314,8 +316,8 @@ async def _open_listeners(
     stack: contextlib.AsyncExitStack,
     *listeners: tuple[web.Application, type[web.AppRunner], str],
 ) -> None:
-    """Open the listeners in order, and close them in order: the ops listener opens last and closes
-    last, so that the edge answers while /readyz does."""
+    """Open the listeners in order, and close them in the same order later. The ops listener, which
+    answers /readyz, comes last: the edge listener is open before, and closes first."""
     runners = [
         kind(
             app,
@@ -349,17 +351,17 @@ async def _listen(runner: web.AppRunner, address: str) -> None:
 
 
 def _remove_socket(path: Path) -> None:
-    """Remove the socket that a killed replica has left."""
+    """Remove the socket file that a killed replica has left behind."""
     if path.is_socket():
         path.unlink()
 
 
 def _open_to_group(path: Path) -> None:
-    """Allow this user and its group, nginx's, to connect; every client of the socket is trusted."""
+    """Allow only this user and its group, which nginx is in, to connect: clients are trusted."""
     path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
 
 
 def without_secrets(store: str) -> str:
-    """Return the store's address without user, password and options, for the log."""
+    """Return the store's URL without user, password and options, for the log."""
     scheme, _, rest = store.partition("?")[0].partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"

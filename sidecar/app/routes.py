@@ -1,4 +1,4 @@
-"""Every endpoint, on one page.
+"""The applications of the two listeners, with all of their routes.
 
 The edge listener is for nginx, and through it for visitors. The ops listener is private.
 """
@@ -57,20 +57,20 @@ from sidecar.webhooks.service import WEBHOOKS, Webhooks
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: Bytes of a body at the edge: a form with one URL.
+#: The largest request body at the edge listener, bytes: a form with one URL.
 MAX_BODY = 65_536
-#: Bytes of a body at the ops listener: a list of calls.
+#: The largest request body at the ops listener, bytes: a list of calls.
 MAX_OPS_BODY = 262_144
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The services of both listeners. None: the product is not configured."""
+    """The services of the products, for both listeners. None: the product is not configured."""
 
     rooms: Rooms
     metrics: Metrics
     leases: Leases = field(default_factory=Leases)
-    #: The leased resources that proxies guard.
+    #: The leased resources that a proxy asks about.
     resources: Resources = field(default_factory=Resources)
     limits: Limits = field(default_factory=Limits)
     webhooks: Webhooks = field(default_factory=Webhooks)
@@ -79,10 +79,10 @@ class Services:
     templates: Templates = field(default_factory=lambda: Templates(Path("templates")))
 
 
-#: The edge listener's routes, beside the rooms' own paths and the static files.
+#: The edge listener's routes, except the paths of each room and the static files.
 EDGE = (
     *(endpoint.route() for endpoint in (*endpoints.PROXY, *endpoints.VISITOR)),
-    # The rest is the path that the visitor asked for.
+    # `asked` is the path that the visitor asked for.
     web.route("*", r"/gate/{room}{asked:/.*}", gate.gate),
     web.get("/_waitroom/{room}/", waiting.page),
 )
@@ -102,8 +102,8 @@ def edge_app(
     memory: str = "",
     stamps: Stamps | None = None,
 ) -> web.Application:
-    """Return the edge listener's application. `memory`: the name of this process' own store; "" if
-    the store is shared."""
+    """Return the edge listener's application. `memory`: a random name of the store in this process'
+    memory, or "" for a store that replicas share."""
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
     _add_services(app, services)
     app[GATES] = Gates(services.rooms, services.resources)
@@ -119,7 +119,7 @@ def edge_app(
     app.cleanup_ctx.append(check_permit.writes)
     app[draw.DRAW_PAGE] = draw.load_page(static)
     fast = dict(FAST_EDGE)
-    # The most frequent requests are found without a pattern.
+    # A path without a pattern is found faster, and these requests are the most frequent ones.
     for room in services.rooms:
         at = f"/_waitroom/{room.name}"
         status, join = partial(waiting.get_status, room=room), partial(waiting.join, room=room)

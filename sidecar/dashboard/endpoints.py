@@ -13,7 +13,7 @@ from sidecar.history.lookups import HISTORY
 from sidecar.http.app_keys import SETTINGS, STOPPING
 from sidecar.http.auth.operators import COOKIE, LIFETIME_S, clean_name
 from sidecar.http.auth.session import OPERATORS, is_same_origin, operator_of, refusal
-from sidecar.http.cookies import secure
+from sidecar.http.cookies import secure_flag
 from sidecar.http.problems import problem
 from sidecar.jobs.app_keys import JOBS
 from sidecar.kit.errors import StoreError
@@ -112,7 +112,7 @@ async def log_in(request: web.Request) -> web.Response:
     if refused := _too_many(request):
         return refused
     if by is None:
-        operators.guesses.note_wrong(request.remote)
+        operators.guesses.count_wrong(request.remote)
         log.warning("login_refused", remote=request.remote)
         note = "That is not the admin token (admin_token in the settings)."
         if operators.accounts.named:
@@ -128,7 +128,7 @@ async def log_in(request: web.Request) -> web.Response:
     cookie = operators.log_in(name) if by == "token" else operators.log_in_by_password(name)
     return _to_dashboard(
         f"{COOKIE}={cookie}; Max-Age={LIFETIME_S}; "
-        f"Path=/; HttpOnly; SameSite=Strict{secure(request.headers)}"
+        f"Path=/; HttpOnly; SameSite=Strict{secure_flag(request.headers)}"
     )
 
 

@@ -120,7 +120,7 @@ def _set_clock_from_nginx(room: Gate, msec: str) -> None:
     if _MSEC.match(msec) is None:
         return
     clock, was_doubtful = room.clock, room.clock.is_doubtful
-    clock.hear(int(msec.replace(".", "")))
+    clock.set_from_proxy(int(msec.replace(".", "")))
     if clock.is_doubtful and not was_doubtful:
         hint = "nobody is let in until the store says the time; set this machine's clock or nginx's"
         log.error("clocks_apart", room=room.name, nginx=iso(clock.now_ms()), hint=hint)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from sidecar.gate.contract import Gate
 from sidecar.gate.stamps import STAMP_COOKIE
-from sidecar.http.cookies import secure
+from sidecar.http.cookies import secure_flag
 from sidecar.visitors.model import Pass, Token
 
 #: As long as most visitors take from one page to the next.
@@ -28,4 +28,4 @@ def stamp_cookie(headers: Mapping[str, str], stamp: str) -> str:
 
 
 def _cookie(headers: Mapping[str, str], name: str, value: str, life_s: int) -> str:
-    return f"{name}={value}; Max-Age={life_s}; Path=/; HttpOnly; SameSite=Lax{secure(headers)}"
+    return f"{name}={value}; Max-Age={life_s}; Path=/; HttpOnly; SameSite=Lax{secure_flag(headers)}"

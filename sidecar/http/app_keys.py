@@ -1,7 +1,7 @@
-"""Where handlers find the settings, the templates and whether the replica stops.
+"""The application keys by which handlers find the settings, the templates and the stop flag.
 
-Other keys are beside what they name: METRICS in metrics.py, OPERATORS in auth/session.py. Keys that
-commands would load with their settings are not, because importing aiohttp takes long.
+Other keys are defined beside their classes, such as METRICS in metrics.py. The classes of these
+keys are in files that commands import too, and importing aiohttp there would make commands slow.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,9 @@ class SiteSettings(Protocol):
     def static_dir(self) -> Path | None: ...
 
 
-#: The site's own templates of pages.
+#: The site's own page templates.
 TEMPLATES = web.AppKey("templates", Templates)
 SETTINGS: web.AppKey[SiteSettings] = web.AppKey("settings")
-#: Not empty once the replica stops. A list, because a running application is frozen.
+#: A list that is empty until the replica stops. A running application takes no new values, so the
+#: flag has to be an object that can change.
 STOPPING = web.AppKey("stopping", list[bool])

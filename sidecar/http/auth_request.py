@@ -1,4 +1,4 @@
-"""Rules that all endpoints for nginx's auth_request share."""
+"""Helpers of the endpoints that answer nginx's auth_request."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from sidecar.kit.names import SEPARATOR
 log = structlog.get_logger()
 
 
-#: The most unknown names that are logged; each is a mistake in a proxy's configuration.
+#: How many different unknown names are logged at most. Each shows a mistake in a proxy's files.
 _MAX_LOGGED = 100
 
 logged_once: set[tuple[str, str]] = set()
@@ -21,25 +21,25 @@ def original_method(headers: Mapping[str, str]) -> str:
 
 
 def is_preflight(headers: Mapping[str, str], method: str) -> bool:
-    """Return True for a CORS preflight. It has no cookie; the request after it is checked."""
+    """Return True for a CORS preflight. It carries no cookie; the request that follows it does."""
     has_headers = "Access-Control-Request-Method" in headers and "Origin" in headers
     return method == "OPTIONS" and has_headers and "Cookie" not in headers
 
 
 def close_if_body(request: web.Request, response: web.Response) -> web.Response:
-    """Close the connection after a request with an unread body, which would be taken for the
-    next."""
+    """Close the connection after this response if the request has an unread body, which would be
+    parsed as the next request."""
     if request.can_read_body:
         response.force_close()
     return response
 
 
 def log_unknown(name: str, kind: str) -> None:
-    """Log an unknown name once. Clients may choose the part after the separator."""
-    shown = name[:64].encode("ascii", "backslashreplace").decode()
-    about = kind, shown.partition(SEPARATOR)[0]
-    if about not in logged_once and len(logged_once) < _MAX_LOGGED:
-        logged_once.add(about)
+    """Log an unknown name once. The part after the separator is ignored: clients may choose it."""
+    printable = name[:64].encode("ascii", "backslashreplace").decode()
+    key = kind, printable.partition(SEPARATOR)[0]
+    if key not in logged_once and len(logged_once) < _MAX_LOGGED:
+        logged_once.add(key)
         event = f"unknown_{kind}"
         hint = f"no {kind} of that name is configured; look at the name that the proxy sends"
-        log.error(event, **{kind: shown}, hint=hint)
+        log.error(event, **{kind: printable}, hint=hint)

@@ -1,11 +1,11 @@
-"""Reading cookies by name, and the Secure attribute of new ones."""
+"""Reads cookies by name, and makes the Secure attribute of new ones."""
 
 from collections.abc import Mapping
 
 
-def secure(headers: Mapping[str, str]) -> str:
-    """Return "; Secure" if the client came by https, else "". If several proxies have added a
-    scheme, the first one is the client's."""
+def secure_flag(headers: Mapping[str, str]) -> str:
+    """Return "; Secure" if the client uses https, else "". If several proxies have added a scheme
+    to X-Forwarded-Proto, the first one is the client's."""
     scheme = headers.get("X-Forwarded-Proto", "").partition(",")[0]
     return "; Secure" if scheme.strip().lower() == "https" else ""
 
@@ -16,7 +16,7 @@ def cookie_value(header: str | None, name: str) -> str | None:
 
 
 def cookie_values(header: str | None, name: str) -> list[str]:
-    """Return the values of all cookies with one name: there may be some of other paths and domains.
+    """Return the values of all cookies with this name; each path and domain may have its own.
 
     This is several times faster than parsing all cookies, and ignores malformed ones.
     """

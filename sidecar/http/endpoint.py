@@ -15,7 +15,7 @@
         '''
 
 A handler gets the request and the models that its annotations name. It returns a model, or a
-response if it sets status or headers itself. Its name is the operationId."""
+response if it sets status or headers itself. Its name, in camel case, is the operationId."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -33,7 +33,7 @@ from sidecar.kit.errors import ConfigError
 
 Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
 H = TypeVar("H", bound=Handler)
-#: By status: a model (None: bytes of any type), what the status means, and its headers.
+#: Replies by status: the model (None: bytes), the meaning of the status, the model of the headers.
 Replies: TypeAlias = Mapping[int, tuple[Any, str] | tuple[Any, str, "type[Headers]"]]
 
 
@@ -85,24 +85,24 @@ class Endpoint:
     tag: str
     #: The parameters of the path and the query.
     parameters: type[Parameters] | None = None
-    #: The request's headers and a form's fields, for the description of a hand-made handler.
+    #: Models of the request's headers and of a form's fields, which only describe the endpoint.
     headers: type[Headers] | None = None
     form: type[Body] | None = None
     #: The model of a JSON object, or any type if the handler reads the body itself.
     body: Any = None
     is_body_optional: bool = False
     replies: Replies = field(default_factory=dict)
-    #: OpenAPI names of the headers that replies, and problems with status 429, may have.
+    #: The headers that replies, and problems with status 429, may have: OpenAPI component by name.
     reply_headers: Mapping[str, str] = field(default_factory=dict)
-    #: Replies set Cache-Control themselves or have none. All others are no-store.
+    #: True if replies set Cache-Control themselves or have none. Other endpoints' are no-store.
     is_cacheable: bool = False
     #: Descriptions of replies in other media types than JSON, by media type.
     other_media: Mapping[str, str] = field(default_factory=dict)
-    #: Problems of this endpoint, beside those of all endpoints.
+    #: Problems of this endpoint, in addition to those of all endpoints.
     problems: tuple[Kind, ...] = ()
     #: By status: a model whose members the problem document has as well.
     problem_members: Mapping[int, Any] = field(default_factory=dict)
-    #: The handler reads the request and writes the response itself; the models only describe them.
+    #: The handler reads the request and makes the response itself. The models only describe them.
     is_hand_made: bool = False
     #: Whether a GET endpoint also answers HEAD.
     allow_head: bool = True
@@ -150,17 +150,17 @@ class Endpoint:
 
     def route(self) -> web.RouteDef:
         handler: Any = self.handler if self.is_hand_made else self.serve
-        more = {} if self.allow_head else {"allow_head": False}
-        return web.route(self.method, self.path, handler, **more)
+        options = {} if self.allow_head else {"allow_head": False}
+        return web.route(self.method, self.path, handler, **options)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Call the handler with the validated request. Raises ConfigError with every problem."""
+        """Validate the request and call the handler. Raises ConfigError with every problem."""
         models, problems = [], []
         try:
             if self.parameters is not None:
                 query = {name: request.query[name] for name in request.query}
-                named = {**query, **request.match_info}
-                models.append(read(self.parameters, named, from_text=True))
+                values = {**query, **request.match_info}
+                models.append(read(self.parameters, values, from_text=True))
         except ConfigError as error:
             problems += error.problems
         try:
@@ -176,8 +176,8 @@ class Endpoint:
         return reply.response() if isinstance(reply, Reply) else reply
 
 
-def _annotated(handler: Handler) -> dict[str, Any]:
-    """Return the models in a handler's annotations as fields of an Endpoint, and `return`."""
+def _models_of(handler: Handler) -> dict[str, Any]:
+    """Return the models of a handler's annotations by field of Endpoint; `return` is the reply."""
     models = {}
     for name, model in get_annotations(handler, eval_str=True).items():
         if name == "return":
@@ -188,8 +188,8 @@ def _annotated(handler: Handler) -> dict[str, Any]:
 
 
 class Endpoints:
-    """A product's endpoints, in the order of their declaration; `problems` and `find` are common to
-    all of them."""
+    """A product's endpoints, in the order of their declaration. `problems` and `find` apply to all
+    of them."""
 
     def __init__(
         self,
@@ -205,14 +205,14 @@ class Endpoints:
         return iter(self._all)
 
     def declare(self, method: str, path: str, access: Access, **more: Any) -> Callable[[H], H]:
-        """Declare the decorated handler as an endpoint. `more` has the other fields of Endpoint,
-        except those that the annotations give: `parameters`, `body`, and the model that is
-        returned."""
+        """Declare the decorated handler as an endpoint. `more`: further fields of Endpoint. The
+        handler's annotations give `parameters`, `body` and the model of a reply for which `replies`
+        has only a text."""
         more["problems"] = (*self._problems, *more.get("problems", ()))
         more.setdefault("find", self._find)
 
         def add(handler: H) -> H:
-            models = {} if more.get("is_hand_made") else _annotated(handler)
+            models = {} if more.get("is_hand_made") else _models_of(handler)
             replies = {
                 status: (models["return"], reply) if isinstance(reply, str) else reply
                 for status, reply in more.pop("replies", {}).items()

@@ -1,7 +1,7 @@
 """Answers the most frequent requests without aiohttp's routes, middlewares and writers.
 
 aiohttp reads every request. A complete request for a FAST address, without a body, on a connection
-with no other request under way, goes to its handler at once. All other requests take aiohttp's way.
+with no other request under way, goes to its handler at once. aiohttp handles all other requests.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from multidict import istr
 from sidecar.http.problems import problems
 from sidecar.http.quick_response import QuickResponse
 
-#: Handlers by method and target, such as ("GET", "/check"): exact, without a query.
+#: Handlers by method and target, such as ("GET", "/check"). A target with a query does not match.
 FAST = web.AppKey("fast", dict[tuple[str, str], Handler])
 
 _EXPECT = istr("Expect")
@@ -61,8 +61,8 @@ PARTS: dict[str, type | tuple[type, ...] | list[str]] = {
 
 
 class FastRunner(web.AppRunner):
-    """Serves an application whose FAST handlers are called directly. With an aiohttp that lacks
-    any of PARTS, it serves as aiohttp does, and logs one warning."""
+    """Serves an application and calls its FAST handlers directly. If aiohttp lacks any of PARTS, it
+    serves as aiohttp does, and logs one warning."""
 
     async def setup(self) -> None:
         self._unknown_parts = ["runner._make_server"]
@@ -73,20 +73,20 @@ class FastRunner(web.AppRunner):
             log.warning("fast_path_off", parts=self._unknown_parts, hint=hint)
 
     async def _make_server(self) -> web.Server:
-        made = await super()._make_server()
+        server = await super()._make_server()
         owners = {
             "runner": self,
-            "server": made,
-            "connection": made(),
+            "server": server,
+            "connection": server(),
             "response": web.StreamResponse,
         }
         self._unknown_parts = [
             name for name, kind in PARTS.items() if not _has_part(owners, name, kind)
         ]
         if self._unknown_parts:
-            return made
+            return server
         return _Server(
-            self.app, made.request_handler, request_factory=made.request_factory, **self._kwargs
+            self.app, server.request_handler, request_factory=server.request_factory, **self._kwargs
         )
 
 
@@ -113,10 +113,10 @@ class _Server(web.Server):
 
 
 class FastRequest:
-    """The parts of a request that handlers read most. Any other attribute comes from aiohttp's
-    request, which is made when a handler first needs it."""
+    """The attributes of a request that handlers read most. All others come from aiohttp's request,
+    which is created when a handler first reads one of them."""
 
-    __slots__ = ("_message", "_protocol", "_whole", "app", "headers", "method", "raw_path")
+    __slots__ = ("_full_request", "_message", "_protocol", "app", "headers", "method", "raw_path")
 
     can_read_body = False
 
@@ -129,39 +129,39 @@ class FastRequest:
         self.raw_path = message.path
         self._message = message
         self._protocol = protocol
-        self._whole: web.Request | None = None
+        self._full_request: web.Request | None = None
 
     @property
     def transport(self) -> asyncio.Transport | None:
         return self._protocol.transport
 
     @property
-    def whole(self) -> web.Request:
-        if self._whole is None:
-            self._whole = self._protocol.whole(self._message)
-        return self._whole
+    def full_request(self) -> web.Request:
+        if self._full_request is None:
+            self._full_request = self._protocol.full_request(self._message)
+        return self._full_request
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.whole, name)
+        return getattr(self.full_request, name)
 
 
 class FastConnection(web.RequestHandler):
-    """aiohttp's connection, which is kept from waking up for a request that is answered here.
+    """aiohttp's connection, which answers FAST requests itself without waking aiohttp's task.
 
     aiohttp still reads, pauses, times out and closes. At any time either aiohttp answers (then
     `_waiter` is None) or this class does (then `_answering` is set).
     """
 
-    __slots__ = ("_answering", "_app", "_consumed", "_fast", "_make_request")
+    __slots__ = ("_answering", "_app", "_fast", "_make_request", "_message_taken")
 
     def __init__(self, manager: _Server, **options: Any) -> None:
         super().__init__(manager, **options)
-        #: A copy of the frozen application, whose own look-ups are slower.
+        #: A copy of the application's values, because its own look-ups are slower.
         self._app: Mapping[Any, Any] = dict(manager.app.items())
         self._fast = manager.app[FAST]
         self._make_request = manager.request_factory
-        #: Newer parsers count the messages that were read ahead.
-        self._consumed = getattr(self._parser, "message_consumed", _nothing)
+        #: Tells the parser that a message was taken. Older parsers do not count messages.
+        self._message_taken = getattr(self._parser, "message_consumed", _do_nothing)
         self._answering: asyncio.Task[None] | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -169,7 +169,7 @@ class FastConnection(web.RequestHandler):
         if waiter is None or waiter.done():
             super().data_received(data)
             return
-        self._waiter = None  # or aiohttp would wake up for this data
+        self._waiter = None  # otherwise aiohttp's task would wake up for this data
         try:
             super().data_received(data)
         finally:
@@ -178,22 +178,22 @@ class FastConnection(web.RequestHandler):
             self._answer_next(waiter)
 
     def _answer_next(self, waiter: asyncio.Future[None]) -> None:
-        """Answer the request here if it is the only one and has a handler; else wake aiohttp."""
+        """Answer the next request here if it is alone and has a FAST handler, else wake aiohttp."""
         message, payload = self._messages[0]
-        is_one = len(self._messages) == 1 and payload is EMPTY_PAYLOAD
-        handler = self._find(message) if is_one else None
+        is_only_one = len(self._messages) == 1 and payload is EMPTY_PAYLOAD
+        handler = self._find(message) if is_only_one else None
         if handler is None:
             waiter.set_result(None)
             return
         self._messages.clear()
-        self._consumed()
+        self._message_taken()
         self._request_in_progress = True
         request = FastRequest(cast("RawRequestMessage", message), self._app, self)
         self._answering = self._loop.create_task(self._answer(request, handler))
 
     def _find(self, message: object) -> Handler | None:
         """Return the fast handler of a message, or None if aiohttp has to answer it."""
-        if not isinstance(message, RawRequestMessage):  # an error
+        if not isinstance(message, RawRequestMessage):  # a parser's error
             return None
         handler = self._fast.get((message.method, message.path))
         if handler is None or message.should_close or message.upgrade:
@@ -206,13 +206,13 @@ class FastConnection(web.RequestHandler):
             try:
                 response = await handler(cast("web.Request", request))
             except Exception as error:  # noqa: BLE001 - any error becomes a response
-                response = await _error_response(request.whole, error)
+                response = await _error_response(request.full_request, error)
             if self.transport is None:
                 return  # the client is gone
             if isinstance(response, QuickResponse) and not self._paused:
-                self.transport.write(response.written())
+                self.transport.write(response.to_bytes())
             else:
-                await self.finish_response(request.whole, response, None)
+                await self.finish_response(request.full_request, response, None)
         except asyncio.CancelledError:
             self.force_close()
             raise
@@ -220,12 +220,12 @@ class FastConnection(web.RequestHandler):
             self.log_exception("Unhandled exception", exc_info=error)
             self.force_close()
         finally:
-            self._answered()
+            self._finish_answer()
 
-    def _answered(self) -> None:
+    def _finish_answer(self) -> None:
         self._answering = None
         self._request_in_progress = False
-        if self._handler_waiter is not None:  # a shutdown waits for us
+        if self._handler_waiter is not None:  # a shutdown waits for this answer
             self._handler_waiter.set_result(None)
         if self.transport is None:
             return
@@ -236,11 +236,11 @@ class FastConnection(web.RequestHandler):
             self._waiter.set_result(None)
 
     def _process_keepalive(self) -> None:
-        if self._answering is not None:  # aiohttp takes this connection for an idle one
+        if self._answering is not None:  # aiohttp would close it as idle
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()
 
-    def whole(self, message: RawRequestMessage) -> web.Request:
+    def full_request(self, message: RawRequestMessage) -> web.Request:
         writer, task = StreamWriter(self, self._loop), cast("asyncio.Task[None]", self._answering)
         return cast("web.Request", self._make_request(message, EMPTY_PAYLOAD, self, writer, task))
 
@@ -265,4 +265,4 @@ async def _error_response(request: web.Request, error: Exception) -> web.StreamR
         return response
 
 
-def _nothing() -> None: ...
+def _do_nothing() -> None: ...

@@ -1,4 +1,4 @@
-"""Health and metrics of any process."""
+"""The endpoints for the health and the metrics of any process."""
 
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ ENDPOINTS = Endpoints("operations")
 _HAND_MADE: dict[str, Any] = {"is_hand_made": True, "is_cacheable": True}
 
 
-@ENDPOINTS.get("/healthz", ANYBODY, replies={200: (Health, "It does.")}, **_HAND_MADE)
+@ENDPOINTS.get("/healthz", ANYBODY, replies={200: (Health, "The process answers.")}, **_HAND_MADE)
 async def is_healthy(_request: web.Request) -> web.Response:
     """Check that the process answers."""
     return web.json_response({"status": "ok"})
@@ -27,7 +27,7 @@ async def is_healthy(_request: web.Request) -> web.Response:
 @ENDPOINTS.get(
     "/metrics",
     ANYBODY,
-    replies={200: (NO_JSON, "What there is to measure.")},
+    replies={200: (NO_JSON, "The metrics.")},
     other_media={
         "text/plain": "Prometheus' text format, 0.0.4.",
         "application/openmetrics-text": "OpenMetrics, for a client that accepts it.",
@@ -35,5 +35,5 @@ async def is_healthy(_request: web.Request) -> web.Response:
     **_HAND_MADE,
 )
 async def get_metrics(request: web.Request) -> web.StreamResponse:
-    """Get the metrics, as text or OpenMetrics, and gzipped where that is accepted."""
+    """Get the metrics, as text or OpenMetrics, and gzipped if the client accepts that."""
     return await request.app[METRICS].respond(request)

@@ -1,4 +1,4 @@
-"""Documents as JSON."""
+"""Encodes JSON documents and server-sent events."""
 
 import json
 from typing import Any
@@ -9,13 +9,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 def to_json(document: dict[str, Any] | list[Any]) -> bytes:
-    """Encode as JSON without spaces, in a seventh of the time of json.dumps."""
+    """Encode a document without spaces. It takes a seventh of the time of json.dumps."""
     try:
         return _encode(document)
-    except UnicodeEncodeError:  # bytes of a header that are not UTF-8
+    except UnicodeEncodeError:  # a string from a header that is not UTF-8
         return json.dumps(document).encode()
 
 
 def event_text(kind: str, data: object) -> bytes:
-    """Return one server-sent event."""
+    """Encode one server-sent event of this kind."""
     return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

@@ -11,12 +11,12 @@ from aiohttp import web
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.tasks import wait_for
 
-#: The longest `wait`, seconds.
+#: The longest `wait` that a client may ask for, seconds.
 MAX_WAIT_S = 60
 
 
 class LongPolls:
-    """The open requests of this replica. The functions in `work` run while any request is open."""
+    """The requests that this replica holds open. The functions in `work` run while there is one."""
 
     #: Seconds between two checks whether the clients are still connected.
     look_s = 0.2
@@ -32,46 +32,46 @@ class LongPolls:
 
     @contextlib.contextmanager
     def opened(self, request: web.Request) -> Iterator[asyncio.Event]:
-        """Count the request as open within the block. The event that the block gets is set when the
-        client has hung up or the replica stops."""
-        over = asyncio.Event()
+        """Count the request as open within the block. Yields an event, which is set when the client
+        hangs up or the replica stops."""
+        ended = asyncio.Event()
         if self.is_closed:
-            over.set()
-        self._open[over] = request
+            ended.set()
+        self._open[ended] = request
         if not self._tasks:
             self._tasks = [asyncio.create_task(work()) for work in self._work]
         try:
-            yield over
+            yield ended
         finally:
-            del self._open[over]
+            del self._open[ended]
             if not self._open:
                 for task in self._tasks:
                     task.cancel()
                 self._tasks = []
 
     async def hold(self, request: web.Request, seconds: float) -> float:
-        """Wait for these seconds. Return earlier, with the seconds that are left, if the client
-        hangs up or the replica stops."""
-        ends = time.monotonic() + seconds
-        with self.opened(request) as over:
-            while not is_gone(request) and (left := ends - time.monotonic()) > 0:
-                if await wait_for(over, left):
+        """Wait for `seconds`, or until the client hangs up or the replica stops. Return the seconds
+        that remain then."""
+        ends_s = time.monotonic() + seconds
+        with self.opened(request) as ended:
+            while not is_gone(request) and (left_s := ends_s - time.monotonic()) > 0:
+                if await wait_for(ended, left_s):
                     break
-        return max(0.0, ends - time.monotonic())
+        return max(0.0, ends_s - time.monotonic())
 
     def close(self) -> None:
-        """End all open requests; later ones end at once."""
+        """End all open requests. Requests that come later are not held."""
         self.is_closed = True
-        for over in self._open:
-            over.set()
+        for ended in self._open:
+            ended.set()
 
     async def _watch(self) -> None:
-        # aiohttp does not tell a handler that its client has gone.
+        # aiohttp does not tell a handler that its client has disconnected.
         while True:
             await asyncio.sleep(self.look_s)
-            for over, request in self._open.items():
+            for ended, request in self._open.items():
                 if is_gone(request):
-                    over.set()
+                    ended.set()
 
 
 LONG_POLLS = web.AppKey("long polls", LongPolls)
@@ -83,7 +83,7 @@ def is_gone(request: web.Request) -> bool:
 
 
 def wait_of(request: web.Request) -> int:
-    """Return the seconds in `?wait=20`, for which the response may be held."""
+    """Return the request's `wait`: for how many seconds its response may be held."""
     text = request.query.get("wait", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):
         raise ConfigError([f"wait: whole seconds from 0 to {MAX_WAIT_S} (got {text[:40]!r})"])
@@ -91,8 +91,8 @@ def wait_of(request: web.Request) -> int:
 
 
 async def close(app: web.Application) -> None:
-    """End all long polls on shutdown, before the application cuts handlers off. Clients get the
-    state at that moment, and ask another replica."""
+    """End all long polls on shutdown, before the application cancels their handlers. Clients get
+    the current state, and send their next request to another replica."""
     for polls in app.values():
         if isinstance(polls, LongPolls):
             polls.close()

@@ -1,7 +1,7 @@
 """The metrics registry of a process, and the metrics of every process.
 
-A product declares its metrics in a MetricSet (its metrics.py) and finds them by `Metrics.of`. No
-visitor id and no address is ever a label. docs/metrics.md lists all metrics.
+A product declares its metrics in a MetricSet (its metrics.py), and `Metrics.of` returns them. A
+visitor id or an address is never a label. docs/metrics.md lists all metrics.
 """
 
 import functools
@@ -33,21 +33,22 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
 #: Buckets for durations from 10 ms to half an hour, seconds.
 PACES_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
-# The time at which each counter was created would double the output, and no rule uses it.
+# Leave out the time at which each counter was created. It would double the output, for no alert.
 disable_created_metrics()  # type: ignore[no-untyped-call] # the library has no types
 
+#: The values of waitroom_store_evicts, by policy. All other policies evict keys: 1.
 _EVICTS = {SAFE: 0, UNSEEN: math.nan}
 
-#: Ends the help of a metric that every replica reads from Redis: take the maximum of the replicas.
-#: The other metrics add up.
+#: The end of the help text of metrics that every replica reads from Redis. The site's value is the
+#: maximum over the replicas; for all other metrics it is the sum.
 SHARED = " The same on all replicas."
 
 T = TypeVar("T", Counter, Gauge, Histogram)
 C = TypeVar("C", bound=Collector)
 
 
-class _Declared(Generic[T]):
-    """A metric in a class body. Each instance of the class has its own metric of that name."""
+class _Declaration(Generic[T]):
+    """A metric declared in a class body. Each instance of the class gets its own metric."""
 
     def __init__(self, make: Callable[[CollectorRegistry], T]) -> None:
         self.make: Callable[[CollectorRegistry], T] = make
@@ -56,18 +57,18 @@ class _Declared(Generic[T]):
         raise AttributeError  # never reached: the instance's own attribute comes first
 
 
-def counter(name: str, text: str, *labels: str) -> _Declared[Counter]:
-    return _Declared(lambda registry: Counter(name, text, labels, registry=registry))
+def counter(name: str, text: str, *labels: str) -> _Declaration[Counter]:
+    return _Declaration(lambda registry: Counter(name, text, labels, registry=registry))
 
 
-def gauge(name: str, text: str, *labels: str) -> _Declared[Gauge]:
-    return _Declared(lambda registry: Gauge(name, text, labels, registry=registry))
+def gauge(name: str, text: str, *labels: str) -> _Declaration[Gauge]:
+    return _Declaration(lambda registry: Gauge(name, text, labels, registry=registry))
 
 
 def histogram(
     name: str, text: str, *labels: str, buckets: tuple[float, ...]
-) -> _Declared[Histogram]:
-    return _Declared(
+) -> _Declaration[Histogram]:
+    return _Declaration(
         lambda registry: Histogram(name, text, labels, buckets=buckets, registry=registry)
     )
 
@@ -78,11 +79,11 @@ class MetricSet:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         for name, declared in vars(type(self)).items():
-            if isinstance(declared, _Declared):
+            if isinstance(declared, _Declaration):
                 setattr(self, name, declared.make(registry))
 
     def collected(self, collector: C) -> C:
-        """Register a collector, which computes its samples at each scrape, and return it."""
+        """Register a collector, which makes its samples at each scrape, and return it."""
         self._registry.register(collector)
         return collector
 
@@ -91,10 +92,10 @@ S = TypeVar("S", bound=MetricSet)
 
 
 class Requests(Collector):
-    """Counts requests, in a tenth of the time that the library's counter takes."""
+    """A counter of requests that takes a tenth of the time of the library's counter."""
 
     def __init__(self) -> None:
-        #: By the name of the room or limit, endpoint and state.
+        #: How many requests came, by the name of the room or limit, the endpoint and the state.
         self.counts: dict[tuple[str, str, str], int] = {}
 
     def count(self, name: str, endpoint: str, state: str) -> None:
@@ -149,7 +150,7 @@ class Metrics(MetricSet):
         """Export the metrics of `products` from the start."""
         self.registry = CollectorRegistry()
         super().__init__(self.registry)
-        #: Serves the metrics: as text or OpenMetrics, and gzipped, as a request accepts them.
+        #: Serves the metrics in the format and encoding that a request accepts.
         self.respond = make_aiohttp_handler(self.registry)
         self.requests = self.collected(Requests())
         self.build.labels(__version__).set(1)
@@ -158,7 +159,7 @@ class Metrics(MetricSet):
         self.store_evicts.set(math.nan)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
-        self._of_verb = functools.cache(
+        self._metrics_of_verb = functools.cache(
             lambda verb: (self.batch_size.labels(verb), self.batch_seconds.labels(verb))
         )
         self._sets: dict[type[MetricSet], MetricSet] = {}
@@ -179,7 +180,7 @@ class Metrics(MetricSet):
         return Observer(batch=self.observe_batch, error=self.count_store_error)
 
     def observe_batch(self, _name: str, verb: str, size: int, seconds: float) -> None:
-        sizes, durations = self._of_verb(verb)
+        sizes, durations = self._metrics_of_verb(verb)
         sizes.observe(size)
         durations.observe(seconds)
 

@@ -28,22 +28,22 @@ from sidecar.kit.did_you_mean import did_you_mean, types_in
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import NAME
 
-#: The most characters of a name or value that an error repeats.
-_SHOWN = 40
+#: How many characters of a name or value an error repeats at most.
+_MAX_SHOWN = 40
 _DIGITS = re.compile("[0-9]+")
 #: The largest whole number that every JSON reader keeps exactly.
 MAX_NUMBER = 2**53
 
 
 class Parameters(BaseModel):
-    """Parameters of the path and the query. Unknown parameters are ignored; of several with the
-    same name the first one counts."""
+    """Parameters of the path and the query. Unknown parameters are ignored. If a name comes several
+    times, its first value counts."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _is_digits(cls, value: object, info: ValidationInfo) -> object:
+    def _check_digits(cls, value: object, info: ValidationInfo) -> object:
         """Accept only ASCII digits as a number: pydantic also accepts 1_0, +5, 5.0 and spaces."""
         if info.field_name is None or not isinstance(value, str):
             return value
@@ -54,7 +54,7 @@ class Parameters(BaseModel):
 
 
 class Headers(BaseModel):
-    """Headers of a request or reply: `retry_after` is Retry-After. Others are ignored."""
+    """Headers of a request or reply: the field `retry_after` is Retry-After. Others are ignored."""
 
     model_config = ConfigDict(
         alias_generator=lambda name: name.replace("_", "-").title(),
@@ -90,7 +90,7 @@ class Reply(BaseModel):
         )
 
 
-#: In place of a Reply: there is no body, or every body is of one of the `other_media`.
+#: Used in place of a Reply. NO_BODY: there is no body. NO_JSON: the body is of `other_media`.
 NO_BODY, NO_JSON = object(), object()
 #: A member of a Reply that is left out if it is None.
 optional = Field(exclude_if=lambda value: value is None)
@@ -115,34 +115,34 @@ def matching(pattern: re.Pattern[str] | str, text: str) -> tuple[Any, ...]:
     return Field(pattern="^" + source.replace(r"\Z", "") + "$"), wanted(text)
 
 
-def _exact(value: object) -> object:
+def _whole_float_to_int(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def whole_of(value: object) -> int | None:
-    """Return a JSON number as int (1.0 is 1), or None if it is not a whole number."""
-    number = _exact(value)
+    """Return a JSON number as int (1 for 1.0), or None if it is not a whole number."""
+    number = _whole_float_to_int(value)
     return number if type(number) is int else None
 
 
 #: A name in the configuration. The handler checks whether it exists.
 Name = Annotated[str, Field(json_schema_extra={"pattern": "^" + NAME.pattern.replace(r"\Z", "$")})]
-#: A whole number of JSON; 1.0 is one too.
-Whole = Annotated[int, BeforeValidator(_exact)]
-#: A whole number from 0 that every JSON reader keeps exactly.
+#: A whole number in JSON; 1.0 is accepted too.
+Whole = Annotated[int, BeforeValidator(_whole_float_to_int)]
+#: A whole number from 0 to MAX_NUMBER.
 Number = Annotated[Whole, Field(ge=0, le=MAX_NUMBER)]
 Seconds = Annotated[float, Field(ge=0)]
 #: A time in ISO 8601, as kit/clock.py writes it.
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-#: A time in ISO 8601, made from ms since 1970.
+#: A time in ISO 8601, converted from ms since 1970.
 At = Annotated[Time, BeforeValidator(iso)]
 
 
 class PageParameters(Parameters):
-    """The page of a list that a client asks for."""
+    """The parameters of a request for one page of a list."""
 
     after: str = ""
-    """The `next` of the page before."""
+    """The `next` of the previous page."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     """How many entries the page has at most."""
 
@@ -151,27 +151,27 @@ class PageReply(Reply):
     """A page of a list."""
 
     next: str | None
-    """The `after` of the next page. null: this is the last."""
+    """The `after` of the next page. null: this is the last page."""
 
 
 class OffsetPage(PageParameters):
-    """The page of a list whose pages are numbered by their first entry."""
+    """The parameters of a page whose `after` is the number of its first entry."""
 
     after: Annotated[str, *matching("[0-9]{0,9}", "the `next` of the page before")] = ""
-    """The `next` of the page before."""
+    """The `next` of the previous page."""
 
     @property
     def start(self) -> int:
         return int(self.after or 0)
 
     def next(self, count: int) -> str | None:
-        """Return the `next` of a page with this number of entries."""
+        """Return the `next` of a page that has `count` entries, or None if it is the last."""
         return str(self.start + count) if count == self.limit else None
 
 
 def read(model: type[BaseModel], values: Any, *, from_text: bool = False) -> Any:
-    """Validate a request's values and return the model. `from_text`: they are parameters, so all
-    are strings. Raises ConfigError with a line for each problem."""
+    """Validate a request's values and return the model. `from_text`: all values are strings, as
+    those of parameters. Raises ConfigError with a line for each problem."""
     try:
         return model.model_validate_strings(values) if from_text else model.model_validate(values)
     except ValidationError as error:
@@ -180,7 +180,7 @@ def read(model: type[BaseModel], values: Any, *, from_text: bool = False) -> Any
 
 
 def _problems(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
-    """Return one line for each problem: unknown members first, the others in the model's order."""
+    """Return a line for each problem: unknown members first, the others in the model's order."""
     unknown, others = [], []
     for problem in error.errors(include_url=False):
         name = ".".join(str(part) for part in problem["loc"])
@@ -196,7 +196,7 @@ def _problems(error: ValidationError, model: type[BaseModel], where: str) -> lis
 
 
 def unknown_member(name: str) -> str:
-    return f"{name[:_SHOWN]}: unknown member"
+    return f"{name[:_MAX_SHOWN]}: unknown member"
 
 
 def _problem_text(problem: Any, model: type[BaseModel]) -> str:
@@ -205,8 +205,8 @@ def _problem_text(problem: Any, model: type[BaseModel]) -> str:
         text = _describe(_properties(model).get(problem["loc"][0], {})) or text
     value = problem["input"]
     if isinstance(value, str):
-        return f"{text} (got {value[:_SHOWN]!r})"
-    return text if isinstance(value, dict | list) else f"{text} (got {str(value)[:_SHOWN]})"
+        return f"{text} (got {value[:_MAX_SHOWN]!r})"
+    return text if isinstance(value, dict | list) else f"{text} (got {str(value)[:_MAX_SHOWN]})"
 
 
 @cache
@@ -215,7 +215,7 @@ def _properties(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any]) -> str:
-    """Return in a few words what a field accepts, or "" if that takes more."""
+    """Return what a field accepts, such as "a whole number from 1", or "" for other schemas."""
     if "enum" in schema:
         return " or ".join(str(value) for value in schema["enum"])
     if "anyOf" in schema:
@@ -259,15 +259,15 @@ class Schema(GenerateJsonSchema):
         return False
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        made = super().default_schema(schema)
+        json_schema = super().default_schema(schema)
         if self.mode == "serialization":
-            made.pop("default", None)
-        return made
+            json_schema.pop("default", None)
+        return json_schema
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        made = super().generate_inner(schema)
+        json_schema = super().generate_inner(schema)
         # pydantic does not translate the bounds of a field with a function validator.
         for name, bound in (("ge", "minimum"), ("le", "maximum")):
-            if name in made:
-                made[bound] = made.pop(name)
-        return made
+            if name in json_schema:
+                json_schema[bound] = json_schema.pop(name)
+        return json_schema

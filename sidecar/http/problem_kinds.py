@@ -1,6 +1,6 @@
 """The kinds of problem documents. Each has a code for programs.
 
-This file has the kinds of all endpoints; a product's own are in its schemas.py.
+This file has the kinds that all products use; those of one product are in its schemas.py.
 """
 
 from dataclasses import dataclass
@@ -153,7 +153,7 @@ DATABASE_UNAVAILABLE = Kind(
     "The SQL database is unavailable.",
     "Try again after `Retry-After`. An operator checks the database.",
 )
-#: By status: what has no kind of its own.
+#: The kinds of problems that have no code of their own, by status.
 GENERAL = {
     kind.status: kind
     for kind in (

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents; the one place that turns errors into responses."""
+"""Turns all errors into responses: problem documents (RFC 9457)."""
 
 import json
 import logging
@@ -20,15 +20,15 @@ from sidecar.kit.errors import (
     WaitroomError,
 )
 
-#: The Retry-After while Redis is unavailable.
+#: The Retry-After while Redis or the database is unavailable, seconds.
 STORE_RETRY_S = 5
 
 log = structlog.get_logger()
 
 
-class _Unreadable(logging.Filter):
-    """Logs a request that is not valid HTTP in one debug line. aiohttp would log a traceback each
-    time that a client sends a control character in a header."""
+class _UnreadableRequests(logging.Filter):
+    """Logs one debug line for a request that is not valid HTTP. aiohttp would log a traceback, even
+    if a client only sends a control character in a header."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -38,14 +38,14 @@ class _Unreadable(logging.Filter):
         return False
 
 
-logging.getLogger("aiohttp.server").addFilter(_Unreadable())
+logging.getLogger("aiohttp.server").addFilter(_UnreadableRequests())
 
 
 def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
-    """Make a problem document, with `detail`, `errors` and the like as its members.
+    """Return a problem document as a response, with `members` such as `detail` and `errors`.
 
-    `kind` may be a bare status. `retry_after`, in seconds, becomes Retry-After and
-    `retry_after_seconds`."""
+    `kind` may be a status without a kind. `retry_after`, in seconds, becomes the header Retry-After
+    and the member `retry_after_seconds`."""
     retry_s = members.pop("retry_after", None)
     if isinstance(kind, int):
         kind = kinds.GENERAL.get(kind) or Kind("other", kind, title, "")
@@ -62,7 +62,7 @@ def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
         document["retry_after_seconds"] = retry_s
     return web.Response(
         status=kind.status,
-        # As bytes, because aiohttp adds a charset to text, and this type has none.
+        # Bytes, because aiohttp would add a charset to the type of text; this type has none.
         body=json.dumps(document).encode(),
         content_type="application/problem+json",
         headers=headers,
@@ -70,7 +70,7 @@ def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
 
 
 class ProblemError(Exception):
-    """Answers a request with a problem document."""
+    """An error that becomes the problem document with which the request is answered."""
 
     def __init__(self, kind: Kind, **members: Any) -> None:
         super().__init__(kind.title)
@@ -94,7 +94,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except web.RequestPayloadError:
         return problem(kinds.UNREADABLE, detail="It is not of its Content-Encoding.")
     except (UnknownNameError, ConfigError, DatabaseError, StoreError) as error:
-        return _explained(request, error)
+        return _explain(request, error)
     except Exception:
         log.exception("unexpected", path=request.rel_url.raw_path)
         return problem(kinds.INTERNAL_ERROR, detail="It was logged.")
@@ -104,8 +104,8 @@ _UNCHANGED = "Nothing was changed."
 _JOBS_KEPT = "Jobs that were taken are kept. "
 
 
-def _kept(request: web.Request) -> str:
-    """Return a sentence about what an outage of Redis leaves intact, or ""."""
+def _kept_sentence(request: web.Request) -> str:
+    """Return a sentence about the data that an outage of Redis leaves intact, or ""."""
     if (request.method, request.path) == ("POST", "/v1/jobs"):
         return "The job was not taken. "
     if request.path.startswith(("/v1/jobs", "/v1/targets")):
@@ -114,11 +114,11 @@ def _kept(request: web.Request) -> str:
     return "" if request.path.startswith("/v1/") else "Places are kept. "
 
 
-def _explained(request: web.Request, error: WaitroomError) -> web.Response:
+def _explain(request: web.Request, error: WaitroomError) -> web.Response:
     path, is_change = request.rel_url.raw_path, request.method not in {"GET", "HEAD"}
     match error:
         case UnknownNameError():
-            # Visitors do not learn the other names.
+            # Suggest other names to operators and programs only, not to visitors.
             names = error.known if request.path.startswith(("/admin/", "/v1/")) else ()
             detail = f"{error}{did_you_mean(error.name, names)}"
             return problem(kinds.unknown(error.kind), detail=detail)
@@ -135,5 +135,5 @@ def _explained(request: web.Request, error: WaitroomError) -> web.Response:
         case _:
             log.warning("store_away", path=path, error=str(error))
             kind = kinds.STORE_UNAVAILABLE
-            detail = f"{_kept(request)}Try again in a moment."
+            detail = f"{_kept_sentence(request)}Try again in a moment."
     return problem(kind, detail=detail, retry_after=STORE_RETRY_S)

@@ -20,7 +20,7 @@ from yarl import URL
 from sidecar.jobs.model import JobKind
 from sidecar.kit.addresses import is_public
 from sidecar.kit.errors import ConfigError
-from sidecar.kit.setting_types import Count, Seconds, listed, problems_in
+from sidecar.kit.setting_types import Count, Seconds, problems_in, split_list
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 from sidecar.limits.settings import MAX_LIMIT, burst_of
 from sidecar.visitors.classes import Classes, a_table, problems_of_classes
@@ -132,7 +132,7 @@ def _statuses(hint: str, *others: str) -> BeforeValidator:
     """Return a validator of lists of statuses: numbers, and hundreds and `others` as words."""
 
     def read(value: object) -> object:
-        parts = listed(value)
+        parts = split_list(value)
         if not isinstance(parts, list | tuple):
             return parts
         words = dict.fromkeys(str(part).lower() for part in parts)
@@ -150,8 +150,8 @@ _FAILED = _statuses(
 )
 
 
-Methods = Annotated[tuple[str, ...], BeforeValidator(listed), AfterValidator(_methods)]
-Prefixes = Annotated[tuple[str, ...], BeforeValidator(listed), AfterValidator(_prefixes)]
+Methods = Annotated[tuple[str, ...], BeforeValidator(split_list), AfterValidator(_methods)]
+Prefixes = Annotated[tuple[str, ...], BeforeValidator(split_list), AfterValidator(_prefixes)]
 
 
 class TargetSettings(BaseModel):
@@ -163,7 +163,7 @@ class TargetSettings(BaseModel):
     """What is called. It has no user, query or fragment, and no `.`, `..` or `//` in its path. If
     it ends with `/`, jobs name a path below it. Otherwise jobs call exactly this, and may add a
     query. None: only with `kinds = ["online"]`."""
-    kinds: Annotated[tuple[JobKind, ...], BeforeValidator(listed)] = Field(
+    kinds: Annotated[tuple[JobKind, ...], BeforeValidator(split_list)] = Field(
         default=("offline", "online"), validate_default=True
     )
     """`offline`: a worker makes the call. `online`: the client that submitted the job gets a

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
-#: Not public in any Python version: the list behind is_global has changed between releases.
+#: Networks that are not public. Python's own list, is_global, differs between its releases.
 _NOT_PUBLIC_V4 = [
     ip_network(text)
     for text in (
@@ -24,13 +24,13 @@ _NOT_PUBLIC_V4 = [
         "240.0.0.0/4",
     )
 ]
-#: All other IPv6 addresses are local, multicast, for tests, or wrap another address.
+#: The public IPv6 addresses. All others are local, multicast, for tests, or wrap another address.
 _GLOBAL_UNICAST = ip_network("2000::/3")
-#: Special addresses within it: Teredo (2001::), documentation, and 6to4, which wraps any address.
+#: Not public in 2000::/3: Teredo (2001::), documentation, and 6to4, which wraps any address.
 _NOT_PUBLIC_V6 = [
     ip_network(text) for text in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 ]
-#: Wraps an IPv4 address in a network without IPv4; the wrapped address decides.
+#: IPv6 addresses that wrap an IPv4 address (NAT64). They are public if that address is.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
@@ -52,8 +52,8 @@ def is_public(address: str) -> bool:
 
 
 def ip_of(text: str) -> IPv4Address | IPv6Address | None:
-    """Read an IP address; None if the text is none. An IPv4 address that is written as IPv6 is read
-    as IPv4, and a zone is left out."""
+    """Return the IP address in a text, without a zone. None if the text is not an address. An IPv4
+    address that is written as IPv6 (::ffff:192.0.2.1) is returned as IPv4."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -64,28 +64,28 @@ def ip_of(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def network_of(text: str) -> str:
-    """Return the /64 network of an IPv6 address, which one household has; other text unchanged."""
+    """Return the /64 network of an IPv6 address, as one household has; any other text unchanged."""
     address = ip_of(text)
     if isinstance(address, IPv6Address):
         return str(ip_network((address, 64), strict=False))
     return text if address is None else str(address)
 
 
-#: Addresses that an AddressLimit remembers. Those that were quiet for longest are forgotten first.
+#: How many addresses an AddressLimit remembers. It drops the one that was idle longest first.
 MOST_ADDRESSES = 10_000
 
 
 class AddressLimit:
-    """A token bucket for each address (of IPv6 the network of 64 bits), kept as the time at which
-    the bucket will be full again. It fills with `per_s` tokens a second, and holds `burst`."""
+    """A token bucket for each address (for IPv6, each /64 network). A bucket gets `per_s` tokens a
+    second and holds `burst`. What is stored is the time at which it will be full again."""
 
     def __init__(self, *, per_s: float, burst: int) -> None:
         self._per_s, self._burst = per_s, burst
         self._full_at_s: OrderedDict[str, float] = OrderedDict()
 
     def wait_s(self, address: str, now_s: float) -> float:
-        """Take a token and return 0, or return how long there will be none. `now_s` is of any clock
-        that only goes forward."""
+        """Take a token and return 0, or return the seconds until there is one. `now_s`: the time of
+        a monotonic clock."""
         key = network_of(address)
         full_at_s = max(self._full_at_s.get(key, now_s), now_s)
         wait_s = full_at_s - now_s - (self._burst - 1) / self._per_s

@@ -1,8 +1,8 @@
-"""The store's clock, estimated by this replica.
+"""The clock of Redis, estimated by this replica.
 
 All decisions use the store's time (Redis TIME), because clocks of replicas and browsers may be
-hours off. Every reply of a script has the store's time; between replies the monotonic clock
-continues it."""
+hours off. Every reply of a script has the store's time. Between replies this replica's monotonic
+clock is added."""
 
 import time
 from datetime import UTC, datetime
@@ -12,22 +12,22 @@ from functools import lru_cache
 LATE_MS = 500
 
 
-#: The largest difference, ms, at which two machines' clocks count as equal.
-_APART_MS = 60_000
+#: The largest difference, ms, between the clocks of two machines that count as equal.
+_MAX_APART_MS = 60_000
 
 
 class StoreClock:
-    """The store's time, ms since 1970. Until the first reply it is the time that the proxy sends
-    with requests, or else the machine's own."""
+    """The store's time, ms since 1970. Before the first reply it is the time that the proxy sends
+    with requests, or without one this machine's time."""
 
     __slots__ = ("_offset_ms", "is_doubtful", "is_known")
 
     def __init__(self) -> None:
         self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
-        #: Whether any reply of the store was read.
+        #: True once a reply of the store was read.
         self.is_known = False
-        #: Whether the proxy's and this machine's clocks differ, before any reply: nobody is
-        #: admitted by a time that may be hours off.
+        #: True if, before any reply, the clocks of proxy and machine differ. The time may then be
+        #: hours off, so nobody is admitted.
         self.is_doubtful = False
 
     def now_ms(self) -> int:
@@ -36,29 +36,29 @@ class StoreClock:
     def observe(self, store_ms: int) -> None:
         """Set the clock from a reply that was just read.
 
-        The reply is half a round trip old, so this clock is late by that much, and never early by
+        The reply is half a round trip old, so this clock is late by that time. It is never early by
         more than a millisecond.
         """
         self._offset_ms = store_ms - time.monotonic() * 1000
         self.is_known, self.is_doubtful = True, False
 
-    def hear(self, proxy_ms: int) -> None:
+    def set_from_proxy(self, proxy_ms: int) -> None:
         """Set the clock from the proxy's time, unless a reply of the store has set it."""
         if not self.is_known:
             self._offset_ms = proxy_ms - time.monotonic() * 1000
-            self.is_doubtful = abs(proxy_ms - time.time() * 1000) > _APART_MS
+            self.is_doubtful = abs(proxy_ms - time.time() * 1000) > _MAX_APART_MS
 
 
 def iso(ms: int) -> str:
-    """Return a time, ms since 1970, in ISO 8601 as documents have it."""
-    return f"{_second(ms // 1000)}.{ms % 1000:03}+00:00"
+    """Return a time, ms since 1970, in ISO 8601, as JSON documents have it."""
+    return f"{_iso_second(ms // 1000)}.{ms % 1000:03}+00:00"
 
 
 def iso_us(us: int) -> str:
     """Return a time, microseconds since 1970, in ISO 8601."""
-    return f"{_second(us // 1_000_000)}.{us % 1_000_000:06}+00:00"
+    return f"{_iso_second(us // 1_000_000)}.{us % 1_000_000:06}+00:00"
 
 
 @lru_cache(1024)
-def _second(seconds: int) -> str:
+def _iso_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,4 +1,4 @@
-"""Colours of style sheets: reading, mixing, and contrast (WCAG 2)."""
+"""Reads and mixes colours of style sheets, and computes their contrast (WCAG 2)."""
 
 import colorsys
 import math
@@ -38,7 +38,7 @@ def to_hex(colour: Colour) -> str:
 
 
 def mix(colour: Colour, other: Colour, share: float) -> Colour:
-    """Mix two colours; `share` is that of the other."""
+    """Mix two colours. `share`: the part of the other one, from 0 to 1."""
     red, green, blue = (a + (b - a) * share for a, b in zip(colour, other, strict=True))
     return red, green, blue
 
@@ -55,7 +55,7 @@ def text_on(colour: Colour) -> Colour:
 
 
 def seen_on(colour: Colour, behind: Colour, least: float) -> Colour:
-    """Return the colour, made darker or lighter until it has the contrast `least`."""
+    """Return the colour, made darker or lighter until it has the contrast `least` to `behind`."""
     towards = text_on(behind)
     tones = (mix(colour, towards, step / _STEPS) for step in range(_STEPS))
     return next((tone for tone in tones if contrast(tone, behind) >= least), towards)
@@ -85,7 +85,7 @@ def _oklch(lightness: _Part, chroma: _Part, hue: _Part) -> Colour:
     """Convert by Ottosson's matrices. The caller cuts off values outside sRGB."""
     light = lightness[0] / (100 if lightness[1] == "%" else 1)
     full = chroma[0] * (0.004 if chroma[1] == "%" else 1)
-    a, b = (full * turn(math.radians(hue[0])) for turn in (math.cos, math.sin))
+    a, b = (full * part(math.radians(hue[0])) for part in (math.cos, math.sin))
     long = (light + 0.3963377774 * a + 0.2158037573 * b) ** 3
     medium = (light - 0.1055613458 * a - 0.0638541728 * b) ** 3
     short = (light - 0.0894841775 * a - 1.2914855480 * b) ** 3

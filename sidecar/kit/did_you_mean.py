@@ -7,20 +7,20 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-#: The least similarity of a name that is suggested, 0 to 1.
+#: How similar a name must be to be suggested, from 0 to 1.
 _CUTOFF = 0.7
 
 
 def did_you_mean(name: str, known: Iterable[str], *, written: Callable[[str], str] = str) -> str:
-    """Return "; did you mean X?" for the most similar name, or an empty text. `written`: how a name
-    is shown."""
+    """Return "; did you mean X?" with the most similar name, or "" if none is similar. `written`
+    turns a name into the text that is shown."""
     names = get_close_matches(name, list(known), n=1, cutoff=_CUTOFF)
     return f"; did you mean {written(names[0])}?" if names else ""
 
 
 def names_beside(model: type[BaseModel], path: Sequence[str | int]) -> list[str] | None:
-    """Return the settings of the table that holds a path's last part; None if any name is allowed
-    there, or if there is no such table."""
+    """Return the names of the settings in the table that has the last part of `path`. None if there
+    is no such table, or if it allows any name."""
     inside: Any = model
     for part in path[:-1]:
         inside = _inside(inside, part)

@@ -17,10 +17,10 @@ from sidecar.kit.addresses import is_public
 #: connections after two seconds or more, and a call that uses one just then fails.
 DNS_S = 2
 KEEP_ALIVE_S = 1.5
-#: Bytes of a line of a response's head, which has at most 128 lines.
+#: The longest line in the head of a response, bytes.
 MAX_LINE = 8190
-#: The most connections that one call skips because data came on them unasked.
-MOST_ODD = 20
+#: How many connections a call skips at most because unrequested data came on them.
+MAX_SKIPPED = 20
 
 
 class PrivateAddressError(OSError):
@@ -31,11 +31,11 @@ class LostError(aiohttp.ClientConnectionError):
     """A connection that broke before the response."""
 
 
-def open_session(names: AbstractResolver, *, is_private: bool) -> aiohttp.ClientSession:
+def open_session(resolver: AbstractResolver, *, is_private: bool) -> aiohttp.ClientSession:
     """Return a session without a limit of connections and without timeouts, which the caller sets.
     `is_private`: allow private addresses too."""
     connector = _Connector(
-        resolver=_Resolver(names, is_private=is_private),
+        resolver=_Resolver(resolver, is_private=is_private),
         socket_factory=None if is_private else _public_socket,
         ttl_dns_cache=DNS_S,
         keepalive_timeout=KEEP_ALIVE_S,
@@ -50,14 +50,14 @@ def open_session(names: AbstractResolver, *, is_private: bool) -> aiohttp.Client
         skip_auto_headers=("Content-Type",),
         max_line_size=MAX_LINE,
         max_field_size=MAX_LINE,
-        middlewares=(_once,),
+        middlewares=(_send_once,),
     )
 
 
-async def _once(
+async def _send_once(
     request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a request again after a broken connection: each call counts."""
+    """Send a request. aiohttp would repeat it after a broken connection, but each call counts."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:
@@ -67,8 +67,8 @@ async def _once(
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Does not reuse a connection on which data came unasked: it would be taken for the response to
-    the next call, which may be another client's."""
+    """Does not reuse a connection on which unrequested data came. The data would be taken for the
+    response to the next call, which may be another client's."""
 
     async def connect(
         self,
@@ -76,7 +76,7 @@ class _Connector(aiohttp.TCPConnector):
         traces: list[Trace],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the client's own name
     ) -> Connection:
-        for _ in range(MOST_ODD):
+        for _ in range(MAX_SKIPPED):
             connection = await super().connect(req, traces, timeout)
             if connection.protocol is not None and not connection.protocol.should_close:
                 return connection
@@ -85,17 +85,17 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _Resolver(AbstractResolver):
-    """Returns the addresses that may be called. Raises PrivateAddressError if there are only
-    others."""
+    """Returns the addresses of a host that may be called. Raises PrivateAddressError if there are
+    none."""
 
-    def __init__(self, names: AbstractResolver, *, is_private: bool) -> None:
-        self._names = names
+    def __init__(self, resolver: AbstractResolver, *, is_private: bool) -> None:
+        self._resolver = resolver
         self._is_private = is_private
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        addresses = await self._names.resolve(host, port, family)
+        addresses = await self._resolver.resolve(host, port, family)
         if not addresses:
             raise OSError(None, "no address")
         allowed = [one for one in addresses if self._is_private or is_public(one["host"])]
@@ -104,7 +104,7 @@ class _Resolver(AbstractResolver):
         return allowed
 
     async def close(self) -> None:
-        await self._names.close()
+        await self._resolver.close()
 
 
 def _public_socket(to: AddrInfoType) -> socket.socket:

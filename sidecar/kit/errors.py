@@ -1,8 +1,8 @@
 """The exceptions of the sidecar.
 
 WaitroomError
-├── ConfigError        a setting is wrong; carries every problem found
-├── UnknownNameError   nothing of that kind and name is configured
+├── ConfigError        settings or input are wrong; has every problem
+├── UnknownNameError   a name is not configured
 ├── StoreError         Redis did not answer, or refused
 └── DatabaseError      SQL did not answer, or its tables are of another version
 """

@@ -4,7 +4,7 @@ from importlib import import_module
 
 from sidecar.kit.errors import ConfigError
 
-#: The module that shows whether an extra is installed.
+#: A module of each extra. The extra is installed if the module can be imported.
 _MODULES = {"sql": "sqlalchemy", "memory": "fakeredis"}
 
 

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole."""
+"""Replaces files as a whole."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-#: Only its owner may read the file.
+#: The mode of a file that only its owner may read.
 SECRET = 0o600
 
 
@@ -15,7 +15,7 @@ SECRET = 0o600
 def replacing(path: Path, *, mode: int = SECRET) -> Iterator[IO[bytes]]:
     """Open a new file that takes the name `path` when the block ends without an error.
 
-    Nobody reads half a file, and a secret is never readable by others. Raises OSError.
+    So no process reads half a file, and no other user can read a secret. Raises OSError.
     """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

@@ -1,4 +1,4 @@
-"""POST a message once to a receiver elsewhere, and judge the response."""
+"""Sends a message to an external URL with one POST, and interprets the response."""
 
 import asyncio
 import time
@@ -13,9 +13,9 @@ from sidecar import __version__
 from sidecar.kit.retry import seconds_in
 from sidecar.kit.signing import signature
 
-#: How much of a response is read, in bytes.
+#: How much of a response's body is read at most, bytes.
 RESPONSE_LIMIT = 4096
-#: How long the body of a refusal is read for, in seconds. It does not change the result.
+#: How long the body of a refusal is read at most, seconds. It does not change the result.
 REFUSAL_S = 1.0
 #: Statuses below 500 after which a retry may succeed.
 _TEMPORARY = {408, 425, 429}
@@ -23,7 +23,7 @@ _TEMPORARY = {408, 425, 429}
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A POST. Its url may be a secret."""
+    """The parts of a POST request. Its URL may be a secret."""
 
     url: URL | str
     body: bytes
@@ -32,16 +32,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class PostResult:
-    """The result of one POST. `reason` holds no part of the receiver's address."""
+    """The result of one POST. `reason` has no part of the receiver's URL."""
 
     is_taken: bool = False
     reason: str = ""
-    #: Whether a retry may succeed, and the seconds that the receiver asks to wait before it.
+    #: Whether a retry may succeed, and how many seconds the receiver asks to wait before it.
     may_retry: bool = False
     after_s: float = 0.0
     #: The HTTP status. None: no response came.
     status: int | None = None
-    #: The first part of the response's body, which may hold the receiver's address.
+    #: The first part of the response's body, which may have the receiver's URL in it.
     body: bytes = b""
 
 
@@ -68,10 +68,10 @@ async def post(
     read: Callable[[bytes], PostResult] | None = None,
     keep_refusal: bool = False,
 ) -> PostResult:
-    """Send a message once. Never raises for what the receiver does, and follows no redirect.
+    """Send a message once. Raises nothing, whatever the receiver does, and follows no redirect.
 
     Args:
-        read: Makes the result of a 2xx from the response's body.
+        read: Makes the result of a response with status 2xx from its body.
         keep_refusal: Put the first part of the body of any other response into the result.
     """
     try:
@@ -120,7 +120,7 @@ def judge(status: int, retry_after: str) -> PostResult:
 
 
 def _reason(error: Exception) -> str:
-    """Describe an error without its own text, which may hold the address."""
+    """Describe an error without its own text, which may have the URL in it."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     text = cause.strerror if isinstance(cause, OSError) else None
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

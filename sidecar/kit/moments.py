@@ -1,4 +1,4 @@
-"""Reading times: of settings, in a time zone, and of queries about the past."""
+"""Parses the times in settings, which have a time zone, and in queries about the past."""
 
 import contextlib
 import re
@@ -19,8 +19,8 @@ _HOW = 'write a date and a time, such as "2026-12-01 10:00", or "2026-12-01T10:0
 
 
 def read_moment(value: object, zone: str) -> int:
-    """Return the ms since 1970 of a setting's time: text, a TOML date-time, or ms. Without an
-    offset it is local time in `zone`. Raises ValueError, which says how to write a time."""
+    """Return a setting's time as ms since 1970. The setting is a string, a TOML date-time, or ms.
+    Without an offset it is local time in `zone`. Raises ValueError with how to write a time."""
     moment = _parse_text(value) if isinstance(value, str) else value
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
@@ -33,31 +33,31 @@ def read_moment(value: object, zone: str) -> int:
 
 def _parse_text(value: str) -> datetime:
     text = value.strip().upper()
-    if _TIME.fullmatch(text):  # Python would take much more
+    if _TIME.fullmatch(text):  # Python would accept many other forms
         with contextlib.suppress(ValueError):
             return datetime.fromisoformat(text)
     raise ValueError(_HOW)
 
 
 def _local_time(moment: datetime, zone: str) -> datetime:
-    """Return a local time with its offset. Raises ValueError if it never comes or comes twice."""
+    """Return a local time with its offset. Raises ValueError if clocks skip it or show it twice."""
     where = ZoneInfo(zone)
     before, after = (moment.replace(tzinfo=where, fold=fold) for fold in (0, 1))
     if before.utcoffset() == after.utcoffset():
         return before
-    # Converting to UTC and back gives the times that the clocks do show.
-    meant = [one.astimezone(UTC).astimezone(where) for one in (before, after)]
-    if meant[0].replace(tzinfo=None) == moment:
+    # Converting to UTC and back gives two times that the clocks do show.
+    candidates = [one.astimezone(UTC).astimezone(where) for one in (before, after)]
+    if candidates[0].replace(tzinfo=None) == moment:
         what, do = "comes twice", "put back then: say which with its offset,"
     else:
-        what, do = "never comes", "put forward then: write the time that is meant,"
-    first, second = (_written(one) for one in sorted(meant))
+        what, do = "never comes", "put forward then: write the time that is candidates,"
+    first, second = (_format(one) for one in sorted(candidates))
     raise ValueError(
-        f"{_written(moment)} {what} in {zone}, where the clocks are {do} {first} or {second}"
+        f"{_format(moment)} {what} in {zone}, where the clocks are {do} {first} or {second}"
     )
 
 
-def _written(moment: datetime) -> str:
+def _format(moment: datetime) -> str:
     has_seconds = moment.second or moment.microsecond
     return moment.isoformat(" ", "auto" if has_seconds else "minutes")
 
@@ -74,22 +74,22 @@ Moment = Annotated[int, BeforeValidator(parse_moment), Field(ge=0, le=LATEST_MS)
 _AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
 _AT = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
 _PAST = f"^(|now|{_AGO}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(T{_AT})?)$"
-#: The text of a time in the past, for read_past.
+#: A time in the past as a string that read_past accepts.
 Past = Annotated[str, Field(json_schema_extra={"pattern": _PAST})]
 
 
 def read_past(text: str, now_ms: int) -> int:
-    """Return the ms since 1970 of a time in ISO 8601 (UTC without an offset), of "now", or of a
-    time ago ("24h"). Raises ValueError, which says how to write a time."""
+    """Return a time as ms since 1970. The text is ISO 8601 (UTC if it has no offset), "now", or how
+    long ago the time was ("24h"). Raises ValueError with how to write a time."""
     try:
-        return _past(text, now_ms)
+        return _parse_past(text, now_ms)
     except (ValueError, OverflowError):
         raise ValueError(
             "write a time such as 2026-11-27T18:00Z, or how long ago: 90m, 24h, 7d"
         ) from None
 
 
-def _past(text: str, now_ms: int) -> int:
+def _parse_past(text: str, now_ms: int) -> int:
     if text == "now":
         return now_ms
     if text[-1:].isalpha() and not text.endswith(("Z", "z")):

@@ -6,11 +6,11 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 from sidecar.kit.errors import UnknownNameError
 
-#: Separates a template and a resource in one word: seat~17.
+#: Separates a lease template's name from a resource's name, as in seat~17.
 SEPARATOR = "~"
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}\Z")
-#: Names that are taken: two are paths of nginx, and waitroom_now is the cookie of stamps.
+#: Names that no room or lease may have: two are paths of nginx, waitroom_now is a cookie of ours.
 RESERVED_NAMES = {"internal", "static", "now"}
 
 

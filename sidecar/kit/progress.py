@@ -1,4 +1,4 @@
-"""How far a long command has come: a bar on standard error, if that is a terminal."""
+"""Shows the progress of a long command: a bar on standard error, if that is a terminal."""
 
 import contextlib
 import sys
@@ -6,26 +6,26 @@ import time
 from collections.abc import Iterator
 from typing import Protocol
 
-#: Seconds between two updates of the bar: counting itself must cost nothing.
+#: Seconds between two updates of the bar, so that counting a step costs almost nothing.
 _EVERY_S = 0.1
 
 
 class Advance(Protocol):
     def __call__(self, by: int = 1, *, total: int | None = None) -> None:
-        """Count steps that are done. `total`: of how many, once that is known."""
+        """Add `by` finished steps. `total`: the number of all steps, once it is known."""
 
 
 def uncounted(by: int = 1, *, total: int | None = None) -> None:
-    """Count nothing, for a caller who shows no progress."""
+    """Do nothing: an Advance for callers that show no progress."""
 
 
 @contextlib.contextmanager
 def progress(what: str, *, total: int | None = None, is_on: bool = True) -> Iterator[Advance]:
-    """Show a bar, and yield the function to call with each step. Without a total the bar shows a
+    """Show a bar, and yield the function to call after each step. Without a total the bar shows a
     count and a rate.
 
-    `is_on`: False where a program reads what the command prints, or where the command prints to
-    the same terminal while the bar is there.
+    `is_on`: False if a program reads the command's output, or if the command prints to the same
+    terminal while the bar is shown.
     """
     if not (is_on and sys.stderr.isatty()):
         yield uncounted

@@ -1,4 +1,4 @@
-"""Delays before the next try: exponential back-off, and Retry-After."""
+"""Delays before the next attempt: exponential back-off, and Retry-After."""
 
 import random
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-#: The most failures that lengthen a delay, so that a float holds the product.
+#: Further failures do not lengthen a delay, because the product would be too large for a float.
 _MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Exponential back-off: `first_s`, then `factor` times as long after each failure, up to
-    `max_s`. `jitter`: the share by which a delay may be shorter, so that clients that failed
-    together do not all retry together."""
+    `max_s`. `jitter`: the part of a delay, 0 to 1, by which it may be shorter, so that clients that
+    failed together do not all retry together."""
 
     first_s: float
     max_s: float
@@ -22,26 +22,26 @@ class Backoff:
     jitter: float = 0.0
 
     def delay_s(self, failures: int, draw: Callable[[], float] = random.random) -> float:
-        """Return the delay after `failures` in a row, from 1. `draw` returns a number from 0 to
-        1."""
+        """Return the delay after this number of failures in a row, at least 1. `draw` returns a
+        random number from 0 to 1."""
         delay_s = self.first_s * self.factor ** min(max(0, failures - 1), _MOST)
         return min(self.max_s, delay_s) * (1 - self.jitter * draw())
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A limit of tries in all, and the backoff between them."""
+    """The maximum number of attempts, and the back-off between them."""
 
-    tries: int
+    attempts: int
     backoff: Backoff
 
-    def pause_s(self, tried: int, after_s: float = 0) -> float | None:
-        """Return the pause after `tried` tries, `after_s` at least. None: no try is left."""
-        return None if tried >= self.tries else max(after_s, self.backoff.delay_s(tried))
+    def pause_s(self, made: int, after_s: float = 0) -> float | None:
+        """Return the pause after `made` attempts, at least `after_s`. None if that was the last."""
+        return None if made >= self.attempts else max(after_s, self.backoff.delay_s(made))
 
 
 def seconds_in(retry_after: str, now_s: float) -> float:
-    """Return the seconds that a Retry-After (seconds or a date) asks for; 0 if it is neither."""
+    """Return the seconds that a Retry-After header (seconds or a date) asks for; 0 if malformed."""
     text = retry_after.strip()
     if text.isascii() and text.isdecimal():
         return float(text[:9])

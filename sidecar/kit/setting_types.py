@@ -1,4 +1,4 @@
-"""The types of settings: durations, counts, listen addresses, stores, networks, paths."""
+"""The types of settings: durations, counts, listen addresses, stores, networks and paths."""
 
 import ipaddress
 import re
@@ -25,17 +25,17 @@ STORES = (
     "rediss+cluster://",
 )
 DATABASES = ("sqlite:///", "mysql://", "mariadb://", "postgresql://")
-#: A name, an IPv4 address or an IPv6 address in brackets, with an optional port.
+#: A server in a store's URL: a host name, IPv4 address or IPv6 address in brackets, perhaps a port.
 _SERVER = re.compile(r"([^\s:/@\[\]]+|\[[\da-fA-F:.]+\])(?::([0-9]{1,5}))?")
-#: The most characters of a refused value that a problem repeats.
-_REPEATED = 120
+#: How many characters of a refused value a problem repeats at most.
+_MAX_SHOWN = 120
 _READING_HINT = (
     "a port is a number up to 65535, and in a password / is written %2F, @ is written %40"
 )
 
 
 def parse_duration(value: object) -> object:
-    """Return the seconds of text such as "90s", "5m", "1.5h", "2d"; numbers unchanged."""
+    """Convert a string such as "90s", "5m", "1.5h" or "2d" to seconds. Return numbers unchanged."""
     if isinstance(value, str):
         match = _DURATION.match(value.strip().lower())
         if match is None:
@@ -47,7 +47,7 @@ def parse_duration(value: object) -> object:
 
 
 def _no_boolean(instead: str) -> BeforeValidator:
-    """Return a validator that refuses booleans, which pydantic takes for numbers."""
+    """Return a validator that refuses booleans, which pydantic would accept as numbers."""
 
     def check(value: object) -> object:
         if isinstance(value, bool):
@@ -58,12 +58,12 @@ def _no_boolean(instead: str) -> BeforeValidator:
 
 
 def from_text(value: object) -> object:
-    """Convert digits to a number, for a Literal of numbers in a variable."""
+    """Convert a string of digits to a number: pydantic does not, for a Literal of numbers."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
-def listed(value: object) -> object:
-    """Split text at commas, spaces and lines into a list."""
+def split_list(value: object) -> object:
+    """Split a string at commas and white space into a list. Return other values unchanged."""
     if isinstance(value, str):
         return [part for part in re.split(r"[,\s]+", value) if part]
     return value
@@ -112,13 +112,13 @@ def read_database(value: str) -> str:
 
 
 class StoreAddressError(ValueError):
-    """A problem of the servers or the path of a store's URL. The text repeats no part of the URL,
-    which might be the rest of a password."""
+    """An error in the servers or the path of a store's URL. Its text repeats no part of the URL,
+    because that might be the rest of a password."""
 
 
 def read_servers(url: str) -> tuple[list[tuple[str, int]], list[str]]:
-    """Return the hosts and ports of a redis+sentinel:// or redis+cluster:// URL, and the parts of
-    its path: the service's name and the database. Raises StoreAddressError."""
+    """Parse a redis+sentinel:// or redis+cluster:// URL. Return its hosts with ports, and the parts
+    of its path: the service's name and the database's number. Raises StoreAddressError."""
     kind, _, rest = url.partition("://")
     authority, _, path = rest.partition("?")[0].partition("/")
     servers = []
@@ -141,15 +141,15 @@ def read_servers(url: str) -> tuple[list[tuple[str, int]], list[str]]:
     return servers, parts
 
 
-#: The most networks and paths of a room: each request is compared with all.
+#: How many networks and paths a room may have. Each request is compared with all of them.
 MAX_NETWORKS, MAX_PATHS = 1000, 100
-#: Characters that some server takes for a separator or the end of a path; % is doubly encoded.
-_ODD = re.compile(r"[\x00-\x1f\x7f\\;%?#]|//")
+#: Characters that some servers take for a separator or the end of a path. A % is encoded twice.
+_AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f\\;%?#]|//")
 
 
-def _listed(value: object, most: int) -> list[str]:
-    """Return the parts of a text or list without duplicates. Raises ValueError beyond `most`."""
-    value = listed(value)
+def _split_unique(value: object, most: int) -> list[str]:
+    """Return the parts of a string or list, without duplicates. Raises ValueError for too many."""
+    value = split_list(value)
     if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
         raise ValueError("write a list of texts, or one text with commas between")
     if len(value) > most:
@@ -158,11 +158,11 @@ def _listed(value: object, most: int) -> list[str]:
 
 
 def read_networks(value: object) -> tuple[str, ...] | None:
-    """Read networks such as 192.0.2.0/24 and 2001:db8::/32, or single addresses."""
+    """Check networks such as 192.0.2.0/24 and 2001:db8::/32, or single addresses."""
     if value is None:
         return None
     problems = []
-    networks = _listed(value, MAX_NETWORKS)
+    networks = _split_unique(value, MAX_NETWORKS)
     for part in networks:
         try:
             network = ipaddress.ip_network(part)
@@ -177,10 +177,10 @@ def read_networks(value: object) -> tuple[str, ...] | None:
 
 
 def read_paths(value: object) -> tuple[str, ...] | None:
-    """Read decoded paths such as /static/ (all below it) or /feed.xml (itself and all below it)."""
+    """Check decoded paths: /static/ stands for all below it, /feed.xml for itself and all below."""
     if value is None:
         return None
-    paths = _listed(value, MAX_PATHS)
+    paths = _split_unique(value, MAX_PATHS)
     problems = [
         f"{part!r} cannot be exempt: write a path such as /static/ or /feed.xml, without "
         "encoding, //, .., ; and \\"
@@ -194,7 +194,7 @@ def read_paths(value: object) -> tuple[str, ...] | None:
 
 def clean_path(address: str) -> str | None:
     """Return the decoded path of a URL as a browser sent it (`/a%20b?c=d`), or None if two servers
-    might read it differently: dots, empty parts, odd separators, double encoding."""
+    might read it differently, because of dots, empty parts, odd separators or double encoding."""
     raw = address.partition("?")[0]
     if not raw.startswith("/") or not raw.isascii():
         raw = ""
@@ -202,9 +202,9 @@ def clean_path(address: str) -> str | None:
         path = unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError:
         return None
-    if not path or path.count("/") != raw.count("/") or _ODD.search(path):
+    if not path or path.count("/") != raw.count("/") or _AMBIGUOUS.search(path):
         return None
-    if not is_normalized("NFKC", path):  # some servers take a full-width dot for a dot
+    if not is_normalized("NFKC", path):  # some servers read a full-width dot as a dot
         return None
     # "..", and parts that a file system without trailing dots and spaces reads as "..".
     if any(part and not part.strip(". ") for part in path.split("/")):
@@ -222,13 +222,13 @@ Database = Annotated[str, AfterValidator(read_database)]
 
 
 class HoldsSecrets:
-    """Annotates a table with secret values."""
+    """Marks a table of settings that has secret values."""
 
 
 def problems_in(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
-    """Return one line for each problem: the setting's name and what is allowed. `model`, which was
-    validated, serves to suggest names, and to hide the values of settings that may be secret
-    (`repr=False`, HoldsSecrets)."""
+    """Return one line for each problem: the setting's name and what is allowed. With `model`, the
+    model that was validated, similar names are suggested, and the values of settings that may be
+    secret (`repr=False`, HoldsSecrets) are hidden."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         name = ".".join(str(part) for part in problem["loc"] if part != "[key]")
@@ -242,6 +242,6 @@ def problems_in(error: ValidationError, model: type[BaseModel] | None = None) ->
             text = "is needed"
         elif not isinstance(problem["input"], dict | list | tuple) and not is_secret:
             value = repr(problem["input"])
-            text += f" (got {value if len(value) <= _REPEATED else value[:_REPEATED] + '…'})"
+            text += f" (got {value if len(value) <= _MAX_SHOWN else value[:_MAX_SHOWN] + '…'})"
         lines += [f"{name}: {line}" if name else line for line in text.split("\n")]
     return lines

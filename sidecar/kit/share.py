@@ -1,9 +1,9 @@
-"""The folders of static files, in a checkout or in the installed package."""
+"""Finds folders of static files, in a checkout or in the installed package."""
 
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-#: The folders of a checkout that the wheel has in `sidecar/share`.
+#: The paths in a checkout of the folders that the wheel has in `sidecar/share`.
 _IN_CHECKOUT = {"static": "static", "nginx": "nginx/waitroom", "systemd": "deploy/systemd"}
 
 

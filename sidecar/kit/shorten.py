@@ -2,12 +2,12 @@
 
 from typing import Any
 
-#: Texts with more characters are cut.
+#: Strings with more characters are cut.
 MAX_CHARACTERS = 500
 
 
 def shorten_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values, long texts by their beginning."""
+    """Return the values, with long strings replaced by their beginning."""
     return {name: _shorten(value) for name, value in values.items()}
 
 

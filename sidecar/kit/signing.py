@@ -1,7 +1,7 @@
-"""Signers that accept exactly one spelling of a signature.
+"""Signers that accept only one spelling of each signature.
 
 itsdangerous decodes base64 leniently: it accepts any spare bits in the last character and skips
-other characters. Each spelling would be another key in nginx's cache and in the replicas' memory.
+others. Each spelling would have its own entry in nginx's cache and in the memory of replicas.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _USUAL = bytes.maketrans(b"-_", b"+/")
 
 
 class StrictSigner(Signer):
-    """Accepts a signature only in the spelling that it writes."""
+    """Accepts a signature only in the spelling in which it writes it."""
 
     def verify_signature(self, value: str | bytes, sig: str | bytes) -> bool:
         try:
@@ -33,9 +33,9 @@ class StrictSigner(Signer):
 
 
 class TimeSigner:
-    """Signs text with the time, as `text.time.signature`. The result is that of itsdangerous'
-    TimestampSigner with SHA-256 and `key_derivation="hmac"`, in a fifth of the time, because keys
-    are derived once.
+    """Signs text and the time, as `text.time.signature`. The result is the same as that of
+    itsdangerous' TimestampSigner with SHA-256 and `key_derivation="hmac"`, but takes a fifth of the
+    time, because keys are derived once.
 
     Keys are listed oldest to newest: the last signs, all verify.
     """
@@ -45,21 +45,21 @@ class TimeSigner:
         self._macs = [_Mac(key) for key in self.keys]
 
     def sign(self, text: str, now_s: int) -> str:
-        signed = f"{text}.{_written(now_s)}"
+        signed = f"{text}.{_encode_time(now_s)}"
         return f"{signed}.{_signature(self._macs[-1], signed.encode('ascii')).decode('ascii')}"
 
     def unsign(self, text: str) -> tuple[str, int]:
         """Return the signed text and the time of signing, unix seconds. Raises BadSignature or
-        ValueError for a forged or malformed one."""
+        ValueError if the text is forged or malformed."""
         signed, _, signature = text.encode("ascii").rpartition(b".")
-        # Comparing the text allows no other spelling. The newest key comes first.
+        # Signatures are compared as text, which allows no other spelling. Try the newest key first.
         for mac in reversed(self._macs):
             if hmac.compare_digest(_signature(mac, signed), signature):
                 break
         else:
             raise BadSignature("signed by somebody else, or not at all")
         value, _, time = signed.rpartition(b".")
-        return value.decode("ascii"), _read(time)
+        return value.decode("ascii"), _decode_time(time)
 
 
 class _Mac:
@@ -68,7 +68,7 @@ class _Mac:
     __slots__ = ("_inner", "_outer")
 
     def __init__(self, key: bytes) -> None:
-        """Take a key of at most 64 bytes, a block of SHA-256."""
+        """Process the key, which has at most 64 bytes (a block of SHA-256)."""
         padded = key.ljust(64, b"\0")
         self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in padded))
         self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in padded))
@@ -86,18 +86,18 @@ def _signature(mac: _Mac, message: bytes) -> bytes:
 
 
 @lru_cache(64)
-def _written(seconds: int) -> str:
+def _encode_time(seconds: int) -> str:
     number = seconds.to_bytes(8, "big").lstrip(b"\0")
     return b2a_base64(number, newline=False).translate(SAFE).rstrip(b"=").decode("ascii")
 
 
-def _read(time: bytes) -> int:
+def _decode_time(time: bytes) -> int:
     padded = time.translate(_USUAL) + b"=" * (-len(time) % 4)
     return int.from_bytes(a2b_base64(padded), "big")
 
 
 def signature(secret: str, body: bytes, now_s: int) -> str:
-    """Return X-Waitroom-Signature. The time is signed too, so that receivers can refuse old
-    ones."""
+    """Return the value of X-Waitroom-Signature. The time is signed too, so that receivers can
+    refuse old messages."""
     signed = f"{now_s}.".encode() + body
     return f"t={now_s},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"

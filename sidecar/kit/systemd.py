@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 @contextlib.asynccontextmanager
 async def watched(environ: Mapping[str, str]) -> AsyncIterator[Callable[[], None]]:
-    """Send READY=1, and WATCHDOG=1 at half of WATCHDOG_USEC until the block is left.
+    """Send READY=1, and within the block WATCHDOG=1 at intervals of half of WATCHDOG_USEC.
 
     Yields a function that sends STOPPING=1.
     """
@@ -35,7 +35,7 @@ async def watched(environ: Mapping[str, str]) -> AsyncIterator[Callable[[], None
 
 
 def watchdog_s(environ: Mapping[str, str]) -> float:
-    """Return the seconds within which systemd expects WATCHDOG=1; 0 if it expects none."""
+    """Return the interval, seconds, in which systemd expects a WATCHDOG=1; 0 if it expects none."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 0
     text = environ.get("WATCHDOG_USEC", "")

@@ -1,4 +1,4 @@
-"""Tasks of workers: restarted after errors, and stopped."""
+"""Runs tasks: workers that restart after errors, and work in the background."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> None:
-    """Run a worker, and start it again after any error, so that a bug does not end it for good."""
+    """Run a worker forever: start it again after any error, so that a bug does not end it."""
     while True:
         try:
             await worker()
@@ -26,7 +26,7 @@ async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> 
 
 
 async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None:
-    """Cancel tasks again and again until all have ended: a library may swallow a cancellation."""
+    """Cancel tasks until all have ended. This repeats, as a library may swallow a cancellation."""
     while running := [task for task in tasks if not task.done()]:
         for task in running:
             task.cancel()
@@ -34,7 +34,7 @@ async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None
 
 
 class Background:
-    """Coroutines that run without a request waiting for them."""
+    """The coroutines that run in the background, so that no request waits for them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -48,7 +48,7 @@ class Background:
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self, timeout_s: float) -> None:
-        """Wait until all are done, and cancel those that take longer."""
+        """Wait until all are done, and cancel those that take longer than `timeout_s`."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
             await stop_workers(*late)

@@ -1,4 +1,4 @@
-"""A site's own templates: Mustache files in a folder."""
+"""Reads and renders a site's own templates: Mustache files in a folder."""
 
 import html
 import re
@@ -10,9 +10,9 @@ import structlog
 from pystache import Renderer
 from pystache.parser import ParsingError, parse
 
-#: A file's name without a path.
+#: The name of a template's file, without a path.
 TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}\.(?:html|mustache)\Z", re.ASCII)
-#: The most bytes of a template: visitors load it again and again.
+#: The largest template, bytes. Visitors load their page often.
 MAX_TEMPLATE = 262_144
 _POSITION = re.compile(r",? ?(?:its section starts )?at position \d+", re.IGNORECASE)
 
@@ -20,13 +20,13 @@ log = structlog.get_logger()
 
 
 class _Renderer(Renderer):  # type: ignore[misc] # the library has no types
-    """Renders without partials and without escaping: all values are escaped before."""
+    """Renders without partials and without escaping, because all values are escaped before."""
 
     def __init__(self) -> None:
         super().__init__(partials={}, escape=str)
 
     def str_coerce(self, val: object) -> str:
-        """Return a value as text, in JavaScript's spelling of booleans."""
+        """Return a value as a string, with booleans as true and false."""
         return "" if val is None else str(val).lower() if isinstance(val, bool) else str(val)
 
 
@@ -34,7 +34,7 @@ class Template:
     """One compiled template."""
 
     def __init__(self, text: str) -> None:
-        """Compile a template. Raises ValueError with the line of the problem."""
+        """Compile a template. Raises ValueError with the line and the problem."""
         try:
             self._parsed = parse(text, raise_on_mismatch=True)
         except ParsingError as error:
@@ -46,7 +46,7 @@ class Template:
         self.text = text
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """Render with all strings escaped, in {{{braces}}} too."""
+        """Render the template with all strings escaped, also those in {{{triple braces}}}."""
         escaped = {
             name: escape(value) if isinstance(value, str) else value
             for name, value in values.items()
@@ -55,7 +55,7 @@ class Template:
 
 
 def escape(value: str) -> str:
-    """Escape for HTML, and for a string in a script, in case a template puts a value there."""
+    """Escape a value for HTML, and for a string in a script, where a template may put it."""
     return html.escape(value).replace("\\", "&#92;").replace("`", "&#96;")
 
 
@@ -64,10 +64,10 @@ class Templates:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[str, tuple[object, Template | None]] = {}
+        self._loaded: dict[str, tuple[object, Template | None]] = {}
 
     def problem(self, name: str) -> str:
-        """Return why a template cannot be used, or "" if it can."""
+        """Return the reason why a template cannot be used, or "" if it can."""
         try:
             self._read(name)
         except OSError as error:
@@ -77,8 +77,8 @@ class Templates:
         return ""
 
     def find(self, name: str) -> Template | None:
-        """Return a template, or its last usable version if the file is broken now."""
-        stamp, template = self._known.get(name, (None, None))
+        """Return a template, or its last usable version if the file cannot be used now."""
+        stamp, template = self._loaded.get(name, (None, None))
         try:
             file = (self._folder / name).stat()
             now: object = (file.st_mtime_ns, file.st_size, file.st_ino)
@@ -90,7 +90,7 @@ class Templates:
             template = self._read(name)
         except (OSError, ValueError):
             log.error("template_unusable", problem=self.problem(name), kept=template is not None)
-        self._known[name] = now, template
+        self._loaded[name] = now, template
         return template
 
     def _read(self, name: str) -> Template:

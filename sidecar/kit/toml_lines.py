@@ -1,4 +1,4 @@
-"""The line numbers of settings in a TOML file, which tomllib does not tell."""
+"""Finds the line numbers of settings in a TOML file, which tomllib does not report."""
 
 import re
 
@@ -6,14 +6,14 @@ _TABLE = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _NAME = r"(?:[\w-]+|\"[^\"]*\"|'[^']*')"
 _KEY = re.compile(rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*=")
 _PART = re.compile(_NAME)
-#: Strings and comments, which may contain brackets. The marks of multi-line strings are kept.
+#: Strings and comments, which may contain brackets. The group is the quotes of multi-line strings.
 _TEXT = re.compile(r"(\"\"\"|''')|\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
 _LONG = ('"""', "'''")
 
 
 def find_lines(text: str) -> dict[str, int]:
-    """Return the line numbers, from 1, of the tables and keys of valid TOML, by dotted names.
-    Tables of a list are numbered from 0."""
+    """Return the line numbers, from 1, of the tables and keys of valid TOML by dotted name. In a
+    name, the tables of a list are numbered from 0."""
     lines: dict[str, int] = {}
     table_numbers: dict[str, int] = {}
     table: list[str] = []
@@ -34,13 +34,13 @@ def find_lines(text: str) -> dict[str, int]:
         if not depth and (match := _KEY.match(row)):
             lines.setdefault(".".join([*table, *_parts(match[1])]), number)
         bare = _TEXT.sub(lambda match: match[1] or "", row)
-        end = next((mark for mark in _LONG if bare.count(mark) % 2), "")
-        depth += sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
+        end = next((quotes for quotes in _LONG if bare.count(quotes) % 2), "")
+        depth += sum(bare.count(one) for one in "[{") - sum(bare.count(one) for one in "]}")
     return lines
 
 
 def _element(parts: list[str], table_numbers: dict[str, int]) -> str:
-    """Return a table's name, with the number of the last table after each list in it."""
+    """Return a table's dotted name. Each list of tables in it is followed by its last number."""
     name = ""
     for part in parts:
         if name in table_numbers:

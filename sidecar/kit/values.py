@@ -1,4 +1,4 @@
-"""Dataclasses that are made many times for each request and never changed."""
+"""A decorator for dataclasses that are created many times for each request and never changed."""
 
 from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform
@@ -8,6 +8,6 @@ _Class = TypeVar("_Class")
 
 @dataclass_transform(frozen_default=True)
 def value(cls: type[_Class]) -> type[_Class]:
-    """Make a dataclass that only the type checker takes for a frozen one. Creating a really frozen
-    instance takes four times as long."""
+    """Make a dataclass that is frozen for the type checker only, because a dataclass that is frozen
+    at run time takes four times as long to create."""
     return dataclass(slots=True, unsafe_hash=True)(cls)

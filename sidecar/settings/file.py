@@ -1,4 +1,4 @@
-"""Find the settings file."""
+"""Finds the settings file."""
 
 from pathlib import Path
 
@@ -8,15 +8,14 @@ SYSTEM_FILE = Path("/etc/waitroom") / DEFAULT_FILE
 
 
 def find_file(path: str | None) -> Path | None:
-    """Return the settings file to read: `path` if it is given, else the first default that
-    exists."""
+    """Return `path`, or if it is None the first default settings file that exists."""
     if path is not None:
         return Path(path)
     return next((file for file in (Path(DEFAULT_FILE), SYSTEM_FILE) if _may_exist(file)), None)
 
 
 def _may_exist(file: Path) -> bool:
-    """Return True also if the folder is not readable: reading the file then reports that."""
+    """Return True if the file exists, or if its folder cannot be read: reading it then says so."""
     try:
         return file.exists()
     except PermissionError:

@@ -1,4 +1,4 @@
-"""Read and validate the settings: a TOML file, overridden by WAITROOM_* variables."""
+"""Reads and validates the settings: a TOML file, overridden by WAITROOM_* variables."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ from sidecar.settings.values import read_values
 def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
     """Return the settings of the file and the environment. Raises ConfigError with every problem.
 
-    `path` None: the first `waitroom.toml` in the working directory or /etc/waitroom, or no file.
+    `path` None: read `waitroom.toml` in the working directory, else in /etc/waitroom, else no file.
     """
     values, problems = read_values(path, dict(os.environ) if environ is None else environ, Settings)
     try:

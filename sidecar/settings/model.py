@@ -1,4 +1,4 @@
-"""The model of all settings. Each product has its own section."""
+"""The model of all settings. Each product has a section, whose model is in the product."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -25,8 +25,8 @@ from sidecar.kit.setting_types import (
     Listen,
     Seconds,
     Store,
-    listed,
     read_listen,
+    split_list,
 )
 from sidecar.leases.settings import LeaseSettings
 from sidecar.limits.settings import LimitSettings
@@ -48,7 +48,7 @@ MIN_ADMIN_TOKEN_LENGTH = 16
 
 
 def _plain_name(value: str) -> str:
-    """Check a name, which is used in variables, in the log and in keys of the store."""
+    """Check a name, which is used in environment variables, in the log and in Redis keys."""
     if not is_plain_name(value):
         raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
     return value
@@ -76,51 +76,51 @@ class Settings(HistorySection):
     site."""
     store: Store = Field(default=MEMORY, repr=False)
     """The address of Redis, which keeps queues, sessions, leases and limits. All replicas need the
-    same one. `memory://` keeps all of it in one process: for trying only. It is gone when the
-    process stops, and a second replica has queues and caps of its own."""
-    secret_keys: Annotated[list[str], BeforeValidator(listed)] = Field(
+    same one. `memory://` keeps all of it in the memory of one process, for trying only: it is gone
+    when the process stops, and a second replica has queues and caps of its own."""
+    secret_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(
         default=[], validate_default=True, repr=False
     )
     """The keys that sign cookies, oldest first. All of them verify, the last one signs. A key has
     32 characters or more, without commas and spaces: `openssl rand -hex 32` makes one. In a
     variable, commas separate them; in a file, commas or lines."""
-    grant_keys: Annotated[list[str], BeforeValidator(listed)] = Field(default=[], repr=False)
+    grant_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(default=[], repr=False)
     """The keys that sign grants, written like `secret_keys`. Empty: `secret_keys` sign them. Set
-    this where a server of yours makes grants: it must not have `secret_keys`, which also make
+    this if a server of yours makes grants, because it must not have `secret_keys`: they also sign
     passes."""
     admin_token: str = Field(default="", repr=False)
-    """Opens `/admin/`, the dashboard and the commands for operators. 16 characters or more. Empty:
-    administration is off, unless there are `operators`."""
+    """The token for `/admin/`, the dashboard and the commands for operators. 16 characters or more.
+    Empty: administration is off, unless there are `operators`."""
     operators: Annotated[dict[OperatorName, OperatorAccount], HoldsSecrets] = Field(default={})
     """One table for each operator who logs in to the dashboard under their own name:
     `[operators.NAME]`. A name may be an email address, in quotes."""
     operator_header: Header = ""
     """A header in which a proxy in front of the dashboard says whom it has signed in, such as
-    `Remote-User` (Authelia) or `X-Forwarded-User` (oauth2-proxy). Empty: none counts. The proxy
-    must replace the header when a client sends it."""
+    `Remote-User` (Authelia) or `X-Forwarded-User` (oauth2-proxy). Empty: no header is read. The
+    proxy must replace the header if a client sends it."""
     operator_header_from: Sources = Field(default=[], validate_default=True)
-    """From where that header counts: addresses and networks of the proxy, and `unix` for a unix
-    socket. Everyone who connects from there can be any operator."""
+    """The sources from which that header is trusted: addresses and networks of the proxy, and
+    `unix` for a unix socket. Any client there can act as any operator."""
     operator_header_role: Role | None = None
     """The role of names in that header which are not in `operators`. None: they are refused."""
     service_token: str = Field(default="", repr=False)
-    """Opens the service API, `/v1/`, for your programs. 16 characters or more. `admin_token` and
-    `tokens` open it too; while all three are empty it is off."""
+    """The token with which your programs use the service API, `/v1/`. 16 characters or more.
+    `admin_token` and `tokens` are accepted too. If all three are empty, the API is off."""
     tokens: dict[Annotated[str, AfterValidator(_plain_name)], str] = Field(default={}, repr=False)
     """More tokens for the service API, each under a name. A job belongs to the token that
     submitted it, a lease to the token that took it. A name has lower-case letters, digits, `-` and
     `_`, 48 at most, and is not `service` or `operator`. A token has 16 characters or more."""
-    scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(listed)]] = Field(default={})
-    """What a token may do: lists of `jobs`, `leases`, `limits` and `read`, by the token's name.
-    `service` is the `service_token`. A token without a line may do all four."""
+    scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(split_list)]] = Field(default={})
+    """The scopes of tokens: a list of `jobs`, `leases`, `limits` and `read` for a token's name.
+    `service` is the `service_token`. A token without a line has all four scopes."""
     edge_listen: Listen = "127.0.0.1:8400"
-    """Where nginx reaches the replica. Let nothing else reach it: a client here can claim any
-    address as its own."""
+    """The address at which nginx reaches the replica. Let nothing else reach it: its clients can
+    claim any visitor's address."""
     ops_listen: Listen = DEFAULT_OPS_LISTEN
-    """Where health, metrics, administration and the service API are. Keep it private."""
+    """The address of health, metrics, administration and the service API. Keep it private."""
     done_listen: Annotated[str, AfterValidator(_listen_or_off)] = ""
-    """Receives from nginx's log, by UDP or through a socket, that a call with a permit is over.
-    The replica ends only calls whose permit it receives here. Empty: off."""
+    """The address to which nginx logs, by UDP or through a unix socket, that a call with a permit
+    is over. The replica ends only calls whose permit it receives here. Empty: off."""
     static_dir: Path | None = None
     """The folder with the waiting page's files. None: those of the package. nginx has a setting of
     its own for it, in `settings.conf`."""
@@ -134,8 +134,8 @@ class Settings(HistorySection):
     """How long a call to Redis may take. A visitor waits for it, and nginx waits for three seconds
     at most."""
     shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
-    """How long a replica that stops reports so on `/readyz` first. Set it to the time in which
-    your load balancer notices."""
+    """How long a replica reports on `/readyz` that it stops before it closes its listeners. Set it
+    to the time that your load balancer takes to notice."""
     event_streams: Count = Field(default=0, ge=0, le=100_000)
     """How many streams of server-sent events one replica serves at a time. Each is a connection.
     0: none, and browsers poll."""
@@ -199,7 +199,7 @@ class Settings(HistorySection):
 
     @field_validator("operator_header_from")
     @classmethod
-    def _header_has_senders(cls, sources: list[str], info: ValidationInfo) -> list[str]:
+    def _header_has_sources(cls, sources: list[str], info: ValidationInfo) -> list[str]:
         if "operator_header" not in info.data:
             return sources
         if info.data["operator_header"] and not sources:
@@ -233,7 +233,7 @@ class Settings(HistorySection):
 
     @field_validator("scopes")
     @classmethod
-    def _scopes_are_of_tokens(
+    def _scopes_name_tokens(
         cls, scopes: dict[str, frozenset[Scope]], info: ValidationInfo
     ) -> dict[str, frozenset[Scope]]:
         names = [OWNERS[0], *info.data.get("tokens", {})]
@@ -269,9 +269,7 @@ class Settings(HistorySection):
 
     @field_validator("webhooks")
     @classmethod
-    def _their_rooms_are_there(
-        cls, webhooks: dict[str, Webhook], info: ValidationInfo
-    ) -> dict[str, Webhook]:
+    def _rooms_exist(cls, webhooks: dict[str, Webhook], info: ValidationInfo) -> dict[str, Webhook]:
         rooms = info.data.get("rooms")
         problems = [
             f"{name}.rooms: no room is named {room!r}"
@@ -289,16 +287,16 @@ class Settings(HistorySection):
     @property
     def warnings(self) -> list[str]:
         """Return one line for each setting that is allowed but probably a mistake."""
-        of_rules = [
+        rule_warnings = [
             f"{kind}.{name}.{warning}"
             for kind, rules in (("limits", self.limits), ("targets", self.targets))
             for name, rule in rules.items()
             for warning in rule.warnings
         ]
-        return [*self._warnings_of_store, *of_rules]
+        return [*self._store_warnings, *rule_warnings]
 
     @property
-    def _warnings_of_store(self) -> list[str]:
+    def _store_warnings(self) -> list[str]:
         if not self.is_in_memory:
             return []
         how = f"is {MEMORY}" if "store" in self.model_fields_set else "is not set"
@@ -307,11 +305,11 @@ class Settings(HistorySection):
             "replica would have a state, and caps, of its own. Set a store that all share, such as "
             "redis://127.0.0.1:6379/0 (WAITROOM_STORE)"
         )
-        left = sorted(name for name, rule in self.targets.items() if "offline" in rule.kinds)
-        if not left:
+        offline = sorted(name for name, rule in self.targets.items() if "offline" in rule.kinds)
+        if not offline:
             return [text]
         alone = (
-            f"targets: no runner can make the offline calls of {', '.join(left)}: waitroom "
+            f"targets: no runner can make the offline calls of {', '.join(offline)}: waitroom "
             f"run-jobs needs a store that it shares with the replicas, and the store {how}"
         )
         return [text, alone]
@@ -337,7 +335,7 @@ class Settings(HistorySection):
 
 
 def _without(problems: list[str], value: T) -> T:
-    """Return the value. Raises ValueError with the problems, if there are any."""
+    """Return the value if there are no problems. Otherwise raises ValueError with all of them."""
     if problems:
         raise ValueError("\n".join(problems))
     return value

@@ -11,12 +11,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from sidecar.http.auth.accounts import UNIX, Network
 from sidecar.http.auth.operators import NAME_LENGTH
 from sidecar.http.auth.rights import Role
-from sidecar.kit.setting_types import listed
+from sidecar.kit.setting_types import split_list
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-#: Headers with another meaning.
-_TAKEN = {"authorization", "cookie", "host", "origin", "connection", "x-waitroom-operator"}
+#: Headers that cannot name the operator, because they have another meaning.
+_RESERVED = {"authorization", "cookie", "host", "origin", "connection", "x-waitroom-operator"}
 
 
 def _name(value: str) -> str:
@@ -28,7 +28,7 @@ def _name(value: str) -> str:
 
 
 def _hash(value: str) -> str:
-    """Check an Argon2 hash. The problem does not repeat it: it may be the password itself."""
+    """Check an Argon2 hash. The error does not repeat the value: it may be the password itself."""
     try:
         if value:
             value.encode("ascii")
@@ -41,7 +41,7 @@ def _hash(value: str) -> str:
 
 
 def _header(value: str) -> str:
-    if value and (not _HEADER.fullmatch(value) or value.lower() in _TAKEN):
+    if value and (not _HEADER.fullmatch(value) or value.lower() in _RESERVED):
         raise ValueError("write the name of the header that your proxy sets, such as Remote-User")
     return value
 
@@ -59,19 +59,19 @@ def _source(value: str) -> Network | str:
 
 
 class OperatorAccount(BaseModel):
-    """One operator. `password` is never shown."""
+    """The settings of one operator. `password` is never shown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     role: Role
-    """What they may do. `viewer`: see everything, change nothing. `operator`: change rooms, limits
-    and targets, release and move visitors. `admin`: also reset, export and import a room, and end
-    the sessions of operators."""
+    """What the operator may do. `viewer`: see everything, change nothing. `operator`: change rooms,
+    limits and targets, release and move visitors. `admin`: also reset, export and import a room,
+    and end the sessions of operators."""
     password: Annotated[str, AfterValidator(_hash)] = Field(default="", repr=False)
-    """The Argon2 hash of their password: `waitroom hash-password` makes it. Empty: they sign in
-    through the proxy of `operator_header` only."""
+    """The Argon2 hash of the password: `waitroom hash-password` makes it. Empty: the operator can
+    only be signed in by the proxy of `operator_header`."""
 
 
 OperatorName = Annotated[str, AfterValidator(_name)]
 Header = Annotated[str, AfterValidator(_header)]
-Sources = Annotated[list[Annotated[str, AfterValidator(_source)]], BeforeValidator(listed)]
+Sources = Annotated[list[Annotated[str, AfterValidator(_source)]], BeforeValidator(split_list)]

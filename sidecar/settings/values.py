@@ -1,8 +1,8 @@
-"""Read the settings file and WAITROOM_* variables, without validating them.
+"""Reads the settings file and WAITROOM_* variables, without validating them.
 
-Separate from load.py, because a command that calls a replica needs three settings and not the
-models of all. pydantic-settings is not used: it ignores variables that name no setting, reads lists
-only as JSON, and has no _FILE variables.
+It is separate from load.py, because a command that calls a replica needs three settings and must
+not import the models of all. pydantic-settings is not used: it ignores variables that name no
+setting, reads lists only as JSON, and has no _FILE variables.
 """
 
 import tomllib
@@ -16,7 +16,7 @@ from sidecar.kit.errors import ConfigError
 from sidecar.settings.file import find_file
 
 ENV_PREFIX = "WAITROOM_"
-#: The end of a setting's or variable's name whose value is the path of a file with the value.
+#: The end of a setting's or variable's name if its value is the path of a file with the value.
 FILE_SUFFIX = "_file"
 #: Variables of the commands that call a replica (sidecar/cli/replica_client.py), not settings.
 NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
@@ -26,7 +26,7 @@ _TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens", "operat
 def read_values(
     path: str | None, environ: dict[str, str], model: type[BaseModel]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the values of a model's settings, not validated, and the problems of the variables.
+    """Return the values of a model's settings, not validated, and the problems found so far.
 
     Raises ConfigError for a file that cannot be read.
     """
@@ -45,7 +45,7 @@ def read_values(
     return values, problems + _read_files(values, paths, file.parent)
 
 
-def _why(error: OSError | UnicodeDecodeError) -> str:
+def _read_error(error: OSError | UnicodeDecodeError) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8 text"
 
 
@@ -59,7 +59,7 @@ def _names_a_file(name: str, values: dict[str, Any], model: type[BaseModel]) -> 
 
 
 def _read_files(values: dict[str, Any], paths: dict[str, str], folder: Path) -> list[str]:
-    """Set the settings whose values are in files, unless a variable has set them."""
+    """Set settings from the files at `paths`, unless a variable has set them. Return problems."""
     problems = []
     for name, text in paths.items():
         setting = name.removesuffix(FILE_SUFFIX)
@@ -68,15 +68,15 @@ def _read_files(values: dict[str, Any], paths: dict[str, str], folder: Path) -> 
         try:
             values[setting] = (folder / text).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"{name}: {folder / text} cannot be read: {_why(error)}")
+            problems.append(f"{name}: {folder / text} cannot be read: {_read_error(error)}")
     return problems
 
 
 def add_environment(
     values: dict[str, Any], environ: dict[str, str], model: type[BaseModel]
 ) -> list[str]:
-    """Set values from WAITROOM_* variables, and return the problems. `__` goes a level down,
-    `_FILE` reads the value from a file."""
+    """Set values from WAITROOM_* variables, and return the problems. In a name, `__` separates the
+    levels of tables, and `_FILE` at the end means that the value is in a file."""
     problems = []
     for variable, text in sorted(environ.items()):
         if not variable.startswith(ENV_PREFIX) or variable in NOT_SETTINGS:
@@ -87,8 +87,8 @@ def add_environment(
             continue
         suffix = FILE_SUFFIX if path[-1].endswith(FILE_SUFFIX) else ""
         path[-1] = path[-1].removesuffix(FILE_SUFFIX)
-        if unknown := _unknown(path, suffix, model):
-            problems.append(f"{variable}: {unknown}")
+        if wrong := _name_problem(path, suffix, model):
+            problems.append(f"{variable}: {wrong}")
             continue
         value: str = text
         if suffix:
@@ -97,20 +97,20 @@ def add_environment(
             except (OSError, UnicodeDecodeError) as error:
                 problems.append(f"{variable}: {text} cannot be read: {error}")
                 continue
-        level = values
+        table = values
         for part in path[:-1]:
-            below = level.setdefault(part, {})
-            if not isinstance(below, dict):
+            subtable = table.setdefault(part, {})
+            if not isinstance(subtable, dict):
                 problems.append(f"{variable}: {part} is not a table")
                 break
-            level = below
+            table = subtable
         else:
-            level[path[-1]] = value
+            table[path[-1]] = value
     return problems
 
 
-def _unknown(path: list[str], suffix: str, model: type[BaseModel]) -> str:
-    """Return what is wrong with a variable's name, given as its parts, or "" for a setting."""
+def _name_problem(path: list[str], suffix: str, model: type[BaseModel]) -> str:
+    """Return the problem of a variable whose name has these parts, or "" if it is a setting."""
     for i, part in enumerate(path):
         names = names_beside(model, path[: i + 1])
         if names is None or part in names:
@@ -118,11 +118,11 @@ def _unknown(path: list[str], suffix: str, model: type[BaseModel]) -> str:
         if i == 0:
             names += [name.removeprefix(ENV_PREFIX).lower() for name in NOT_SETTINGS]
 
-        def written(name: str, at: int = i) -> str:
+        def spell(name: str, at: int = i) -> str:
             parts = [*path[:at], name, *path[at + 1 :]]
             return f"{ENV_PREFIX}{'__'.join(parts)}{suffix}".upper()
 
-        hint = did_you_mean(part, names, written=written)
+        hint = did_you_mean(part, names, written=spell)
         if not hint and part.partition("_")[0] in _TABLES:
             hint = "; two underscores go a level down: WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS"
         return f"unknown setting{hint}"

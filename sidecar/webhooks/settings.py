@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic import field_validator as rule
 from yarl import URL
 
-from sidecar.kit.setting_types import listed
+from sidecar.kit.setting_types import split_list
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 
 #: The events of a room. A webhook that names no events gets all of these.
@@ -42,12 +42,12 @@ class Webhook(BaseModel):
     secret: str = Field(default="", repr=False)
     """Signs what is sent. 16 characters or more. For `dingtalk` it is the robot's own (`SEC…`);
     `slack` takes none. Empty: nothing is signed."""
-    events: Annotated[list[Wanted], BeforeValidator(listed)] = Field(
+    events: Annotated[list[Wanted], BeforeValidator(split_list)] = Field(
         default=[*EVENTS], min_length=1
     )
     """Which notifications. `called` is about single visitors whose turn it is: it is sent only
     where you name it, in the format `generic`. In a variable, commas separate them."""
-    rooms: Annotated[list[str], BeforeValidator(listed)] = []
+    rooms: Annotated[list[str], BeforeValidator(split_list)] = []
     """Which rooms. Empty: all."""
 
     @rule("secret")

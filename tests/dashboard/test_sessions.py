@@ -120,14 +120,14 @@ async def test_a_log_out_while_redis_is_unavailable(replica):
     """Holds here at once, and elsewhere when Redis answers again."""
     here, there = await replica(), await replica()
     cookie = here.log_in("Ann")
-    store, here._shared = here._shared, Away()
+    store, here._store = here._store, Away()
     here.log_out(here.read(cookie))
     with pytest.raises(StoreError):
         await here.share()
     await there.share()
     assert here.read(cookie) is None
     assert there.read(cookie)
-    here._shared = store
+    here._store = store
     await here.share()
     await there.share()
     assert there.read(cookie) is None
@@ -139,10 +139,10 @@ async def test_a_replica_that_has_not_heard_believes_no_earlier_session(replica,
     cookie = here.log_in("Ann")
     clock.s += 10
     new = await replica(has_heard=False)
-    new._shared, store = Away(), new._shared
+    new._store, store = Away(), new._store
     assert new.read(cookie) is None
     assert new.read(new.log_in("Ben"))
-    new._shared = store
+    new._store = store
     await new.share()
     assert new.read(cookie)
 

@@ -19,7 +19,7 @@ def throttle(now):
 
 def guess(throttle: Throttle, address: str | None, times: int = MOST_FAILURES) -> None:
     for _ in range(times):
-        throttle.note_wrong(address)
+        throttle.count_wrong(address)
 
 
 def test_an_address_is_refused_for_the_rest_of_the_minute(throttle, now):
@@ -27,7 +27,7 @@ def test_an_address_is_refused_for_the_rest_of_the_minute(throttle, now):
     guess(throttle, HERE, MOST_FAILURES - 1)
     assert throttle.refused_s(HERE) == 0
     now[0] += 20
-    throttle.note_wrong(HERE)
+    throttle.count_wrong(HERE)
     assert (throttle.refused_s(HERE), throttle.refused_s(THERE)) == (FAILURES_S - 20, 0)
     now[0] += FAILURES_S - 20
     assert throttle.refused_s(HERE) == 0
@@ -54,16 +54,16 @@ def test_memory_is_bounded(throttle, now):
     """Addresses beyond share one record, so that who has many has no more guesses by it; they are
     forgotten after their minute."""
     for number in range(MOST_ADDRESSES):
-        throttle.note_wrong(f"10.0.{number >> 8}.{number & 255}")
+        throttle.count_wrong(f"10.0.{number >> 8}.{number & 255}")
     assert throttle.refused_s(THERE) == 0
     for number in range(MOST_FAILURES):
-        throttle.note_wrong(f"172.16.0.{number}")
+        throttle.count_wrong(f"172.16.0.{number}")
     assert throttle.refused_s(THERE) > 0
     assert throttle.refused_s("10.0.0.1") == 0
     assert len(throttle._failures) <= MOST_ADDRESSES + 1
     now[0] += FAILURES_S
     assert throttle.refused_s(THERE) == 0
-    throttle.note_wrong(THERE)
+    throttle.count_wrong(THERE)
     assert len(throttle._failures) == 1
 
 

@@ -149,7 +149,7 @@ async def test_either_check_is_enough(target, monkeypatch, broken):
     """What a name leads to is looked at when it is looked up, and when each socket is made."""
 
     async def lets_through(self, host, port=0, family=0):
-        return await self._names.resolve(host, port, family)
+        return await self._resolver.resolve(host, port, family)
 
     if broken == "names":
         monkeypatch.setattr(connections._Resolver, "resolve", lets_through)

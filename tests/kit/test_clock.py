@@ -67,11 +67,11 @@ def test_it_is_never_early(machine):
 def test_the_proxys_time_counts_until_the_store_says_its_own(machine):
     """A replica that started with a wrong clock while Redis is unavailable."""
     clock = StoreClock()
-    clock.hear(1_700_003_600_000)
+    clock.set_from_proxy(1_700_003_600_000)
     machine.running_s += 1
     assert (clock.now_ms(), clock.is_known) == (1_700_003_601_000, False)
     clock.observe(1_900_000_000_000)
-    clock.hear(1_700_003_600_000)
+    clock.set_from_proxy(1_700_003_600_000)
     assert (clock.now_ms(), clock.is_known) == (1_900_000_000_000, True)
 
 
@@ -82,12 +82,12 @@ def test_two_clocks_that_differ_by_more_than_a_minute_are_doubtful(machine, off_
     """Until they agree, or the store decides."""
     clock = StoreClock()
     assert not clock.is_doubtful
-    clock.hear(1_700_000_000_000 + round(off_s * 1000))
+    clock.set_from_proxy(1_700_000_000_000 + round(off_s * 1000))
     assert clock.is_doubtful is is_doubtful
     machine.wall_s += off_s
-    clock.hear(1_700_000_000_000 + round(off_s * 1000))
+    clock.set_from_proxy(1_700_000_000_000 + round(off_s * 1000))
     assert not clock.is_doubtful
-    clock.hear(1_600_000_000_000)
+    clock.set_from_proxy(1_600_000_000_000)
     assert clock.is_doubtful
     clock.observe(1_900_000_000_000)
     assert not clock.is_doubtful

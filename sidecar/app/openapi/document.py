@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document: all endpoints that programs use, of both listeners."""
+"""Builds the OpenAPI 3.1 document of all endpoints that programs use, of both listeners."""
 
 import json
 from functools import cache
@@ -48,7 +48,7 @@ _TAGS = {
     "webhooks": "On the ops listener, for operators: what was sent to them, and what failed.",
     "history": "On the ops listener, for operators, where `history` is set: who queued when.",
 }
-#: The servers of tags that are not on the ops listener.
+#: The servers of the endpoints that are not on the ops listener, by tag.
 _SERVERS = {
     "visitor": {
         "url": "https://{site}",
@@ -61,7 +61,7 @@ _SERVERS = {
         "variables": {"edge": {"default": "127.0.0.1:8400"}},
     },
 }
-#: Clients may keep the document: it changes only with the version.
+#: The headers of the document. Clients may cache it, because it changes only with the version.
 _HEADERS = {"Cache-Control": "max-age=300"}
 _OPERATOR = {
     "name": "X-Waitroom-Operator",
@@ -128,17 +128,17 @@ class Problem(Reply):
     status: Annotated[int, Field(ge=400, le=599)]
     """The HTTP status."""
     code: str
-    """Which kind of problem it is, for programs: docs/problems.md lists them."""
+    """The kind of the problem, for programs. docs/problems.md lists all kinds."""
     detail: Annotated[str, optional] = ""
     """What to do."""
     errors: Annotated[list[str], Field(default_factory=list), optional]
-    """Each thing that is wrong, beginning with what it is about."""
+    """A text for each thing that is wrong. It begins with the name of the member or setting."""
     retry_after_seconds: Annotated[int, Field(ge=0), optional] = 0
-    """Retry-After says the same."""
+    """The same number as in Retry-After."""
 
 
 def document() -> Json:
-    # Two modules, because both have a State.
+    # Described apart, because both listeners have a model that is named State.
     edge_paths, edge_schemas = describe((*VISITOR, *PROXY), _SERVERS)
     paths, schemas = describe((*ENDPOINTS, *OPS, *JOBS), _SERVERS)
     paths, schemas = edge_paths | paths, edge_schemas | schemas
@@ -193,5 +193,5 @@ ENDPOINTS = Endpoints("operations")
 )
 async def get_openapi(_request: web.Request) -> web.Response:
     """Get the OpenAPI document."""
-    # For anybody who reaches the listener: the document is the same in every installation.
+    # It needs no token, because the document is the same in every installation.
     return web.Response(body=_text(), content_type="application/json", headers=_HEADERS)

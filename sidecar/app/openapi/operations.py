@@ -1,4 +1,4 @@
-"""The paths of the OpenAPI document, made from the declared endpoints."""
+"""Builds the paths of the OpenAPI document from the declared endpoints."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ from sidecar.http.models import NO_BODY, NO_JSON, Schema
 from sidecar.http.problem_kinds import Kind
 
 Json: TypeAlias = dict[str, Any]
-#: Schemas, by the id of a model and its mode.
+#: Schemas by the id of a model and the mode ("validation" or "serialization").
 _ByModel: TypeAlias = dict[tuple[int, Any], Json]
 
 
@@ -28,7 +28,7 @@ def _ref(kind: str, name: str) -> Json:
 
 _REF = "#/components/schemas/{model}"
 _NO_STORE = {"Cache-Control": _ref("headers", "NoStore")}
-#: The headers of problems, by status.
+#: The headers that problems of a status have.
 _HEADERS = {
     401: {"WWW-Authenticate": _ref("headers", "Authenticate")},
     429: {"Retry-After": _ref("headers", "RetryAfter")},
@@ -37,22 +37,22 @@ _HEADERS = {
 
 
 class DescribedSchema(Schema):
-    """JSON Schema with the strings below fields as descriptions. pydantic would read the source
-    files whenever it makes a model, which took a fifth of a replica's start."""
+    """JSON Schema with the strings below fields as descriptions. pydantic's own option for it reads
+    the source files whenever a model is created, which took a fifth of a replica's start."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        made = super().model_schema(schema)
+        json_schema = super().model_schema(schema)
         model = schema["cls"]
         for name, field in model.model_fields.items():
             by_mode = field.serialization_alias if self.mode == "serialization" else None
-            member = made.get("properties", {}).get(by_mode or field.alias or name)
+            member = json_schema.get("properties", {}).get(by_mode or field.alias or name)
             if member is not None and (text := description_of(model, name)):
                 member["description"] = text
-        return made
+        return json_schema
 
 
 def description_of(model: type[BaseModel], name: str) -> str:
-    """Return the string below a field in the class that declares it, or ""."""
+    """Return the string below a field in the class that declares the field, or ""."""
     for each in model.__mro__:
         if name in inspect.get_annotations(each):
             return _docs_of(each.__module__).get((each.__qualname__, name), "")
@@ -74,17 +74,15 @@ def _docs_of(module: str) -> dict[tuple[str, str], str]:
 
 
 def describe(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tuple[Json, Json]:
-    """Return the paths and the schemas that they refer to. `servers`: of tags with other
-    servers."""
+    """Return the paths, and the schemas to which they refer. `servers`: the servers of tags whose
+    endpoints are not on the default server."""
     inputs = _models(endpoints)
-    made, shared = TypeAdapter.json_schemas(
+    own, shared = TypeAdapter.json_schemas(
         [(number, mode, TypeAdapter(model)) for number, (model, mode) in enumerate(inputs)],
         ref_template=_REF,
         schema_generator=DescribedSchema,
     )
-    by_model = {
-        (id(model), mode): made[number, mode] for number, (model, mode) in enumerate(inputs)
-    }
+    by_model = {(id(model), mode): own[number, mode] for number, (model, mode) in enumerate(inputs)}
     schemas: Json = dict(shared.get("$defs", {}))
     paths: Json = {}
     for endpoint in endpoints:
@@ -125,7 +123,7 @@ def _models(endpoints: Sequence[Endpoint]) -> list[tuple[Any, Any]]:
 
 
 def _parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json], list[Json]]:
-    """Return the parameters of an operation: in the path, the query and the headers."""
+    """Return the parameters of an endpoint: those in the path, and those in query and headers."""
     in_path: list[Json] = []
     others: list[Json] = []
     names = re.findall(r"{(\w+)", endpoint.canonical)
@@ -142,21 +140,21 @@ def _parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json], list[Jso
 
 
 def _fields(model: type[BaseModel], schemas: Json) -> Iterator[tuple[str, Json]]:
-    """Return each field of a model as a parameter or header."""
+    """Yield the name and the description of each field of a model, for a parameter or header."""
     made = model.model_json_schema(ref_template=_REF, schema_generator=DescribedSchema)
     schemas |= made.get("$defs", {})
     for name, schema in made.get("properties", {}).items():
-        beside = {key: schema.pop(key) for key in _BESIDE if key in schema}
+        parameter_keys = {key: schema.pop(key) for key in _PARAMETER_KEYS if key in schema}
         is_required = name in made.get("required", [])
-        yield name, {"required": is_required, **beside, "schema": _without_null(schema)}
+        yield name, {"required": is_required, **parameter_keys, "schema": _without_null(schema)}
 
 
-#: What is said of a parameter rather than of its schema.
-_BESIDE = ("description", "allowEmptyValue")
+#: The keys that belong to a parameter itself and not to its schema.
+_PARAMETER_KEYS = ("description", "allowEmptyValue")
 
 
 def _without_null(schema: Json) -> Json:
-    """Return the schema of a parameter without null: an optional parameter is left out instead."""
+    """Return a parameter's schema without null, since an optional parameter is left out instead."""
     options = [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
     if len(options) == len(schema.get("anyOf", [])):
         return schema
@@ -176,8 +174,8 @@ def _request_body(endpoint: Endpoint, by_model: _ByModel) -> Json:
 
 
 def _responses(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
-    """Return the responses by status. A status may have a reply and problems, for different Accept
-    headers."""
+    """Return the responses by status. A status may have both a reply and problems, which differ in
+    their media type."""
     made = _problems(endpoint, by_model)
     for status, reply in _replies(endpoint, by_model, schemas).items():
         problem = made.get(status, {})
@@ -197,13 +195,13 @@ def _replies(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
         elif model not in {NO_BODY, NO_JSON}:
             content["application/json"] = {"schema": by_model[id(model), "serialization"]}
         if model is not NO_BODY:
-            for kind, looks in endpoint.other_media.items():
-                content[kind] = {"schema": {"description": looks, "type": "string"}}
+            for media_type, text in endpoint.other_media.items():
+                content[media_type] = {"schema": {"description": text, "type": "string"}}
         own = {name: field for each in headers for name, field in _fields(each, schemas)}
         no_store = {} if endpoint.is_cacheable else _NO_STORE
         made[str(status)] = {
             "description": meaning,
-            "headers": {**no_store, **_extra(endpoint), **own},
+            "headers": {**no_store, **_reply_headers(endpoint), **own},
             "content": content,
         }
     return made
@@ -224,25 +222,25 @@ def _problems(endpoint: Endpoint, by_model: _ByModel) -> Json:
             "headers": {
                 **_NO_STORE,
                 **_HEADERS.get(status, {}),
-                **(_extra(endpoint) if status == 429 else {}),
+                **(_reply_headers(endpoint) if status == 429 else {}),
             },
             "content": {"application/problem+json": {"schema": {"allOf": schemas}}},
         }
     return made
 
 
-def _extra(endpoint: Endpoint) -> Json:
+def _reply_headers(endpoint: Endpoint) -> Json:
     return {name: _ref("headers", component) for name, component in endpoint.reply_headers.items()}
 
 
 def _security(endpoint: Endpoint) -> list[Json]:
-    """Return the security alternatives of an operation. Any one suffices. A token needs one of the
-    listed scopes; a session needs the given role or a higher one, and its CSRF token for a
+    """Return the security alternatives of an endpoint, any of which suffices. A token needs one of
+    the listed scopes. A session needs the given role or a higher one, and its CSRF token for a
     change."""
     access = endpoint.access
     if access.is_open:
         return []
-    ways: list[Json] = [{"service": [scope]} for scope in sorted(access.scopes)]
-    ways.append({"token": []})
+    alternatives: list[Json] = [{"service": [scope]} for scope in sorted(access.scopes)]
+    alternatives.append({"token": []})
     csrf: Json = {} if endpoint.method == "GET" else {"csrf": []}
-    return [*ways, {"session": [access.role], **csrf}]
+    return [*alternatives, {"session": [access.role], **csrf}]

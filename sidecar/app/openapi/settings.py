@@ -1,4 +1,4 @@
-"""JSON Schemas of changes to settings, made from the settings' models."""
+"""Builds the JSON Schemas of changes to settings from the settings' models."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from sidecar.kit.moments import parse_moment
 from sidecar.kit.setting_types import DURATION, parse_duration
 
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
-#: The schema of a setting's text in a variable, by the type of its value.
-_AS_TEXT = {
+#: The name of the schema of a setting that is written as a string, by the type of its value.
+_STRING_BY_TYPE = {
     "integer": "CountAsText",
     "number": "NumberAsText",
     "array": "ListAsText",
     "object": "JsonAsText",
     "boolean": "SwitchAsText",
 }
-_TEXTS: Json = {
+_STRING_SCHEMAS: Json = {
     "CountAsText": {"type": "string", "pattern": "^[0-9]+$"},
     "NumberAsText": {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?$"},
     "ListAsText": {
@@ -40,18 +40,18 @@ _TEXTS: Json = {
         "examples": ["2026-12-01 10:00", "2026-12-01T10:00:00+01:00"],
     },
 }
-#: By the function that reads a setting: the schemas of its value and of its text.
-_READ_BY = {
+#: By the function that parses a setting: the description of its value, the schema of its string.
+_BY_PARSER = {
     parse_duration: ("Seconds.", "Duration"),
     parse_moment: ("ms since 1970.", "Moment"),
 }
 
 
 def schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
-    """Return the schema `Changes` of some of a model's settings, and the schemas of `tables` in
-    them. A setting may be null, to reset it, or text as in a variable."""
+    """Return the schema `Changes` for the settings of `changes`, and the schemas of the `tables` in
+    them. A setting may be null, which resets it, or a string as in an environment variable."""
     return {
-        **_TEXTS,
+        **_STRING_SCHEMAS,
         **{
             f"{model.__name__}Asked": {
                 "type": "object",
@@ -73,7 +73,7 @@ def schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
 
 
 def accepted(model: type[BaseModel], *others: Json) -> Json:
-    """Return the schema of each setting by name, with the text and the `others` it also accepts."""
+    """Return the schema of each setting by name: its value, a string in its place, or `others`."""
     made: Json = {}
     template = "#/components/schemas/{model}Asked"
     for name, schema in model.model_json_schema(ref_template=template)["properties"].items():
@@ -86,21 +86,21 @@ def accepted(model: type[BaseModel], *others: Json) -> Json:
         }
         nulls = (one for one in options if one == {"type": "null"})
         made[name] = {
-            **_one_of(*_with_text(plain, model, name), *nulls, *others),
+            **_one_of(*_value_or_string(plain, model, name), *nulls, *others),
             "description": description_of(model, name),
         }
     return made
 
 
-def _with_text(plain: Json, model: type[BaseModel], name: str) -> list[Json]:
-    """Return the schema of a value or the text in its place."""
+def _value_or_string(plain: Json, model: type[BaseModel], name: str) -> list[Json]:
+    """Return the schemas of a value and of the string that may take its place."""
     field, kind = model.model_fields[name], plain.get("type", "")
-    for function, (meaning, text) in _READ_BY.items():
-        if _is_in(function, [field.annotation, field.metadata]):
+    for function, (meaning, text) in _BY_PARSER.items():
+        if _has_parser(function, [field.annotation, field.metadata]):
             return [{**plain, "description": meaning}, _schema(text)]
     if "enum" in plain and kind == "integer":
         return [plain, {"enum": [str(value) for value in plain["enum"]]}]
-    return [plain, _schema(_AS_TEXT[kind])] if kind in _AS_TEXT else [plain]
+    return [plain, _schema(_STRING_BY_TYPE[kind])] if kind in _STRING_BY_TYPE else [plain]
 
 
 def _schema(name: str) -> Json:
@@ -108,15 +108,15 @@ def _schema(name: str) -> Json:
 
 
 def _one_of(*options: Json) -> Json:
-    unlike = [option for n, option in enumerate(options) if option not in options[:n]]
-    return {"anyOf": unlike} if len(unlike) > 1 else unlike[0]
+    distinct = [option for n, option in enumerate(options) if option not in options[:n]]
+    return {"anyOf": distinct} if len(distinct) > 1 else distinct[0]
 
 
-def _is_in(function: Any, hint: Any) -> bool:
-    """Return True if a type is annotated with a validator that calls the function."""
+def _has_parser(function: Any, hint: Any) -> bool:
+    """Return True if a type is annotated with a validator that calls `function`."""
     if isinstance(hint, list | tuple):
-        return any(_is_in(function, part) for part in hint)
+        return any(_has_parser(function, part) for part in hint)
     if getattr(hint, "func", None) is function:
         return True
     parts = (*getattr(hint, "__metadata__", ()), *getattr(hint, "__args__", ()))
-    return _is_in(function, parts)
+    return _has_parser(function, parts)

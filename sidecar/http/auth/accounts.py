@@ -1,4 +1,4 @@
-"""Operators with an account, who log in by a password or through a proxy that signs them in."""
+"""The accounts of operators, who log in with a password or are signed in by a proxy."""
 
 import asyncio
 import hashlib
@@ -15,9 +15,9 @@ from multidict import CIMultiDictProxy
 from sidecar.http.auth.rights import Role
 
 Network: TypeAlias = IPv4Network | IPv6Network
-#: The source of all connections through a unix socket.
+#: The name of the source of all connections through a unix socket.
 UNIX = "unix"
-#: RFC 9106's parameters for little memory: 64 MiB, about a twentieth of a second.
+#: Hashes with RFC 9106's parameters for little memory: 64 MiB, about 50 ms for each hash.
 HASHER = PasswordHasher()
 
 
@@ -30,12 +30,12 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class ProxySignIn:
-    """Reads from a header whom the proxy in front has signed in."""
+    """Reads the header in which the proxy in front names the operator that it has signed in."""
 
     header: str = ""
-    #: The networks, and UNIX, from which the header is trusted.
+    #: The networks from which the header is trusted; may include UNIX.
     sources: frozenset[Network | str] = frozenset()
-    #: The role of names without an account. None: they are refused.
+    #: The role of a name without an account. None: such a name is refused.
     role: Role | None = None
 
     def name(self, headers: CIMultiDictProxy[str], peer: str | None) -> str | None:
@@ -64,8 +64,8 @@ class Accounts:
 
     named: Mapping[str, Account] = field(default_factory=dict)
     proxy: ProxySignIn = field(default_factory=ProxySignIn)
-    #: Checking one password takes 64 MiB, so log-ins wait for each other.
-    _one: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: Held during the check of a password. A check takes 64 MiB, so there is one at a time.
+    _check_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __bool__(self) -> bool:
         return bool(self.named or self.proxy.header)
@@ -73,12 +73,12 @@ class Accounts:
     def role_of(self, name: str) -> Role | None:
         if account := self.named.get(name):
             return account.role
-        # Or `Anna`, whom a proxy may take for anna, would get another role.
+        # A name such as Anna gets no role if there is an account anna: the proxy may mean the same.
         return self.proxy.role if self.proxy.header and not self.is_taken(name) else None
 
     def digest(self, name: str) -> str | None:
-        """Return a digest of an operator's role and password, or None for an unknown name. A new
-        role or password voids cookies with the old digest."""
+        """Return a digest of an operator's role and password, or None if the name is unknown. A new
+        role or password makes cookies with the old digest invalid."""
         account, role = self.named.get(name), self.role_of(name)
         if role is None:
             return None
@@ -86,17 +86,17 @@ class Accounts:
         return hashlib.sha256(secret.encode()).hexdigest()[:32]
 
     def is_taken(self, name: str) -> bool:
-        """Return True if an account has this name, also in other case or width."""
-        return _alike(name) in map(_alike, self.named)
+        """Return True if an account has this name, in any case and character width."""
+        return _fold(name) in map(_fold, self.named)
 
     async def is_password(self, name: str, password: str, is_refused: Callable[[], bool]) -> bool:
         """Check an operator's password. An unknown name takes as long, with another account's hash.
-        `is_refused` is called once the lock is held, so that a flood from one address takes no
-        time."""
+        `is_refused` is called when it is this check's turn: once an address is refused, its waiting
+        checks end at once."""
         account = self.named.get(name)
         password_hash = account.password if account else ""
         others = (each.password for each in self.named.values() if each.password)
-        async with self._one:
+        async with self._check_lock:
             if is_refused():
                 return False
             is_right = await asyncio.to_thread(
@@ -112,5 +112,5 @@ def is_hash_of(password_hash: str, password: str) -> bool:
         return False
 
 
-def _alike(name: str) -> str:
+def _fold(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()

@@ -7,12 +7,12 @@ from typing import Any
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
 
-#: The dashboard's sessions that were logged out of (zset, session -> when it would have ended, unix
-#: seconds; `name:ann`: all of Ann's sessions that end by then). The key expires.
+#: The Redis key of the ended sessions: a zset, session id -> when the session would have expired,
+#: unix seconds. `name:ann` stands for all sessions of Ann that expire by then. The key expires.
 ENDED_SESSIONS = "waitroom:dashboard:ended"
 
 
-#: Seconds for which an expired session is still remembered, for replicas whose clocks are late.
+#: How long an expired session is still kept, seconds, because the clocks of replicas may be late.
 LATE_S = 3600
 
 
@@ -25,23 +25,23 @@ class EndedSessions:
         self._now_s = now_s
 
     async def exchange(self, sessions: Mapping[str, int]) -> dict[str, int]:
-        """Add the sessions that the store lacks, and return all of them: by id, when each would
-        have ended, unix seconds. Raises StoreError."""
+        """Add ended sessions to those in Redis, and return all of them. Each session id has the
+        time at which the session would have expired, unix seconds. Raises StoreError."""
         oldest_s = int(self._now_s()) - LATE_S
         async with driver_errors("ended sessions", self._timeout_s):
             rows = await self._redis.zrangebyscore(
                 ENDED_SESSIONS, oldest_s, "+inf", withscores=True
             )
-            there = {text(session): int(ends_s) for session, ends_s in rows}
+            stored = {text(session): int(ends_s) for session, ends_s in rows}
             missing = {
                 session: ends_s
                 for session, ends_s in sessions.items()
-                if ends_s > there.get(session, 0) and ends_s >= oldest_s
+                if ends_s > stored.get(session, 0) and ends_s >= oldest_s
             }
             if missing:
-                # The later end counts, whichever replica writes first.
+                # gt: of two replicas' times the later one stays, whichever is written first.
                 await self._redis.zadd(ENDED_SESSIONS, missing, gt=True)
-                last_s = max((there | missing).values()) + LATE_S
+                last_s = max((stored | missing).values()) + LATE_S
                 await self._redis.expireat(ENDED_SESSIONS, last_s)
                 await self._redis.zremrangebyscore(ENDED_SESSIONS, "-inf", oldest_s)
-        return there | missing
+        return stored | missing

@@ -1,8 +1,8 @@
-"""Sessions at the dashboard: signed cookies. Only sessions that were logged out of are stored.
+"""Sessions at the dashboard: signed cookies. Only ended sessions are stored.
 
-For a session by the admin token, the signature's salt has a digest of the token, so a new token
-voids it. For a session by an account, the cookie has a digest of role and password. Keys rotate as
-in visitors/tokens.py: listed oldest to newest, the last signs, all verify."""
+The cookie of an admin token's session is signed with a salt that has a digest of the token, so a
+new token ends the session. The cookie of an account's session has a digest of role and password.
+Keys are listed oldest to newest: the last signs, all verify."""
 
 import hashlib
 import hmac
@@ -21,10 +21,10 @@ from sidecar.http.auth.rights import Role
 from sidecar.http.auth.throttle import Throttle
 from sidecar.kit.signing import StrictSigner
 
-#: With a hyphen: the other cookies are waitroom_ and any name.
+#: The cookie of a session. It has a hyphen, because waitroom_NAME is the cookie of a room or lease.
 COOKIE = "waitroom-desk"
 LIFETIME_S = 12 * 3600
-#: Seconds after which the proxy has to sign the operator in again.
+#: How long a stream of events stays open after the proxy signed its operator in, seconds.
 PROXY_LIFETIME_S = 300
 #: The lifetime of a link to a wall display, seconds.
 WALL_LIFETIME_S = 30 * 86_400
@@ -40,12 +40,12 @@ class Operator:
     session: str
     ends_s: int
     role: Role = "admin"
-    #: What opened the session.
+    #: How the operator logged in.
     by: Literal["token", "password", "proxy"] = "token"
 
 
 class Operators:
-    """`keys` and `token` are the settings' secret_keys and admin_token."""
+    """Starts, verifies and ends sessions. `keys` and `token` are secret_keys and admin_token."""
 
     def __init__(
         self,
@@ -56,32 +56,31 @@ class Operators:
         ended: EndedSessions | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`ended` shares log-outs with the other replicas. None: there are no others."""
+        """`ended` shares ended sessions with the other replicas. None: there are no others."""
         self._token = token
         self.accounts = accounts or Accounts()
         self._now_s = now_s
-        self._how: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
+        self._options: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
         self._keys = keys
         salt = "waitroom/desk/" + hashlib.sha256(token.encode()).hexdigest()
-        self._cookies, self._walls = self._signing(salt), self._signing(salt + "/wall")
-        named = "waitroom/operator"
-        self._named_cookies = self._signing(named)
-        self._named_walls = self._signing(named + "/wall")
-        self._csrf = StrictSigner(keys, salt=salt + "/csrf", **self._how)
-        self._shared = ended
-        #: When each session that was logged out of would have ended, unix seconds.
+        self._cookies, self._walls = self._serializer(salt), self._serializer(salt + "/wall")
+        account_salt = "waitroom/operator"
+        self._named_cookies = self._serializer(account_salt)
+        self._named_walls = self._serializer(account_salt + "/wall")
+        self._csrf = StrictSigner(keys, salt=salt + "/csrf", **self._options)
+        self._store = ended
+        #: The time at which each ended session would have expired, unix seconds.
         self._ended: dict[str, int] = {}
-        #: Until the store was read, sessions from before this time may have been logged out of.
+        #: Until Redis is read, sessions from before this time are refused: they may have ended.
         self._unsure_before_s = now_s() if ended else 0.0
-        #: Wrong tokens at the log-in and at /admin/.
+        #: Counts wrong tokens and passwords at the log-in and at /admin/.
         self.guesses = Throttle(now_s)
-        #: Wrong tokens at /v1/, apart: programs with an old token must not lock operators out.
+        #: Counts wrong tokens at /v1/: programs with an old token must not lock operators out.
         self.guesses_of_programs = Throttle(now_s)
 
-    def _signing(self, salt: str) -> URLSafeSerializer:
-        return URLSafeSerializer(
-            self._keys, salt=salt, signer=StrictSigner, signer_kwargs=self._how
-        )
+    def _serializer(self, salt: str) -> URLSafeSerializer:
+        options = self._options
+        return URLSafeSerializer(self._keys, salt=salt, signer=StrictSigner, signer_kwargs=options)
 
     @property
     def is_on(self) -> bool:
@@ -93,7 +92,7 @@ class Operators:
         return bool(self._token)
 
     def is_token(self, token: str) -> bool:
-        """Compare with the admin token, in constant time."""
+        """Compare a token with the admin token, in constant time."""
         return hmac.compare_digest(token.encode(errors="replace"), self._token.encode()) and (
             bool(self._token)
         )
@@ -108,27 +107,27 @@ class Operators:
         return _text(self._named_cookies.dumps(fields))
 
     def _end_s(self, name: str) -> int:
-        """Return when a new session ends: later than all sessions that were ended at once."""
-        return max(int(self._now_s()) + LIFETIME_S, self._all_ended_s(name) + 1)
+        """Return when a new session expires: later than those ended by log_out_everywhere."""
+        return max(int(self._now_s()) + LIFETIME_S, self._account_ended_s(name) + 1)
 
-    def _all_ended_s(self, name: str) -> int:
-        return self._ended.get(_all_of(name), 0)
+    def _account_ended_s(self, name: str) -> int:
+        return self._ended.get(_account_key(name), 0)
 
     def log_out(self, operator: Operator) -> None:
-        """End a session, for every copy of its cookie: here at once, elsewhere after share()."""
+        """End a session: on this replica at once, on the others after share()."""
         self._ended[operator.session] = operator.ends_s
 
     def log_out_everywhere(self, name: str) -> None:
-        """End all sessions of an account, in every browser: elsewhere after share()."""
-        # A log-in since the last time may end a second later than it would.
-        ends_s = max(int(self._now_s()) + LIFETIME_S, self._all_ended_s(name) + 1)
-        self._ended[_all_of(name)] = ends_s
+        """End all sessions of an account, in every browser; on other replicas after share()."""
+        # Since an earlier call, _end_s may have made a session that expires a second later.
+        ends_s = max(int(self._now_s()) + LIFETIME_S, self._account_ended_s(name) + 1)
+        self._ended[_account_key(name)] = ends_s
 
     async def share(self) -> None:
-        """Exchange ended sessions with the other replicas. Raises StoreError; the next call then
-        writes them."""
-        if self._shared is not None:
-            shared = await self._shared.exchange(self._ended)
+        """Exchange ended sessions with the other replicas. Raises StoreError; what was not written
+        is written by the next call."""
+        if self._store is not None:
+            shared = await self._store.exchange(self._ended)
             self._ended |= {s: max(e, self._ended.get(s, 0)) for s, e in shared.items()}
             self._unsure_before_s = 0.0
         now_s = self._now_s()
@@ -146,12 +145,12 @@ class Operators:
             return None
         try:
             name, session, ends_s = self._cookies.loads(cookie)
-            # An account may have been given this name since.
+            # An account may have this name by now.
             if self.accounts.is_taken(str(name)):
                 return None
             return Operator(str(name), str(session), int(ends_s))
         except (BadData, ValueError, TypeError):
-            # Another version may have signed other fields.
+            # ValueError and TypeError: another version of Waitroom has signed other fields.
             return None
 
     def _read_named(self, cookie: str) -> Operator | None:
@@ -165,8 +164,8 @@ class Operators:
             return None
 
     def from_proxy(self, headers: CIMultiDictProxy[str], peer: str | None) -> Operator | None:
-        """Return the operator whom the proxy has signed in, or None: the header is absent or not
-        trusted, or its name has no role."""
+        """Return the operator whom the proxy has signed in. None if the header is absent or not
+        trusted, or if its name has no role."""
         name = self.accounts.proxy.name(headers, peer)
         role = self.accounts.role_of(name) if name and name == clean_name(name) else None
         if not name or role is None:
@@ -184,33 +183,33 @@ class Operators:
             or operator.ends_s - LIFETIME_S < int(self._unsure_before_s)
             or (
                 operator.by == "password"
-                and operator.ends_s <= self._ended.get(_all_of(operator.name), 0)
+                and operator.ends_s <= self._ended.get(_account_key(operator.name), 0)
             )
         )
 
-    def wall(self, shown: str, operator: Operator) -> str:
-        """Return the signed part of a wall display's address. A new admin token voids the link, or
-        a new role or password of the operator with an account who made it."""
+    def wall(self, room: str, operator: Operator) -> str:
+        """Return the signed part of the address of a room's wall display. A new admin token makes
+        the address invalid; if an account made it, a new role or password of that account does."""
         ends_s = int(self._now_s()) + WALL_LIFETIME_S
         if operator.by == "token":
-            return _text(self._walls.dumps([shown, ends_s]))
+            return _text(self._walls.dumps([room, ends_s]))
         name = operator.name
-        return _text(self._named_walls.dumps([shown, ends_s, name, self.accounts.digest(name)]))
+        return _text(self._named_walls.dumps([room, ends_s, name, self.accounts.digest(name)]))
 
     def read_wall(self, link: str) -> str | None:
-        """Return the room that a wall link shows, or None if it is forged or expired."""
+        """Return the room that a wall link shows, or None if the link is forged or expired."""
         if len(link) > MAX_LENGTH or not self.is_on:
             return None
         try:
-            shown, ends_s, name, digest = self._named_walls.loads(link)
+            room, ends_s, name, digest = self._named_walls.loads(link)
             is_good = self.accounts.digest(name) == digest is not None
         except (BadData, ValueError, TypeError):
             try:
-                shown, ends_s = self._walls.loads(link)
+                room, ends_s = self._walls.loads(link)
                 is_good = bool(self._token)
             except (BadData, ValueError, TypeError):
                 return None
-        return str(shown) if is_good and ends_s > self._now_s() else None
+        return str(room) if is_good and ends_s > self._now_s() else None
 
     def csrf(self, operator: Operator) -> str:
         """Return the CSRF token, which the page sends with every change."""
@@ -224,8 +223,8 @@ def _new_session() -> str:
     return secrets.token_urlsafe(16)
 
 
-def _all_of(name: str) -> str:
-    """Return the key of all sessions of an account; ids of sessions have no colon."""
+def _account_key(name: str) -> str:
+    """Return the key that stands for all sessions of an account. Session ids have no colon."""
     return f"name:{name}"
 
 
@@ -234,5 +233,5 @@ def _text(signed: str | bytes) -> str:
 
 
 def clean_name(name: str) -> str:
-    """Return the printable part of a name that a client sent, fit for the log; may be ""."""
+    """Return the printable characters of a name that a client sent, for the log. May be ""."""
     return "".join(c for c in name if c.isprintable()).strip()[:NAME_LENGTH]

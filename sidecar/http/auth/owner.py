@@ -1,4 +1,4 @@
-"""The owner of jobs and leases: the name of the token that a request brings."""
+"""The owner of jobs and leases: the name of the token with which a request comes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Owner:
 
     name: str
     scopes: frozenset[Scope] = SCOPES
-    #: Sees and may change what any client owns.
+    #: True if the client sees and may change the jobs and leases of all owners.
     is_operator: bool = False
 
 

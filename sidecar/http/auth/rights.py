@@ -2,13 +2,13 @@
 
 from typing import Literal, TypeAlias, get_args
 
-#: What an operator may do. Each role includes those before it. A viewer changes nothing.
+#: The role of an operator. Each includes the rights of the roles before it. A viewer only reads.
 Role: TypeAlias = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
-#: What a program's token may do. A token without an entry in `scopes` has all of them.
+#: A scope of a program's token. A token without an entry in `scopes` has all scopes.
 Scope: TypeAlias = Literal["jobs", "leases", "limits", "read"]
 SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
-#: The owners' names behind service_token and admin_token.
+#: The names of the owners that service_token and admin_token stand for.
 OWNERS = ("service", "operator")
 
 

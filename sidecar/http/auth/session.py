@@ -24,8 +24,8 @@ def operator_of(request: web.Request) -> Operator | None:
 
 
 def refusal(request: web.Request, operator: Operator) -> web.Response | None:
-    """Return a problem if a request with the session's cookie may be from another site, else None.
-    Changes need the CSRF token too: a browser sends the cookie with any site's request."""
+    """Return a problem if a request with a session's cookie may come from another site, else None.
+    A change needs the CSRF token too, because a browser may send the cookie for another site."""
     if not is_same_origin(request.headers):
         return problem(FOREIGN_SITE, detail="The session's cookie is for the dashboard")
     if request.method in _SAFE:
@@ -53,20 +53,20 @@ def is_same_origin(headers: Mapping[str, str]) -> bool:
 
 
 def has_role(request: web.Request, needed: Role) -> bool:
-    """Return True if an authorised caller has this role or a higher one, or the admin token."""
-    who = _by_session(request)
-    return who is None or covers(who.role, needed)
+    """Return True if an authorised request has this role or a higher one, or the admin token."""
+    session_operator = _session_operator(request)
+    return session_operator is None or covers(session_operator.role, needed)
 
 
 def operator(request: web.Request) -> str:
-    """Return the operator's name for the log: from the session, or from X-Waitroom-Operator."""
-    if who := _by_session(request):
-        return who.name
+    """Return the operator's name for the log, from the session or from X-Waitroom-Operator."""
+    if session_operator := _session_operator(request):
+        return session_operator.name
     name = clean_name(request.headers.get("X-Waitroom-Operator", "")) or "api"
-    # A client with the admin token may send any name but that of an account.
+    # A client with the admin token may send any name, so an account's name gets a mark.
     return f"{name} (admin_token)" if request.app[OPERATORS].accounts.is_taken(name) else name
 
 
-def _by_session(request: web.Request) -> Operator | None:
-    """Return the session's operator, or None for a request with a token, which comes first."""
+def _session_operator(request: web.Request) -> Operator | None:
+    """Return the session's operator, or None if the request has a token, which takes precedence."""
     return None if "Authorization" in request.headers else operator_of(request)

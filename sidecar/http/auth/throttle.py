@@ -1,5 +1,5 @@
-"""Bounds how often one address may guess a token. After some wrong tokens the address is refused
-for the rest of the minute, without checking what it sends."""
+"""Limits how often an address may guess a token or password. After MOST_FAILURES wrong ones it is
+refused for the rest of the minute, and what it sends is not checked."""
 
 import math
 import time
@@ -10,7 +10,7 @@ from sidecar.kit.addresses import network_of
 
 MOST_FAILURES = 10
 FAILURES_S = 60
-#: Addresses that are remembered at a time; all further ones share one record.
+#: How many addresses are counted at a time. All further ones are counted as one.
 MOST_ADDRESSES = 1000
 _OTHERS = "others"
 
@@ -22,21 +22,21 @@ class _Failures:
 
 
 class Throttle:
-    """Counts wrong tokens by address, for one replica. An IPv6 address stands for its /64 network;
-    all clients behind one proxy or unix socket are one address."""
+    """Counts wrong tokens by address, for one replica. An IPv6 address counts as its /64 network.
+    All clients behind one proxy or unix socket have one address."""
 
     def __init__(self, now_s: Callable[[], float] = time.time) -> None:
         self.now_s = now_s
         self._failures: dict[str, _Failures] = {}
 
     def refused_s(self, address: str | None) -> int:
-        """Return for how many seconds an address is refused; 0 if it is not."""
+        """Return for how many more seconds an address is refused; 0 if it is not."""
         failures = self._failures.get(self._key(address))
         if failures is None or failures.count < MOST_FAILURES or self._is_over(failures):
             return 0
         return math.ceil(failures.since_s + FAILURES_S - self.now_s())
 
-    def note_wrong(self, address: str | None) -> None:
+    def count_wrong(self, address: str | None) -> None:
         key = self._key(address)
         failures = self._failures.get(key)
         if failures is None or self._is_over(failures):
