@@ -11,7 +11,7 @@ from sidecar.gate.contract import Gate
 from sidecar.http.auth_request import is_preflight, original_method
 from sidecar.http.cookies import cookie_value, cookie_values
 from sidecar.rooms.bearer import NOBODY, Bearer
-from sidecar.visitors.grants import Grant, GrantError, grant_in
+from sidecar.visitors.grants import Grant, GrantError, find_grant
 from sidecar.visitors.model import Pass, Token
 
 # Names that are looked up as they are: a plain string is lower-cased anew for each request.
@@ -244,13 +244,13 @@ def _rank(now_ms: int, token: Token) -> int:
 def _read_grant(address: str, room: Gate) -> tuple[Grant | None, str]:
     """Return the grant in an address, if it is believed, and the result for the metrics, "" where
     there is no grant."""
-    text = grant_in(address)
+    text = find_grant(address)
     if text is None:
         return None, ""
     try:
         grant = room.grants.read(text, room.clock.now_ms())
     except GrantError as error:
-        return None, error.word
+        return None, error.reason
     if grant.class_name not in room.settings.classes:
         return None, "unknown_class"
     return grant, "believed"

@@ -14,7 +14,7 @@ from sidecar.kit.share import find_share
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.openings import RoomEvent
 from sidecar.visitors.grants import Grant, Grants, sign
-from sidecar.visitors.tokens import is_visitor
+from sidecar.visitors.tokens import is_visitor_id
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.replica import HTML, KEYS, cookie_of
 
@@ -39,7 +39,7 @@ async def test_the_status_document(full):
         "visitor", "position_above", "line", "phase", "event", "prequeue_from", "opens_at",
         "closes_at",
     }  # fmt: skip
-    assert is_visitor(document["visitor"])
+    assert is_visitor_id(document["visitor"])
     assert document["phase"] == "open"
     for unset in ("position_above", "line", "event", "prequeue_from", "opens_at", "closes_at"):
         assert document[unset] is None
