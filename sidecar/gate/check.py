@@ -18,8 +18,8 @@ from sidecar.gate.ask import ask, count_unknown
 from sidecar.gate.contract import Gate, is_resource
 from sidecar.gate.cookies import set_cookie, stamp_cookie
 from sidecar.gate.page import cloudflare
-from sidecar.gate.page.status_document import document, refresh_s, shown_position
-from sidecar.gate.page.template import as_header, find_template, refresh_of
+from sidecar.gate.page.status_document import build_document, refresh_s, visible_position
+from sidecar.gate.page.template import find_template, format_header, refresh_header
 from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.auth_request import close_if_body, logged_once
@@ -91,9 +91,9 @@ async def check(request: web.Request) -> web.Response:
         answer = replace(answer, token=visitor_request.repeated)
     reply = verdict_headers(room, answer, headers)
     if answer.state is not State.ADMITTED and (template := find_template(request, room)):
-        numbers = document(room, answer)
-        reply["X-Waitroom-Document"] = as_header(numbers)
-        reply["Refresh"] = refresh_of(template, numbers)
+        numbers = build_document(room, answer)
+        reply["X-Waitroom-Document"] = format_header(numbers)
+        reply["Refresh"] = refresh_header(template, numbers)
     if is_shared(answer, visitor_request):
         reply["X-Accel-Expires"] = _KEEP_S if answer.state is State.ADMITTED else KEEP_BRIEFLY_S
         if _STAMP in headers:
@@ -138,7 +138,7 @@ def verdict_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> d
     reply["X-Waitroom-Status"] = str(room.settings.queueing_status_code)
     has_moment = answer.standing is not None or answer.state is State.CLOSED
     reply["Retry-After"] = str(max(1, math.ceil(refresh_s(room, answer))) if has_moment else 1)
-    position, above = shown_position(room, answer.standing)
+    position, above = visible_position(room, answer.standing)
     if position is not None:
         reply["X-Waitroom-Position"] = str(position)
     wait = answer.wait if position or above else None
@@ -146,7 +146,7 @@ def verdict_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> d
         reply["X-Waitroom-Wait"] = str(wait.seconds)
     if room.settings.json_format == "cloudflare":
         # Whatever is accepted: nginx may keep this for others.
-        reply["X-Waitroom-Json"] = cloudflare.json_of(document(room, answer), room.settings)
+        reply["X-Waitroom-Json"] = cloudflare.json_of(build_document(room, answer), room.settings)
     return reply
 
 

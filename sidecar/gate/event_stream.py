@@ -156,7 +156,7 @@ async def _events(
     retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - spreads, and decides nothing
     yield f"retry: {retry_ms}\n\n".encode()
     while True:
-        document = status_document.document(room, answer)
+        document = status_document.build_document(room, answer)
         yield event_text("status", document)
         if answer.state is State.ADMITTED:
             # The waiting page's address, which hands the pass over and leads on.
@@ -178,5 +178,5 @@ async def _events(
         answer = await ask(request, room, visitor_request, "events")
         if isinstance(answer.token, Ticket):
             # A ticket signed anew, which the browser gets as a cookie with the next stream.
-            yield event_text("status", status_document.document(room, answer))
+            yield event_text("status", status_document.build_document(room, answer))
             return

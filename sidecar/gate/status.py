@@ -151,7 +151,7 @@ async def leave(request: web.Request) -> web.Response:
     request.app[METRICS].requests.count(label(room), "leave", State.NOT_QUEUED)
     if visitor_request.wants_page:
         return render_page(request, room, None, await next_in_form(request))
-    return web.json_response(status_document.document(room, None), headers=NO_STORE)
+    return web.json_response(status_document.build_document(room, None), headers=NO_STORE)
 
 
 def leave_limit() -> AddressLimit:
@@ -187,13 +187,13 @@ def _status_response(request: web.Request, room: Gate, answer: Answer) -> web.Re
     refusal = poll_refusal(answer)
     if refusal is not None:
         return refusal
-    document = status_document.document(room, answer)
+    document = status_document.build_document(room, answer)
     has_query = "?" in request.raw_path
     if has_query and "client" in request.query:
         # Their own address, as nginx names it, where the room is kept, and whether nginx's key is
         # ours: `waitroom doctor` finds a wrong address, store or key by it.
         document["client"] = request.headers.get("X-Real-IP")
-        document["store"] = status_document.store(room, memory=request.app[MEMORY])
+        document["store"] = status_document.store_id(room, memory=request.app[MEMORY])
         document["nginx_key"] = request.app[STAMPS].nginx_key
         document["eviction"] = request.app[METRICS].eviction
     is_kept = not has_query and _is_repeatable(request, room, answer)
