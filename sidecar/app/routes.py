@@ -24,10 +24,10 @@ from sidecar.gate import claim_link as claim
 from sidecar.gate import event_stream as events
 from sidecar.gate import forward_auth as gate
 from sidecar.gate import status as waiting
-from sidecar.gate.app_keys import GATES, LEAVE_LIMIT, MEMORY, PAGE, REPEATS, STAMPS
+from sidecar.gate.app_keys import GATES, LEAVE_LIMIT, MEMORY, PAGE, RECENT_POLLS, STAMPS
 from sidecar.gate.contract import Gates
 from sidecar.gate.page.render import Page
-from sidecar.gate.repeated_polls import Repeats
+from sidecar.gate.repeated_polls import RecentPolls
 from sidecar.gate.stamps import Stamps
 from sidecar.history.lookups import HISTORY
 from sidecar.http import app_keys as keys
@@ -82,8 +82,8 @@ class Services:
 #: The edge listener's routes, except the paths of each room and the static files.
 EDGE = (
     *(endpoint.route() for endpoint in (*endpoints.PROXY, *endpoints.VISITOR)),
-    # `asked` is the path that the visitor asked for.
-    web.route("*", r"/gate/{room}{asked:/.*}", gate.gate),
+    # The rest is the path that the visitor asked for.
+    web.route("*", r"/gate/{room}{visitor_path:/.*}", gate.gate),
     web.get("/_waitroom/{room}/", waiting.page),
 )
 #: The endpoints of the fast path (http/fast_path.py).
@@ -111,7 +111,7 @@ def edge_app(
     app[STAMPS] = stamps or Stamps([])
     app[PAGE] = Page(static)
     app[LEAVE_LIMIT] = waiting.leave_limit()
-    app[REPEATS] = Repeats()
+    app[RECENT_POLLS] = RecentPolls()
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams)
     app[long_poll.LONG_POLLS] = long_poll.LongPolls()

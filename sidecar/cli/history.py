@@ -14,7 +14,7 @@ from sidecar.cli.replica_client import ReplicaOptions, SettingsGroup
 from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
 from sidecar.kit.extras import require
 from sidecar.kit.progress import progress
-from sidecar.visitors.tokens import is_visitor
+from sidecar.visitors.tokens import is_visitor_id
 from sidecar.visitors.visitor_number import read_number
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
     on the waiting page."""
     from sidecar.history.lookups import find_visitor  # noqa: PLC0415
 
-    if not is_visitor(visitor) and read_number(visitor) is None:
+    if not is_visitor_id(visitor) and read_number(visitor) is None:
         raise click.UsageError(
             f"{visitor}: that is no visitor's id: it has 22 letters, digits, - and _; "
             "nor a visitor number, such as 7K2Q-9XDM"

@@ -43,12 +43,12 @@ def nginx(file: str | None = None) -> None:
     After you change waiting.html or add a language, print it again and reload nginx.
     """
     from sidecar.gate.page.languages import Languages  # noqa: PLC0415
-    from sidecar.gate.page.render import for_nginx  # noqa: PLC0415
+    from sidecar.gate.page.render import format_for_nginx  # noqa: PLC0415
     from sidecar.kit.share import find_share  # noqa: PLC0415
 
     path = Path(file) if file else find_share("static") / "waiting.html"
     try:
-        text = for_nginx(path.read_text(encoding="utf-8"), Languages(path.parent).tags)
+        text = format_for_nginx(path.read_text(encoding="utf-8"), Languages(path.parent).tags)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{path}: {error}") from None
     click.echo(text, nl=False)
@@ -102,11 +102,11 @@ def preview(
             raise click.ClickException(problem)
         own_page = templates.find(settings.template)
         pages |= {
-            f"{state}.html": previews.by_template(own_page, page_preview, state)
+            f"{state}.html": previews.render_template(own_page, page_preview, state)
             for state in chosen
-            if own_page and state in previews.OF_TEMPLATES
+            if own_page and state in previews.TEMPLATE_STATES
         }
-    pages["index.html"] = previews.overview(name, chosen)
+    pages["index.html"] = previews.render_overview(name, chosen)
     try:
         shutil.copytree(static, folder / "static", ignore=_IGNORED_FILES, dirs_exist_ok=True)
         shutil.copy(previews.SCRIPT, folder / "static")

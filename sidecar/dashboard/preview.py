@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from sidecar.gate.page.preview import OF_TEMPLATES, SCRIPT, STATES, Preview, by_template
+from sidecar.gate.page.preview import SCRIPT, STATES, TEMPLATE_STATES, Preview, render_template
 from sidecar.gate.page.render import Page
 from sidecar.http.app_keys import SETTINGS, TEMPLATES
 from sidecar.http.auth.session import operator_of
@@ -57,8 +57,8 @@ async def show(request: web.Request) -> web.Response:
     own = request.app[TEMPLATES].find(settings.template) if settings.template else None
     shown = Preview(page, room.name, settings, language, _FILES, site, nonce, scheme)
     text, policy = shown.html(state), _POLICY.format(nonce=nonce, site=site)
-    if own is not None and state in OF_TEMPLATES:
-        text, policy = by_template(own, shown, state), _OWN_POLICY
+    if own is not None and state in TEMPLATE_STATES:
+        text, policy = render_template(own, shown, state), _OWN_POLICY
     return web.Response(
         text=text,
         content_type="text/html",

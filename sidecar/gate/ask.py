@@ -1,4 +1,4 @@
-"""Ask a gate about one request of a visitor, and count the answer."""
+"""Ask a room or leased resource for the verdict about a visitor's request, and count it."""
 
 from aiohttp import web
 
@@ -11,7 +11,7 @@ from sidecar.rooms.metrics import RoomMetrics
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import Pass
 
-#: What stands in place of a visitor's state where there is no such room or resource.
+#: The states that are reported, instead of a visitor's, for an unknown room or resource.
 UNKNOWN_ROOM = "unknown-room"
 UNKNOWN_RESOURCE = "unknown-resource"
 
@@ -24,7 +24,7 @@ async def ask(
     *,
     may_join: bool = False,
 ) -> Answer:
-    """Return the verdict. `may_join`: a newcomer takes a place."""
+    """Return the verdict about a request. With `may_join`, a newcomer joins."""
     metrics = request.app[METRICS]
     bearer = visitor_request.bearer(room, may_join=may_join)
     if bearer.grant_result:
@@ -39,7 +39,7 @@ async def ask(
     if answer.failed_open:
         metrics.of(RoomMetrics).fail_open_admissions.labels(room.name).inc()
     pass_ = answer.token
-    # Given now, and not prolonged, to somebody who had not just come.
+    # The pass is new, not renewed, and its visitor waited for it.
     if isinstance(pass_, Pass) and pass_.joined_ms < pass_.started_ms == pass_.renewed_ms:
         waited_s = (pass_.started_ms - pass_.joined_ms) / 1000
         metrics.of(RoomMetrics).wait_seconds.labels(room.name).observe(waited_s)
@@ -47,10 +47,10 @@ async def ask(
 
 
 def count_unknown(request: web.Request, name: str, endpoint: str) -> str:
-    """Count a request for a name that no room or resource has, and return the state to answer.
+    """Count a request for an unknown room or resource, and return the state to report.
 
-    A resource that its template does not have is an address that a visitor made up. An unknown room
-    is a mistake in the proxy's configuration, and logged.
+    An unknown room is logged, because the proxy's configuration is wrong. An unknown resource of a
+    known template is not, because visitors can make up its name.
     """
     template = request.app[GATES].template_of(name)
     state = UNKNOWN_RESOURCE if template else UNKNOWN_ROOM

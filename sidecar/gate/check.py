@@ -1,7 +1,7 @@
-"""nginx asks here about every request. 204 passes, 401 waits, 403 is refused.
+"""/check, by which nginx checks each request: 204 lets it pass, 401 makes it wait, 403 refuses it.
 
-Never another status (auth_request makes a 500 of it), never a body (it costs the
-keepalive connection), at most one Set-Cookie (nginx before 1.23 keeps only the first).
+A response has no other status, because auth_request turns others into 500; no body, because it
+costs the keepalive connection; and one Set-Cookie at most, as nginx before 1.23 keeps the first.
 """
 
 import math
@@ -18,8 +18,8 @@ from sidecar.gate.ask import ask, count_unknown
 from sidecar.gate.contract import Gate, is_resource
 from sidecar.gate.cookies import set_cookie, stamp_cookie
 from sidecar.gate.page import cloudflare
-from sidecar.gate.page.status_document import document, refresh_s, shown_position
-from sidecar.gate.page.template import as_header, find_template, refresh_of
+from sidecar.gate.page.status_document import build_document, refresh_s, visible_position
+from sidecar.gate.page.template import find_template, format_header, refresh_header
 from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.auth_request import close_if_body, logged_once
@@ -40,12 +40,12 @@ _STATUS = {
     State.FULL: 403,
     State.CLOSED: 403,
 }
-#: How long nginx may keep the verdict about a pass. It counts whole seconds, by a clock of
-#: whole seconds, so it keeps a verdict for up to a second longer.
-_KEEP_S = str(VERDICT_TTL_MS // 1000 - 1)
-#: How long it may keep what changes sooner: a visitor's numbers, a raised shield.
-KEEP_BRIEFLY_S = str(BRIEF_TTL_MS // 1000 - 1)
-#: nginx's $msec: seconds since 1970 with three decimals.
+#: The cache time of a verdict about a pass, as sent to nginx. nginx counts in whole seconds and so
+#: caches up to a second longer; this is a second shorter than VERDICT_TTL_MS.
+_PASS_CACHE_S = str(VERDICT_TTL_MS // 1000 - 1)
+#: The same for a response that changes sooner (BRIEF_TTL_MS).
+BRIEF_CACHE_S = str(BRIEF_TTL_MS // 1000 - 1)
+#: The form of nginx's $msec: seconds since 1970 with three decimals.
 _MSEC = re.compile(r"[0-9]{9,11}\.[0-9]{3}\Z")
 log = structlog.get_logger()
 
@@ -59,9 +59,9 @@ ENDPOINTS = Endpoints("proxy")
     ANYBODY,
     headers=CheckRequest,
     replies={
-        204: (NO_BODY, "It may.", CheckPassed),
+        204: (NO_BODY, "The request may pass.", CheckPassed),
         401: (NO_BODY, "The visitor waits.", CheckRefused),
-        403: (NO_BODY, "The room is full or closed, or unknown.", CheckRefused),
+        403: (NO_BODY, "The room is full, closed or unknown.", CheckRefused),
     },
     is_cacheable=True,
     is_hand_made=True,
@@ -69,8 +69,8 @@ ENDPOINTS = Endpoints("proxy")
 async def check(request: web.Request) -> web.Response:
     """Check whether a request may pass.
 
-    For nginx's `auth_request`, with the visitor's own headers: Cookie, Accept and the like. Any
-    method is answered alike. Nothing has a body.
+    For nginx's `auth_request`, with the visitor's own headers, such as Cookie and Accept. All
+    methods have the same effect. Responses have no body.
     """
     headers = request.headers
     name = headers.get(_ROOM, "")
@@ -86,23 +86,24 @@ async def check(request: web.Request) -> web.Response:
         return close_if_body(request, web.Response(status=204, headers=reply))
     may_join = visitor_request.may_take_place(room)
     answer = await ask(request, room, visitor_request, "check", may_join=may_join)
-    if visitor_request.repeated is not None and answer.token is None:
-        # nginx forgets the token unless each response has it.
-        answer = replace(answer, token=visitor_request.repeated)
+    if visitor_request.earlier_token is not None and answer.token is None:
+        # nginx keeps only the Set-Cookie of the last response, so repeat that of the first.
+        answer = replace(answer, token=visitor_request.earlier_token)
     reply = verdict_headers(room, answer, headers)
     if answer.state is not State.ADMITTED and (template := find_template(request, room)):
-        numbers = document(room, answer)
-        reply["X-Waitroom-Document"] = as_header(numbers)
-        reply["Refresh"] = refresh_of(template, numbers)
-    if is_shared(answer, visitor_request):
-        reply["X-Accel-Expires"] = _KEEP_S if answer.state is State.ADMITTED else KEEP_BRIEFLY_S
+        document = build_document(room, answer)
+        reply["X-Waitroom-Document"] = format_header(document)
+        reply["Refresh"] = refresh_header(template, document)
+    if is_cacheable(answer, visitor_request):
+        is_admitted = answer.state is State.ADMITTED
+        reply["X-Accel-Expires"] = _PASS_CACHE_S if is_admitted else BRIEF_CACHE_S
         if _STAMP in headers:
             _add_stamp(request, room, answer, reply)
     return close_if_body(request, QuickResponse(status=_STATUS[answer.state], headers=reply))
 
 
 def _add_stamp(request: web.Request, room: Gate, answer: Answer, reply: dict[str, str]) -> None:
-    """Add to a verdict that nginx may keep what lets nginx repeat it by itself, for no longer."""
+    """Add a stamp, with which nginx admits the visitor for as long as by the cached verdict."""
     if answer.state is State.ADMITTED and not answer.uncounted and may_stamp(room.settings):
         stamps = request.app[STAMPS]
         stamp = stamps.sign(request.headers[_STAMP], room.name)
@@ -116,7 +117,7 @@ def _add_stamp(request: web.Request, room: Gate, answer: Answer, reply: dict[str
 
 
 def _set_clock_from_nginx(room: Gate, msec: str) -> None:
-    """Set the clock to nginx's $msec, which counts until Redis has said the time."""
+    """Set the clock to nginx's $msec, which the replica uses until it gets the time from Redis."""
     if _MSEC.match(msec) is None:
         return
     clock, was_doubtful = room.clock, room.clock.is_doubtful
@@ -127,7 +128,7 @@ def _set_clock_from_nginx(room: Gate, msec: str) -> None:
 
 
 def verdict_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers in which proxies get a verdict; `headers` are the request's."""
+    """Return the response headers of a verdict for a proxy. `headers` are those of the request."""
     reply = {"X-Waitroom-State": answer.state.value}
     if answer.token is not None:
         reply["Set-Cookie"] = set_cookie(headers, room, answer.token)
@@ -136,27 +137,23 @@ def verdict_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> d
             reply["X-Waitroom-Fence"] = str(answer.standing.order)
         return reply
     reply["X-Waitroom-Status"] = str(room.settings.queueing_status_code)
-    has_moment = answer.standing is not None or answer.state is State.CLOSED
-    reply["Retry-After"] = str(max(1, math.ceil(refresh_s(room, answer))) if has_moment else 1)
-    position, above = shown_position(room, answer.standing)
+    has_refresh = answer.standing is not None or answer.state is State.CLOSED
+    reply["Retry-After"] = str(max(1, math.ceil(refresh_s(room, answer))) if has_refresh else 1)
+    position, above = visible_position(room, answer.standing)
     if position is not None:
         reply["X-Waitroom-Position"] = str(position)
     wait = answer.wait if position or above else None
     if wait is not None:
         reply["X-Waitroom-Wait"] = str(wait.seconds)
     if room.settings.json_format == "cloudflare":
-        # Whatever is accepted: nginx may keep this for others.
-        reply["X-Waitroom-Json"] = cloudflare.json_of(document(room, answer), room.settings)
+        # Not only if this request accepts JSON, because nginx may reuse the response for others.
+        reply["X-Waitroom-Json"] = cloudflare.json_of(build_document(room, answer), room.settings)
     return reply
 
 
-def is_shared(answer: Answer, visitor_request: VisitorRequest) -> bool:
-    """Return whether nginx may keep the verdict for all requests with the same cookie, or with
-    none.
-
-    A denied visitor with a cookie is not one of them: of cookies that mean nothing there are as
-    many as a flood cares to send.
-    """
+def is_cacheable(answer: Answer, visitor_request: VisitorRequest) -> bool:
+    """Return whether nginx may cache the verdict for all requests with the same cookie, or with
+    none. A refusal of a cookie is not cached: made-up cookies would fill the cache."""
     if not answer.is_settled or answer.token is not None:
         return False
     return answer.state is State.ADMITTED or not visitor_request.has_cookies

@@ -17,7 +17,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.gate.cookies import set_cookie
-from sidecar.gate.page.branding import branded
+from sidecar.gate.page.branding import apply_branding
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.return_address import next_of_link
 from sidecar.gate.schemas import ClaimParameters, Onward, RetryLater, Site
@@ -211,7 +211,7 @@ def _page(request: web.Request, room: Room, link: _Link) -> web.Response:
     if link.view == "away":
         headers["Retry-After"] = str(STORE_RETRY_S)
     return web.Response(
-        text=branded(text, room.settings),
+        text=apply_branding(text, room.settings),
         status=_STATUS[link.view],
         content_type="text/html",
         charset="utf-8",

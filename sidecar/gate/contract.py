@@ -1,4 +1,4 @@
-"""Gates: the rooms and leased resources that proxies and browsers ask."""
+"""Gates: the common interface of rooms and leased resources for proxies and browsers."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -17,11 +17,11 @@ from sidecar.visitors.tokens import Tokens
 
 
 class Gate(Protocol):
-    """What the endpoints for proxies and visitors need of a room or a leased resource."""
+    """A room or a leased resource, as the endpoints for proxies and visitors use it."""
 
     @property
     def name(self) -> str:
-        """The name of a room, such as shop, or of a resource with its template, such as seat~17."""
+        """The name of a room, such as shop, or a template and its resource, such as seat~17."""
 
     @property
     def settings(self) -> RoomSettings: ...
@@ -36,7 +36,7 @@ class Gate(Protocol):
 
     @property
     def checks_bearer(self) -> bool:
-        """Whether a verdict depends on the client, and not on the cookie alone."""
+        """Whether a verdict depends on the client as well as on the cookie."""
 
     async def check(
         self,
@@ -46,8 +46,8 @@ class Gate(Protocol):
         from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
-        """Return the verdict about one request. `may_join`: a newcomer takes a place. `from_page`:
-        the waiting page sent the request, rather than a proxy on behalf of another one."""
+        """Return the verdict about one request. With `may_join`, a newcomer joins. `from_page`
+        tells whether the waiting page sent the request, and not a proxy that checks another one."""
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
         """Give up the place, session or lease of the token's visitor. Raises StoreError."""
@@ -64,16 +64,16 @@ class Gates:
         return self._rooms.get(name) or self._resources.find(name)
 
     def template_of(self, name: str) -> str:
-        """Return the template of a resource, which need not exist, or "" if there is none."""
+        """Return the template in a name such as seat~17. Empty if there is no such template."""
         return self._resources.template_of(name)
 
 
 def is_resource(gate: Gate) -> bool:
-    """Return whether this is a leased resource. A lease ends to the millisecond, so nginx may keep
-    no response about one."""
+    """Return whether the gate is a leased resource. nginx must not cache responses about a lease,
+    because a lease ends to the millisecond."""
     return SEPARATOR in gate.name
 
 
 def label(gate: Gate) -> str:
-    """Return the name for metrics: of a resource its template's."""
+    """Return the gate's name for metrics: the name of the room or of the resource's template."""
     return gate.name.partition(SEPARATOR)[0]

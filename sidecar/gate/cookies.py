@@ -1,4 +1,4 @@
-"""The cookies that a gate sets: the one of its room or template, and the stamp."""
+"""The cookies that a gate sets: the token of its room or template, and the stamp."""
 
 import math
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from sidecar.gate.stamps import STAMP_COOKIE
 from sidecar.http.cookies import secure_flag
 from sidecar.visitors.model import Pass, Token
 
-#: As long as most visitors take from one page to the next.
-_STAMP_STAYS_S = 600
+#: The lifetime of the stamp cookie: longer than most visitors stay on one page.
+_STAMP_COOKIE_S = 600
 
 
 def set_cookie(headers: Mapping[str, str], room: Gate, token: Token) -> str:
-    """Return the value of Set-Cookie. The cookie lives as long as the token is worth something."""
+    """Return the Set-Cookie for a token. The cookie expires with the token."""
     if isinstance(token, Pass):
         life_s = max(1, math.ceil((token.expires_ms - room.clock.now_ms()) / 1000))
     else:
@@ -22,9 +22,9 @@ def set_cookie(headers: Mapping[str, str], room: Gate, token: Token) -> str:
 
 
 def stamp_cookie(headers: Mapping[str, str], stamp: str) -> str:
-    """Return the value of Set-Cookie for a stamp: one name for all rooms. A stamp that is over
-    stays: by it nginx knows who keeps cookies."""
-    return _cookie(headers, STAMP_COOKIE, stamp, _STAMP_STAYS_S)
+    """Return the Set-Cookie for a stamp, with one name for all rooms. The cookie outlives the stamp
+    because nginx sees from it whether the visitor keeps cookies."""
+    return _cookie(headers, STAMP_COOKIE, stamp, _STAMP_COOKIE_S)
 
 
 def _cookie(headers: Mapping[str, str], name: str, value: str, life_s: int) -> str:

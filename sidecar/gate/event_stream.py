@@ -1,8 +1,8 @@
-"""Server-sent events for waiting visitors: their position, and that they are called.
+"""Server-sent events that tell waiting visitors their position, and when they are called.
 
-A stream is a browser that polls, without the requests: each `status` is a heartbeat. The turn is
-claimed by it. A cookie cannot be given in mid-stream, so the browser gets the pass with its next
-request, which has the ticket still.
+A stream replaces the browser's polls: each `status` event is a heartbeat, and can claim the call. A
+stream cannot set a cookie once it has begun, so the browser keeps its ticket and gets the pass with
+its next request.
 """
 
 import asyncio
@@ -34,22 +34,22 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import State, Ticket
 
-#: A comment is sent after this silence, so that no proxy takes the connection for a dead one.
+#: The time without an event after which a comment is sent, so that no proxy closes the connection.
 KEEP_ALIVE_S = 15.0
-#: When to try again after "Too many event streams", seconds.
+#: The Retry-After of the error "Too many event streams", seconds.
 RETRY_S = 10
-#: A visitor's tabs and devices. One more stream ends the oldest: nobody can take them all.
+#: The most streams of one visitor. A further one ends the oldest, so that nobody can take them all.
 MAX_PER_VISITOR = 4
 _KEEP_ALIVE = b":\n\n"
-#: A browser whose stream broke opens another after a random time between these, ms.
+#: The shortest and the longest time after which a browser reopens a broken stream, ms.
 _RETRY_MS = (2_000, 5_000)
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",  # another nginx in front passes each event on at once
+    "X-Accel-Buffering": "no",  # so that another nginx in front passes each event on at once
 }
-#: The states in which a stream goes on.
-_GOES_ON = {State.WAITING, State.CLOSED}
+#: The states in which a stream continues.
+_CONTINUING = {State.WAITING, State.CLOSED}
 
 log = structlog.get_logger()
 
@@ -62,23 +62,23 @@ class Streams(LongPolls):
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.limit = limit
-        #: Visitor -> the events that end their streams, the oldest first.
-        self._of: dict[str, list[asyncio.Event]] = {}
+        #: The events that stop the streams of each visitor, oldest stream first.
+        self._stop_events: dict[str, list[asyncio.Event]] = {}
 
     @contextlib.contextmanager
-    def one_of(self, visitor: str, over: asyncio.Event) -> Iterator[None]:
-        """Count the block as the visitor's newest stream; end the oldest if there are too many."""
-        theirs = self._of.setdefault(visitor, [])
-        theirs.append(over)
-        if len(theirs) > MAX_PER_VISITOR:
-            theirs.pop(0).set()
+    def count_stream(self, visitor: str, stop: asyncio.Event) -> Iterator[None]:
+        """Count the block as the visitor's newest stream. Stop the oldest if there are too many."""
+        stops = self._stop_events.setdefault(visitor, [])
+        stops.append(stop)
+        if len(stops) > MAX_PER_VISITOR:
+            stops.pop(0).set()
         try:
             yield
         finally:
-            if over in theirs:
-                theirs.remove(over)
-                if not theirs:
-                    del self._of[visitor]
+            if stop in stops:
+                stops.remove(stop)
+                if not stops:
+                    del self._stop_events[visitor]
 
 
 STREAMS = web.AppKey("streams", Streams)
@@ -92,7 +92,7 @@ ENDPOINTS = Endpoints("visitor")
     ANYBODY,
     parameters=RoomAddress,
     replies={200: (NO_JSON, "Server-sent events.", CookieGiven)},
-    other_media={"text/event-stream": "`status` and `called`."},
+    other_media={"text/event-stream": "The events `status` and `called`."},
     problems=(UNKNOWN_ROOM, GENERAL[404], GENERAL[429], GENERAL[503]),
     is_hand_made=True,
     allow_head=False,
@@ -100,13 +100,14 @@ ENDPOINTS = Endpoints("visitor")
 async def stream_events(request: web.Request) -> web.StreamResponse:
     """Stream the visitor's state as server-sent events.
 
-    `status` has the same document as the status endpoint. It comes whenever a poll would be due,
-    and keeps the place. `called` comes when the turn has come, with `room`, `visitor` and `path`.
-    Go there, or load the site again, with the same cookie. Then the stream ends. Comments in
-    between keep the connection open.
+    A `status` event contains the same document as the status endpoint. It is sent whenever a poll
+    would be due, and keeps the place. A `called` event is sent when the visitor is called, with
+    `room`, `visitor` and `path`. Go to that path, or load the site again, with the same cookie.
+    The stream ends after `called`. Comments between events keep the connection open.
 
-    Only where `event_streams` is set. It takes no place: without one there is one `status`, and the
-    end. Open a stream again that ends before `called`, unless the state was `not_queued`.
+    Only available if `event_streams` is set. The stream does not join the queue: visitors without
+    a place get one `status`, and the stream ends. If a stream ends before `called`, open another,
+    unless the state was `not_queued`.
     """
     room = gate_of(request)
     streams, metrics = request.app[STREAMS], request.app[METRICS]
@@ -119,7 +120,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
         metrics.requests.count(label(room), "events", "too-many")
         return problem(503, "Too many event streams", detail="Poll status.", retry_after=RETRY_S)
     gauge = metrics.of(GateMetrics).event_streams.labels(label(room))
-    with gauge.track_inprogress(), streams.opened(request) as over:
+    with gauge.track_inprogress(), streams.opened(request) as stop:
         visitor_request = VisitorRequest.from_page(request, room)
         answer = await ask(request, room, visitor_request, "events")
         refusal = poll_refusal(answer)
@@ -130,10 +131,10 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
             response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
             visitor_request.token = answer.token
         token = visitor_request.token
-        visitor = token.visitor if isinstance(token, Ticket) else ""  # "": one answer is all
+        visitor = token.visitor if isinstance(token, Ticket) else ""  # "": the stream ends at once
         await response.prepare(request)
-        with contextlib.suppress(ConnectionResetError), streams.one_of(visitor, over):
-            events = _events(request, room, visitor_request, answer, over)
+        with contextlib.suppress(ConnectionResetError), streams.count_stream(visitor, stop):
+            events = _events(request, room, visitor_request, answer, stop)
             try:
                 async with contextlib.aclosing(events):
                     async for event in events:
@@ -141,7 +142,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
             except ConnectionResetError:
                 raise
             except Exception:
-                log.exception("events")  # too late for another answer
+                log.exception("events")  # too late for an error response
     return response
 
 
@@ -150,33 +151,33 @@ async def _events(
     room: Gate,
     visitor_request: VisitorRequest,
     answer: Answer,
-    over: asyncio.Event,
+    stop: asyncio.Event,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the stream from the first answer until there is nothing more to tell."""
-    retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - spreads, and decides nothing
+    """Yield the parts of a stream, from the first answer to the call or another final state."""
+    retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - only spreads requests
     yield f"retry: {retry_ms}\n\n".encode()
     while True:
-        document = status_document.document(room, answer)
+        document = status_document.build_document(room, answer)
         yield event_text("status", document)
         if answer.state is State.ADMITTED:
-            # The waiting page's address, which hands the pass over and leads on.
+            # The address of the waiting page, which sets the pass cookie and redirects to the site.
             path = f"/_waitroom/{room.name}/"
             called = {"room": room.name, "visitor": answer.visitor, "path": path}
             yield event_text("called", called)
             return
-        if answer.state not in _GOES_ON or not isinstance(visitor_request.token, Ticket):
+        if answer.state not in _CONTINUING or not isinstance(visitor_request.token, Ticket):
             return
         seconds = document["refresh_after_seconds"]
         while seconds > 0:
-            if await wait_for(over, min(seconds, KEEP_ALIVE_S)):
+            if await wait_for(stop, min(seconds, KEEP_ALIVE_S)):
                 return
             seconds -= KEEP_ALIVE_S
             if seconds > 0:
                 yield _KEEP_ALIVE
-        if is_gone(request):  # nobody is there, so this is no heartbeat
+        if is_gone(request):  # a closed connection must not count as a heartbeat
             return
         answer = await ask(request, room, visitor_request, "events")
         if isinstance(answer.token, Ticket):
-            # A ticket signed anew, which the browser gets as a cookie with the next stream.
-            yield event_text("status", status_document.document(room, answer))
+            # The ticket was signed anew, so end the stream: the next one sets it as a cookie.
+            yield event_text("status", status_document.build_document(room, answer))
             return

@@ -1,7 +1,7 @@
-"""/check for proxies that hand a refusal on as it is: here the refusal is the waiting page.
+"""/gate, the /check for proxies that pass a refusal on unchanged: the refusal is the waiting page.
 
-The address names the room, so that no header can name another. Admitted is 200 (Envoy takes no
-other), and refused never a 2xx.
+The path names the room, so that no header of a visitor can select another. The status is 200 for an
+admitted visitor, because Envoy accepts no other, and never 2xx for a refused one.
 """
 
 import html
@@ -13,7 +13,7 @@ from sidecar.gate.ask import UNKNOWN_ROOM, ask, count_unknown
 from sidecar.gate.check import verdict_headers
 from sidecar.gate.contract import Gate
 from sidecar.gate.page.responses import NO_STORE, render_page
-from sidecar.gate.return_address import is_unsent, safe_next, sent_from
+from sidecar.gate.return_address import form_page, is_unsent, safe_next
 from sidecar.gate.schemas import Numbers, Original, Passed, Refused
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.auth_request import close_if_body, original_method
@@ -25,10 +25,10 @@ from sidecar.rooms.schemas.common import RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import State
 
-#: Of an escaped address. The page has it three times, and must fit into a proxy's buffer.
+#: The longest `next` as HTML. The page has it three times, and must fit into a proxy's buffer.
 _MAX_NEXT = 2_048
 _DEFAULT_STATUS = 503
-#: In English, and with no file that the page would need.
+#: The page of a notice, which is in English and needs no other file.
 _NOTICE = """<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -47,8 +47,9 @@ _FRAMED = """Here, your browser keeps no place in the queue. \
 ENDPOINTS = Endpoints("proxy")
 _WAITING = (
     NO_JSON,
-    """Waits, or is refused: the waiting page; for programs the numbers. The status is the room's
-`queueing_status_code`, where that is a refusal. 503 without `X-Waitroom-Status`: unknown room.""",
+    """The visitor waits or is refused. Browsers get the waiting page, programs the numbers. The
+status is the room's `queueing_status_code` if that is a refusal. 503 without `X-Waitroom-Status`:
+the room is unknown.""",
     Refused,
 )
 
@@ -60,8 +61,8 @@ _WAITING = (
     parameters=RoomAddress,
     headers=Original,
     replies={
-        200: (NO_BODY, "It may.", Passed),
-        404: (NO_JSON, "A leased resource that its template does not have.", Refused),
+        200: (NO_BODY, "The request may pass.", Passed),
+        404: (NO_JSON, "The leased resource does not exist.", Refused),
         429: _WAITING,
         503: _WAITING,
     },
@@ -72,17 +73,17 @@ _WAITING = (
     is_hand_made=True,
 )
 async def gate(request: web.Request) -> web.Response:
-    """Check whether a request may pass, and if not, answer it.
+    """Check whether a request may pass, and if not, respond to the visitor.
 
-    For proxies that pass a refusal on to the visitor. Any method gets the same answer. What follows
-    the room's name is the address that the visitor asked for.
+    For proxies that pass a refusal on to the visitor. All methods have the same effect. The path
+    after the room's name is the path that the visitor requested.
     """
     headers = request.headers
     name = request.match_info["room"]
     room = request.app[GATES].find(name)
     if room is None:
-        return close_if_body(request, _unknown(request, name))
-    uri, method = _original(request, room)
+        return close_if_body(request, _unknown_response(request, name))
+    uri, method = _read_original_request(request, room)
     visitor_request = VisitorRequest.from_proxy(headers, room, method, uri)
     if visitor_request.is_preflight:
         reply = {"X-Waitroom-State": State.ADMITTED.value}
@@ -96,7 +97,7 @@ async def gate(request: web.Request) -> web.Response:
     json_text = reply.pop("X-Waitroom-Json", None)
     if visitor_request.wants_json and json_text is None:
         reply["X-Waitroom-Status"] = str(status)
-        response = _numbers(room, answer, status, reply)
+        response = _json_refusal(room, answer, status, reply)
     elif visitor_request.wants_json:
         response = web.Response(
             status=status, text=json_text, content_type="application/json", headers=NO_STORE
@@ -104,14 +105,14 @@ async def gate(request: web.Request) -> web.Response:
     elif visitor_request.is_framed_cross_site:
         response = _notice(503, "Open this page in its own tab", _FRAMED.format(html.escape(uri)))
     else:
-        following = _short(sent_from(visitor_request)) if is_unsent(method) else uri
-        response = render_page(request, room, answer, following, method=method)
+        next_url = _limit_length(form_page(visitor_request)) if is_unsent(method) else uri
+        response = render_page(request, room, answer, next_url, method=method)
         response.set_status(status)
     response.headers.update(reply)
     return close_if_body(request, response)
 
 
-def _unknown(request: web.Request, name: str) -> web.Response:
+def _unknown_response(request: web.Request, name: str) -> web.Response:
     state = count_unknown(request, name, "gate")
     if state == UNKNOWN_ROOM:
         detail = f"No room is called {name[:64]!r}. Compare the proxy's configuration."
@@ -129,33 +130,31 @@ def _notice(status: int, title: str, html_text: str) -> web.Response:
     return web.Response(status=status, text=text, content_type="text/html", headers=NO_STORE)
 
 
-def _original(request: web.Request, room: Gate) -> tuple[str, str]:
-    """Return the address and the method that the visitor asked with.
-
-    Envoy asks with both itself, the address behind the room's name; others say them in headers.
-    """
+def _read_original_request(request: web.Request, room: Gate) -> tuple[str, str]:
+    """Return the address and the method of the visitor's request. Envoy appends the address to the
+    room's name and keeps the method; other proxies send both in headers."""
     headers = request.headers
-    if request.match_info.get("asked"):
+    if request.match_info.get("visitor_path"):
         uri = request.raw_path.partition(f"/gate/{room.name}")[2]
         method = request.method
     else:
         uri = headers.get("X-Original-URI") or headers.get("X-Forwarded-Uri") or "/"
         method = original_method(headers)
-    return _short(safe_next(uri)), method.encode("ascii", "replace").decode()
+    return _limit_length(safe_next(uri)), method.encode("ascii", "replace").decode()
 
 
-def _short(path: str) -> str:
+def _limit_length(path: str) -> str:
     return path if len(html.escape(path)) <= _MAX_NEXT else "/"
 
 
 def _refusal_status(room: Gate) -> int:
-    """Return the room's status for visitors who wait, or 503: a proxy takes 2xx for a yes."""
+    """Return the room's status for waiting visitors, or 503 for 2xx, which a proxy would admit."""
     status = room.settings.queueing_status_code
     return status if status >= 400 else _DEFAULT_STATUS
 
 
-def _numbers(room: Gate, answer: Answer, status: int, reply: dict[str, str]) -> web.Response:
-    """Return what nginx tells a program: its numbers, and where to ask for them again."""
+def _json_refusal(room: Gate, answer: Answer, status: int, reply: dict[str, str]) -> web.Response:
+    """Return the refusal of a program, with the same members as nginx's."""
     position, wait = reply.get("X-Waitroom-Position"), reply.get("X-Waitroom-Wait")
     members = {
         "room": room.name,

@@ -1,4 +1,4 @@
-"""`next`: the address on the site where a visitor goes on to, and what may not be one."""
+"""`next`: the address on the site that a visitor goes to after admission, and its validation."""
 
 import re
 from urllib.parse import parse_qs, quote, unquote
@@ -7,28 +7,27 @@ from aiohttp import web
 
 from sidecar.gate.visitor_request import VisitorRequest
 
-#: Of this site, as a browser reads it: to one, a backslash in the path is a slash. No spaces, no
-#: control characters, and no bytes of a header that are no UTF-8, which could not be said again.
+#: An address on this site. Not allowed are backslashes in the path, because browsers read them as
+#: slashes; spaces; control characters; and bytes that are not UTF-8, because they cannot be sent.
 _PATH_AND_QUERY = re.compile(
     r"/(?!/)[^?\\\x00-\x20\x7f\ud800-\udfff]*(?:\?[^\x00-\x20\x7f\ud800-\udfff]*)?"
 )
-#: Stands before `next` in the page's own address if what its visitor sent has not arrived. As
-#: `$waitroom_join` in nginx.
+#: Marks, before `next`, that the data the visitor sent did not arrive (`$waitroom_join` in nginx).
 UNSENT = "unsent=1&"
 
 
 def safe_next(value: str) -> str:
-    """Return the path if it is one of this site, and else "/". As in static/waiting.js."""
+    """Return the address if it is on this site, and otherwise "/" (as in static/waiting.js)."""
     return value if _PATH_AND_QUERY.fullmatch(value) else "/"
 
 
 def next_in_query(request: web.Request) -> str:
-    """Return `next`. It is the last parameter and goes to the end: nginx cannot encode it."""
+    """Return `next`. It is the rest of the query, because nginx cannot encode it."""
     return safe_next(request.rel_url.raw_query_string.partition("next=")[2])
 
 
 def next_of_link(request: web.Request) -> str:
-    """Return `next` of a link that a site has made. It goes to the end, encoded or not."""
+    """Return `next` of a link that a site made. It is the rest of the query, encoded or not."""
     value = request.rel_url.raw_query_string.partition("next=")[2]
     if value[:3].lower() == "%2f":
         return quote(safe_next(unquote(value)), safe="/?#[]@!$&'()*+,;=:~%")
@@ -36,7 +35,7 @@ def next_of_link(request: web.Request) -> str:
 
 
 async def next_in_form(request: web.Request) -> str:
-    """Return `next` of the page's own form and no other kind: urlencoded, in UTF-8."""
+    """Return `next` of the page's form, which is urlencoded in UTF-8. "/" for other content."""
     if request.content_type != "application/x-www-form-urlencoded":
         return "/"
     try:
@@ -48,13 +47,13 @@ async def next_in_form(request: web.Request) -> str:
 
 
 def is_unsent(method: str) -> bool:
-    """Return whether the visitor sent something, which has not arrived. The page never requests
-    the address of such a request by GET. As `$waitroom_unsent` in nginx."""
+    """Return whether the method sends data, which then has not arrived at the site. The page never
+    requests the address of such a request by GET. nginx has the same in `$waitroom_unsent`."""
     return method not in {"", "GET", "HEAD"}
 
 
-def sent_from(visitor_request: VisitorRequest) -> str:
-    """Return the path of the page with the form, by Referer, or "/" if the page is not of this
-    site. As `$waitroom_sent_from` in nginx."""
+def form_page(visitor_request: VisitorRequest) -> str:
+    """Return the address of the page that sent the data, from Referer, or "/" if it is not on this
+    site. nginx has the same in `$waitroom_sent_from`."""
     host, _, path = visitor_request.referer.partition("://")[2].partition("/")
     return safe_next(f"/{path}") if host and host == visitor_request.host else "/"

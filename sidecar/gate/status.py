@@ -6,9 +6,9 @@ from typing import Any
 
 from aiohttp import web
 
-from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, REPEATS, STAMPS, gate_of
+from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, RECENT_POLLS, STAMPS, gate_of
 from sidecar.gate.ask import ask
-from sidecar.gate.check import KEEP_BRIEFLY_S
+from sidecar.gate.check import BRIEF_CACHE_S
 from sidecar.gate.contract import Gate, is_resource, label
 from sidecar.gate.cookies import set_cookie
 from sidecar.gate.page import status_document
@@ -43,7 +43,7 @@ from sidecar.visitors.model import State, Ticket
 LEAVES_PER_S, LEAVES_AT_ONCE = 5, 200
 
 _JSON = {**NO_STORE, "Content-Type": "application/json; charset=utf-8"}
-_KEPT_JSON = {**_JSON, "X-Accel-Expires": KEEP_BRIEFLY_S}
+_KEPT_JSON = {**_JSON, "X-Accel-Expires": BRIEF_CACHE_S}
 
 _STANDS = (Status, "Where the visitor stands.", CookieGiven)
 _PROBLEMS = (UNKNOWN_ROOM, GENERAL[429], GENERAL[503], STORE_UNAVAILABLE)
@@ -151,7 +151,7 @@ async def leave(request: web.Request) -> web.Response:
     request.app[METRICS].requests.count(label(room), "leave", State.NOT_QUEUED)
     if visitor_request.wants_page:
         return render_page(request, room, None, await next_in_form(request))
-    return web.json_response(status_document.document(room, None), headers=NO_STORE)
+    return web.json_response(status_document.build_document(room, None), headers=NO_STORE)
 
 
 def leave_limit() -> AddressLimit:
@@ -187,13 +187,13 @@ def _status_response(request: web.Request, room: Gate, answer: Answer) -> web.Re
     refusal = poll_refusal(answer)
     if refusal is not None:
         return refusal
-    document = status_document.document(room, answer)
+    document = status_document.build_document(room, answer)
     has_query = "?" in request.raw_path
     if has_query and "client" in request.query:
         # Their own address, as nginx names it, where the room is kept, and whether nginx's key is
         # ours: `waitroom doctor` finds a wrong address, store or key by it.
         document["client"] = request.headers.get("X-Real-IP")
-        document["store"] = status_document.store(room, memory=request.app[MEMORY])
+        document["store"] = status_document.store_id(room, memory=request.app[MEMORY])
         document["nginx_key"] = request.app[STAMPS].nginx_key
         document["eviction"] = request.app[METRICS].eviction
     is_kept = not has_query and _is_repeatable(request, room, answer)
@@ -215,7 +215,7 @@ def _is_repeatable(request: web.Request, room: Gate, answer: Answer) -> bool:
         return False
     if answer.visitor is None:
         return "Cookie" not in request.headers
-    is_early = request.app[REPEATS].is_repeated(answer.visitor, time.monotonic())
+    is_early = request.app[RECENT_POLLS].is_repeated(answer.visitor, time.monotonic())
     return is_early and answer.state is State.WAITING
 
 

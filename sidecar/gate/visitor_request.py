@@ -11,7 +11,7 @@ from sidecar.gate.contract import Gate
 from sidecar.http.auth_request import is_preflight, original_method
 from sidecar.http.cookies import cookie_value, cookie_values
 from sidecar.rooms.bearer import NOBODY, Bearer
-from sidecar.visitors.grants import Grant, GrantError, grant_in
+from sidecar.visitors.grants import Grant, GrantError, find_grant
 from sidecar.visitors.model import Pass, Token
 
 # Names that are looked up as they are: a plain string is lower-cased anew for each request.
@@ -46,21 +46,21 @@ class VisitorRequest:
     is_from_page: bool = False
     #: The token that nginx's request was given already: an internal redirect (index, rewrite) asks
     #: about one request twice, the second time still with the browser's cookies.
-    repeated: Token | None = None
+    earlier_token: Token | None = None
 
     @classmethod
     def from_nginx(cls, headers: Mapping[str, str], room: Gate) -> "VisitorRequest":
         """Read a question of nginx's auth_request."""
-        repeated = None
+        earlier_token = None
         if _GIVEN in headers:
             text = cookie_value(headers[_GIVEN], room.tokens.cookie_name)
-            repeated = room.tokens.read(text)
-        token = repeated or _read_token(headers, room)
-        if isinstance(repeated, Pass) and repeated.is_first:
+            earlier_token = room.tokens.read(text)
+        token = earlier_token or _read_token(headers, room)
+        if isinstance(earlier_token, Pass) and earlier_token.is_first:
             # The browser has not shown this pass yet, so it is not one that is used.
-            token = replace(repeated, renewed_ms=repeated.renewed_ms + 1)
+            token = replace(earlier_token, renewed_ms=earlier_token.renewed_ms + 1)
         uri = headers.get(_ORIGINAL_URI, "")
-        return cls(headers, original_method(headers), token, uri, None, True, False, repeated)
+        return cls(headers, original_method(headers), token, uri, None, True, False, earlier_token)
 
     @classmethod
     def from_page(cls, request: web.Request, room: Gate, uri: str = "") -> "VisitorRequest":
@@ -244,13 +244,13 @@ def _rank(now_ms: int, token: Token) -> int:
 def _read_grant(address: str, room: Gate) -> tuple[Grant | None, str]:
     """Return the grant in an address, if it is believed, and the result for the metrics, "" where
     there is no grant."""
-    text = grant_in(address)
+    text = find_grant(address)
     if text is None:
         return None, ""
     try:
         grant = room.grants.read(text, room.clock.now_ms())
     except GrantError as error:
-        return None, error.word
+        return None, error.reason
     if grant.class_name not in room.settings.classes:
         return None, "unknown_class"
     return grant, "believed"

@@ -278,7 +278,7 @@ def _grant_of(new: NewJob, target: Target, now_ms: int) -> Grant | None:
         grant = target.grants.read(new.grant, now_ms)
     except GrantError as error:
         hint = " It was signed without its kind, target: sign a new one."
-        text = f"The grant is {error.word}.{hint if error.word == 'outdated' else ''}"
+        text = f"The grant is {error.reason}.{hint if error.reason == 'outdated' else ''}"
         raise GrantNeededError(text) from None
     if wanted and wanted != grant.class_name:
         raise GrantNeededError(f"The grant is for {grant.class_name}, not for {wanted!r}.")

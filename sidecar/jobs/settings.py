@@ -23,7 +23,7 @@ from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import Count, Seconds, problems_in, split_list
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 from sidecar.limits.settings import MAX_LIMIT, burst_of
-from sidecar.visitors.classes import Classes, a_table, problems_of_classes
+from sidecar.visitors.classes import Classes, find_class_problems, parse_table
 
 DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
 #: Shown in place of secrets: the values of headers, and callback_secret.
@@ -171,7 +171,7 @@ class TargetSettings(BaseModel):
     methods: Methods = ("GET", "POST")
     """The methods that jobs may use: some of `GET`, `HEAD`, `POST`, `PUT`, `PATCH` and
     `DELETE`."""
-    headers: Annotated[dict[str, str], a_table('{"Authorization": "Bearer ..."}')] = Field(
+    headers: Annotated[dict[str, str], parse_table('{"Authorization": "Bearer ..."}')] = Field(
         default={}, repr=False
     )
     """Added to each call by the worker, in place of the job's own. For the target's key: values
@@ -274,7 +274,7 @@ class TargetSettings(BaseModel):
     @field_validator("classes")
     @classmethod
     def _classes_agree(cls, value: Classes) -> Classes:
-        problems = problems_of_classes(value, None)
+        problems = find_class_problems(value, None)
         problems += [
             f"{name}.line: a target has one line; leave this out"
             for name, one in value.items()

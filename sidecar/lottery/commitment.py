@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sidecar.rooms.openings import RoomEvent, draws_of, moments
 from sidecar.visitors.model import LOT_BITS
-from sidecar.visitors.tokens import is_visitor
+from sidecar.visitors.tokens import is_visitor_id
 
 #: How long after the opening the secret is published, ms. Before that a replica with a late clock
 #: may still add visitors to the draw, so nobody may know the secret.
@@ -174,7 +174,7 @@ def _check_ids(rows: Sequence[tuple[str, int]]) -> Check:
     places: dict[str, int] = {}
     fault = ""
     for visitor, place in rows:
-        if not is_visitor(visitor):
+        if not is_visitor_id(visitor):
             fault = f"place {place}: {visitor[:40]!r} is no visitor's id"
         elif visitor in places:
             fault = f"place {place}: {visitor} has place {places[visitor]} already"

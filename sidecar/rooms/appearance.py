@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sidecar.kit.colours import read_colour
-from sidecar.visitors.classes import a_list, a_table, checked
+from sidecar.visitors.classes import parse_list, parse_table, reject_problems
 
 #: The settings in this module. They may be long, so scripts do not read them with each request.
 APPEARANCE = frozenset({"accent", "background", "font", "footer", "custom_css"})
@@ -155,6 +155,10 @@ def _check_count(links: tuple[Link, ...]) -> list[str]:
 _LINK = '{"text": "Imprint", "address": "https://shop.example/imprint"}'
 ColourText = Annotated[str, Field(max_length=80), AfterValidator(_check_colour)]
 Font = Annotated[str, Field(max_length=300), AfterValidator(_check_font)]
-Links = Annotated[tuple[Annotated[Link, a_table(_LINK)], ...], a_list(_LINK), checked(_check_count)]
+Links = Annotated[
+    tuple[Annotated[Link, parse_table(_LINK)], ...],
+    parse_list(_LINK),
+    reject_problems(_check_count),
+]
 SitePath = Annotated[str, Field(max_length=500), AfterValidator(_check_path)]
 StyleSheet = Annotated[str, Field(max_length=MAX_CSS), AfterValidator(_check_style_sheet)]

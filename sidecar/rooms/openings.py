@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from sidecar.kit.moments import Moment
 from sidecar.kit.setting_types import Count
 from sidecar.kit.values import value
-from sidecar.visitors.classes import Name, a_list, a_table, checked, repeated
+from sidecar.visitors.classes import Name, find_duplicates, parse_list, parse_table, reject_problems
 from sidecar.visitors.model import Phase
 
 #: The most events of a room. There is a limit because every script call sends all of them.
@@ -90,7 +90,7 @@ def problems_of_events(events: Sequence[RoomEvent]) -> list[str]:
         problems.append(
             f"at most {MAX_EVENTS} events, these are {len(events)}: take out those that are over"
         )
-    names = repeated(event.name for event in events)
+    names = find_duplicates(event.name for event in events)
     problems += [f"two events are called {name!r}" for name in names]
     longest: RoomEvent | None = None
     for event in sorted(events, key=lambda event: event.begins_ms):
@@ -107,7 +107,9 @@ def problems_of_events(events: Sequence[RoomEvent]) -> list[str]:
 
 _EVENT = '{"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 10:00"}'
 Events = Annotated[
-    tuple[Annotated[RoomEvent, a_table(_EVENT)], ...], a_list(_EVENT), checked(problems_of_events)
+    tuple[Annotated[RoomEvent, parse_table(_EVENT)], ...],
+    parse_list(_EVENT),
+    reject_problems(problems_of_events),
 ]
 
 

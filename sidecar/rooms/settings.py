@@ -28,7 +28,7 @@ from sidecar.kit.setting_types import (
 from sidecar.kit.templates import TEMPLATE_NAME
 from sidecar.rooms.appearance import APPEARANCE, ColourText, Font, Links, SitePath, StyleSheet
 from sidecar.rooms.openings import Events, Moments, moments, with_event_settings
-from sidecar.visitors.classes import Classes, Lines, problems_of_classes
+from sidecar.visitors.classes import Classes, Lines, find_class_problems
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
 
 #: About how many events a room's stream holds at most if no history is kept.
@@ -261,7 +261,7 @@ class RoomSettings(BaseModel):
     @field_validator("classes")
     @classmethod
     def _classes_agree(cls, value: Classes, info: ValidationInfo) -> Classes:
-        if problems := problems_of_classes(value, info.data.get("lines")):
+        if problems := find_class_problems(value, info.data.get("lines")):
             raise ValueError("\n".join(problems))
         return value
 

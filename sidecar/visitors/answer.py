@@ -1,4 +1,4 @@
-"""The verdict about one visitor, as a room gives it."""
+"""Answers: a room's verdict about one visitor, with what the visitor is shown."""
 
 from sidecar.kit.values import value
 from sidecar.visitors.estimate import Wait, estimate
@@ -7,38 +7,38 @@ from sidecar.visitors.model import RESIGN_MS, Outcome, Pass, Phase, Standing, St
 
 @value
 class Answer:
-    """The response to a visitor, and the token to give them (None: keep what they have)."""
+    """The verdict about one visitor. `token` is a new token for them. None: they keep theirs."""
 
     state: State
     token: Token | None = None
     standing: Standing | None = None
     joined_ms: int | None = None
-    #: The visitor's id, if Redis was asked.
+    #: The visitor's id. None if Redis was not asked.
     visitor: str | None = None
-    #: Redis is unavailable: newcomers wait, and visitors inside keep passing.
+    #: Whether Redis is unavailable, so that newcomers wait while admitted visitors keep passing.
     store_unavailable: bool = False
-    #: A fail-open admission: Redis does not know this newcomer.
+    #: Whether the visitor was admitted while Redis was unavailable (fail-open), without its record.
     failed_open: bool = False
-    #: Whether the answer holds for VERDICT_TTL_MS and for every request with the same key in nginx:
-    #: cookie, class and exemption. So it is for a pass that needs no renewal in that time, for a
-    #: visitor outside the roll-out, and if everybody without a cookie is refused.
+    #: Whether nginx may repeat the answer for VERDICT_TTL_MS to every request with the same cookie,
+    #: class and exemption. True for a pass that needs no renewal in that time, for a visitor
+    #: outside the roll-out, and while everybody without a cookie is refused.
     is_settled: bool = False
-    #: The shield is up: a newcomer joins later, at the `join_url` of the status document.
+    #: Whether the shield is up, so that newcomers join later, at the status document's `join_url`.
     joins_later: bool = False
-    #: Why the visitor passes uncounted: outside, exempt; for metrics only.
+    #: Why the visitor passes without being counted: outside or exempt, for metrics. Empty: counted.
     uncounted: str = ""
 
     @property
     def wait(self) -> Wait | None:
-        waits = self.standing is not None and self.state is State.WAITING
-        return estimate(self.standing) if waits and self.standing else None
+        is_waiting = self.standing is not None and self.state is State.WAITING
+        return estimate(self.standing) if is_waiting and self.standing else None
 
 
 def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
-    """Return what a script's reply means for the token's visitor, or None if the token is void."""
+    """Return the answer to the token's visitor for a script's reply. None if the token is void."""
     match standing.outcome:
         case Outcome.ADMITTED:
-            given = Pass(
+            new_pass = Pass(
                 token.visitor,
                 standing.order,
                 token.joined_ms,
@@ -47,20 +47,20 @@ def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
                 renewed_ms=standing.now_ms,
                 expires_ms=standing.expires_ms,
             )
-            return Answer(State.ADMITTED, given, standing, token.joined_ms, token.visitor)
+            return Answer(State.ADMITTED, new_pass, standing, token.joined_ms, token.visitor)
         case Outcome.WAITING:
             order = token.order if standing.phase is Phase.PREQUEUE else standing.order
-            keeps = (
+            is_up_to_date = (
                 isinstance(token, Ticket)
                 and token.epoch == standing.epoch
                 and token.order == order
                 and token.signed_ms > standing.now_ms - RESIGN_MS
             )
             ticket = None
-            if not keeps:
-                name = token.class_name if isinstance(token, Ticket) else ""
-                epoch = standing.epoch
-                ticket = Ticket(token.visitor, order, token.joined_ms, epoch, class_name=name)
+            if not is_up_to_date:
+                class_name = token.class_name if isinstance(token, Ticket) else ""
+                place = token.visitor, order, token.joined_ms, standing.epoch
+                ticket = Ticket(*place, class_name=class_name)
             return Answer(State.WAITING, ticket, standing, token.joined_ms, token.visitor)
         case Outcome.FULL:
             return Answer(State.FULL, standing=standing)

@@ -1,4 +1,4 @@
-"""The settings that decide who is next: classes of visitors, and sub-queues."""
+"""The settings that decide which visitor is called next: visitor classes and sub-queues."""
 
 import json
 import re
@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sidecar.kit.setting_types import Count, Seconds, parse_duration
 
-#: An order's last three bits are the number of its class, so that no two orders are the same.
+#: The number of classes is limited because an order has three bits for the number of its class.
 MAX_CLASSES = 7
-#: Each priority is a band of orders ahead of the next (rooms/lua/parts/order.lua).
+#: The highest priority. Each priority has its own band of orders (rooms/lua/parts/order.lua).
 MAX_PRIORITY = 3
 MAX_LINES = MAX_PRIORITY + 1
 _DAY_S = 86_400
@@ -30,35 +30,35 @@ def _name(value: str) -> str:
     return value
 
 
-def a_table(example: str) -> BeforeValidator:
-    """Return a validator that reads a table, also from JSON: the environment has text only."""
-    return _read((dict, BaseModel), "a table", example)
+def parse_table(example: str) -> BeforeValidator:
+    """Return a validator for a table or its JSON, because environment variables are strings."""
+    return _parse((dict, BaseModel), "a table", example)
 
 
-def a_list(example: str) -> BeforeValidator:
-    """Return a validator that reads a list of tables, also from JSON."""
-    return _read((list, tuple), "a list of tables", f"[{example}]")
+def parse_list(example: str) -> BeforeValidator:
+    """Return a validator for a list of tables or its JSON."""
+    return _parse((list, tuple), "a list of tables", f"[{example}]")
 
 
-def _read(kinds: tuple[type, ...], what: str, example: str) -> BeforeValidator:
+def _parse(types: tuple[type, ...], expected: str, example: str) -> BeforeValidator:
     def read(value: object) -> object:
         if isinstance(value, str):
             try:
                 value = json.loads(value)
             except (ValueError, RecursionError):
                 raise ValueError(f"write JSON, such as {example}") from None
-        if not isinstance(value, kinds):
-            raise ValueError(f"write {what}, in JSON such as {example}")  # noqa: TRY004
+        if not isinstance(value, types):
+            raise ValueError(f"write {expected}, in JSON such as {example}")  # noqa: TRY004
         return value
 
     return BeforeValidator(read)
 
 
-def checked(problems_of: Callable[[Any], list[str]]) -> AfterValidator:
-    """Return a validator that refuses a value, with all its problems."""
+def reject_problems(find_problems: Callable[[Any], list[str]]) -> AfterValidator:
+    """Return a validator that raises all problems that `find_problems` finds in a value."""
 
     def check(value: object) -> object:
-        if problems := problems_of(value):
+        if problems := find_problems(value):
             raise ValueError("\n".join(problems))
         return value
 
@@ -69,30 +69,30 @@ Name = Annotated[str, AfterValidator(_name)]
 
 
 class VisitorClass(BaseModel):
-    """What visitors of a class get when they have to wait."""
+    """The advantages of a visitor class in the queue."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     head_start: Seconds = Field(default=0, ge=0, le=_DAY_S)
-    """Places visitors as if they had come this much earlier. In whole milliseconds. It has no
+    """Places visitors as if they had arrived this much earlier, in whole milliseconds. It has no
     effect if `queueing_method` is `random`."""
     priority: Count = Field(default=0, ge=0, le=MAX_PRIORITY)
-    """All visitors of a higher priority go before any of a lower one. Visitors without a class
-    have 0. Not in a room with `lines`."""
+    """All visitors of a higher priority are called before any visitor of a lower one. Visitors
+    without a class have priority 0. Not allowed in a room with `lines`."""
     line: Name | None = None
-    """The sub-queue of these visitors. None: the last one, where visitors without a class wait."""
+    """The sub-queue of the class. None: the last one, where visitors without a class wait."""
 
     @field_validator("head_start", mode="before")
     @classmethod
-    def _a_day_at_most(cls, value: object) -> object:
+    def _limit_to_a_day(cls, value: object) -> object:
         seconds = parse_duration(value)
         if isinstance(seconds, int | float) and seconds > _DAY_S:
-            raise ValueError("at most 1d")  # as settings are written, not in seconds
+            raise ValueError("at most 1d")  # in the unit that people write in settings
         return seconds
 
     @field_validator("head_start")
     @classmethod
-    def _in_milliseconds(cls, value: float) -> float:
+    def _round_to_ms(cls, value: float) -> float:
         return round(value, 3)
 
 
@@ -102,50 +102,54 @@ class Line(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
-    """Shown on the waiting page. Written like a class's name, and used once."""
+    """Shown on the waiting page. Has the form of a class name and is unique in the room."""
     weight: Count | None = Field(default=None, ge=1, le=1000)
-    """Its share of the calls while visitors wait in all sub-queues. Set it for all of them or for
-    none. None: a sub-queue is called only while those before it are empty."""
+    """The sub-queue's share of the calls while visitors wait in all sub-queues. Set it for all
+    sub-queues or for none. None: it is called only while all earlier sub-queues are empty."""
 
 
-def problems_of_lines(lines: tuple[Line, ...]) -> list[str]:
-    """Return what is wrong with a room's lines, each of which is valid."""
+def find_line_problems(lines: tuple[Line, ...]) -> list[str]:
+    """Return the problems of a room's sub-queues together, each of which is valid by itself."""
     problems = []
     if len(lines) == 1 or len(lines) > MAX_LINES:
         problems.append(f"2 to {MAX_LINES} lines, or none: these are {len(lines)}")
-    problems += [f"two lines are called {name!r}" for name in repeated(line.name for line in lines)]
+    duplicates = find_duplicates(line.name for line in lines)
+    problems += [f"two lines are called {name!r}" for name in duplicates]
     if len({line.weight is None for line in lines}) > 1:
         problems.append("give each line a weight, or none of them")
     return problems
 
 
-def repeated(names: Iterable[str]) -> list[str]:
-    """Return the names that are there more than once."""
+def find_duplicates(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
-def problems_of_classes(
+def find_class_problems(
     classes: dict[str, VisitorClass], lines: tuple[Line, ...] | None
 ) -> list[str]:
-    """Return what is wrong with a room's classes. `lines` is None if those are invalid."""
+    """Return the problems of a room's classes. `lines` is None if the sub-queues are invalid."""
     problems = []
     if len(classes) > MAX_CLASSES:
         problems.append(f"at most {MAX_CLASSES} classes: these are {len(classes)}")
     if lines is None:
         return problems
     names = {line.name for line in lines}
-    for name, one in classes.items():
-        if one.line is not None and one.line not in names:
-            problems.append(f"{name}.line: no line of this room is called {one.line!r}")
-        if lines and one.priority:
+    for name, visitor_class in classes.items():
+        line = visitor_class.line
+        if line is not None and line not in names:
+            problems.append(f"{name}.line: no line of this room is called {line!r}")
+        if lines and visitor_class.priority:
             problems.append(f"{name}.priority: where a room has lines, those say who goes first")
     return problems
 
 
-_CLASS, _LINE = '{"head_start": "5m"}', '{"name": "ordinary"}'
+_CLASS_EXAMPLE, _LINE_EXAMPLE = '{"head_start": "5m"}', '{"name": "ordinary"}'
 Classes = Annotated[
-    dict[Name, Annotated[VisitorClass, a_table(_CLASS)]], a_table(f'{{"vip": {_CLASS}}}')
+    dict[Name, Annotated[VisitorClass, parse_table(_CLASS_EXAMPLE)]],
+    parse_table(f'{{"vip": {_CLASS_EXAMPLE}}}'),
 ]
 Lines = Annotated[
-    tuple[Annotated[Line, a_table(_LINE)], ...], a_list(_LINE), checked(problems_of_lines)
+    tuple[Annotated[Line, parse_table(_LINE_EXAMPLE)], ...],
+    parse_list(_LINE_EXAMPLE),
+    reject_problems(find_line_problems),
 ]

@@ -1,20 +1,20 @@
-"""The range of a wait estimate. The scripts make the estimate itself, to decide when to poll next
-(rooms/lua/parts/estimate_wait.lua)."""
+"""The range of a wait estimate. The Lua scripts compute the estimate itself, because they use it to
+set the time of the next poll (rooms/lua/parts/estimate_wait.lua)."""
 
 import math
 
 from sidecar.kit.values import value
 from sidecar.visitors.model import Standing
 
-#: The quantile of the normal distribution that leaves a tenth on either side.
+#: The quantile of the normal distribution with a tenth of the values beyond it on either side.
 Z_80 = 1.2816
-#: How much the share of visitors who give up may change during a wait.
+#: The relative change to expect, during a wait, in the share of visitors who give up.
 DRIFT = 0.03
 
 
 @value
 class Wait:
-    """Seconds; `low` to `high` holds the true wait four times in five."""
+    """An estimated wait in seconds. The true wait is from `low` to `high` four times in five."""
 
     seconds: int
     low: int
@@ -22,13 +22,12 @@ class Wait:
 
 
 def estimate(standing: Standing) -> Wait | None:
-    """Return the range, or None if the wait is unknown.
+    """Return the estimated wait with its range. None if the wait is unknown.
 
-    Calls come at random, so the wait for k of them is gamma distributed: relative to its
-    mean it varies by 1/k. The rate's own error (`spread`) and what will change add to
-    that. The quantiles are Wilson and Hilferty's: the cube root of a gamma variable is
-    nearly normal.
-    """
+    Calls come at random times, so the wait for k calls is gamma distributed, with a variance of
+    1/k relative to its squared mean. The error of the measured rate (`spread`) and the change of
+    conditions during the wait (`DRIFT`) add to the variance. The quantiles are Wilson and
+    Hilferty's approximation: the cube root of a gamma variable is nearly normal."""
     if standing.wait_ms is None:
         return None
     calls = standing.ahead if standing.calls is None else standing.calls

@@ -1,4 +1,4 @@
-"""Visitors: their states, their tokens, and where they stand. No I/O."""
+"""Visitors: their states, their tokens, and their standing in the queue. No I/O."""
 
 from enum import IntEnum, StrEnum
 from typing import TypeAlias
@@ -7,42 +7,42 @@ from sidecar.kit.values import value
 
 
 class Phase(StrEnum):
-    """A room is open, closed or in its pre-queue."""
+    """The phase of a room: open, closed or in its pre-queue."""
 
     OPEN = "open"
-    #: Nobody enters, takes a place or is called.
+    #: Nobody is admitted, joins the queue or is called.
     CLOSED = "closed"
-    #: Places are taken and kept; nobody is called, and positions are unknown.
+    #: Visitors join and keep their places, but nobody is called, and positions are not known yet.
     PREQUEUE = "prequeue"
 
 
-#: A ticket expires when its browser sent no heartbeat for this long.
+#: The lifetime of a ticket after its signature, which heartbeats renew.
 TICKET_LIFETIME_MS = 24 * 3600 * 1000
-#: A ticket signed longer ago is signed anew at a heartbeat, so its time is that of a recent one
-#: (rooms/lua/parts/heartbeat.lua).
+#: The age from which a ticket is signed anew at a heartbeat, so that the time of its signature is
+#: near the time of the last heartbeat (rooms/lua/parts/heartbeat.lua).
 RESIGN_MS = 300_000
-#: The distance between the orders of two priorities, or sub-queues (rooms/lua/parts/order.lua).
+#: The distance between the orders of two priorities or sub-queues (rooms/lua/parts/order.lua).
 ORDER_BAND = 2**51
-#: The distance between two orders of one class; an order modulo this is the class's number.
+#: The distance between two orders of one class. An order modulo this is the number of the class.
 ORDER_STEP = 8
-#: The bits of a lot: a double holds them exactly.
+#: The number of bits of a lot (the number drawn for a visitor). A double holds that many exactly.
 LOT_BITS = 50
-#: The shortest and the longest time between two heartbeats when the room adapts it.
+#: The shortest and the longest time between two heartbeats of a visitor, as the room adapts it.
 HEARTBEAT_MIN_MS = 2_000
 HEARTBEAT_MAX_MS = 60_000
-#: When a waiting visitor polls again while Redis is unavailable and nothing better is known.
+#: The time until a waiting visitor's next poll if no script set one, as without Redis.
 DEFAULT_REFRESH_MS = 5_000
-#: A pass is renewed after a sixth of its life, but not before this time, unless that is more than
-#: half of it.
+#: The smallest age at which a pass is renewed. A pass is renewed after a sixth of its lifetime, or
+#: after this time if that is longer, but after half of its lifetime at the latest.
 RENEW_MIN_MS = 5_000
 
 
 class Outcome(IntEnum):
-    """A script's result for one visitor, by the scripts' numbers."""
+    """The result of a Lua script for one visitor. The numbers are those that the scripts return."""
 
     ADMITTED = 1
     WAITING = 0
-    #: The ticket or pass is void: its visitor left, or the queue was reset.
+    #: The ticket or pass is void because the visitor left or the queue was reset.
     GONE = -1
     #: `max_waiting` is reached.
     FULL = -2
@@ -51,9 +51,9 @@ class Outcome(IntEnum):
 
 
 class State(StrEnum):
-    """A visitor's state."""
+    """The state of a visitor."""
 
-    __hash__ = str.__hash__  # enum's own is Python code, and needed for each request
+    __hash__ = str.__hash__  # each request hashes states, and the hash of Enum is slow Python code
 
     WAITING = "waiting"
     ADMITTED = "admitted"
@@ -67,14 +67,14 @@ class Ticket:
     """Proof of a place in the queue."""
 
     visitor: str
-    #: The smallest is called next. Microseconds in a first-come room.
+    #: The visitor with the smallest order is called next. Microseconds in a first-come room.
     order: int
     joined_ms: int
-    #: A reset of the queue begins a new epoch and voids older tickets.
+    #: The number of the queue's epoch. A reset begins a new epoch, which voids older tickets.
     epoch: int
-    #: When the ticket was signed; 0 until then.
+    #: When the ticket was signed. 0: not yet.
     signed_ms: int = 0
-    #: The class that was granted to the visitor; empty: none.
+    #: The visitor's class. Empty: none.
     class_name: str = ""
 
 
@@ -87,64 +87,65 @@ class Pass:
     joined_ms: int
     epoch: int
     started_ms: int
-    #: When Redis renewed it; 0: a replica gave or prolonged it while Redis was unavailable.
+    #: When Redis last renewed the pass. 0: a replica issued or extended it without Redis.
     renewed_ms: int
     expires_ms: int
-    #: Identifies the client that may use the pass (`bind_pass`); empty: any may.
+    #: Identifies the only client that may use the pass (`bind_pass`). Empty: any client may.
     fingerprint: str = ""
 
     @property
     def is_first(self) -> bool:
-        """Whether a newcomer got the pass at once, and it was never renewed. Redis does not know
-        then that the visitor keeps cookies (rooms/lua/parts/admit.lua)."""
+        """Whether a newcomer was admitted at once and the pass was never renewed. In that case
+        Redis does not know yet whether the visitor keeps cookies (rooms/lua/parts/admit.lua)."""
         return self.started_ms <= self.joined_ms == self.renewed_ms
 
 
 @value
 class Outside:
-    """Proof that the roll-out leaves the visitor out (`rollout_percent`)."""
+    """Proof that the visitor is outside the roll-out (`rollout_percent`)."""
 
-    #: The visitor's lot in millionths, drawn once: the room is for lots below its share.
+    #: The visitor's lot in millionths, drawn once. Lots below the room's share are in the roll-out.
     draw: int
-    #: When the proof was signed; 0 until then.
+    #: When the proof was signed. 0: not yet.
     signed_ms: int = 0
 
 
-#: What a cookie may hold.
+#: Any token that a cookie may hold.
 Token: TypeAlias = Ticket | Pass | Outside
 
 
 @value
 class Standing:
-    """Where one visitor stands, by a script's reply."""
+    """The standing of one visitor in a room, as a Lua script returned it."""
 
     outcome: Outcome
     now_ms: int
     order: int = 0
-    #: When the session began and when its pass ends; 0 unless admitted.
+    #: When the session began and when its pass expires. 0 unless admitted.
     started_ms: int = 0
     expires_ms: int = 0
-    #: How many wait before this visitor, and how many in all.
+    #: The number of visitors waiting before this one, and in the whole room.
     ahead: int = 0
     waiting: int = 0
-    #: When the next heartbeat is expected; 0 unless waiting or full.
+    #: The time until the next heartbeat is due. 0 unless waiting or full.
     refresh_ms: int = 0
-    #: Expected wait; None when it cannot be known.
+    #: The expected wait. None if it is unknown.
     wait_ms: int | None = None
-    #: Relative spread of the room's measured rate (standard deviation over mean).
+    #: The relative spread of the room's measured rate (standard deviation over mean).
     spread: float = 1.0
-    #: After more polls than `poll_limit` in a minute: how long until the next minute.
+    #: The time until the visitor may poll again, after more than `poll_limit` polls in a minute.
     limited_ms: int = 0
-    #: After Redis lost data. 1: some waiting visitors may be missing, so `ahead` says little. 2:
-    #: nobody is called either, until sessions and places are back. 0: not in recovery.
+    #: The stage of the recovery from a data loss in Redis; 0: none. 1: some waiting visitors may be
+    #: missing, so `ahead` is unreliable. 2: until places are restored, nobody is called either.
     recovery_stage: int = 0
     epoch: int = 0
     phase: Phase = Phase.OPEN
-    #: How many are expected to be called before this visitor, where that differs from `ahead`: the
-    #: room shows places by arrival, or has sub-queues.
+    #: The number of calls expected before this visitor's. None if it equals `ahead`. It differs in
+    #: a room that shows places by arrival or has sub-queues.
     calls: int | None = None
-    #: The visitor's sub-queue, from 0 on, and its length; None: the room has none.
+    #: The index of the visitor's sub-queue, and the number of visitors waiting there. None: the
+    #: room has no sub-queues.
     line: int | None = None
     line_waiting: int | None = None
-    #: Whether the requested class was given.
+    #: Whether the visitor got the requested class.
     is_classed: bool = False

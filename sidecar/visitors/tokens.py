@@ -1,13 +1,13 @@
-"""Tokens: the signed cookie of a room (a ticket, a pass, or the proof of being outside), and the
-claims of links, which are no cookies.
+"""Tokens: the signed cookie of a room (a ticket, a pass, or the proof of being outside the
+roll-out), and the signed query parameters of claim links and join addresses.
 
-A token is `fields joined by ~` + `.timestamp.signature`, as itsdangerous'
-TimestampSigner makes it (HMAC-SHA-256; the key is derived per room and kind, so a ticket is no
-pass and a cookie of one room is none of another's). The fields are letters, digits,
-`-` and `_`, and their number is fixed, so they cannot run into each other. A token has one
-spelling that is valid (kit/signing.py).
+A token is `fields joined by ~` + `.timestamp.signature`, as made by the TimestampSigner of
+itsdangerous with HMAC-SHA-256. The key is derived for each room and kind, so a ticket cannot be
+used as a pass, nor a cookie of one room in another. The fields consist of letters, digits, `-` and
+`_`, and each kind has a fixed number of them, so they are unambiguous. A token has only one valid
+spelling (kit/signing.py).
 
-Keys are listed oldest to newest: the last signs, all verify.
+Keys are listed oldest to newest. The last key signs, and all keys verify.
 """
 
 import os
@@ -22,10 +22,10 @@ from sidecar.kit.signing import SAFE, TimeSigner
 from sidecar.visitors.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket, Token
 
 COOKIE_PREFIX = "waitroom_"
-#: No token is longer; longer text is not verified.
+#: The greatest length of a token. Longer strings are not verified.
 MAX_TOKEN_LENGTH = 512
-#: How many verified tokens a room remembers: some 6 MB.
-REMEMBERED = 8192
+#: The number of verified tokens in the cache of a room, which takes about 6 MB.
+CACHE_SIZE = 8192
 
 _VISITOR = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 _HYPHEN = ord("-")
@@ -34,29 +34,29 @@ _KIND_TICKET = "t"
 _KIND_CLASSED = "k"  # a ticket with a class
 _KIND_PASS = "p"  # noqa: S105 - the letter that a pass begins with
 _KIND_BOUND = "m"  # a pass bound to an address or a browser
-_KIND_OUTSIDE = "o"
+_KIND_OUTSIDE = "o"  # the proof of being outside the roll-out
 _KINDS = (_KIND_TICKET, _KIND_CLASSED, _KIND_PASS, _KIND_BOUND, _KIND_OUTSIDE)
-_KIND_CLAIM = "c"  # a ticket for a link
-_KIND_JOIN = "j"  # in a `join_url`
-#: From when until when after its signing a join token is valid, seconds.
+_KIND_CLAIM = "c"  # the ticket in a claim link
+_KIND_JOIN = "j"  # the token in a `join_url`
+#: The ages from which and up to which a join token is valid, seconds.
 JOIN_FROM_S, JOIN_UNTIL_S = 2, 60
 
 
 def new_visitor() -> str:
-    """Return a random 128-bit id in 22 characters. It never begins with -, which a command would
-    take for an option, and a spreadsheet for a formula."""
+    """Return a new visitor id: 128 random bits in 22 characters. It never begins with a hyphen,
+    because a command would take the id for an option, and a spreadsheet for a formula."""
     while (visitor := b2a_base64(os.urandom(16), newline=False).translate(SAFE)[:22])[0] == _HYPHEN:
         pass
     return visitor.decode("ascii")
 
 
-def is_visitor(text: str) -> bool:
-    """Return whether a text can be a visitor's id."""
+def is_visitor_id(text: str) -> bool:
+    """Return whether a string has the form of a visitor id."""
     return _VISITOR.match(text) is not None
 
 
 class Tokens:
-    """Signs and verifies the cookie of one room."""
+    """The signer and verifier of the tokens of one room."""
 
     def __init__(self, room: str, keys: list[str], clock: StoreClock) -> None:
         self.cookie_name = COOKIE_PREFIX + room
@@ -65,9 +65,9 @@ class Tokens:
         self._signers = {kind: TimeSigner(keys, salt=f"waitroom/{room}/{kind}") for kind in _KINDS}
         self._claims = TimeSigner(keys, salt=f"waitroom/{room}/{_KIND_CLAIM}")
         self._joins = TimeSigner(keys, salt=f"waitroom/{room}/{_KIND_JOIN}")
-        # The same cookie comes again with every request, and verifying is most of a verdict's
-        # cost. What does not verify raises, and is not remembered.
-        self._verified = lru_cache(REMEMBERED)(self._verify)
+        # Tokens are cached because a browser sends the same cookie with every request, and
+        # verifying is most of a verdict's cost. An invalid token raises, so it is not cached.
+        self._verify_cached = lru_cache(CACHE_SIZE)(self._verify)
 
     def write(self, token: Token) -> str:
         if isinstance(token, Outside):
@@ -84,12 +84,12 @@ class Tokens:
         return self._signers[kind].sign(value, self._clock.now_ms() // 1000)
 
     def write_claim(self, ticket: Ticket) -> str:
-        """Return a ticket for a link: the browser that opens the link may take the ticket."""
+        """Return the token of a claim link, with which another browser can take the ticket."""
         value = _SEPARATOR.join((_KIND_CLAIM, *map(str, _fields(ticket))))
         return self._claims.sign(value, self._clock.now_ms() // 1000)
 
     def read_claim(self, text: str | None) -> Ticket | None:
-        """Return the ticket in a link, or None if it is forged or too old."""
+        """Return the ticket in the token of a claim link. None if it is forged or too old."""
         if not text or len(text) > MAX_TOKEN_LENGTH:
             return None
         try:
@@ -106,7 +106,7 @@ class Tokens:
         return self._joins.sign(_KIND_JOIN, self._clock.now_ms() // 1000)
 
     def may_join(self, text: str | None) -> bool:
-        """Return whether a join token is ours, and JOIN_FROM_S to JOIN_UNTIL_S old."""
+        """Return whether a join token is genuine, and JOIN_FROM_S to JOIN_UNTIL_S old."""
         if not text or len(text) > MAX_TOKEN_LENGTH:
             return False
         try:
@@ -116,14 +116,14 @@ class Tokens:
         return JOIN_FROM_S <= self._clock.now_ms() // 1000 - signed_s <= JOIN_UNTIL_S
 
     def read(self, text: str | None) -> Token | None:
-        """Return the token in a cookie, or None if it is forged or too old. A pass is never too old
-        here: its end is one of its fields."""
+        """Return the token in a cookie. None if it is forged or too old. The age of a pass is not
+        checked, because its `expires_ms` limits it."""
         if not text or len(text) > MAX_TOKEN_LENGTH:
             return None
         try:
-            token = self._verified(text)
+            token = self._verify_cached(text)
         except (BadSignature, KeyError, ValueError, TypeError, OverflowError):
-            # A version before or after this one may have signed other fields.
+            # Not only forged tokens raise: another version of the sidecar may sign other fields.
             return None
         oldest_ms = self._clock.now_ms() - self.lifetime_ms
         if not isinstance(token, Pass) and token.signed_ms < oldest_ms:
@@ -143,10 +143,10 @@ def _fields(ticket: Ticket) -> tuple[str, str | int, *tuple[str | int, ...]]:
 
 
 def _parse(value: str, signed_ms: int) -> Token:
-    """Return the token of these fields. Raises ValueError or TypeError."""
+    """Return the token for the signed fields, joined by ~. Raises ValueError or TypeError."""
     kind, visitor, *numbers = value.split(_SEPARATOR)
     if kind == _KIND_OUTSIDE:
-        return Outside(int(visitor), signed_ms, *numbers)  # TypeError where there are more
+        return Outside(int(visitor), signed_ms, *numbers)  # TypeError if there are more fields
     fingerprint = ""
     if kind == _KIND_BOUND:
         *numbers, fingerprint = numbers

@@ -3,28 +3,28 @@
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
-#: Crockford's base32: no I, L, O, U.
+#: The digits of Crockford's base32, which has no I, L, O and U.
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-#: A number as people write it: in any case, with or without the hyphen, and I, L, O for 1, 1, 0.
+#: The pattern of a number as people write it: in any case, hyphen optional, I, L, O for 1, 1, 0.
 NUMBER = "[0-9A-TV-Za-tv-z]{4}-?[0-9A-TV-Za-tv-z]{4}"
 _LOOK_ALIKES = str.maketrans("ILO", "110", "-")
 
 
 def visitor_number(visitor: str) -> str:
-    """Return the id's first 40 bits, such as 7K2Q-9XDM (static/waiting.js has the same rule)."""
+    """Return the first 40 bits of the id, such as 7K2Q-9XDM (the same as in static/waiting.js)."""
     bits = int.from_bytes(urlsafe_b64decode(visitor[:8])[:5])
     return _grouped("".join(_DIGITS[bits >> shift & 31] for shift in range(35, -5, -5)))
 
 
 def read_number(text: str) -> str | None:
-    """Return a number as `visitor_number` writes it, or None if the text is no number."""
+    """Return a number in the form of `visitor_number`. None if the string is not a number."""
     if not re.fullmatch(NUMBER, text):
         return None
     return _grouped(text.upper().translate(_LOOK_ALIKES))
 
 
 def id_prefix(number: str) -> str:
-    """Return the 6 characters that all ids of a number begin with: 36 of its 40 bits."""
+    """Return the first 6 characters of all ids with a number. They hold 36 of its 40 bits."""
     bits = 0
     for digit in number.replace("-", ""):
         bits = bits << 5 | _DIGITS.index(digit)

@@ -35,7 +35,7 @@ PAGES = re.compile(r"/dashboard.*|/_waitroom/static|/_waitroom/\{room\}/")
 def routes_of(app: web.Application) -> set[tuple[str, str]]:
     found = set()
     for resource in app.router.resources():
-        path = resource.canonical.removesuffix("{asked}")
+        path = resource.canonical.removesuffix("{visitor_path}")
         if PAGES.fullmatch(path):
             continue
         for route in resource:

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sidecar.cli import main
-from sidecar.visitors.grants import Grant, Grants, grant_in
+from sidecar.visitors.grants import Grant, Grants, find_grant
 from tests.support.processes import CLEAN, forget_settings, run_command
 
 SECRET, GRANT_KEY = "s" * 32, "g" * 32
@@ -56,15 +56,15 @@ def test_links_for_one_visitor_each(run):
         parts = urlsplit(link)
         assert link.startswith("https://shop.example/sale?a=b&waitroom_grant=")
         assert (parts.fragment, parse_qs(parts.query)["a"]) == ("top", ["b"])
-        assert read(grant_in(link), key=GRANT_KEY).class_name == "partner"
-    assert len({read(grant_in(link), key=GRANT_KEY).id for link in links} - {""}) == 3
+        assert read(find_grant(link), key=GRANT_KEY).class_name == "partner"
+    assert len({read(find_grant(link), key=GRANT_KEY).id for link in links} - {""}) == 3
 
 
 def test_an_id_of_ones_own(run):
     """A grant has the id that was given; a link may be to a site's root."""
     done = run("shop", "vip", "--id", "order-17", "--url", "http://shop.example")
     assert done.stdout.startswith("http://shop.example/?waitroom_grant=vip.")
-    assert read(grant_in(done.stdout.strip())).id == "order-17"
+    assert read(find_grant(done.stdout.strip())).id == "order-17"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from sidecar.gate.page.branding import style
+from sidecar.gate.page.branding import style_sheet
 from sidecar.kit.colours import WHITE, contrast, read_colour, text_on
 from sidecar.kit.errors import ConfigError
 from sidecar.rooms.settings import RoomSettings
@@ -70,7 +70,7 @@ CARDS = ["#ffffff", "#172120"]
 
 
 def sheet(**own):
-    return style(RoomSettings(total_active_users=1, **own))
+    return style_sheet(RoomSettings(total_active_users=1, **own))
 
 
 def palettes(text):
@@ -89,7 +89,7 @@ async def test_a_room_has_a_style_sheet_of_its_own(replica):
         "10",
     )
     text = await reply.text()
-    assert text == style(site.room.settings)
+    assert text == style_sheet(site.room.settings)
     assert text.endswith("h1 { letter-spacing: 1px }")
     assert '--wr-font:Inter, "Noto Sans", serif;' in text
 

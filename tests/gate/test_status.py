@@ -7,14 +7,14 @@ import pytest
 
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.page.render import Page
-from sidecar.gate.page.status_document import until_begins_s
+from sidecar.gate.page.status_document import closed_refresh_s
 from sidecar.gate.return_address import safe_next
 from sidecar.kit.clock import iso
 from sidecar.kit.share import find_share
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.openings import RoomEvent
 from sidecar.visitors.grants import Grant, Grants, sign
-from sidecar.visitors.tokens import is_visitor
+from sidecar.visitors.tokens import is_visitor_id
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.replica import HTML, KEYS, cookie_of
 
@@ -39,7 +39,7 @@ async def test_the_status_document(full):
         "visitor", "position_above", "line", "phase", "event", "prequeue_from", "opens_at",
         "closes_at",
     }  # fmt: skip
-    assert is_visitor(document["visitor"])
+    assert is_visitor_id(document["visitor"])
     assert document["phase"] == "open"
     for unset in ("position_above", "line", "event", "prequeue_from", "opens_at", "closes_at"):
         assert document[unset] is None
@@ -347,7 +347,7 @@ def test_not_all_ask_at_the_beginning(before_ms, draw, seconds):
     """When the pre-queue begins, and up to 30 s later: in an hour of it that makes no difference.
     Never more than a minute."""
     event = RoomEvent(**sale(prequeue_in=0, opens_in=60))
-    assert until_begins_s(event, NOW_MS - before_ms, draw=draw) == seconds
+    assert closed_refresh_s(event, NOW_MS - before_ms, draw=draw) == seconds
 
 
 @pytest.mark.parametrize(
@@ -358,8 +358,8 @@ def test_who_comes_early_to_a_short_prequeue_is_there_in_time(prequeue_in, secon
     """At most a tenth of it late; two seconds where there is none, and who is first counts."""
     event = RoomEvent(**sale(prequeue_in=prequeue_in, opens_in=60))
     now_ms = round(event.begins_ms - 40_000)
-    assert until_begins_s(event, now_ms, draw=0.5) == pytest.approx(seconds)
-    assert until_begins_s(None, now_ms, draw=0.5) == 60
+    assert closed_refresh_s(event, now_ms, draw=0.5) == pytest.approx(seconds)
+    assert closed_refresh_s(None, now_ms, draw=0.5) == 60
 
 
 async def test_no_number_above_the_rank_limit(replica):

@@ -15,7 +15,7 @@ from sidecar.kit.errors import ConfigError
 from sidecar.settings.load import load
 from sidecar.settings.model import DEMO_SECRET
 from sidecar.visitors import grants
-from sidecar.visitors.grants import MAX_LENGTH, Grant, GrantError, Grants, expiry, grant_in, sign
+from sidecar.visitors.grants import MAX_LENGTH, Grant, GrantError, Grants, expiry, find_grant, sign
 
 OLD, KEY = "o" * 32, "key of thirty-two letters or more"
 NOW_MS = 1_800_000_000_000
@@ -29,7 +29,7 @@ def doubt(text: str, *, grants: Grants = SHOP, now_ms: int = NOW_MS) -> str:
     try:
         grants.read(text, now_ms)
     except GrantError as error:
-        return error.word
+        return error.reason
     return ""
 
 
@@ -245,14 +245,14 @@ def test_signatures_are_compared_in_constant_time(monkeypatch):
 )
 def test_a_grant_in_an_address(address, found):
     """The first parameter of that name, also of an address that it leads on to."""
-    assert grant_in(address) == found
+    assert find_grant(address) == found
 
 
 @given(st.text(alphabet=st.characters(), max_size=60), st.text(max_size=60))
 def test_looking_never_fails(before, after):
     """Whatever bytes the address holds, halves of characters too; what is found stands there."""
     address = f"{before}waitroom_grant={after}"
-    found = grant_in(address)
+    found = find_grant(address)
     assert found is None or f"waitroom_grant={found}" in address
 
 

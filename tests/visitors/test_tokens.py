@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sidecar.http.cookies import cookie_value
 from sidecar.visitors.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket
-from sidecar.visitors.tokens import MAX_TOKEN_LENGTH, Tokens, is_visitor, new_visitor
+from sidecar.visitors.tokens import MAX_TOKEN_LENGTH, Tokens, is_visitor_id, new_visitor
 
 NOW_MS = 1_800_000_000_000
 OLD, NEW, NEWEST = ("old-" * 10, "new-" * 10, "newest-" * 6)
@@ -253,7 +253,7 @@ def test_ids_are_new_and_look_like_ids():
     of a command or a formula."""
     ids = {new_visitor() for _ in range(2000)}
     assert len(ids) == 2000
-    assert all(is_visitor(text) and set(text) <= set(ALPHABET) and text[0] != "-" for text in ids)
+    assert all(is_visitor_id(id_) and set(id_) <= set(ALPHABET) and id_[0] != "-" for id_ in ids)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_ids_are_new_and_look_like_ids():
 )
 def test_what_no_id_can_be(text):
     """Too short, too long, other characters, a line's end: no id."""
-    assert not is_visitor(text)
+    assert not is_visitor_id(text)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A room's promises and looks, the same for all visitors: about, style.css, keep.js."""
+"""The facts and files of a room that are the same for all visitors: about, style.css, keep.js."""
 
 import json
 from pathlib import Path
@@ -9,16 +9,16 @@ from pydantic import Field
 
 from sidecar.gate.app_keys import gate_of
 from sidecar.gate.contract import is_resource
-from sidecar.gate.page.branding import style
+from sidecar.gate.page.branding import style_sheet
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_JSON, Reply
 from sidecar.rooms.appearance import Link
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.settings import RoomSettings
 
-#: For nginx and for browsers: an operator's change is seen within this time, seconds.
-_KEPT_S = 10
-_HEADERS = {"Cache-Control": f"max-age={_KEPT_S}", "X-Accel-Expires": str(_KEPT_S)}
+#: How long nginx and browsers may cache a response, and so miss an operator's change, seconds.
+_CACHE_S = 10
+_HEADERS = {"Cache-Control": f"max-age={_CACHE_S}", "X-Accel-Expires": str(_CACHE_S)}
 
 _KEEP = Path(__file__).with_name("keep.js").read_text(encoding="utf-8")
 
@@ -26,25 +26,25 @@ _Seconds = Annotated[float, Field(gt=0)]
 
 
 class About(Reply):
-    """What a room promises. Durations are in seconds; null: the room does not have it."""
+    """The facts about a room that its page shows. Durations are in seconds. null: no such limit."""
 
     room: str
     claim_seconds: _Seconds | None = None
-    """How long a call is held at least for a page that does not poll (claim_window at most)."""
+    """The shortest time that a call is held for a page that does not poll (up to claim_window)."""
     session_seconds: _Seconds | None = None
-    """How long a visit lasts (session_duration)."""
+    """How long a session lasts (session_duration)."""
     session_max_seconds: _Seconds | None = None
-    """How long it lasts at most, however often it is renewed (session_max_duration)."""
+    """The longest time that a session lasts with renewals (session_max_duration)."""
     is_renewed: bool = True
-    """Whether each request begins session_seconds anew."""
+    """Whether each request restarts session_seconds."""
     place_seconds: _Seconds | None = None
-    """How long a browser's cookie keeps its place after the last poll (rejoin_window)."""
+    """How long a visitor keeps the place after the last poll (rejoin_window)."""
     site_name: str | None = None
-    """The site's name. Null: the one that the page has."""
+    """The site's name. null: the name in the page's file."""
     logo: str | None = None
-    """The path of its logo. Null: the one that the page has."""
+    """The path of the site's logo. null: the logo in the page's file."""
     footer: tuple[Link, ...] = ()
-    """Links below the page. Empty: those that the page has."""
+    """The links below the page. Empty: the links in the page's file."""
 
 
 ENDPOINTS = Endpoints("visitor")
@@ -59,62 +59,62 @@ _SHARED: dict[str, Any] = {
 @ENDPOINTS.get(
     "/_waitroom/{room}/about",
     ANYBODY,
-    replies={200: (About, "What the room promises.")},
+    replies={200: (About, "The facts about the room.")},
     **_SHARED,
 )
 async def get_about(request: web.Request) -> web.Response:
-    """Get what a waiting page says about the room.
+    """Get the facts about the room that a waiting page shows.
 
-    The same for all visitors; nginx keeps it for 10 seconds.
+    The same for all visitors. nginx caches it for 10 seconds.
     """
     room = gate_of(request)
-    # A resource's term is the lease's.
-    document = About(room=room.name) if is_resource(room) else about(room.name, room.settings)
+    # A resource has no session durations, because its lease decides how long it lasts.
+    document = About(room=room.name) if is_resource(room) else build_about(room.name, room.settings)
     return document.response(headers=_HEADERS)
 
 
 @ENDPOINTS.get(
     "/_waitroom/{room}/style.css",
     ANYBODY,
-    replies={200: (NO_JSON, "The room's colours, font and rules; empty where it has none.")},
+    replies={200: (NO_JSON, "The room's colours, font and rules. Empty if it has none.")},
     other_media={"text/css": "A style sheet."},
     **_SHARED,
 )
 async def get_style(request: web.Request) -> web.Response:
-    """Get the style sheet that the room's pages have after waiting.css.
+    """Get the style sheet that the room's pages load after waiting.css.
 
-    The same for all visitors; nginx keeps it for 10 seconds.
+    The same for all visitors. nginx caches it for 10 seconds.
     """
     room = gate_of(request)
-    return _file("" if is_resource(room) else style(room.settings), "text/css")
+    return _file_response("" if is_resource(room) else style_sheet(room.settings), "text/css")
 
 
 @ENDPOINTS.get(
     "/_waitroom/{room}/keep.js",
     ANYBODY,
-    replies={200: (NO_JSON, "The script; without effect for a leased resource.")},
+    replies={200: (NO_JSON, "The script. Empty for a leased resource.")},
     other_media={"text/javascript": "A script."},
     **_SHARED,
 )
 async def get_keep(request: web.Request) -> web.Response:
     """Get a script that renews the session while its visitor types or scrolls.
 
-    For pages with long forms. Its bound is the room's `keepalive_max_duration`. The same for all
-    visitors; nginx keeps it for 10 seconds.
+    For pages with long forms. It stops after the room's `keepalive_max_duration`. The same for all
+    visitors. nginx caches it for 10 seconds.
     """
     room = gate_of(request)
     text = "" if is_resource(room) else keep_script(room.name, room.settings)
-    return _file(text, "text/javascript")
+    return _file_response(text, "text/javascript")
 
 
-def _file(text: str, content_type: str) -> web.Response:
+def _file_response(text: str, content_type: str) -> web.Response:
     headers = {**_HEADERS, "X-Content-Type-Options": "nosniff"}
     return web.Response(text=text, content_type=content_type, charset="utf-8", headers=headers)
 
 
 def keep_script(room: str, settings: RoomSettings) -> str:
-    """Return keep.js with the room's numbers. The script asks four times per `session_duration`,
-    so a visitor may pause for three quarters of it."""
+    """Return keep.js with the room's numbers. The script sends four requests per
+    `session_duration`, so a visitor may pause for three quarters of it."""
     numbers = {
         "address": f"/_waitroom/{room}/status",
         "every": int(max(settings.session_duration / 4, 5) * 1000),
@@ -124,7 +124,7 @@ def keep_script(room: str, settings: RoomSettings) -> str:
     return f"'use strict';\n{{\n{beginning}\n{_KEEP}}}\n"
 
 
-def about(room: str, settings: RoomSettings) -> About:
+def build_about(room: str, settings: RoomSettings) -> About:
     return About(
         room=room,
         claim_seconds=settings.shortest_claim_s,

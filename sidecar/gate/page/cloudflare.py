@@ -1,13 +1,13 @@
-"""Where a visitor stands, by the names that Cloudflare's waiting room has for it.
+"""The status document with the names of Cloudflare's waiting room.
 
-Programs and templates made for Cloudflare's go on with it (docs/coming-from-cloudflare.md).
+With it, programs and templates made for Cloudflare keep working (docs/coming-from-cloudflare.md).
 """
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from sidecar.gate.page.status_document import at_ms
+from sidecar.gate.page.status_document import updated_ms
 from sidecar.http.json_text import to_json
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.estimate import Z_80
@@ -19,40 +19,40 @@ _METHODS = {
     "isPassthroughQueue": "passthrough",
     "isRejectQueue": "reject",
 }
-#: The quantile of the normal distribution that leaves a quarter on either side.
+#: The quantile of the normal distribution with a quarter of the values beyond it on either side.
 _Z_50 = 0.6745
 
 
 def json_of(document: Mapping[str, Any], settings: RoomSettings) -> str:
-    """Return the JSON for a program that waits. It fits into a header."""
+    """Return the JSON document for programs. It is short enough for a header."""
     return to_json({"cfWaitingRoom": members(document, settings)}).decode()
 
 
 def members(document: Mapping[str, Any], settings: RoomSettings) -> dict[str, Any]:
-    """Return Cloudflare's members of a status document. Times are in minutes; unknown ones are 0
-    or "unavailable"."""
-    now_ms = at_ms(document)
+    """Return a status document's values by Cloudflare's names. Times are in minutes. An unknown
+    time is 0 or "unavailable"."""
+    now_ms = updated_ms(document)
     moments, method = settings.moments(now_ms), settings.queueing_method
     event = moments.event
     starts = event.opens_at if event and moments.phase is Phase.PREQUEUE else None
     ends = event.closes_at if event else None
-    quarter, middle, rest = _percentiles(document) if method == "random" else (0, 0, 0)
-    wait = middle or _minutes(document["wait_seconds"])
+    low, median, high = _quartiles(document) if method == "random" else (0, 0, 0)
+    wait = median or _minutes(document["wait_seconds"])
     is_known = document["wait_seconds"] is not None
-    spread = f"{in_words(quarter)} to {in_words(rest)}" if quarter < rest else in_words(wait)
-    refused = method == "reject" and document["state"] == State.CLOSED
+    span = f"{_format_wait(low)} to {_format_wait(high)}" if low < high else _format_wait(wait)
+    is_final = method == "reject" and document["state"] == State.CLOSED
     return {
         "inWaitingRoom": True,
         "waitTimeKnown": is_known,
         "waitTime": wait,
-        "waitTime25Percentile": quarter,
-        "waitTime50Percentile": middle,
-        "waitTime75Percentile": rest,
-        "waitTimeFormatted": spread if is_known else "unavailable",
+        "waitTime25Percentile": low,
+        "waitTime50Percentile": median,
+        "waitTime75Percentile": high,
+        "waitTimeFormatted": span if is_known else "unavailable",
         "queueIsFull": document["state"] == State.FULL,
         "queueAll": settings.queue_all,
         "lastUpdated": document["updated_at"].replace("+00:00", "Z"),
-        "refreshIntervalSeconds": 0 if refused else math.ceil(document["refresh_after_seconds"]),
+        "refreshIntervalSeconds": 0 if is_final else math.ceil(document["refresh_after_seconds"]),
         "queueingMethod": method,
         **{name: method == each for name, each in _METHODS.items()},
         "isEventActive": event is not None,
@@ -67,23 +67,23 @@ def _minutes(seconds: float | None) -> int:
     return 0 if seconds is None else max(1, math.ceil(seconds / 60))
 
 
-def _percentiles(document: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the quartiles in minutes. The cube root of a wait is normal (visitors/estimate.py)."""
+def _quartiles(document: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the quartiles in minutes, from the normal distribution of the wait's cube root."""
     if document["wait_seconds"] is None:
         return 0, 0, 0
     low, high = document["wait_seconds_low"] ** (1 / 3), document["wait_seconds_high"] ** (1 / 3)
     middle, side = (low + high) / 2, (high - low) / 2 * _Z_50 / Z_80
-    quarter, half, rest = (_minutes(root**3) for root in (middle - side, middle, middle + side))
-    return quarter, half, rest
+    first, median, third = (_minutes(root**3) for root in (middle - side, middle, middle + side))
+    return first, median, third
 
 
-def _until(name: str, moment_ms: int | None, now_ms: int) -> dict[str, Any]:
-    minutes = 0 if moment_ms is None else _minutes((moment_ms - now_ms) / 1000)
-    return {name: minutes, f"{name}Formatted": in_words(minutes) if minutes else "unavailable"}
+def _until(name: str, time_ms: int | None, now_ms: int) -> dict[str, Any]:
+    minutes = 0 if time_ms is None else _minutes((time_ms - now_ms) / 1000)
+    return {name: minutes, f"{name}Formatted": _format_wait(minutes) if minutes else "unavailable"}
 
 
-def in_words(minutes: int) -> str:
-    """Return the time in English, as Cloudflare does."""
+def _format_wait(minutes: int) -> str:
+    """Return a time span in English, in Cloudflare's form, such as "1 hour 5 minutes"."""
     hours, rest = divmod(minutes, 60)
     parts = [f"{n} {unit}{'s' * (n != 1)}" for n, unit in ((hours, "hour"), (rest, "minute")) if n]
     return " ".join(parts)

@@ -1,4 +1,4 @@
-"""The languages of the visitors' pages: a file of texts for each, static/i18n/<tag>.json."""
+"""The languages of the visitors' pages. Each has a file of texts, static/i18n/<tag>.json."""
 
 import json
 import re
@@ -12,16 +12,16 @@ _TRADITIONAL = re.compile(r"zh\b.*-(?:hant|tw|hk|mo)\b")
 
 
 class Languages:
-    """The languages of a folder of static files, by their tags."""
+    """The texts of the languages in a folder of static files, by language tag."""
 
     def __init__(self, static: Path) -> None:
-        ours = find_share("static") / "i18n"
+        defaults = find_share("static") / "i18n"
         self._texts: dict[str, dict[str, str]] = {}
         for file in sorted((static / "i18n").glob("*.json")):
-            # A file of an older version, or an unfinished one, lacks some texts.
-            defaults = [_read(ours / "en.json"), _read(ours / file.name)]
-            self._texts[file.stem] = defaults[0] | defaults[1] | _read(file)
-        self._texts.setdefault("en", _read(ours / "en.json"))
+            # An old or unfinished file lacks some texts, so those come from our files.
+            english, same_language = _read(defaults / "en.json"), _read(defaults / file.name)
+            self._texts[file.stem] = english | same_language | _read(file)
+        self._texts.setdefault("en", _read(defaults / "en.json"))
 
     @property
     def tags(self) -> list[str]:
@@ -34,10 +34,10 @@ class Languages:
         """Return `ltr` or `rtl`."""
         return self._texts[tag].get("dir", "ltr")
 
-    def choose(self, accept: str | None) -> str:
-        """Return the first of the visitor's languages that there is, or English."""
+    def choose(self, accept_language: str | None) -> str:
+        """Return the tag of the visitor's most preferred language that is available, or `en`."""
         ranked: list[tuple[float, int, str]] = []
-        for index, part in enumerate((accept or "")[:500].split(",")):
+        for index, part in enumerate((accept_language or "")[:500].split(",")):
             tag, semicolon, rest = part.partition(";")
             match = _QUALITY.match(";" + rest) if semicolon else None
             quality = float(match[1]) if match else 1.0
@@ -46,11 +46,11 @@ class Languages:
                 ranked.append((-quality, index, language))
         return min(ranked)[2] if ranked else "en"
 
-    def _find(self, wanted: str) -> str | None:
-        """Return a tag of the same language; of Chinese, in the same script if possible."""
-        tags = [tag for tag in self._texts if _base(tag) == _base(wanted)]
+    def _find(self, requested: str) -> str | None:
+        """Return a tag with the same language and, for Chinese, preferably the same script."""
+        tags = [tag for tag in self._texts if _base(tag) == _base(requested)]
         return min(
-            tags, key=lambda tag: _is_traditional(tag) != _is_traditional(wanted), default=None
+            tags, key=lambda tag: _is_traditional(tag) != _is_traditional(requested), default=None
         )
 
 

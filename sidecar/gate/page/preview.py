@@ -1,6 +1,6 @@
-"""The waiting page as it looks in each state, for people who design it.
+"""The preview of the waiting page in each state, for people who design it.
 
-It is the page itself, with its own script; preview.js answers what that script asks.
+It is the real page with its own script; preview.js replies to the requests of that script.
 """
 
 import json
@@ -13,8 +13,8 @@ from typing import Any
 
 from sidecar.gate.page import status_document
 from sidecar.gate.page import template as page_template
-from sidecar.gate.page.about import about
-from sidecar.gate.page.branding import branded, style
+from sidecar.gate.page.about import build_about
+from sidecar.gate.page.branding import apply_branding, style_sheet
 from sidecar.gate.page.render import Page
 from sidecar.kit.clock import iso
 from sidecar.kit.templates import Template
@@ -37,12 +37,12 @@ _WAITING: dict[str, Any] = {
     "refresh_after_seconds": 60,
     "phase": "open",
 }
-_NOWHERE = {"position": None, "ahead": None, "wait_seconds": None, "wait_seconds_low": None}
-_CLOSED = {**_WAITING, **_NOWHERE, "state": "closed", "phase": "closed"}
-#: The first document of a visitor who moves up, so that the progress bar is not at its start.
+_NO_POSITION = {"position": None, "ahead": None, "wait_seconds": None, "wait_seconds_low": None}
+_CLOSED = {**_WAITING, **_NO_POSITION, "state": "closed", "phase": "closed"}
+#: The document before the previewed one, with a higher position, so that the progress bar moves.
 _BEFORE = {**_WAITING, "position": 120, "ahead": 119, "refresh_after_seconds": 0.02}
-#: State -> the replies to the page's script, in order. None: no reply yet; a text: an error. Times
-#: are seconds from now.
+#: The replies to the page's script for each state, in order. None: no reply. A string: an error.
+#: Times are in seconds from now.
 STATES: dict[str, list[Any]] = {
     "joining": [None],
     "waiting": [_BEFORE, _WAITING],
@@ -50,70 +50,70 @@ STATES: dict[str, list[Any]] = {
         _BEFORE,
         {**_WAITING, "position": 1, "ahead": 0, "wait_seconds_low": 5, "wait_seconds_high": 40},
     ],
-    "called": [{**_WAITING, **_NOWHERE, "state": "admitted"}],
+    "called": [{**_WAITING, **_NO_POSITION, "state": "admitted"}],
     "paused": [_BEFORE, {**_WAITING, "paused": True}],
     "opens": [{**_CLOSED, "opens_at": 93_780, "prequeue_from": 91_980}],
-    "prequeue": [{**_WAITING, **_NOWHERE, "phase": "prequeue", "opens_at": 754}],
+    "prequeue": [{**_WAITING, **_NO_POSITION, "phase": "prequeue", "opens_at": 754}],
     "closed": [_CLOSED],
-    "full": [{**_WAITING, **_NOWHERE, "state": "full"}],
+    "full": [{**_WAITING, **_NO_POSITION, "state": "full"}],
     "left": [_BEFORE, _WAITING],
-    "lost": [{**_WAITING, **_NOWHERE, "state": "not_queued", "refresh_after_seconds": 0.02}],
+    "lost": [{**_WAITING, **_NO_POSITION, "state": "not_queued", "refresh_after_seconds": 0.02}],
     "error": [_BEFORE, {**_WAITING, "refresh_after_seconds": 0.02}, "nobody answers"],
     "no-script": [],
 }
 _RELOADS = re.compile(r'<noscript>.*?</noscript>\n?|<meta http-equiv="refresh"[^>]*>\n?', re.DOTALL)
-_ITS_SCRIPT = re.compile(r'<script src="/_waitroom/static/waiting\.js[^>]*></script>')
-_OTHER_FILE = re.compile(r"(?<=url\()([\"']?)(?=/(?!/|_waitroom/static/))")
-
-#: Addresses in a template that may have been written for the site alone.
-_OTHER_ATTRIBUTE = re.compile(r"""(?<=\s)(?:src|href)=["']?(?=/(?!/|_waitroom/))""")
+_PAGE_SCRIPT = re.compile(r'<script src="/_waitroom/static/waiting\.js[^>]*></script>')
+#: The place before the path of a file of the site in a style sheet.
+_SITE_URL = re.compile(r"(?<=url\()([\"']?)(?=/(?!/|_waitroom/static/))")
+#: The place before the path of a file of the site in a template's `src` or `href`.
+_SITE_ATTRIBUTE = re.compile(r"""(?<=\s)(?:src|href)=["']?(?=/(?!/|_waitroom/))""")
 
 
 @dataclass(frozen=True)
 class Preview:
-    """The preview of one room. `static` is where the page's own files are, preview.js too."""
+    """The preview of one room. `static` is the address of the page's files and of preview.js."""
 
     page: Page
     room: str
     settings: RoomSettings
     language: str = "en"
     static: str = "static/"
-    #: The address of the site, where its other files are.
+    #: The address of the site, for files that are not the page's own.
     site: str = ""
-    #: The nonce of inline styles, if the policy of the previewing page wants one.
+    #: The nonce of inline styles, if the policy of the previewing page requires one.
     nonce: str = ""
-    #: light or dark; empty: as the browser has it.
+    #: light or dark. Empty: the browser's own.
     scheme: str = ""
 
     def html(self, state: str) -> str:
-        settings, is_script = self._on_site(), state != "no-script"
+        settings, has_script = self._absolute_settings(), state != "no-script"
         text = self.page.render(
             language=self.language,
             view="waiting",
             values={
                 "room": self.room,
                 "message": settings.message or "",
-                **({} if is_script else self._values()),
+                **({} if has_script else self._example_values()),
             },
         )
-        text = _RELOADS.sub("", branded(text, settings))
-        own = f'<link rel="stylesheet" href="/_waitroom/{self.room}/style.css">'
-        sheet = _OTHER_FILE.sub(rf"\g<1>{self.site}", style(settings))
-        text = text.replace(own, f'<style nonce="{self.nonce}">\n{sheet}\n</style>')
-        if self.scheme:  # the script reads the rules, which are of another origin
+        text = _RELOADS.sub("", apply_branding(text, settings))
+        link = f'<link rel="stylesheet" href="/_waitroom/{self.room}/style.css">'
+        sheet = _SITE_URL.sub(rf"\g<1>{self.site}", style_sheet(settings))
+        text = text.replace(link, f'<style nonce="{self.nonce}">\n{sheet}\n</style>')
+        if self.scheme:  # preview.js reads the rules of style sheets that are of another origin
             text = text.replace('<link rel="stylesheet"', '<link rel="stylesheet" crossorigin')
-        script = _ITS_SCRIPT.search(text)
+        script = _PAGE_SCRIPT.search(text)
         if script is not None:
-            before = self._answers(settings, state) if is_script or self.scheme else ""
-            text = text.replace(script[0], before + script[0] * is_script)
+            before = self._preview_script(settings, state) if has_script or self.scheme else ""
+            text = text.replace(script[0], before + script[0] * has_script)
         return text.replace(_STATIC, self.static)
 
-    def _on_site(self) -> RoomSettings:
+    def _absolute_settings(self) -> RoomSettings:
         """Return the settings with absolute addresses of the site's files."""
 
         def absolute(path: str) -> str:
-            is_of_site = path.startswith("/") and not path.startswith(_STATIC)
-            return self.site + path if is_of_site else path
+            is_on_site = path.startswith("/") and not path.startswith(_STATIC)
+            return self.site + path if is_on_site else path
 
         links = [
             link.model_copy(update={"address": absolute(link.address)})
@@ -122,27 +122,27 @@ class Preview:
         logo = self.settings.logo and absolute(self.settings.logo)
         return self.settings.model_copy(update={"footer": tuple(links), "logo": logo})
 
-    def _values(self) -> dict[str, str]:
-        """Return what a replica fills in for a browser without JavaScript."""
+    def _example_values(self) -> dict[str, str]:
+        """Return the values that a replica would fill in for a browser without JavaScript."""
         return {
-            **self.page.shown(_WAITING, self.language),
+            **self.page.status_values(_WAITING, self.language),
             "waiting": str(_WAITING["waiting"]),
             "updated": "10:21:07 UTC",
             "refresh": "60",
         }
 
-    def _answers(self, settings: RoomSettings, state: str) -> str:
+    def _preview_script(self, settings: RoomSettings, state: str) -> str:
         common = {"room": self.room, "message": settings.message}
         data = {
             "answers": [
-                {**one, **common} if isinstance(one, dict) else one for one in STATES[state]
+                {**reply, **common} if isinstance(reply, dict) else reply for reply in STATES[state]
             ],
-            "about": about(self.room, settings).model_dump(mode="json"),
+            "about": build_about(self.room, settings).model_dump(mode="json"),
             "texts": {tag: self.page.languages.texts(tag) for tag in {"en", self.language}},
             "leaves": state == "left",
             "scheme": self.scheme,
         }
-        # In a script's text nothing is escaped, and nothing may end it.
+        # HTML has no escapes inside a script, so the JSON escapes any "</script>".
         text = json.dumps(data).replace("<", r"\u003c")
         return (
             f'<script type="application/json" id="preview">{text}</script>\n'
@@ -150,16 +150,16 @@ class Preview:
         )
 
 
-#: The states in which a template is shown; in the others the page is ours.
-OF_TEMPLATES = ("waiting", "next", "paused", "opens", "prequeue", "closed", "full")
+#: The states in which a room's own template is shown. In other states our page is shown.
+TEMPLATE_STATES = ("waiting", "next", "paused", "opens", "prequeue", "closed", "full")
 
 
-def by_template(template: Template, shown: Preview, state: str) -> str:
+def render_template(template: Template, preview: Preview, state: str) -> str:
     """Return the page by the room's own template, which has no script to reply to."""
     now_ms, example = time.time_ns() // 1_000_000, STATES[state][-1]
     changes: dict[str, Any] = {"queue_all": state == "paused", "events": ()}
     if opens_s := example.get("opens_at"):
-        # The pre-queue has begun a minute ago.
+        # By default the pre-queue began a minute ago.
         begins_s = example.get("prequeue_from", -60)
         changes["events"] = (
             RoomEvent(
@@ -168,23 +168,23 @@ def by_template(template: Template, shown: Preview, state: str) -> str:
                 prequeue_from=now_ms + begins_s * 1000,
             ),
         )
-    settings = shown.settings.model_copy(update=changes)
-    event = status_document.event(settings.moments(now_ms))
+    settings = preview.settings.model_copy(update=changes)
+    event = status_document.current_or_next_event(settings.moments(now_ms))
     document = {
         **example,
         **status_document.event_members(event),
-        "room": shown.room,
+        "room": preview.room,
         "joined_at": iso(now_ms),
         "updated_at": iso(now_ms),
     }
-    values = page_template.values(document, settings, shown.page, shown.language)
+    values = page_template.template_values(document, settings, preview.page, preview.language)
     text = template.render({**values, "next": "/"})
-    text = _OTHER_ATTRIBUTE.sub(rf"\g<0>{shown.site}", text)
-    return text.replace(_STATIC, shown.static)
+    text = _SITE_ATTRIBUTE.sub(rf"\g<0>{preview.site}", text)
+    return text.replace(_STATIC, preview.static)
 
 
-def overview(room: str, states: Iterable[str]) -> str:
-    """Return a page that shows all states at once, each from its file."""
+def render_overview(room: str, states: Iterable[str]) -> str:
+    """Return a page that shows all states at once, each in a frame with its own file."""
     frames = "\n".join(
         f'<figure><figcaption><a href="{state}.html">{state}</a></figcaption>'
         f'<iframe src="{state}.html" title="{state}"></iframe></figure>'

@@ -1,8 +1,8 @@
-"""The sidecar's own version of the waiting page, for browsers without JavaScript and for
-visitors who are sent to it.
+"""The waiting page as a replica serves it, for browsers without JavaScript and for visitors who are
+redirected to it.
 
-The page's one source is static/waiting.html. This module fills its `<!--# echo … -->` places
-in the visitor's language, and makes of it what nginx answers by itself.
+The only source of the page is static/waiting.html. This module fills the source's
+`<!--# echo … -->` placeholders in the visitor's language, and converts the source for nginx.
 """
 
 import html
@@ -21,8 +21,8 @@ from sidecar.visitors.estimate import Wait
 from sidecar.visitors.visitor_number import visitor_number
 
 _ECHO = re.compile(r'<!--# echo var="(\w+)"(?: encoding="\w+")? default="([^"]*)" -->')
-#: The places that nginx fills in, by variables that cannot break out of the page.
-_OF_NGINX = {
+#: The nginx variable for each placeholder that nginx fills in. Their values are safe in HTML.
+_NGINX_VARIABLES = {
     "waitroom_room": "$waitroom_room",
     "waitroom_method": "$waitroom_method",
     "waitroom_state": "$waitroom_state",
@@ -31,30 +31,29 @@ _OF_NGINX = {
     "waitroom_join": "${waitroom_join}",
     "waitroom_unsent": "$waitroom_unsent",
 }
-#: nginx takes no parameter above 4,096 bytes.
+#: The longest parameter to write, in bytes. nginx accepts no parameter above 4,096 bytes.
 _MAX_PARAMETER = 3_000
 
 
-def opening_in_digits(document: Mapping[str, Any], settings: RoomSettings) -> str:
-    """Return when the document's event opens, by the event's own time zone: the visitor's is not
-    known here."""
-    event = status_document.event(status_document.moments_at(document, settings))
+def format_opening(document: Mapping[str, Any], settings: RoomSettings) -> str:
+    """Return when the document's event opens, in the event's time zone, because the visitor's is
+    unknown. Empty without an event."""
+    moments = status_document.moments_of(document, settings)
+    event = status_document.current_or_next_event(moments)
     if event is None:
         return ""
     opens = datetime.fromtimestamp(event.opens_at / 1000, ZoneInfo(event.timezone))
     return f"{opens:%Y-%m-%d %H:%M} ({event.timezone})"
 
 
-def for_nginx(template: str, languages: Iterable[str]) -> str:
-    """Return the page as nginx's `$waitroom_page`: from memory it costs half of what a file does.
-
-    Raises ValueError for a line that is too long for nginx.
-    """
+def format_for_nginx(template: str, languages: Iterable[str]) -> str:
+    """Return an nginx file with the page in the variable `$waitroom_page`, because serving it from
+    memory costs half as much as from a file. Raises ValueError for a line too long for nginx."""
     tags = " ".join(languages)
 
     def fill(match: re.Match[str]) -> str:
         name, default = match.groups()
-        return tags if name == "waitroom_languages" else _OF_NGINX.get(name, default)
+        return tags if name == "waitroom_languages" else _NGINX_VARIABLES.get(name, default)
 
     quoted = template.replace("\\", "\\\\").replace("'", "\\'").replace("$", "&#36;")
     parts = [""]
@@ -78,7 +77,7 @@ def for_nginx(template: str, languages: Iterable[str]) -> str:
 
 
 class Page:
-    """Renders the page from the static files."""
+    """The waiting page, rendered from the static files."""
 
     def __init__(self, static: Path) -> None:
         self._template = (static / "waiting.html").read_text(encoding="utf-8")
@@ -87,44 +86,44 @@ class Page:
     def render(
         self, *, language: str, view: str, values: Mapping[str, str], opens: str = ""
     ) -> str:
-        """Return the page. `view` names the heading's text, `values` fill the waitroom_… places,
-        and `opens` is when an event opens."""
+        """Return the page. `view` selects the heading, `values` fill the waitroom_… placeholders,
+        and `opens` is the time when the event opens."""
         texts = self.languages.texts(language)
-        filled = {f"t_{key}": text for key, text in texts.items()}
-        filled["t_heading"], filled["t_intro"] = self.headings(language, view, opens)
-        filled |= {f"waitroom_{key}": value for key, value in values.items()}
-        filled["waitroom_lang"] = language
-        filled["waitroom_dir"] = self.languages.direction(language)
-        filled["waitroom_languages"] = " ".join(self.languages.tags)
+        variables = {f"t_{key}": text for key, text in texts.items()}
+        variables["t_heading"], variables["t_intro"] = self.headings(language, view, opens)
+        variables |= {f"waitroom_{key}": value for key, value in values.items()}
+        variables["waitroom_lang"] = language
+        variables["waitroom_dir"] = self.languages.direction(language)
+        variables["waitroom_languages"] = " ".join(self.languages.tags)
 
         def fill(match: re.Match[str]) -> str:
-            return html.escape(filled.get(match[1], match[2]))
+            return html.escape(variables.get(match[1], match[2]))
 
         return _ECHO.sub(fill, self._template)
 
-    def shown(
+    def status_values(
         self, document: Mapping[str, Any], language: str, *, unsent: bool = False
     ) -> dict[str, str]:
-        """Return what our page and a template show of a status document. `unsent`: what the visitor
-        sent has not arrived."""
+        """Return the values of a status document as our page and templates show them. `unsent`
+        tells whether the visitor sent something (a form, say) that did not arrive at the site."""
         texts, line = self.languages.texts(language), document["line"]
         return {
-            "position": status_document.position_in_digits(document),
-            "ahead": status_document.ahead_in_digits(document),
+            "position": status_document.format_position(document),
+            "ahead": status_document.format_ahead(document),
             "number": visitor_number(document["visitor"]) if document["visitor"] else "",
             "line": texts["line"].replace("{n}", line) if line else "",
-            "wait": self.wait_in_words(language, status_document.wait_of(document)),
+            "wait": self._format_wait(language, status_document.wait_of(document)),
             "unsent": texts["unsent"] if unsent else "",
         }
 
     def headings(self, language: str, view: str, opens: str = "") -> tuple[str, str]:
-        """Return the heading and the first paragraph."""
+        """Return the heading and the first paragraph of a view."""
         texts = self.languages.texts(language)
         heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])
         return heading, intro
 
-    def wait_in_words(self, language: str, wait: Wait | None) -> str:
-        """Return the estimate as the page's script words it."""
+    def _format_wait(self, language: str, wait: Wait | None) -> str:
+        """Return the estimated wait in the same words as static/waiting.js."""
         texts = self.languages.texts(language)
         if wait is None:
             return texts["wait_unknown"]
@@ -140,7 +139,7 @@ class Page:
         return texts["wait_under" if low < 1 else "wait_about"].replace("{n}", span)
 
 
-#: view -> the texts of its heading and its first paragraph
+#: For each view, the names of the translated texts for its heading and its first paragraph.
 _VIEWS = {
     "waiting": ("heading", "intro"),
     "next": ("next", "intro"),

@@ -1,8 +1,4 @@
-"""The responses that show the waiting page: ours, or by the room's own template.
-
-nginx passes the status document that came with its verdict on to /page, so that nobody is looked up
-a second time.
-"""
+"""The responses with the waiting page, either our page or one by the room's own template."""
 
 import json
 import math
@@ -15,9 +11,9 @@ from aiohttp import web
 from sidecar.gate.app_keys import GATES, PAGE
 from sidecar.gate.contract import Gate
 from sidecar.gate.page import status_document
-from sidecar.gate.page.branding import branded
-from sidecar.gate.page.render import opening_in_digits
-from sidecar.gate.page.template import POLICY, SAFE, find_template, refresh_of, values
+from sidecar.gate.page.branding import apply_branding
+from sidecar.gate.page.render import format_opening
+from sidecar.gate.page.template import POLICY, SAFE, find_template, refresh_header, template_values
 from sidecar.gate.return_address import UNSENT, is_unsent, safe_next
 from sidecar.gate.schemas import PageRequest, PageShown
 from sidecar.http.auth_request import original_method
@@ -46,9 +42,9 @@ ENDPOINTS = Endpoints("proxy")
     is_hand_made=True,
 )
 async def get_page(request: web.Request) -> web.Response:
-    """Get the waiting page of a verdict.
+    """Get the waiting page for a verdict.
 
-    For nginx, in rooms with a `template`. It asks Redis nothing.
+    For nginx, in rooms with a `template`. It does not ask Redis.
     """
     name, text = (request.headers.get(each) for each in ("X-Waitroom-Room", "X-Waitroom-Document"))
     if name is None or text is None:
@@ -59,14 +55,14 @@ async def get_page(request: web.Request) -> web.Response:
         return problem(404, "Not Found", detail=f"no room {name!r} with a template of its own")
     try:
         document = json.loads(text)
-        # The same for all who bring no cookie, so that nginx can answer the many.
-        is_kept = document["visitor"] is None
-        following = "" if is_kept else safe_next(request.headers.get("X-Original-URI", ""))
+        # The page is the same for all visitors without a cookie, so that nginx can cache it.
+        is_cacheable = document["visitor"] is None
+        next_url = "" if is_cacheable else safe_next(request.headers.get("X-Original-URI", ""))
         unsent = is_unsent(original_method(request.headers))
-        page = _render_template(request, room, template, document, following, unsent=unsent)
+        page = _render_template(request, room, template, document, next_url, unsent=unsent)
     except (ValueError, KeyError, TypeError):
         return problem(400, "Not a status document", detail="Send X-Waitroom-Document of /check.")
-    if is_kept:
+    if is_cacheable:
         page.headers["X-Accel-Expires"] = "1"
     return page
 
@@ -75,69 +71,70 @@ def render_page(
     request: web.Request,
     room: Gate,
     answer: Answer | None,
-    following: str,
+    next_url: str,
     *,
     method: str | None = None,
 ) -> web.Response:
-    """Return the page for somebody who waits, or has just left (`answer` is None), with the way to
-    `following`. `method` is the visitor's, if the page stands in place of what they asked for."""
+    """Return the page, for a visitor who has just left if `answer` is None. It leads on to
+    `next_url`. `method` is that of the visitor's request. None: they requested the page itself."""
     before, _, _ = request.query_string.partition("next=")
     unsent = is_unsent(method) if method else UNSENT in before
-    document = status_document.document(room, answer)
-    # Who left, or has no place, is not brought back by the page's own refresh; in place, or while
-    # very many come, it is the way to a place for who has none yet.
-    is_without = document["state"] == State.NOT_QUEUED
-    stays = is_without and method is None and "join_url" not in document
-    if not stays and (template := find_template(request, room)):
-        return _render_template(request, room, template, document, following, unsent=unsent)
+    document = status_document.build_document(room, answer)
+    # The page must not refresh for visitors who left or lost their place, because that would queue
+    # them again. Newcomers need the refresh to join: instead of a page, or while the shield is up.
+    has_no_place = document["state"] == State.NOT_QUEUED
+    is_final = has_no_place and method is None and "join_url" not in document
+    if not is_final and (template := find_template(request, room)):
+        return _render_template(request, room, template, document, next_url, unsent=unsent)
     page = request.app[PAGE]
     language = page.languages.choose(request.headers.get("Accept-Language"))
-    view = status_document.view(document) if answer else "left"
-    if is_without and not stays:
+    view = status_document.choose_view(document) if answer else "left"
+    if has_no_place and not is_final:
         view = State.WAITING.value
+    refresh_s = max(1, math.ceil(document["refresh_after_seconds"]))
     text = page.render(
         language=language,
         view=view,
         values={
-            **page.shown(document, language, unsent=unsent),
+            **page.status_values(document, language, unsent=unsent),
             "room": room.name,
             "method": method or ("POST" if unsent else ""),
             "state": document["state"],
             "phase": document["phase"],
-            "next": following,
+            "next": next_url,
             "join": status_document.join_query(document) + UNSENT * unsent,
             "waiting": str(document["waiting"] if document["waiting"] is not None else ""),
             "message": document["message"] or "",
             "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
-            "refresh": "" if stays else str(max(1, math.ceil(document["refresh_after_seconds"]))),
+            "refresh": "" if is_final else str(refresh_s),
         },
-        opens=opening_in_digits(document, room.settings),
+        opens=format_opening(document, room.settings),
     )
-    return _html(branded(text, room.settings), language, CONTENT_SECURITY_POLICY)
+    return _html_response(apply_branding(text, room.settings), language, CONTENT_SECURITY_POLICY)
 
 
-def _render_template(  # noqa: PLR0913 - as the page needs them
+def _render_template(  # noqa: PLR0913 - the template needs all of them
     request: web.Request,
     room: Gate,
     template: Template,
     document: dict[str, Any],
-    following: str,
+    next_url: str,
     *,
     unsent: bool = False,
 ) -> web.Response:
-    """Return the page by the room's own template. `following` is where the visitor wanted to go;
-    empty: nginx may keep the page for others."""
+    """Return the page by the room's own template. `next_url` is the address that the visitor
+    requested. It is empty if nginx may cache the page for others."""
     page = request.app[PAGE]
     language = page.languages.choose(request.headers.get("Accept-Language"))
-    shown = values(document, room.settings, page, language, unsent=unsent)
-    text = template.render({**shown, "next": quote(following, safe=SAFE)})
-    response = _html(text, language, POLICY)
-    if refresh := refresh_of(template, document, following, unsent=unsent):
+    values = template_values(document, room.settings, page, language, unsent=unsent)
+    text = template.render({**values, "next": quote(next_url, safe=SAFE)})
+    response = _html_response(text, language, POLICY)
+    if refresh := refresh_header(template, document, next_url, unsent=unsent):
         response.headers["Refresh"] = refresh
     return response
 
 
-def _html(text: str, language: str, policy: str) -> web.Response:
+def _html_response(text: str, language: str, policy: str) -> web.Response:
     headers = {
         **NO_STORE,
         "Content-Language": language,

@@ -1,7 +1,7 @@
-"""A room's waiting page by a template of its own, in place of ours.
+"""The waiting page by a room's own template, instead of our page.
 
-nginx passes the status document that came with its verdict on to /page, so that nobody is looked up
-a second time. A page of the site's own has no script of ours: the browser loads it again and again.
+nginx passes the status document from the verdict on to /page, so that /page need not ask Redis
+again. A template usually has no script of ours, so a Refresh header makes the browser reload it.
 """
 
 import json
@@ -14,53 +14,53 @@ from aiohttp import web
 
 from sidecar.gate.contract import Gate
 from sidecar.gate.page import cloudflare, status_document
-from sidecar.gate.page.render import Page, opening_in_digits
+from sidecar.gate.page.render import Page, format_opening
 from sidecar.gate.return_address import UNSENT
 from sidecar.http.app_keys import TEMPLATES
 from sidecar.kit.templates import Template
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import State
 
-#: The file is the site's: it may load and run what the site's other pages may.
+#: The policy of a template. The site wrote it, so it may load and run what its other pages may.
 POLICY = (
     "default-src 'self' https: data: 'unsafe-inline'; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
-#: A template that loads our script polls by it.
+#: The script that polls. A template that loads it needs no Refresh header.
 _OUR_SCRIPT = "/_waitroom/static/waiting.js"
-#: What stays unquoted in an address; none of it can end a text in a script.
+#: The characters that stay unquoted in an address. None can end a string in a script.
 SAFE = "/?&=%:@!,;+*~"
 
 
-def as_header(document: Mapping[str, Any]) -> str:
-    """Return the document as JSON in ASCII, without the message, which the settings have."""
-    return json.dumps({name: each for name, each in document.items() if name != "message"})
+def format_header(document: Mapping[str, Any]) -> str:
+    """Return the document as ASCII JSON. It omits the message, which /page reads from settings."""
+    return json.dumps({name: value for name, value in document.items() if name != "message"})
 
 
 def find_template(request: web.Request, room: Gate) -> Template | None:
-    """Return the room's own template, if it has a valid one."""
+    """Return the room's own template. None if it has no valid one."""
     name = room.settings.template
     return request.app[TEMPLATES].find(name) if name else None
 
 
-def refresh_of(
-    template: Template, document: Mapping[str, Any], following: str = "", *, unsent: bool = False
+def refresh_header(
+    template: Template, document: Mapping[str, Any], next_url: str = "", *, unsent: bool = False
 ) -> str:
-    """Return the Refresh header: when the browser loads the page again, and from where. It is empty
-    if the page's script polls."""
+    """Return the Refresh header, which says when and from which address the browser reloads the
+    page. Empty if the page's script polls."""
     if document["visitor"] and _OUR_SCRIPT in template.text:
         return ""
     seconds = str(max(1, math.ceil(document["refresh_after_seconds"])))
-    if not following or (document["state"] != State.NOT_QUEUED and not unsent):
+    if not next_url or (document["state"] != State.NOT_QUEUED and not unsent):
         return seconds
-    # That address gives newcomers places even while very many come; and the address of an unsent
-    # form is never requested by GET.
+    # The page is reloaded from its own address for two reasons: newcomers can join there even while
+    # the shield is up, and the address that a form was sent to must not be requested by GET.
     query = status_document.join_query(document) + UNSENT * unsent
-    query += f"next={quote(following, safe=SAFE)}"
+    query += f"next={quote(next_url, safe=SAFE)}"
     return f"{seconds}; url=/_waitroom/{document['room']}/?{query}"
 
 
-def values(
+def template_values(
     document: dict[str, Any],
     settings: RoomSettings,
     page: Page,
@@ -68,19 +68,19 @@ def values(
     *,
     unsent: bool = False,
 ) -> dict[str, Any]:
-    """Return what a template may show: our values and Cloudflare's."""
-    is_without = document["state"] == State.NOT_QUEUED
-    view = "waiting" if is_without else status_document.view(document)
-    opens = opening_in_digits(document, settings)
+    """Return the values that a template may use: ours, and those of Cloudflare's templates."""
+    has_no_place = document["state"] == State.NOT_QUEUED
+    view = "waiting" if has_no_place else status_document.choose_view(document)
+    opens = format_opening(document, settings)
     heading, intro = page.headings(language, view, opens)
-    theirs = cloudflare.members(document, settings)
-    hours, minutes = divmod(theirs["waitTime"], 60)
+    cloudflare_values = cloudflare.members(document, settings)
+    hours, minutes = divmod(cloudflare_values["waitTime"], 60)
     return {
         **document,
-        **theirs,
+        **cloudflare_values,
         "waitTimeHours": hours,
         "waitTimeHourMinutes": minutes,
-        **page.shown(document, language, unsent=unsent),
+        **page.status_values(document, language, unsent=unsent),
         "site_name": settings.site_name,
         "logo": settings.logo,
         "message": status_document.message_of(document, settings),

@@ -7,7 +7,7 @@ from typing import Any
 from sidecar.rooms.store.plain_commands import PlainCommands
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
-from sidecar.visitors.tokens import is_visitor
+from sidecar.visitors.tokens import is_visitor_id
 
 #: The format of an export. Another format may have other fields.
 FORMAT = "waitroom-room/1"
@@ -112,7 +112,7 @@ def row_problem(kind: str, row: Any) -> str:
         return "a list that begins with a text"
     name, *fields = row
     pattern = _NAME_PATTERNS.get(kind)
-    if not (pattern.fullmatch(name) if pattern else is_visitor(name)):
+    if not (pattern.fullmatch(name) if pattern else is_visitor_id(name)):
         return f"{name[:40]!r} is none that an export has"
     if len(fields) != (2 if kind in _SECOND_SET else 1):
         return "not as many fields as an export has"
