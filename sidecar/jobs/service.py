@@ -196,7 +196,7 @@ class Jobs:
             )
         if not await target.store.abort(id_):
             # Its worker is gone: none would learn of it.
-            if await self.store.attempts.finish(target.aborted(id_, job.fence)):
+            if await self.store.attempts.finish(target.abort_ending(id_, job.fence)):
                 self._count(target, "cancelled")
                 await target.store.remove(id_)
                 return State.CANCELLED

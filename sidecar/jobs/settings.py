@@ -331,7 +331,7 @@ class TargetSettings(BaseModel):
             return False
         return any(_is_below(read, URL(prefix)) for prefix in self.callback_urls)
 
-    def changed(self, overrides: dict[str, Any]) -> "TargetSettings":
+    def with_changes(self, overrides: dict[str, Any]) -> "TargetSettings":
         """Return these settings with some replaced. A secret given as *** stays as it was, unless
         calls go to another server. Raises ConfigError."""
         values = dict(overrides)
@@ -341,7 +341,7 @@ class TargetSettings(BaseModel):
             if isinstance(headers_asked, dict)
             else []
         )
-        if hidden and self.goes_elsewhere(values):
+        if hidden and self.changes_server(values):
             names = " and ".join(hidden)
             raise ConfigError(
                 [f"headers: the url is on another server: give {names} again, or {{}} for none"]
@@ -355,7 +355,7 @@ class TargetSettings(BaseModel):
             }
         return read_target({**self.model_dump(exclude_unset=True), **values})
 
-    def goes_elsewhere(self, overrides: dict[str, Any]) -> bool:
+    def changes_server(self, overrides: dict[str, Any]) -> bool:
         """Return whether calls would go to another scheme, host or port: secrets do not follow."""
         return overrides.get("url") is not None and _origin(overrides["url"]) != _origin(self.url)
 

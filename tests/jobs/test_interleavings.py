@@ -123,7 +123,7 @@ async def test_a_clean_goes_on_when_redis_is_away(here):
 
     target.store.remove = away
     here.time.forward(2)
-    await target.store.claim(0, target.settings.changed({"paused": True}))
+    await target.store.claim(0, target.settings.with_changes({"paused": True}))
     assert (await here.reconciler.clean())[0] == 1
     assert (await here.row(id_)).state == State.EXPIRED
 

@@ -114,7 +114,7 @@ async def _target(target: targets.Target, counts: Mapping[tuple[str, str], int])
 
     return Target(
         name=target.name,
-        source="file" if target.is_of_file else "run time",
+        source="file" if target.is_from_file else "run time",
         settings=settings.without_secrets(),
         waiting=state.waiting,
         later=state.later,

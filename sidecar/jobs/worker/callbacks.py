@@ -14,7 +14,7 @@ import structlog
 
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import Job, receiver_of
+from sidecar.jobs.model import Job, callback_origin
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import DatabaseError
@@ -81,7 +81,7 @@ async def call_back_forever(
             except Exception:
                 log.exception("callbacks_failed")
             for job in due:
-                receiver = receiver_of(job.callback_url or "")
+                receiver = callback_origin(job.callback_url or "")
                 under_way.begin(receiver, _call_back(jobs, session, counted, job))
             if due and len(under_way.tasks) < MOST:
                 continue  # there may be others behind those

@@ -75,7 +75,7 @@ class Reconciler:
     async def _refresh_forever(self) -> None:
         """Keep a task for each target, also for those that are created at run time."""
         while True:
-            self._wake_ups.changed.clear()
+            self._wake_ups.settings_changed.clear()
             with contextlib.suppress(DatabaseError):
                 for name in await self._jobs.targets.refresh():
                     self._wake_ups.wake(name)
@@ -89,7 +89,7 @@ class Reconciler:
             for name in targets.keys() - self._tasks.keys():
                 task = asyncio.create_task(self._keep_forever(targets[name]))
                 self._tasks[name] = targets[name], task
-            await wait_for(self._wake_ups.changed, REFRESH_S)
+            await wait_for(self._wake_ups.settings_changed, REFRESH_S)
 
     # One target -------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class Reconciler:
             await self._end(target, id_, why, at_ms)
         await target.store.forget(ended)
         state, _ = await target.store.look([], target.settings)
-        self._jobs.metrics.targets.learn(target.name, target.settings, state)
+        self._jobs.metrics.targets.update(target.name, target.settings, state)
         if claimed.next_s is None and state.is_idle:
             self.idle.add(target.name)
             return GAUGES_S if state.calls_in_window or state.breaker == "open" else IDLE_S

@@ -241,7 +241,7 @@ class TargetWorker:
         await self._drop(claim)
 
     async def _abort(self, claim: Claim) -> None:
-        await self._write(self.target.aborted(claim.id, claim.fence), is_counted=True)
+        await self._write(self.target.abort_ending(claim.id, claim.fence), is_counted=True)
         await self._drop(claim)
 
     async def _leave(self, claim: Claim) -> None:
