@@ -59,7 +59,7 @@ def ending_of(  # noqa: PLR0913
             error = f"the target says {result.status}"
             return end_job(state=State.FAILED, error=error, note="rejected")
         return end_job(state=State.COMPLETED, note="answered")
-    # A trial call tests the target while the breaker is open: its failure costs the job no retry.
+    # A trial call tests a failing target, so its failure costs the job no retry.
     is_counted = not claim.is_trial
     failures = job.failures + is_counted
     # If the target sent Retry-After, it gets no calls until then.

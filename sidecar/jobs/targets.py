@@ -108,7 +108,7 @@ class TargetRegistry(Named[Target]):
         if text is not None:
             changes = json.loads(text)
             if settings and settings.changes_server(changes):
-                changes.setdefault("headers", {})  # those in the file may be newer: keep them secret
+                changes.setdefault("headers", {})  # the file's may be newer; they are secret
             settings = settings.with_changes(changes) if settings else read_target(changes)
         if settings is None:
             self._items.pop(name, None)

@@ -105,9 +105,9 @@ async def test_whatever_there_is_to_do_is_seen(here, change):
 
 async def test_a_reconciler_that_finds_something_looks_again_soon(here, monkeypatch):
     """Each second, until there is nothing any more."""
-    monkeypatch.setattr(reconciler, "LOOK_S", 0.01)
+    monkeypatch.setattr(reconciler, "CHECK_S", 0.01)
     target = await here.target()
-    async with running(here.reconciler._keep_forever(target)):
+    async with running(here.reconciler._maintain_forever(target)):
         await until(lambda: target.name in here.reconciler.idle)
         count = target.store.claims[0]
         await asyncio.sleep(0.1)

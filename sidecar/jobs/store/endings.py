@@ -126,7 +126,7 @@ class EndingRepository:
 
         return await self._transactions.write(work) if ids else []
 
-    async def note_callback(
+    async def record_callback(
         self, id_: str, *, ended_ms: int | None, next_ms: int | None, tries: int
     ) -> None:
         """Write how often a callback was tried, and when it is tried next; None: not again. Changes
