@@ -1,4 +1,4 @@
-"""Starts and stops jobs in a replica and in a worker process (`waitroom run-jobs`)."""
+"""Starts and stops the job services of a replica and of a worker process (`waitroom run-jobs`)."""
 
 import asyncio
 import contextlib
@@ -36,9 +36,9 @@ from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.storage.sql.database import open_database
 from sidecar.visitors.grants import Grants
 
-#: Between two tries to reach the database when it is unavailable at the start, seconds.
+#: The pause between attempts to reach the database at the start, in seconds.
 RETRY_S = 1.0
-#: How long a start waits for it, seconds: rooms can do without.
+#: How long the start waits for the database, in seconds. Rooms work without it.
 START_S = 5.0
 
 log = structlog.get_logger()
@@ -54,8 +54,8 @@ class JobServices:
 async def job_services(
     settings: Settings, redis: Store, metrics: Metrics
 ) -> AsyncIterator[JobServices]:
-    """Reconcile the queues within the block. Waits in the background for a database that does not
-    answer: until then requests get errors. Raises ConfigError if it cannot be opened."""
+    """Run the job services within the block. If the database is unavailable, waits for it in the
+    background, and requests get errors. Raises ConfigError if its setting is invalid."""
     timeout_s = settings.store_timeout
 
     def make(name: str, target: TargetSettings) -> Target:
@@ -105,12 +105,9 @@ async def _wait_for(store: JobStore) -> None:
 
 
 async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str = "") -> None:
-    """Make the calls of all targets, `most` at a time of each, until SIGTERM or SIGINT; then
-    begins no more, and gives those under way so many seconds. `listen`: where health and metrics
-    are served; empty: disabled.
-
-    Raises ConfigError.
-    """
+    """Make the calls of all targets, `most` at a time per target, until SIGTERM or SIGINT. Then
+    wait up to `grace_s` for calls in progress. `listen`: the HOST:PORT of health and metrics; none
+    if it is empty. Raises ConfigError."""
     if not settings.jobs_database:
         raise ConfigError(["targets: there is none, such as [targets.images] with a url"])
     if settings.store.startswith("memory://"):
@@ -137,7 +134,7 @@ async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str
         if listen:
             await _serve_health(stack, metrics, listen)
         pool = WorkerPool(services.jobs, services.wake_ups, egress, most=most)
-        # As a replica does: no collection need look at what stays.
+        # As in a replica: keeps the garbage collector from scanning objects that stay.
         gc.collect()
         gc.freeze()
         log.info("running_jobs", targets=sorted(settings.targets), at_a_time=most)

@@ -116,7 +116,7 @@ def edge_app(
     app[events.STREAMS] = events.Streams(event_streams)
     app[long_poll.LONG_POLLS] = long_poll.LongPolls()
     app.on_shutdown.append(long_poll.close)
-    app.cleanup_ctx.append(check_permit.writes)
+    app.cleanup_ctx.append(check_permit.finish_writes)
     app[draw.DRAW_PAGE] = draw.load_page(static)
     fast = dict(FAST_EDGE)
     # A path without a pattern is found faster, and these requests are the most frequent ones.

@@ -11,10 +11,11 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import Claim
 from sidecar.kit.retry import Backoff
 
+#: The longest pause before a retry, unless the target asks for a longer one.
 MAX_DELAY_S = 300.0
-#: answered: a response that is not retried. busy: 429, if it is retried. failed: no whole response
-#: (without a status), or another one that is retried. refused: the call must not be made, or its
-#: response is too large; never retried.
+#: What a call came to. answered: a response that is not retried. busy: a 429 that is retried.
+#: failed: an incomplete or missing response (then `status` is None), or another status that is
+#: retried. refused: the call is not allowed, or its response is too large; never retried.
 ResultKind: TypeAlias = Literal["answered", "busy", "failed", "refused"]
 _NOTES: dict[str, CallNote] = {"busy": "busy", "failed": "failed", "refused": "gone"}
 
@@ -22,15 +23,16 @@ _NOTES: dict[str, CallNote] = {"busy": "busy", "failed": "failed", "refused": "g
 @dataclass(frozen=True, slots=True)
 class CallResult:
     kind: ResultKind
-    #: For people; it holds no address, and no value of a header.
+    #: A message for people, without addresses and without values of headers.
     error: str = ""
     status: int | None = None
-    #: Of the response: names in lower case; several of a name are joined by commas.
+    #: The response headers: names in lower case; values of the same name are joined by commas.
     headers: dict[str, str] = field(default_factory=dict)
-    #: Empty where the body is larger than one CHUNK and was written in parts.
+    #: The response body. Empty if it is larger than CHUNK: then it is in the database, in parts.
     body: bytes = b""
+    #: The size of the whole body, in bytes.
     size: int = 0
-    #: From the Retry-After header; None: missing or unreadable.
+    #: The Retry-After header, in seconds. None if it is missing or unreadable.
     retry_after_s: float | None = None
     took_us: int = 0
 
@@ -44,23 +46,23 @@ def ending_of(  # noqa: PLR0913
     now_ms: int,
     draw: Callable[[], float] = random.random,
 ) -> Ending:
-    """Decide how an attempt ends: completed, failed, or pending to be tried again. `draw` returns a
-    number from 0 to 1, for the jitter."""
+    """Return how an attempt ends: completed, failed, or pending if it is retried. `draw` returns a
+    random number from 0 to 1, for the jitter of the pause."""
     end = partial(Ending, job.id, claim.fence, at_ms=now_ms, status=result.status)
-    kept_ms = now_ms + ms(settings.result_ttl)
+    expires_ms = now_ms + ms(settings.result_ttl)
     if result.kind == "answered":
-        # The response is kept also where the job has failed by it: it may say why. The target is
-        # there, so that the breaker takes it for a success.
+        # The response is stored even if its status fails the job, because it may say why. The
+        # breaker counts it as a success, because the target responded.
         response = {"headers": result.headers, "body": result.body, "size": result.size}
-        keep = partial(end, expires_ms=kept_ms, took_us=result.took_us, **response)
+        end_job = partial(end, expires_ms=expires_ms, took_us=result.took_us, **response)
         if result.status is not None and settings.fails_on(result.status):
             error = f"the target says {result.status}"
-            return keep(state=State.FAILED, error=error, note="rejected")
-        return keep(state=State.COMPLETED, note="answered")
-    # While nothing comes through, a call that tries whether anything does costs its job no retry.
+            return end_job(state=State.FAILED, error=error, note="rejected")
+        return end_job(state=State.COMPLETED, note="answered")
+    # A trial call tests a failing target, so its failure costs the job no retry.
     is_counted = not claim.is_trial
     failures = job.failures + is_counted
-    # A target that says when to come back is left alone until then.
+    # If the target sent Retry-After, it gets no calls until then.
     hold_ms = now_ms + ms(result.retry_after_s) if result.retry_after_s else None
     fail = partial(
         end,
@@ -71,7 +73,7 @@ def ending_of(  # noqa: PLR0913
     )
     is_final = result.kind == "refused" or not settings.retries_on(result.status)
     if is_final or (is_counted and failures > settings.retries):
-        return fail(state=State.FAILED, expires_ms=kept_ms)
+        return fail(state=State.FAILED, expires_ms=expires_ms)
     delay_s = max(result.retry_after_s or 0.0, backoff(settings).delay_s(failures, draw))
     return fail(state=State.PENDING, not_before_ms=now_ms + ms(delay_s))
 

@@ -1,15 +1,15 @@
-"""How long a target's jobs wait, and whether anybody makes their calls."""
+"""Estimates of how long a target's jobs wait, and whether a worker makes their calls."""
 
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueueState
 
-#: A worker that can take more asks every 10 s at least.
+#: Without a request for jobs for this long, no worker is running: each asks every 10 s at least.
 RUNNER_AWAY_S = 15.0
 
 
 def wait_s(settings: TargetSettings, queue: QueueState, position: int) -> float:
-    """Estimate the wait of the job at this position, in seconds: by the slots and how long a call
-    takes (measured, or expected), by the rate, and until an open breaker lets calls through."""
+    """Estimate the wait of the job at this position, in seconds: the longer of the waits for a
+    slot and for the rate, plus the time until the breaker or Retry-After allows calls again."""
     mean_s = queue.mean_s or settings.expected_seconds
     free = max(0, settings.concurrency - queue.active)
     by_slots = max(0, position - free) * mean_s / settings.concurrency
@@ -22,8 +22,8 @@ def wait_s(settings: TargetSettings, queue: QueueState, position: int) -> float:
 
 
 def has_runner(settings: TargetSettings, queue: QueueState) -> bool:
-    """Return True if a worker makes a call now or asked for offline jobs in the last 15 s, and for
-    a target of online jobs alone, which need none."""
+    """Return True if a worker has a call in progress or asked for offline jobs in the last 15 s,
+    or if the target has only online jobs, which need no worker."""
     if "offline" not in settings.kinds or queue.active > 0:
         return True
     return queue.runner_ms is not None and queue.now_ms - queue.runner_ms < RUNNER_AWAY_S * 1000

@@ -11,7 +11,7 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueueState
 
 _BREAKER = {"closed": 0, "trial": 1, "open": 2}
-#: Gauges of a target: the end of the name, the help, and the value; None: there is no sample.
+#: Gauges of a target: the end of the name, the help, and the value (None: no sample).
 _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | None]], ...] = (
     ("waiting", "Jobs in the queue.", lambda _, state: state.waiting),
     ("later", "Jobs that wait for their next attempt.", lambda _, state: state.later),
@@ -38,12 +38,12 @@ _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | No
 
 
 class TargetGauges(Collector):
-    """The gauges of all targets, as they were last read."""
+    """The gauges of all targets, from the settings and queue states last read."""
 
     def __init__(self) -> None:
         self._targets: dict[str, tuple[TargetSettings, QueueState]] = {}
 
-    def learn(self, target: str, settings: TargetSettings, state: QueueState) -> None:
+    def update(self, target: str, settings: TargetSettings, state: QueueState) -> None:
         self._targets[target] = settings, state
 
     def find(self, target: str) -> QueueState | None:
@@ -107,6 +107,6 @@ class JobMetrics(MetricSet):
         self.targets = self.collected(TargetGauges())
 
     def count_response(self, target: str, status: int | None) -> None:
-        """Count a response; None: the target sent none."""
+        """Count a response by its status. None if the target sent no response."""
         if status is not None:
             self.job_responses.labels(target, str(status)).inc()

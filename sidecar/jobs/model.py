@@ -1,14 +1,14 @@
 """Jobs: calls that wait until their target has capacity. Times are ms since 1970 by the clock of
-Redis; None: it has not happened.
+Redis, and None if the event has not happened.
 
     pending ──► called ──► processing ──► completed
        ▲           │            │    └──► failed
        └───────────┴────────────┘         (cancelled, expired: from any of the first three)
 
-Only online jobs are `called`: the permit is there and was not used yet.
+Only online jobs are `called`: their permit was issued and has not been used yet.
 
-A job passes through six types: NewJob (submitted) -> Job (a row in SQL) -> Claim (Redis lets it be
-called, store/target_queue.py) -> CallResult (call_result.py) -> Ending -> JobView (service.py).
+A job's types, in order: NewJob (submitted) -> Job (a row in SQL) -> Claim (Redis lets it be called,
+store/target_queue.py) -> CallResult (call_result.py) -> Ending -> JobView (service.py).
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from sidecar.kit.errors import WaitroomError
 
 JobKind: TypeAlias = Literal["offline", "online"]
-#: What the target's queue in Redis notes of a call. answered: the target did its work. rejected: it
-#: responded, and that is the job's failure. failed: it is the target's fault, and counts for the
-#: breaker. busy: 429. gone: no call was made.
+#: The outcome of a call, as the target's queue in Redis counts it. answered: the job succeeded.
+#: rejected: the target responded with a status that fails the job. failed: the target is at fault;
+#: counts for the breaker. busy: 429. gone: no call was made.
 CallNote: TypeAlias = Literal["answered", "rejected", "failed", "busy", "gone"]
 
 
@@ -39,24 +39,25 @@ class State(StrEnum):
 
 WAITS = frozenset({State.PENDING, State.CALLED})
 RUNS = frozenset({State.CALLED, State.PROCESSING})
-#: A job in one of these states only waits to be removed.
+#: The final states: a job in one of them is kept until it expires, and then removed.
 ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED})
+#: Characters of a job's id.
 ID_LENGTH = 22
 ID_PATTERN = "[A-Za-z0-9_-]{22}"
-#: Bytes of a body in one row of the database.
+#: Most bytes of a body in one row of the database.
 CHUNK = 262_144
 
 
 class JobError(WaitroomError):
-    """A job cannot be submitted or changed; the text says why."""
+    """A job cannot be submitted or changed; the error text says why."""
 
 
 class GrantNeededError(JobError):
-    """The job names a class without a grant that gives it."""
+    """The job has no valid grant for its class."""
 
 
 class IdempotencyKeyUsedError(JobError):
-    """Another job of this owner has the idempotency key."""
+    """Another job of this owner, with other content, has the idempotency key."""
 
 
 class QueueFullError(JobError):
@@ -67,8 +68,8 @@ class WrongStateError(JobError):
     """The job's state does not allow the change."""
 
 
-def receiver_of(url: str) -> str:
-    """Return scheme, host and port of a callback's address: callbacks are limited for each."""
+def callback_origin(url: str) -> str:
+    """Return scheme, host and port of a callback URL. Parallel callbacks are limited per origin."""
     return "/".join(url.split("/", 3)[:3]).lower()
 
 
@@ -77,21 +78,21 @@ def ms(seconds: float) -> int:
 
 
 def new_job_id() -> str:
-    """Return 128 random bits in 22 characters, the first of which is not -: commands would take
-    that for an option."""
-    while (made := secrets.token_urlsafe(16)).startswith("-"):
+    """Return 128 random bits as 22 characters. The first is not -, because commands would take the
+    id for an option."""
+    while (id_ := secrets.token_urlsafe(16)).startswith("-"):
         pass
-    return made
+    return id_
 
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job as it is submitted: checked against its target's settings (request.py)."""
+    """A submitted job, checked against its target's settings (request.py)."""
 
     target: str
     kind: JobKind = "offline"
     method: str = "GET"
-    #: Below the target's url, and after the ?, both encoded as they are sent.
+    #: The path below the target's url, and the query without ?, both percent-encoded.
     path: str = ""
     query: str = ""
     headers: dict[str, str] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class NewJob:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the content, but for the grant, which is signed anew each time."""
+        """A digest of the content without the grant, which differs each time it is signed."""
         request = [self.method, self.path, self.query, sorted(self.headers.items())]
         content = [self.target, self.kind, *request, self.class_name, self.callback_url]
         return hashlib.sha256(json.dumps(content).encode() + b"\0" + self.body).hexdigest()
@@ -111,7 +112,7 @@ class NewJob:
 
 @dataclass(slots=True)
 class Job:
-    """One row: the request, the state, and the result but for its body."""
+    """A row of the database: the request, the state, and the result without its body."""
 
     id: str
     #: The name of the token that submitted the job; other tokens do not see it.
@@ -119,13 +120,13 @@ class Job:
     target: str
     kind: JobKind
     created_ms: int
-    #: pending: when it gives up; ended: when it is removed.
+    #: For a pending job, when it expires. For an ended job, when it is removed.
     expires_ms: int
-    #: Its place among the target's jobs, decided by jobs/lua/reserve.lua: smaller is sooner.
+    #: The order among the target's jobs, set by jobs/lua/reserve.lua: the smallest is next.
     queue_order: int
     state: State = State.PENDING
     class_name: str = ""
-    #: An owner's key names one job, whose request has this fingerprint.
+    #: A key names one job of an owner. The same key with another fingerprint is an error.
     idempotency_key: str | None = None
     fingerprint: str = ""
     method: str = "GET"
@@ -134,7 +135,7 @@ class Job:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     callback_url: str | None = None
-    #: No retry is made before this time.
+    #: The earliest time of the next attempt.
     not_before_ms: int | None = None
     called_ms: int | None = None
     started_ms: int | None = None
@@ -142,16 +143,16 @@ class Job:
     attempts: int = 0
     #: Attempts that failed and count against `retries`.
     failures: int = 0
-    #: The number of the latest attempt; an attempt with a smaller one writes nothing.
+    #: The number of the latest attempt. Attempts with a smaller number cannot write.
     fence: int = 0
-    #: Why the last attempt failed; empty: it did not fail.
+    #: Why the last attempt failed. Empty if it did not fail.
     error: str = ""
-    #: Of the last response; None: there was none.
+    #: The HTTP status of the last response. None if there was none.
     status: int | None = None
     result_headers: dict[str, str] = field(default_factory=dict)
     result_size: int = 0
     read_ms: int | None = None
-    #: When the callback is tried next; None: none is due.
+    #: When the callback is sent next. None if no callback is due.
     callback_ms: int | None = None
     callback_tries: int = 0
 
@@ -161,14 +162,14 @@ class Job:
 
     @property
     def has_answer(self) -> bool:
-        """Whether the target's response is kept, as the result or as the reason of the failure."""
+        """Whether the target's response is stored, as the result or as the cause of the failure."""
         if self.state is State.FAILED:
             return bool(self.result_headers or self.result_size)
         return self.state is State.COMPLETED
 
 
 class QueueEntry(NamedTuple):
-    """A job for its target's queue; before `not_before_ms` it waits beside the queue."""
+    """A job for its target's queue. It enters the queue at `not_before_ms`, if that is given."""
 
     id: str
     order: int
@@ -178,20 +179,20 @@ class QueueEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an attempt ended, for SQL and for the target's queue in Redis. Both drop it unless the
-    job's fence is `fence`."""
+    """How an attempt ended, to be written to SQL and to the target's queue in Redis. Both ignore it
+    unless the job's fence is still `fence`."""
 
     id: str
     fence: int
-    #: One of the ended states, or pending to try again at `not_before_ms`.
+    #: One of ENDED, or PENDING if the job is retried at `not_before_ms`.
     state: State
     at_ms: int
-    #: When an ended job is removed. None: it stays as it was.
+    #: When the ended job is removed. None leaves the job's value unchanged.
     expires_ms: int | None = None
     error: str = ""
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    #: The response's body, unless it was written before in parts; and its whole length.
+    #: The response body, empty if it is already stored in parts; and the size of the whole body.
     body: bytes = b""
     size: int = 0
     not_before_ms: int | None = None
@@ -199,7 +200,7 @@ class Ending:
     is_counted: bool = False
     note: CallNote = "gone"
     took_us: int = 0
-    #: The target gets no calls before this time.
+    #: No call to the target starts before this time.
     hold_ms: int | None = None
 
 
@@ -209,16 +210,16 @@ class JobQuery:
 
     owner: str | None = None
     target: str | None = None
-    #: Any of these; empty: all states.
+    #: The states of the jobs. Empty for all states.
     states: frozenset[str] = frozenset()
-    #: The last response's status, from and to.
+    #: The lowest and the highest HTTP status of the last response.
     statuses: tuple[int, int] | None = None
-    #: A job's id or its beginning.
+    #: A job's id or the beginning of it.
     id: str = ""
-    #: When the jobs were submitted, from and before.
+    #: The period in which the jobs were submitted; `to_ms` itself is not part of it.
     from_ms: int | None = None
     to_ms: int | None = None
-    #: created_ms and id of the previous page's last job.
+    #: The created_ms and id of the last job on the previous page.
     after: tuple[int, str] | None = None
     limit: int = 100
 
@@ -231,8 +232,8 @@ class JobQuery:
 @dataclass(frozen=True, slots=True)
 class JobPage:
     """A page of a search. A page of a narrow search may have fewer jobs than its limit, or none,
-    though others follow."""
+    even if it is not the last page."""
 
     jobs: list[Job]
-    #: The `after` of the next page; None: this is the last one.
+    #: The `after` of the next page. None on the last page.
     next: tuple[int, str] | None

@@ -1,10 +1,10 @@
-"""Permits: signed texts with which the client of an online job may call its target once.
+"""Permits: signed strings with which the client of an online job may call its target once.
 
 A permit is `target~job~fence~expires` and `.signature`, made by itsdangerous' Signer
-(HMAC-SHA-256; the key is derived per target, so a permit of one target is none of another's).
-`fence` is the number of the call, `expires` the end of the permit, ms since 1970 by the clock of
-Redis. A permit has letters, digits and `- _ ~ .` alone, which addresses and headers leave as they
-are. Redis ensures that it is used once.
+(HMAC-SHA-256; the key is derived per target, so a permit is valid for one target only). `fence`
+is the number of the call, `expires` the end of the permit, ms since 1970 by the clock of Redis.
+A permit has only letters, digits and `- _ ~ .`, so URLs and headers need not encode it. Redis
+ensures that it is used once.
 
 Keys are ordered from the oldest to the newest: the last one signs, all verify.
 """
@@ -20,7 +20,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import ConfigError, WaitroomError
 from sidecar.kit.signing import StrictSigner
 
-#: A longer text was not signed by us, and is not read.
+#: Characters of the longest permit. Longer strings are rejected unread.
 MAX_LENGTH = 512
 
 _FIELDS = (
@@ -42,9 +42,9 @@ class PermitError(WaitroomError):
 class Permit:
     target: str
     job: str
-    #: The number of the call; it grows with each call of the job.
+    #: The number of the call, which grows with each call of the job.
     fence: int
-    #: When it can no longer be used, ms since 1970.
+    #: When the permit expires, ms since 1970.
     expires_ms: int
 
 
@@ -83,7 +83,7 @@ class Permits:
         except BadSignature:
             raise PermitError("forged") from None
         target, job, fence, expires_ms = match.groups()
-        if target != self._target:  # the key says so too
+        if target != self._target:  # cannot happen: each target has its own signing key
             raise PermitError("forged")
         return Permit(target, job, int(fence), int(expires_ms))
 

@@ -1,29 +1,30 @@
-"""The names of a target's keys. All share a hash tag: one slot of a Redis Cluster."""
+"""The names of a target's Redis keys. All have the same hash tag, so one cluster slot."""
 
-#: Wake-ups (jobs/wake_ups.py): a target's name, if a job may be called; "abort NAME", if a
-#: worker is to cut a call off; "settings NAME", if these were changed.
+#: The pub/sub channel of wake-ups (jobs/wake_ups.py). A message is a target's NAME if a job may be
+#: called, "abort NAME" if a worker has to abort a call, or "settings NAME" if settings changed.
 JOBS_CHANNEL = "waitroom:jobs"
 
-#: In the order of KEYS in every script of a target (see jobs/lua/parts/head.lua).
+#: A target's keys, in the order of KEYS in each of its scripts (see jobs/lua/parts/head.lua).
 TARGET_KEYS = (
-    "state",     # hash    what jobs/lua/parts/state.lua lists; born: when it was found new, µs
+    "state",     # hash    what jobs/lua/parts/state.lua lists; born: when it was first seen, µs
     "line",      # zset    job that waits -> order
-    "later",     # zset    job that is not to be called before a moment -> that, µs
+    "later",     # zset    job that must not be called yet -> when it may be called, µs
     "orders",    # hash    job of `later` or `active` -> order
-    "active",    # zset    job that is called -> when its lock, permit or term ends, µs
-    "facts",     # hash    the same -> number of its lock or permit, r (a worker has it), c (called,
-                 #         the permit is unused) or u (used), since when, µs, 1 if it is a trial,
-                 #         the request that used the permit; ~ between them
-    "online",    # set     jobs of all three that make their call themselves
-    "ended",     # zset    job~unused or job~term, an online one that ended by itself -> when, µs
-    "reserved",  # zset    job that is being submitted -> until when its place is kept, µs
-    "aborts",    # set     jobs whose worker is to cut them off
+    "active",    # zset    job whose call is active -> when its lock, permit or term ends, µs
+    "facts",     # hash    job of `active` -> fence; r (a worker has it), c (permit not used yet) or
+                 #         u (permit used); since when, µs; 1 if it is a trial; id of the request
+                 #         that used the permit; separated by ~
+    "online",    # set     online jobs of `line`, `later` and `active`
+    "ended",     # zset    online job that ended by timeout, as job~unused (permit) or job~term
+                 #         (call) -> when, µs
+    "reserved",  # zset    job that is being submitted -> until when its place is reserved, µs
+    "aborts",    # set     jobs whose calls the workers have to abort
 )  # fmt: skip
 
 
 def target_key(target: str, name: str) -> str:
-    """Return the key of one of TARGET_KEYS, or of rate.ALGORITHM: the calls that count against the
-    rate."""
+    """Return a target's key. `name` is one of TARGET_KEYS, or rate.ALGORITHM for the calls that
+    count against the rate."""
     return f"waitroom:{{target:{target}}}:{name}"
 
 

@@ -1,5 +1,5 @@
-"""The rules for a job's request: checked when the job is submitted, and again before each call,
-since its target may have changed meanwhile."""
+"""Checks of a job's request: when the job is submitted, and again before each call, because the
+target's settings may have changed meanwhile."""
 
 import re
 from functools import lru_cache
@@ -15,16 +15,17 @@ from sidecar.jobs.settings import TargetSettings, problems_of_headers
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.setting_types import clean_path
 
-#: Characters. Both together and the target's own path fit the request line of 8 KB that servers
-#: commonly read.
+#: The most characters of a path and of a query. With the target's own path, both fit into the
+#: request line of 8 KB that most servers accept.
 MAX_PATH, MAX_QUERY = 2048, 4096
+#: The most headers, and the most bytes of all headers together.
 MAX_HEADERS, MAX_HEADERS_BYTES = 64, 16_384
-#: Characters that a path and a query may have unencoded. A path may not have ; and @, which have a
-#: meaning of their own for some servers.
+#: Characters that a path and a query may have unencoded. A path may not have ; and @, because some
+#: servers give them a special meaning.
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,=:/-]|%[0-9A-Fa-f]{2})*\Z")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\[\]|-]|%[0-9A-Fa-f]{2})*\Z")
-#: A dot, a slash or a backslash in disguise, and a scheme.
-_DISGUISED = re.compile(r"%2[EeFf]|%5[Cc]|:/")
+#: An encoded dot, slash or backslash, or the :/ of a scheme.
+_AMBIGUOUS = re.compile(r"%2[EeFf]|%5[Cc]|:/")
 _ODD = "//, ., .., :/, encoded . / \\ % ? # ; or control characters, letters that are not NFKC"
 _LINES = {"Cc", "Zl", "Zp"}
 
@@ -32,7 +33,7 @@ Value: TypeAlias = str | int | FiniteFloat
 
 
 def check_request(settings: TargetSettings, request: NewJob | Job) -> URL:
-    """Check a job's request against its target's settings, and return its address. Raises
+    """Check a job's request against its target's settings, and return its URL. Raises
     ConfigError with all problems."""
     verb, body = request.method.upper(), request.body
     problems = []
@@ -52,8 +53,8 @@ def check_request(settings: TargetSettings, request: NewJob | Job) -> URL:
 
 @lru_cache(1024)
 def url_below(target: str, path: str, query: str) -> URL:
-    """Return the address of a path and a query, of which nothing is decoded or normalised. Raises
-    ConfigError where the address would not lie below the target's url."""
+    """Return the URL of a path and a query below a target's url, without decoding or normalising
+    them. Raises ConfigError if the result would not lie below the target's url."""
     base = URL(target, encoded=True)
     text = f"{target}{path}" + (f"?{query}" if query else "")
     try:
@@ -86,13 +87,13 @@ def _problems_of_path(settings: TargetSettings, path: str) -> list[str]:
     if not _PATH.match(path):
         return ["path: percent-encode what is no letter, digit or one of -._~!$&'()*+,=:/"]
     decoded = clean_path(f"/{path}")
-    if decoded is None or _DISGUISED.search(path) or any(category(c) in _LINES for c in decoded):
+    if decoded is None or _AMBIGUOUS.search(path) or any(category(c) in _LINES for c in decoded):
         return [f"path: may not have what two servers read in two ways: {_ODD}"]
     return []
 
 
 def write_query(query: str | dict[str, Value | list[Value]] | None) -> str:
-    """Return the query as it is sent. Raises ConfigError."""
+    """Return a query as the encoded string that is sent. Raises ConfigError."""
     if query is None or isinstance(query, str):
         return query or ""
     pairs = [
@@ -104,7 +105,7 @@ def write_query(query: str | dict[str, Value | list[Value]] | None) -> str:
         return "&".join(
             f"{quote(name, safe='')}={quote(str(value), safe='')}" for name, value in pairs
         )
-    except ValueError:  # half a character, a number of thousands of digits
+    except ValueError:  # half a surrogate pair, or a number with thousands of digits
         raise ConfigError(["query: has characters that no text has"]) from None
 
 

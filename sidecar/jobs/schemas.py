@@ -69,17 +69,19 @@ IDEMPOTENCY_KEY_USED = problem_kinds.Kind(
     "Use a new key for another job.",
 )
 
-#: Answers in a job's document, bytes; longer ones are at its /body.
+#: The largest result body in a job's document, in bytes. Larger ones are only at its /body.
 MAX_INLINE = 65_536
+#: The longest history of a target, in hours.
 MAX_HOURS = 24 * 31
+#: The pattern of an idempotency key.
 KEY = r"[!-~]{1,128}"
 KEY_WANTED = "1 to 128 visible ASCII characters"
 
-#: Jobs that one request changes.
-MOST_CHANGED = 100
+#: The most jobs that one bulk request changes.
+MAX_BULK_JOBS = 100
 NOT_ENDED = frozenset(State) - ENDED
-#: The states of jobs that are retried if the request names none.
-WENT_WRONG = frozenset({State.FAILED, State.EXPIRED})
+#: The states of the jobs that are retried by default.
+RETRIED_BY_DEFAULT = frozenset({State.FAILED, State.EXPIRED})
 StateName = Literal[
     "pending", "called", "processing", "completed", "failed", "cancelled", "expired"
 ]
@@ -87,16 +89,15 @@ After = Annotated[
     str, *matching(r"([0-9]{1,15}\.[A-Za-z0-9_-]{1,32})?", "the `next` of the page before")
 ]
 
-
 _JobId = Annotated[str, *matching(ID_PATTERN, "ids of jobs, 22 letters, digits, - and _ each")]
 Id = Annotated[str, Field(json_schema_extra={"pattern": f"^{ID_PATTERN}$"})]
 Query = Annotated[
     str | dict[str, Value | list[Value]],
     wanted("a text, or an object of texts, numbers and lists of them"),
 ]
-#: Text that is null where the database has an empty one.
+#: A string that is null if it is empty in the database.
 Text = Annotated[str | None, BeforeValidator(lambda text: text or None)]
-#: Seconds, made from ms.
+#: Seconds, converted from ms.
 FromMs = Annotated[Seconds, BeforeValidator(lambda ms: ms / 1000)]
 Rounded = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 3))]
 
@@ -108,7 +109,7 @@ class JobAddress(Parameters):
 
 class FindJob(JobAddress):
     wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
-    """Keeps the request open until the job has ended or is called, this many seconds at most."""
+    """How long to keep the request open until the job has ended or is called, in seconds."""
 
 
 _OFFLINE: dict[str, Any] = {
@@ -122,11 +123,11 @@ _OFFLINE: dict[str, Any] = {
 
 class SubmitHeaders(Headers):
     idempotency_key: str | None = None
-    """The same as `idempotency_key` in the body, which comes first."""
+    """The same as `idempotency_key` in the body, which takes precedence."""
 
 
 class SubmitJob(Body):
-    """A member that is null is as if it was not there."""
+    """A field that is null counts as missing."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [_OFFLINE, {"target": "images", "kind": "online"}]}
@@ -135,34 +136,34 @@ class SubmitJob(Body):
     target: Name
     """The target that the job calls."""
     kind: JobKind | None = None
-    """`offline`: a worker makes the call. `online`: your program makes it, when it is called.
+    """`offline`: a worker makes the call. `online`: your program makes it, once the job is called.
     Default: the first of the target's kinds. An online job has none of the fields from `method` to
     `body_base64`."""
     method: str | None = None
-    """GET, HEAD, POST, PUT, PATCH or DELETE, if the target allows it. Default: POST with a body,
-    else GET."""
+    """GET, HEAD, POST, PUT, PATCH or DELETE, if the target allows it. Default: POST if there is a
+    body, otherwise GET."""
     path: str | None = None
-    """Below the target's `url`, if that ends with `/`. Percent-encoded, without `/` at its
-    beginning."""
+    """The path below the target's `url`, if that ends with `/`. Percent-encoded, without `/` at
+    its beginning."""
     query: Query | None = None
-    """As text, sent as it is, or as an object."""
+    """The query: a string, which is sent unchanged, or an object of names and values."""
     headers: dict[str, str] | None = None
     """Request headers by name."""
     body: Any = None
-    """Text is sent as it is, any other JSON as application/json."""
+    """The body: a string is sent unchanged, any other JSON as application/json."""
     body_base64: Annotated[str | None, Field(json_schema_extra={"contentEncoding": "base64"})] = (
         None
     )
-    """A body that is not text, in place of `body`."""
+    """The body in base64, instead of `body`, if it is not text."""
     class_name: Annotated[str | None, Field(alias="class")] = None
-    """The job's class. It needs a `grant` that gives this class."""
+    """The job's class. Needs a `grant` for this class."""
     grant: str | None = None
-    """A signed grant. It gives its class."""
+    """A signed grant, which gives the job its class."""
     idempotency_key: Annotated[str, *matching(KEY, KEY_WANTED)] | None = None
-    """Your own name for the job. A second request with the same key and content returns the same
+    """Your own key for the job. A second request with the same key and content returns the same
     job."""
     callback_url: str | None = None
-    """Receives a POST when the job has ended. The target's `callback_urls` must allow it."""
+    """The URL that gets a POST when the job ends. The target's `callback_urls` must allow it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -175,20 +176,20 @@ class SubmitJob(Body):
 
 
 class JobResult(Reply):
-    """What the target answered: of a job that is completed, or has failed by `fail_on`."""
+    """The target's response, for a job that completed, or failed because of `fail_on`."""
 
     status: int | None
-    """The HTTP status of the target's answer."""
+    """The HTTP status of the response."""
     headers: dict[str, str]
-    """Its headers."""
+    """The response headers."""
     size: int
-    """The body's size, bytes."""
+    """The size of the body, in bytes."""
     body_url: str
-    """The path of the whole body."""
+    """The path from which to get the whole body."""
     body: Annotated[str | None, optional] = None
-    """The body, if it is text of at most 65,536 bytes. Not in lists."""
+    """The body, if it is text and has at most 65,536 bytes. Missing in lists."""
     body_base64: Annotated[str | None, optional] = None
-    """The same for a body that is not text."""
+    """The body in base64, if it is not text."""
 
 
 def _of_job(name: str) -> AliasPath:
@@ -196,9 +197,9 @@ def _of_job(name: str) -> AliasPath:
 
 
 class Job(Reply):
-    """A job as it stands. null: has not happened, or does not apply."""
+    """A job and its state. A field is null if the event has not happened, or does not apply."""
 
-    # Read from a service.JobView: from its job, unless a field names another source.
+    # Made from a service.JobView: from its `job`, unless a field has another validation_alias.
     model_config = ConfigDict(
         from_attributes=True, alias_generator=AliasGenerator(validation_alias=_of_job)
     )
@@ -206,15 +207,15 @@ class Job(Reply):
     id: Id
     """The job's id."""
     target: str
-    """The target that it calls."""
+    """The target that the job calls."""
     kind: JobKind
     """`offline`: a worker makes the call. `online`: your program makes it."""
     state: Annotated[State, Field(validation_alias="state")]
-    """`called`: an online job that may call the target now."""
+    """The job's state. `called`: an online job may call the target now."""
     owner: str
-    """The name of the token that submitted it, `service` or `operator`."""
+    """Who submitted the job: the name of the token, `service` or `operator`."""
     class_name: Annotated[Text, Field(serialization_alias="class")]
-    """Its class."""
+    """The job's class."""
     method: str
     """The method of the call."""
     path: str
@@ -222,33 +223,33 @@ class Job(Reply):
     query: Text
     """The query of the call."""
     position: Annotated[int | None, Field(ge=1, validation_alias="position")]
-    """In the queue. 1 is next."""
+    """The position in the queue. 1 is next."""
     wait_seconds: Annotated[Rounded | None, Field(validation_alias="wait_s")]
-    """The expected wait until it is called."""
+    """The expected wait until the call, in seconds."""
     attempts: int
-    """How often its call was started."""
+    """How many times the call was started."""
     status: int | None
-    """The HTTP status of the last answer, also of a failed attempt."""
+    """The HTTP status of the last response, even of a failed attempt."""
     error: Text
-    """Why it failed, or what went wrong in the last attempt."""
+    """Why the job or its last attempt failed."""
     created_at: At
-    """When it was submitted."""
+    """When the job was submitted."""
     called_at: At | None
-    """When it was called first."""
+    """When the job was called (online jobs)."""
     started_at: At | None
-    """When its last call began."""
+    """When the last call began."""
     ended_at: At | None
-    """When it ended."""
+    """When the job ended."""
     expires_at: At
-    """While it is pending: when it gives up. After its end: when it is removed."""
+    """For a pending job, when it expires. For an ended job, when it is removed."""
     retry_at: Annotated[At | None, Field(validation_alias="retry_ms")]
-    """It is not tried again before this time."""
+    """The earliest time of the next attempt."""
     permit: Annotated[str | None, Field(validation_alias="permit")]
-    """Only for an online job in state `called`: the permit for one call."""
+    """The permit for one call, for an online job in state `called`."""
     permit_expires_at: Annotated[At | None, Field(validation_alias="permit_expires_ms")]
-    """Use the permit before this time."""
+    """When the permit expires."""
     result: JobResult | None = None
-    """The target's answer."""
+    """The target's response."""
 
 
 class Jobs(PageReply):
@@ -259,7 +260,7 @@ class Jobs(PageReply):
 
 
 class JobFilter(BaseModel):
-    """Which jobs: those that match all parameters."""
+    """A filter for jobs. A job must match all parameters."""
 
     target: str | None = None
     """Only jobs of this target."""
@@ -268,19 +269,19 @@ class JobFilter(BaseModel):
     status: Annotated[
         str | None, *matching(r"[1-5]([0-9]{2}|xx)", "an HTTP status such as 503, or 5xx")
     ] = None
-    """Only jobs whose last answer had this HTTP status: `503`, or any of them: `5xx`."""
+    """Only jobs whose last response had this HTTP status: one such as `503`, or `5xx` for all."""
     id: Annotated[str | None, *matching("[A-Za-z0-9_-]{1,22}", "the beginning of an id")] = None
-    """Only the job of this id, or jobs whose ids begin with it."""
+    """Only the job with this id, or jobs whose ids begin with this."""
     owner: str | None = None
-    """Only jobs that this token submitted. For operators: a program sees only its own."""
+    """Only jobs that this token submitted. For operators, because a program sees only its own."""
     from_: Annotated[Past, Field(alias="from", examples=["24h", "2026-11-27T18:00Z"])] = ""
-    """Only jobs submitted from then on: a date or time (ISO 8601, UTC without a zone), or how long
-    ago."""
+    """Only jobs submitted at this time or later: a date or time (ISO 8601; UTC if it has no zone),
+    or how long ago."""
     to: Annotated[Past, Field(examples=["1h", "2026-11-28T00:00Z"])] = ""
-    """Only jobs submitted before."""
+    """Only jobs submitted before this time, written as in `from`."""
 
     def query(self, owner: str | None, **more: Any) -> JobQuery:
-        """Return the search. `owner`: whose jobs may be seen; None: all. Raises ConfigError."""
+        """Return the search, among jobs of `owner`, or all jobs if None. Raises ConfigError."""
         problems, now_ms = [], round(time.time() * 1000)
         times: dict[str, int] = {}
         for name, text in (("from", self.from_), ("to", self.to)):
@@ -306,31 +307,31 @@ class JobFilter(BaseModel):
 
 
 class JobsPage(JobFilter, PageParameters):
-    """A page may have fewer jobs than `limit`, or none, while `next` says that others follow:
-    `status` and the beginning of an id are looked for among 5,000 jobs at a time."""
+    """A page may have fewer jobs than `limit`, or none, even if `next` is given: `status` and the
+    beginning of an id are matched against 5,000 jobs at a time."""
 
     model_config = ConfigDict(extra="forbid")
 
     after: After = ""
-    """The `next` of the page before."""
+    """The `next` of the previous page."""
 
 
 class SelectedJobs(JobFilter, Body):
-    """Either `ids`, or what the jobs have in common."""
+    """Either the `ids` of jobs, or a filter."""
 
-    ids: Annotated[list[_JobId], Field(min_length=1, max_length=MOST_CHANGED)] | None = None
-    """These jobs, 100 at most."""
+    ids: Annotated[list[_JobId], Field(min_length=1, max_length=MAX_BULK_JOBS)] | None = None
+    """The ids of the jobs, 100 at most."""
     after: After = ""
-    """The `next` of the answer before."""
+    """The `next` of the previous response."""
     dry_run: bool = False
-    """Only say how many jobs it is, 10,000 at most."""
+    """Only count the jobs, up to 10,000, and change none."""
 
     def query_of(
         self, owner: str | None, states: frozenset[State], default: frozenset[State]
     ) -> JobQuery:
-        """Return the search for jobs in one of `states`; `default`: the states if the filter names
-        none. Raises ConfigError if the filter is empty, or names another state."""
-        query = self.query(owner, after=read_after(self.after), limit=MOST_CHANGED)
+        """Return the search for jobs in one of `states`, or in `default` if the filter names no
+        state. Raises ConfigError if the filter is empty, or has a state outside of `states`."""
+        query = self.query(owner, after=read_after(self.after), limit=MAX_BULK_JOBS)
         filters = self.model_dump(exclude={"ids", "after", "dry_run"}, exclude_defaults=True)
         problems = []
         if not filters:
@@ -353,13 +354,13 @@ def write_after(after: tuple[int, str] | None) -> str | None:
 
 class SkippedJob(Reply):
     id: _JobId
-    """The job."""
+    """The job's id."""
     reason: str
-    """Why it was not changed."""
+    """Why the job was not changed."""
 
 
 class ChangedJobs(PageReply):
-    """`next`: the `after` with which the rest is changed. null: that was all."""
+    """`next`: the `after` of the request that changes the next jobs. null if there are no more."""
 
     changed: int
     """How many jobs were changed; with `dry_run`, how many would be."""
@@ -371,9 +372,9 @@ class CancelledJob(Reply):
     id: Id
     """The job's id."""
     state: Literal["cancelled", "processing"]
-    """`processing`: its call is being cut off."""
+    """The job's state. `processing`: its call is being aborted."""
     aborting: Annotated[Literal[True] | None, optional] = None
-    """Its call is being cut off."""
+    """true while the job's call is being aborted."""
 
 
 class TargetAddress(Parameters):
@@ -383,54 +384,54 @@ class TargetAddress(Parameters):
 
 class HistoryParameters(TargetAddress):
     hours: Annotated[int, Field(ge=1, le=MAX_HOURS)] = 24
-    """How many hours to look back."""
+    """The length of the history, in hours."""
 
 
 class TargetChanges(Body):
-    """Settings by name; all are changed, or none. The header names that you send replace all; ***
-    stands for a value that is there."""
+    """Settings by name: either all are changed, or none. `headers` replaces all headers; write ***
+    to keep a header's stored value."""
 
-    # Read by the settings, as they are merged with those that the target has.
+    # TargetSettings validates them, after they were merged with the target's other settings.
     model_config = ConfigDict(extra="allow")
 
 
 class Target(Reply):
-    """A target as it stands."""
+    """A target and its state."""
 
     name: str
     """The target's name."""
     source: Literal["file", "run time"]
-    """`file`: its settings are the configured ones. `run time`: they were changed, or the target
-    was made at run time."""
+    """`file`: the settings are as configured. `run time`: they were changed, or the target was
+    created, at run time."""
     settings: TargetSettings
-    """Durations are seconds. Secret values are `***`."""
+    """The settings. Durations are in seconds, and secret values are `***`."""
     waiting: int
-    """Jobs in the queue."""
+    """How many jobs are in the queue."""
     later: int
-    """Jobs that wait for their next attempt."""
+    """How many jobs wait for their next attempt."""
     running: int
-    """Calls in progress, issued permits included."""
+    """How many calls are in progress, issued permits included."""
     calls_in_window: int
-    """Calls that count against the rate now."""
+    """How many calls count against the rate now."""
     mean_seconds: Seconds | None
-    """How long a call takes on average. null: not measured yet."""
+    """The mean duration of a call, in seconds. null if none was measured yet."""
     calls_per_second: Seconds
-    """The target's capacity in calls per second, as far as it is known."""
+    """The target's estimated capacity, in calls per second."""
     wait_seconds: Seconds
-    """The expected wait of a new job."""
+    """The expected wait of a new job, in seconds."""
     breaker: Literal["closed", "open", "trial"]
-    """`open`: calls failed, and nothing is called. `trial`: one call at a time tests the target."""
+    """`open`: no calls, because calls failed. `trial`: one call at a time tests the target."""
     open_until: Time | None
-    """When the open breaker tries the next call."""
+    """When the open breaker allows the next call."""
     held_until: Time | None
-    """The target sent Retry-After. Nothing is called before this time."""
+    """When calls may start again, because the target sent Retry-After."""
     is_ready: bool
-    """false: Redis was emptied, and the queue is being rebuilt."""
+    """false while the queue is being rebuilt, because Redis was emptied."""
     runner_seen_at: Time | None
-    """When a worker last asked for jobs. null: never since Redis was empty."""
+    """When a worker last asked for jobs. null if none did since Redis was empty."""
     has_runner: bool
-    """false: no worker asked for 15 s, and none has a call in progress. Offline jobs wait until you
-    start one."""
+    """false if no worker asked for jobs in the last 15 s, and no call is in progress. Offline jobs
+    wait until you start a worker."""
     counters: dict[str, int]
     """Calls since Redis was empty: `called`, `completed`, `failed` and others."""
     jobs: dict[str, int]
@@ -439,12 +440,12 @@ class Target(Reply):
 
 class Targets(Reply):
     targets: list[Target]
-    """One for each target."""
+    """All targets."""
 
 
 class RestoredTarget(Reply):
     target: Target | None
-    """null: the target is not in the configuration, and is removed."""
+    """The target. null if it was removed, because it is not configured."""
 
 
 class HistoryStep(Reply):
@@ -453,49 +454,49 @@ class HistoryStep(Reply):
     at: Annotated[At, Field(validation_alias="at_ms")]
     """When the step begins."""
     completed: int
-    """Jobs that completed."""
+    """How many jobs completed."""
     failed: int
-    """Jobs that failed."""
+    """How many jobs failed."""
     other: int
-    """Jobs that were cancelled or expired."""
+    """How many jobs were cancelled or expired."""
     mean_wait_seconds: Annotated[FromMs | None, Field(validation_alias="mean_wait_ms")]
-    """How long they waited on average."""
+    """The mean wait of the jobs, in seconds."""
     mean_seconds: Annotated[FromMs | None, Field(validation_alias="mean_ms")]
-    """How long their calls took on average."""
+    """The mean duration of the jobs' calls, in seconds."""
 
 
 class TargetHistory(Reply):
     target: str
     """The target's name."""
     step_seconds: Seconds
-    """The length of a step."""
+    """The length of a step, in seconds."""
     steps: list[HistoryStep]
-    """Oldest first. Steps in which no job ended may be missing."""
+    """The steps, oldest first. Steps in which no job ended may be missing."""
 
 
 class CheckPermit(Headers):
     x_waitroom_target: Name
-    """The target that is called."""
+    """The target of the call."""
     x_waitroom_permit: str | None = None
-    """The permit. Without one nothing passes."""
+    """The permit. Requests without one are refused."""
     x_waitroom_given: str | None = None
-    """The X-Waitroom-Job of the last response, where the proxy checks one request twice."""
+    """The X-Waitroom-Job of the previous response, if the proxy checks a request twice."""
 
 
 class PermitPassed(Headers):
     x_waitroom_state: Literal["admitted"]
     """The result."""
     x_waitroom_job: str
-    """The id of the permit's job."""
+    """The id of the job that the permit is for."""
 
 
-Doubt = Literal["none", "forged", "expired", "used", "over"]
+RefusalReason = Literal["none", "forged", "expired", "used", "over"]
 
 
 class PermitRefused(Headers):
-    x_waitroom_state: Doubt | Literal["permit-away", "unknown-target"]
-    """`permit-away`: Redis is unavailable."""
-    x_waitroom_reason: Doubt | None = None
-    """`over`: the job is no longer called."""
+    x_waitroom_state: RefusalReason | Literal["permit-away", "unknown-target"]
+    """Why the permit was refused. `permit-away`: Redis is unavailable."""
+    x_waitroom_reason: RefusalReason | None = None
+    """Why the permit was refused. `over`: the permit is no longer valid, as after the job's end."""
     retry_after: Annotated[int, Field(ge=1)] | None = None
-    """Seconds, while Redis is unavailable."""
+    """How long to wait while Redis is unavailable, in seconds."""

@@ -1,4 +1,4 @@
-"""What clients do with jobs. Workers make the calls (worker/target_worker.py)."""
+"""The operations of clients on jobs. Workers make the calls (worker/target_worker.py)."""
 
 import contextlib
 import hashlib
@@ -31,21 +31,21 @@ from sidecar.visitors.grants import Grant, GrantError
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.jobs.store.job_store import JobStore
 
-#: With delete_after_read: how long a result is kept after the first read, for a repeated one, ms.
+#: How long a result is kept after its first read with delete_after_read, in ms, for repeated reads.
 READ_GRACE_MS = 20_000
-#: How old counts of all jobs may be, seconds.
+#: How long the counts of jobs are cached, in seconds.
 COUNTS_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job as it stands. It has a position only while it waits in the queue and Redis answers."""
+    """A job and its current state. `position` is None unless Redis reports it in the queue."""
 
     job: Job
     state: State
     position: int | None = None
     wait_s: float | None = None
-    #: No retry is made before this time.
+    #: The earliest time of the next attempt.
     retry_ms: int | None = None
     permit: str | None = None
     permit_expires_ms: int | None = None
@@ -53,8 +53,8 @@ class JobView:
 
 class Jobs:
     """The jobs of all targets. Every method raises DatabaseError or StoreError if SQL or Redis is
-    unavailable, and UnknownNameError for a job of another `owner`; operators, None, see
-    all jobs."""
+    unavailable, and UnknownNameError for a job of another `owner`. Operators see all jobs: their
+    `owner` is None."""
 
     def __init__(self, targets: TargetRegistry, store: "JobStore", metrics: Metrics) -> None:
         self.targets = targets
@@ -64,13 +64,13 @@ class Jobs:
         self._counted_at = float("-inf")
 
     async def submit(self, owner: str, new: NewJob) -> tuple[Job, bool]:
-        """Submit a job. Return it, and whether it is new: the same idempotency key names the same
-        job. On return the job is in the database, and nothing that happens loses it.
+        """Submit a job. Return it, and whether it is new: False if an earlier job has the same
+        idempotency key. On return the job is in the database, so no crash loses it.
 
         Raises GrantNeededError, IdempotencyKeyUsedError, QueueFullError.
         """
         target, key = self.targets.get(new.target), new.idempotency_key
-        # Before all else: the queue may be full by now, and the grant expired or spent for this.
+        # First, because by now the queue may be full, and the grant expired or spent for this job.
         if key and (earlier := await self.store.jobs.find_by_key(owner, key)):
             return _same_job(earlier, new), False
         now_ms = target.clock.now_ms()
@@ -89,20 +89,20 @@ class Jobs:
             fingerprint=new.fingerprint,
             **values,
         )
-        # The same job may be submitted elsewhere at the same moment, and spends the grant once.
+        # By key: if the same job is submitted twice at a time, the grant is spent only once.
         spender = hashlib.sha256(f"{owner} {key}".encode()).hexdigest() if key else id_
         try:
             if grant and grant.id:
                 await _spend(target, grant, spender)
             written = await self.store.jobs.insert(job)
         except BaseException:
-            with contextlib.suppress(StoreError):  # what is not given back ends by itself
-                # With a key the grant stays spent: the job may be submitted again with it.
+            with contextlib.suppress(StoreError):  # a reservation expires by itself
+                # With a key the grant stays spent: it is valid if the job is submitted again.
                 if grant and grant.id and not key:
                     await target.store.return_grant(grant.id, id_)
                 await target.store.unreserve(id_)
             raise
-        if written.id != id_:  # somebody was faster
+        if written.id != id_:  # the same job was submitted elsewhere at the same time
             with contextlib.suppress(StoreError):
                 await target.store.unreserve(id_)
             return _same_job(written, new), False
@@ -111,7 +111,7 @@ class Jobs:
         return written, True
 
     async def _enqueue(self, target: Target, job: Job) -> None:
-        """Put a job of the database in the queue. If Redis is unavailable, the reconciler will."""
+        """Add a stored job to the queue. If Redis is unavailable, the reconciler does it later."""
         with contextlib.suppress(StoreError):
             await target.store.add([QueueEntry(job.id, job.queue_order, job.kind == "online")])
 
@@ -119,7 +119,7 @@ class Jobs:
         self.metrics.jobs.labels(target.name, state).inc()
 
     async def _reserve(self, target: Target, id_: str, class_name: str) -> int:
-        """Return a job's order in the queue. Raises QueueFullError."""
+        """Reserve a place in the queue, and return its order. Raises QueueFullError."""
         queue_order = await target.store.reserve(id_, class_name, target.settings)
         if queue_order is None:
             self._count(target, "refused")
@@ -136,7 +136,7 @@ class Jobs:
         return job
 
     async def view(self, jobs: Sequence[Job]) -> list[JobView]:
-        """Return these jobs with their places, in this order."""
+        """Return the current state and position of each of these jobs, in the same order."""
         ids_by_target: dict[str, list[str]] = {}
         for job in jobs:
             if not job.is_ended:
@@ -154,14 +154,14 @@ class Jobs:
         ]
 
     async def counts(self) -> dict[tuple[str, str], int]:
-        """Return the numbers of jobs by target and state, COUNTS_S old at most."""
+        """Return the number of jobs by target and state, at most COUNTS_S old."""
         if time.monotonic() - self._counted_at >= COUNTS_S:
             self._counts = await self.store.jobs.counts()
             self._counted_at = time.monotonic()
         return self._counts
 
-    async def was_read(self, job: Job) -> None:
-        """Note that the owner has the result, which is deleted soon with `delete_after_read`."""
+    async def mark_read(self, job: Job) -> None:
+        """Record that the owner has read the result. With `delete_after_read` it expires soon."""
         target = self.targets.find(job.target)
         if target is None or not target.settings.delete_after_read:
             return
@@ -171,8 +171,8 @@ class Jobs:
             await self.store.jobs.mark_read(job.id, at_ms=now_ms, expires_ms=expires_ms)
 
     async def cancel(self, id_: str, owner: str | None) -> State:
-        """Cancel a job. Return CANCELLED, or PROCESSING if the call is being cut off. Raises
-        WrongStateError if the job has ended, or the target does not let calls be cut off."""
+        """Cancel a job. Return CANCELLED, or PROCESSING if the call is being aborted. Raises
+        WrongStateError if the job has ended, or its call has begun and cannot be aborted."""
         job = await self.find(id_, owner)
         target = self.targets.find(job.target)
         if not job.is_ended:
@@ -186,7 +186,7 @@ class Jobs:
                 job = await self.find(id_, owner)
         if job.state is State.CANCELLED:
             if target is not None:
-                await target.store.remove(id_)  # again where Redis was unavailable the first time
+                await target.store.remove(id_)  # repeated, in case Redis was unavailable before
             return State.CANCELLED
         if job.is_ended:
             raise WrongStateError(f"The job has ended: it is {job.state}.")
@@ -195,8 +195,8 @@ class Jobs:
                 "The call was begun, and its target does not let calls be cut off."
             )
         if not await target.store.abort(id_):
-            # Its worker is gone: none would learn of it.
-            if await self.store.attempts.finish(target.aborted(id_, job.fence)):
+            # No worker has the job any more, so no worker would end it.
+            if await self.store.attempts.finish(target.abort_ending(id_, job.fence)):
                 self._count(target, "cancelled")
                 await target.store.remove(id_)
                 return State.CANCELLED
@@ -204,7 +204,7 @@ class Jobs:
         return State.PROCESSING
 
     async def retry(self, id_: str, owner: str | None) -> Job:
-        """Set an ended job back to pending, at the end of the queue and without its result. Raises
+        """Reset an ended job to pending, at the end of the queue and without its result. Raises
         WrongStateError, QueueFullError."""
         job = await self.find(id_, owner)
         target = self.targets.get(job.target)
@@ -226,19 +226,19 @@ class Jobs:
 
     # Online jobs ------------------------------------------------------------------------------
 
-    async def called(self, target: Target, claims: Sequence[Claim]) -> None:
-        """Write that jobs were called, and have their permits unless they ended meanwhile."""
+    async def record_called(self, target: Target, claims: Sequence[Claim]) -> None:
+        """Write to SQL that online jobs were called. Release those that ended meanwhile."""
         now_ms = target.clock.now_ms()
         for claim in claims:
             if not await self.store.attempts.set_called(claim.id, claim.fence, at_ms=now_ms):
                 await target.store.drop([(claim.id, claim.fence)], target.settings, wakes=True)
 
-    async def used(self, target: Target, id_: str, fence: int) -> None:
-        """Write that a permit was used: the call has begun."""
+    async def record_used(self, target: Target, id_: str, fence: int) -> None:
+        """Write to SQL that a permit was used, so the call has begun."""
         await self.store.attempts.set_used(id_, fence, at_ms=target.clock.now_ms())
 
     async def done(self, id_: str, owner: str | None) -> Job:
-        """End a job's call, as its client reports. Raises WrongStateError."""
+        """End an online job's call, because its client reports the end. Raises WrongStateError."""
         job = await self.find(id_, owner)
         if job.kind != "online":
             raise WrongStateError("A worker makes this call, and says when it is over.")
@@ -250,23 +250,23 @@ class Jobs:
         return await self.find(id_, owner)
 
     async def end(self, target: Target, id_: str, fence: int, *, status: int | None = None) -> bool:
-        """End an online call, in Redis first, so that its slot is free even while SQL is
+        """End an online job's call, in Redis first, so that its slot is free even while SQL is
         unavailable. Return False if Redis has no such call."""
         has_failed = status is not None and target.settings.fails_on(status)
-        is_over = await target.store.done(id_, fence, has_failed=has_failed)
-        if is_over:  # that the permit was used may not be in the database yet
-            await self.used(target, id_, fence)
+        is_ended = await target.store.done(id_, fence, has_failed=has_failed)
+        if is_ended:  # SQL may not have the use of the permit yet
+            await self.record_used(target, id_, fence)
         state = State.FAILED if has_failed else State.COMPLETED
         error = f"the target says {status}" if has_failed else ""
         ending = target.ending(id_, fence, state, error, status)
         if await self.store.attempts.finish(ending):
             self._count(target, state)
             self.metrics.count_response(target.name, status)
-        return is_over
+        return is_ended
 
 
 def _grant_of(new: NewJob, target: Target, now_ms: int) -> Grant | None:
-    """Return a new job's grant. Raises GrantNeededError if it does not give the job's class."""
+    """Return a new job's grant, if any. Raises GrantNeededError if it does not fit the job."""
     wanted = new.class_name
     if not new.grant:
         if wanted:
@@ -289,7 +289,7 @@ def _grant_of(new: NewJob, target: Target, now_ms: int) -> Grant | None:
 
 
 def _same_job(job: Job, new: NewJob) -> Job:
-    """Return the job that has the new one's idempotency key. Raises IdempotencyKeyUsedError if its
+    """Return the earlier job with the same idempotency key. Raises IdempotencyKeyUsedError if its
     content is different."""
     if job.fingerprint != new.fingerprint:
         raise IdempotencyKeyUsedError(
@@ -299,13 +299,13 @@ def _same_job(job: Job, new: NewJob) -> Job:
 
 
 async def _spend(target: Target, grant: Grant, spender: str) -> None:
-    """Use up a grant with an id, which gives its class to one job. Raises GrantNeededError."""
+    """Spend a single-use grant. Raises GrantNeededError if another job has used it."""
     if not await target.store.spend_grant(grant.id, spender, grant.expires_s * 1000):
         raise GrantNeededError("The grant was used for another job.")
 
 
 def _view(job: Job, target: Target, queue: QueueState, place: QueuePlace) -> JobView:
-    """Combine a row with its place: Redis knows sooner than the database that a job was called."""
+    """Combine a job's row with its place in Redis, which is more recent than the row."""
     if place.where in {"line", "later"} and job.state in WAITS:
         if place.where == "later":
             return JobView(job, State.PENDING, retry_ms=place.ends_ms)

@@ -1,4 +1,4 @@
-"""The settings of targets: what jobs may call, and how many calls a target allows."""
+"""The settings of targets: which requests jobs may make, and how many calls a target allows."""
 
 import re
 from ipaddress import ip_address
@@ -26,33 +26,33 @@ from sidecar.limits.settings import MAX_LIMIT, burst_of
 from sidecar.visitors.classes import Classes, find_class_problems, parse_table
 
 DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
-#: Shown in place of secrets: the values of headers, and callback_secret.
+#: The text shown instead of secrets: the values of headers, and callback_secret.
 HIDDEN = "***"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-#: Headers that the worker writes: framing, the host, and the job's id.
+#: Headers that only the worker sets: framing, the host, and the job's id.
 RESERVED_HEADERS = frozenset({
     "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade",
     "keep-alive", "expect", "proxy-connection", "proxy-authorization", "proxy-authenticate",
     "idempotency-key", "accept-encoding",
 })  # fmt: skip
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
-#: Visible ASCII characters, with spaces and tabs between them. Servers disagree about others.
+#: A header's value: visible ASCII, with spaces and tabs inside. Servers disagree on the rest.
 _VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]{0,8190}[!-~])?)?\Z")
-#: The word in retry_on for a call without a whole answer.
+#: The word in retry_on for a missing or incomplete response.
 CONNECTION = "connection"
-#: A status from 300 to 599, or a hundred of them.
+#: A status from 300 to 599, or a class of statuses such as 5xx.
 _STATUS = re.compile(r"[345](?:[0-9]{2}|xx)\Z")
-#: A host whose last part is a number is an IPv4 address, however it is written.
+#: A host that URL parsers read as an IPv4 address, because its last part is a number.
 _NUMERIC = re.compile(r"(?:.*\.)?(?:\d+|0[xX][0-9a-fA-F]*)\.?\Z")
 
 
 def same_header(name: str) -> str:
-    """Return a header's name as servers see it that take _ for -, as CGI does."""
+    """Return a header's name in lower case, with - for _, because CGI servers mix them up."""
     return name.lower().replace("_", "-")
 
 
 def problems_of_headers(headers: dict[str, str]) -> list[str]:
-    """Return what is wrong with names and values of headers that jobs or targets set."""
+    """Return the problems of header names and values that a job or target sets."""
     problems = []
     for name, value in headers.items():
         if not _TOKEN.match(name):
@@ -67,11 +67,10 @@ def problems_of_headers(headers: dict[str, str]) -> list[str]:
 
 
 def _address(value: str) -> str:
-    """Check an address: scheme, host and path, without anything that two servers might read in two
-    ways."""
+    """Check a URL of scheme, host and path. Rejects what two servers may parse differently."""
     try:
         url = URL(value)
-    except (ValueError, IndexError):  # the latter of yarl, for [] before a @
+    except (ValueError, IndexError):  # yarl raises IndexError for [] before a @
         raise ValueError("the address cannot be read: a port is a number up to 65535") from None
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError("write an address such as https://images.example/v1/")
@@ -86,7 +85,7 @@ def _address(value: str) -> str:
 
 
 def _is_plain(host: str, *, is_bracketed: bool) -> bool:
-    """Return False for a host that some take for another: 2130706433, 0x7f.1, ex%61mple."""
+    """Return False for hosts that parsers read differently: 2130706433, 0x7f.1, ex%61mple."""
     if is_bracketed or _NUMERIC.match(host):
         try:
             ip_address(host)
@@ -96,7 +95,7 @@ def _is_plain(host: str, *, is_bracketed: bool) -> bool:
 
 
 def _is_private(host: str) -> bool:
-    """Return True for a private address or localhost, without a DNS look-up."""
+    """Return True for a private address or localhost. Makes no DNS lookup."""
     name = host.lower().rstrip(".")
     try:
         ip_address(name)
@@ -129,7 +128,7 @@ def _is_below(url: URL, prefix: URL) -> bool:
 
 
 def _statuses(hint: str, *others: str) -> BeforeValidator:
-    """Return a validator of lists of statuses: numbers, and hundreds and `others` as words."""
+    """Return a validator for lists of statuses, of classes such as 5xx, and of `others`."""
 
     def read(value: object) -> object:
         parts = split_list(value)
@@ -160,9 +159,9 @@ class TargetSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(_address)] | None = None
-    """What is called. It has no user, query or fragment, and no `.`, `..` or `//` in its path. If
-    it ends with `/`, jobs name a path below it. Otherwise jobs call exactly this, and may add a
-    query. None: only with `kinds = ["online"]`."""
+    """The URL to call. It has no user, query or fragment, and no `.`, `..` or `//` in its path. If
+    it ends with `/`, jobs give a path below it. Otherwise jobs call exactly this URL, and may add
+    a query. May be left out only with `kinds = ["online"]`."""
     kinds: Annotated[tuple[JobKind, ...], BeforeValidator(split_list)] = Field(
         default=("offline", "online"), validate_default=True
     )
@@ -174,72 +173,72 @@ class TargetSettings(BaseModel):
     headers: Annotated[dict[str, str], parse_table('{"Authorization": "Bearer ..."}')] = Field(
         default={}, repr=False
     )
-    """Added to each call by the worker, in place of the job's own. For the target's key: values
-    are never shown. Not `Host`, `Content-Length`, `Idempotency-Key` and others that the worker
-    writes."""
+    """Headers that the worker adds to each call; they replace the job's. Use them for the target's
+    API key: values are never shown. `Host`, `Content-Length`, `Idempotency-Key` and some others
+    are not allowed, because the worker sets them."""
     private: bool = False
-    """Allows the target to have private addresses, of this machine or its network. Otherwise calls
-    there are refused, whatever name leads to them."""
+    """Allows calls to private addresses, those of this machine or its network. Otherwise such
+    calls are refused, even if a public name resolves to them."""
     paused: bool = False
-    """No call is made. Jobs wait."""
+    """Stops all calls. Jobs wait."""
     concurrency: Count = Field(default=10, ge=1, le=100_000)
-    """How many calls run at a time, over all workers."""
+    """How many calls may run at a time, over all workers."""
     rate: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
     """How many calls each `window` allows, over all workers. Retries count too. None: only
-    `concurrency` limits them."""
+    `concurrency` limits the calls."""
     window: Seconds = Field(default=1, ge=0.001, le=86_400)
-    """The time that `rate` counts in."""
+    """The length of the window of `rate`."""
     algorithm: Literal["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"] = (
         "sliding_window"
     )
-    """How `rate` is counted, as for limits."""
+    """The algorithm that counts `rate`, as for limits."""
     burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
-    """How many calls may start at once after a rest. Only for `token_bucket`. None: as many as
-    `rate`."""
+    """How many calls may start at once after an idle time. Only for `token_bucket`. None: as many
+    as `rate`."""
     timeout: Seconds = Field(default=60, ge=0.1, le=86_400)
-    """How long a call may take, its answer included. Online: how long a used permit counts as a
-    call, unless the client reports its end."""
+    """How long a call may take, including its response. Online: how long a used permit counts as
+    a call in progress, unless the client reports its end."""
     expected_seconds: Seconds = Field(default=1, gt=0, le=86_400)
-    """How long a call takes. The expected waits use it until calls were measured."""
+    """How long a call takes. Used to estimate waits until calls have been measured."""
     retry_on: Annotated[tuple[int | str, ...], _RETRIED] = (429, 502, 503, 504, CONNECTION)
-    """The answers after which a call is made again: statuses from 300 to 599, `3xx`, `4xx`, `5xx`.
-    `connection`: no whole answer came within `timeout`. After the last try the job is `failed`.
-    Your list replaces the default."""
+    """The responses after which a call is retried: statuses from 300 to 599, `3xx`, `4xx`, `5xx`.
+    `connection`: no complete response within `timeout`. After the last attempt the job is
+    `failed`. Your list replaces the default."""
     fail_on: Annotated[tuple[int | str, ...], _FAILED] = ()
-    """The answers after which a job is `failed` at once: statuses as in `retry_on`, without
-    `connection`. A status in both is tried again first. Any other answer is the result."""
+    """The responses after which a job is `failed` at once: statuses as in `retry_on`, without
+    `connection`. A status in both is retried first. Any other response is the result."""
     retries: Count = Field(default=3, ge=0, le=100)
-    """How many tries follow the first."""
+    """How many attempts may follow the first."""
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
-    """The pause before the second try. Each further pause is twice as long, 5 minutes at most,
-    less a random part. A longer `Retry-After` of the target counts, up to an hour."""
+    """The pause before the second attempt. Each further pause is twice as long, 5 minutes at most,
+    less a random part. If the target sends a longer `Retry-After`, that is used, up to an hour."""
     break_after: Count = Field(default=3, ge=1, le=1000)
-    """After this many failures in a row, no call is made for 5 s. Then one call tests the target.
-    After each that fails, the pause doubles, up to a minute. A failure is what `retry_on` names,
-    except 429."""
+    """After this many failures in a row, calls stop for 5 s. Then one call tests the target. Each
+    time the test fails, the pause doubles, up to a minute. Failures are the responses in
+    `retry_on`, except 429."""
     claim_window: Seconds = Field(default=30, ge=1, le=3600)
-    """Online: how long a called client has to use the permit."""
+    """Online: how long a client has to use its permit."""
     abort: bool = False
-    """Allows a running call to be cut off when its job is cancelled."""
+    """Lets clients abort a running call by cancelling its job."""
     pending_ttl: Seconds = Field(default=3 * 3600, ge=1, le=86_400 * 30)
-    """A job expires if it has not begun this long after it was submitted."""
+    """How long a job may wait for its call after it was submitted. Then it expires."""
     result_ttl: Seconds = Field(default=3 * 86_400, ge=1, le=86_400 * 366)
     """How long a job and its result are kept after its end."""
     delete_after_read: bool = False
-    """Removes a result 20 s after it was first read."""
+    """Removes a job and its result 20 s after the result was first read."""
     max_pending: Count | None = Field(default=None, ge=0, le=100_000_000)
-    """How many jobs may wait. Further ones are refused with 429."""
+    """How many jobs may wait. More are refused with 429."""
     max_body: Count = Field(default=131_072, ge=0, le=131_072)
     """The largest body of a job, in bytes."""
     max_result: Count = Field(default=1_048_576, ge=0, le=104_857_600)
-    """The largest body of an answer, in bytes. A larger one fails the job."""
+    """The largest body of a response, in bytes. A larger one fails the job."""
     classes: Classes = {}
-    """Who goes first: 7 classes at most, without `line`. A grant alone gives a class."""
+    """The priority classes of jobs: 7 at most, without `line`. Only a grant gives a job a class."""
     callback_urls: Prefixes = ()
-    """Where callbacks may go: addresses that begin with one of these, each with a path. Empty: no
+    """The URLs below which callbacks may go, each with a path. If it is empty, there are no
     callbacks."""
     callback_secret: str = Field(default="", repr=False, validate_default=True)
-    """Signs callbacks. 16 characters or more. Needed with `callback_urls`."""
+    """The secret that signs callbacks, 16 characters or more. Needed with `callback_urls`."""
 
     @field_validator("kinds")
     @classmethod
@@ -295,7 +294,7 @@ class TargetSettings(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about settings that are allowed, and probably not meant."""
+        """Warnings about settings that are allowed, but probably not intended."""
         host = URL(self.url).host if self.url and "offline" in self.kinds else None
         if host is None or self.private or not _is_private(host):
             return []
@@ -307,41 +306,41 @@ class TargetSettings(BaseModel):
 
     @property
     def has_paths(self) -> bool:
-        """Whether jobs name paths of their own."""
+        """Whether jobs give a path below the url."""
         return self.url is not None and self.url.endswith("/")
 
     def retries_on(self, status: int | None) -> bool:
-        """Return whether a call is retried after this status; None: no whole answer came."""
+        """Return whether a call is retried after a status. None for no complete response."""
         return CONNECTION in self.retry_on if status is None else _has(self.retry_on, status)
 
     def fails_on(self, status: int) -> bool:
-        """Return whether a job fails if its last answer has this status."""
+        """Return whether a job fails if its last response has this status."""
         return _has(self.retry_on, status) or _has(self.fail_on, status)
 
     def may_call_back(self, url: str) -> bool:
-        """Return whether a callback may go to this address. Compares parsed addresses, so that no
-        other host can pass for an allowed one."""
+        """Return whether a callback may go to a URL. Compares parsed URLs, so that no other host
+        can pass for an allowed one."""
         try:
-            read = URL(url)
+            parsed = URL(url)
         except (ValueError, IndexError):
             return False
-        if read.user is not None or read.password is not None or read.fragment:
+        if parsed.user is not None or parsed.password is not None or parsed.fragment:
             return False
-        if any(not "!" <= c <= "~" or c == "\\" for c in url) or ".." in read.path:
+        if any(not "!" <= c <= "~" or c == "\\" for c in url) or ".." in parsed.path:
             return False
-        return any(_is_below(read, URL(prefix)) for prefix in self.callback_urls)
+        return any(_is_below(parsed, URL(prefix)) for prefix in self.callback_urls)
 
-    def changed(self, overrides: dict[str, Any]) -> "TargetSettings":
-        """Return these settings with some replaced. A secret given as *** stays as it was, unless
-        calls go to another server. Raises ConfigError."""
+    def with_changes(self, overrides: dict[str, Any]) -> "TargetSettings":
+        """Return these settings with some overridden. A secret written as *** keeps its value.
+        Raises ConfigError, also if *** would send a secret header to another server."""
         values = dict(overrides)
-        headers_asked = values.get("headers", dict.fromkeys(self.headers, HIDDEN))
+        new_headers = values.get("headers", dict.fromkeys(self.headers, HIDDEN))
         hidden = (
-            [name for name, value in headers_asked.items() if value == HIDDEN]
-            if isinstance(headers_asked, dict)
+            [name for name, value in new_headers.items() if value == HIDDEN]
+            if isinstance(new_headers, dict)
             else []
         )
-        if hidden and self.goes_elsewhere(values):
+        if hidden and self.changes_server(values):
             names = " and ".join(hidden)
             raise ConfigError(
                 [f"headers: the url is on another server: give {names} again, or {{}} for none"]
@@ -355,12 +354,12 @@ class TargetSettings(BaseModel):
             }
         return read_target({**self.model_dump(exclude_unset=True), **values})
 
-    def goes_elsewhere(self, overrides: dict[str, Any]) -> bool:
-        """Return whether calls would go to another scheme, host or port: secrets do not follow."""
+    def changes_server(self, overrides: dict[str, Any]) -> bool:
+        """Return whether overrides change scheme, host or port of the url."""
         return overrides.get("url") is not None and _origin(overrides["url"]) != _origin(self.url)
 
     def without_secrets(self) -> "TargetSettings":
-        """Return these settings as they may be shown."""
+        """Return these settings with *** for each secret."""
         headers = dict.fromkeys(self.headers, HIDDEN)
         secret = HIDDEN if self.callback_secret else ""
         return self.model_copy(update={"headers": headers, "callback_secret": secret})
@@ -369,7 +368,7 @@ class TargetSettings(BaseModel):
 def _origin(url: object) -> object:
     try:
         return URL(str(url)).origin()
-    except ValueError:  # another check says what is wrong
+    except ValueError:  # reported by the validation of url
         return url
 
 
@@ -378,7 +377,7 @@ def _has(statuses: tuple[int | str, ...], status: int) -> bool:
 
 
 def read_target(values: dict[str, Any]) -> TargetSettings:
-    """Return a target's settings. Raises ConfigError with all problems."""
+    """Validate a target's settings and return them. Raises ConfigError with all problems."""
     try:
         return TargetSettings.model_validate(values)
     except ValidationError as error:

@@ -1,5 +1,5 @@
-"""The targets of one process: the configured settings, and over them the changes made at run time,
-which every replica and worker reads from the database."""
+"""The targets of one process: the configured settings, overridden by the changes made at run time,
+which each replica and worker reads from the database."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -22,13 +22,13 @@ if TYPE_CHECKING:  # SQL is an extra
 
 log = structlog.get_logger()
 
-#: Where calls go and with what secrets: an admin's to change.
+#: The settings that only an admin may change: where calls go, and their secrets.
 ADMIN_SETTINGS = ("url", "private", "headers", "callback_urls", "callback_secret")
 
 
 @dataclass(slots=True)
 class Target:
-    """One target. Its `settings` are replaced when they are changed."""
+    """One target. Each change replaces its `settings`."""
 
     name: str
     settings: TargetSettings
@@ -36,26 +36,27 @@ class Target:
     grants: Grants
     permits: Permits
     clock: StoreClock
-    #: Whether its settings are as configured.
-    is_of_file: bool = True
+    #: Whether the settings come from the settings file unchanged.
+    is_from_file: bool = True
 
     def ending(
         self, id_: str, fence: int, state: State, error: str = "", status: int | None = None
     ) -> Ending:
-        """Return the ending of an attempt that ends now without a result."""
+        """Return the ending of an attempt that ends now, without a result."""
         now_ms = self.clock.now_ms()
         expires_ms = now_ms + ms(self.settings.result_ttl) if state in ENDED else None
         return Ending(id_, fence, state, now_ms, expires_ms, error, status)
 
-    def aborted(self, id_: str, fence: int) -> Ending:
+    def abort_ending(self, id_: str, fence: int) -> Ending:
         return self.ending(id_, fence, State.CANCELLED, "cut off by its caller")
 
 
 class AdminNeededError(Exception):
-    """An operator may not make the change, which the text names: only an admin may."""
+    """Only an admin may make the change, which the error text names."""
 
 
-def _for_admins(target: Target | None, after: TargetSettings) -> str:
+def _name_admin_change(target: Target | None, after: TargetSettings) -> str:
+    """Return what only an admin may change here; "" if an operator may make the change."""
     if target is None:
         return "A new target"
     before = target.settings
@@ -64,91 +65,91 @@ def _for_admins(target: Target | None, after: TargetSettings) -> str:
 
 
 class TargetRegistry(Named[Target]):
-    """All targets. `make` creates a target from its name and settings. `announce` tells other
-    processes that the settings of a target were changed."""
+    """All targets. `configured`: the settings from the file. `make`: creates a target from its name
+    and settings. `announce`: tells other processes that a target's settings were changed."""
 
     kind = "target"
 
     def __init__(
         self,
-        of_file: Mapping[str, TargetSettings],
+        configured: Mapping[str, TargetSettings],
         store: "JobStore",
         make: Callable[[str, TargetSettings], Target],
         announce: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        super().__init__(make(name, settings) for name, settings in of_file.items())
-        self._of_file = dict(of_file)
+        super().__init__(make(name, settings) for name, settings in configured.items())
+        self._configured = dict(configured)
         self._store = store
         self._make = make
         self._announce = announce
-        #: What was changed at run time, as it is in the database.
-        self._texts: dict[str, str] = {}
+        #: The settings changed at run time, by target name, as JSON from the database.
+        self._overrides: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Target]:
-        return iter(list(self._items.values()))  # they may change meanwhile
+        return iter(list(self._items.values()))  # a copy, because targets may change meanwhile
 
     async def refresh(self) -> list[str]:
-        """Read the changes made at run time, and return the names of the targets that they change.
-        Settings that cannot be used, such as those of a later version, are logged and left out.
+        """Read the changes made at run time, and return the names of targets that changed since the
+        last refresh. Invalid settings, such as those of a later version, are logged and ignored.
         Raises DatabaseError."""
-        texts = await self._store.targets.all()
-        changed = sorted({name for name, _ in self._texts.items() ^ texts.items()})
+        overrides = await self._store.targets.all()
+        changed = sorted({name for name, _ in self._overrides.items() ^ overrides.items()})
         for name in changed:
             try:
-                self._update(name, texts.get(name))
+                self._update(name, overrides.get(name))
             except ConfigError as error:
                 log.error("target_unusable", target=name, problems=error.problems)
-        self._texts = texts
+        self._overrides = overrides
         return changed
 
     def _update(self, name: str, text: str | None) -> None:
-        """Apply the changes made at run time, as JSON; None: there are none. Raises ConfigError."""
-        settings = self._of_file.get(name)
+        """Apply a target's changes, as JSON. None if it has none (any more). Raises ConfigError."""
+        settings = self._configured.get(name)
         if text is not None:
             changes = json.loads(text)
-            if settings and settings.goes_elsewhere(changes):
-                changes.setdefault("headers", {})  # the file's may have come later
-            settings = settings.changed(changes) if settings else read_target(changes)
+            if settings and settings.changes_server(changes):
+                changes.setdefault("headers", {})  # the file's may be newer; they are secret
+            settings = settings.with_changes(changes) if settings else read_target(changes)
         if settings is None:
             self._items.pop(name, None)
             return
         target = self.find(name)
         if target is None:
             target = self._items[name] = self._make(name, settings)
-        target.settings, target.is_of_file = settings, text is None
+        target.settings, target.is_from_file = settings, text is None
         log.info("target_changed", target=name, source="file" if text is None else "run time")
 
     async def change(
         self, name: str, changes: dict[str, Any], *, is_admin: bool = True
     ) -> tuple[Target, dict[str, tuple[Any, Any]]]:
-        """Change some settings of a target, or create one; the other settings keep following the
-        configuration. Return for each changed one its values before and after, secrets as ***.
-        Raises ConfigError, AdminNeededError, DatabaseError."""
+        """Change some settings of a target, or create a target. All other settings still come from
+        the configuration. Return the target, and for each changed setting its values before and
+        after, secrets as ***. Raises ConfigError, AdminNeededError, DatabaseError."""
         await self.refresh()
         target = self.find(name)
-        settings = target.settings.changed(changes) if target else read_target(changes)
-        if not is_admin and (needed := _for_admins(target, settings)):
+        settings = target.settings.with_changes(changes) if target else read_target(changes)
+        if not is_admin and (needed := _name_admin_change(target, settings)):
             raise AdminNeededError(needed)
         before = target.settings.without_secrets() if target else None
         at_ms = target.clock.now_ms() if target else 0
-        names = json.loads(self._texts.get(name, "{}")).keys() | changes.keys()
+        names = json.loads(self._overrides.get(name, "{}")).keys() | changes.keys()
         values = settings.model_dump(mode="json", include=set(names))
         await self._store.targets.put(name, json.dumps(values), at_ms)
-        await self._was_changed(name)
+        await self._refresh_and_announce(name)
         after = settings.without_secrets()
         return self.get(name), {
             each: (getattr(before, each, None), getattr(after, each)) for each in sorted(changes)
         }
 
     async def restore(self, name: str) -> Target | None:
-        """Reset a target to its configured settings. Return None if it is not configured, and
-        removed. Raises UnknownNameError, DatabaseError."""
+        """Reset a target to its configured settings. Remove it, and return None, if it is
+        not configured. Raises UnknownNameError, DatabaseError."""
         self.get(name)
         await self._store.targets.delete(name)
-        await self._was_changed(name)
+        await self._refresh_and_announce(name)
         return self.find(name)
 
-    async def _was_changed(self, name: str) -> None:
+    async def _refresh_and_announce(self, name: str) -> None:
         await self.refresh()
         if self._announce is not None:
             await self._announce(name)

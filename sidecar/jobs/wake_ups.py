@@ -1,5 +1,5 @@
-"""Wakes workers and reconcilers when a queue has a job, a call is to be cut off, or the settings of
-a target were changed: by pub/sub, and by a look at all targets, since a message may be lost."""
+"""Wakes workers and reconcilers when a queue has a job, a call has to be aborted, or a target's
+settings changed: by pub/sub, and by polling all targets, because a message may be lost."""
 
 import asyncio
 import contextlib
@@ -19,59 +19,59 @@ from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.storage.redis.scripts import RedisScripts
 
-#: Seconds between two looks at all targets, for which idle workers and reconcilers wait.
-ROUND_S = 10.0
-#: Seconds after which an idle worker or reconciler looks at its queue by itself.
+#: How often all targets are polled on behalf of idle workers and reconcilers, in seconds.
+POLL_S = 10.0
+#: How often an idle worker or reconciler checks its queue without a wake-up, in seconds.
 IDLE_S = 60.0
 #: Targets in one script call. More would block Redis for too long.
-AT_ONCE = 200
-#: Seconds of silence after which the server is pinged, and then has for its answer.
+TARGETS_PER_CALL = 200
+#: Seconds without a message until the server is pinged, and then until it must have responded.
 SILENCE_S = 5.0
-#: Seconds between two tries to subscribe.
-AGAIN_S = 0.5
+#: Seconds between two attempts to subscribe.
+RESUBSCRIBE_S = 0.5
 _ABORT, _SETTINGS = "abort ", "settings "
 
 log = structlog.get_logger()
 
 
 class Listener:
-    """What wakes one worker or reconciler."""
+    """The events that wake one worker or reconciler."""
 
     def __init__(self, *, is_worker: bool = False) -> None:
-        #: Whether it makes the calls of offline jobs.
+        #: Whether a worker listens, which makes the calls of offline jobs.
         self.is_worker = is_worker
-        #: A job may be called.
+        #: Set when a job may be called.
         self.woken = asyncio.Event()
-        #: A call is to be cut off.
+        #: Set when a call has to be aborted.
         self.urgent = asyncio.Event()
 
 
 class WakeUps:
-    """Wakes a target's listeners. `now_us` overrides the store's time (tests)."""
+    """The listeners of all targets. `now_us` overrides the time of Redis, in tests."""
 
     def __init__(
         self, redis: Store, *, timeout_s: float = 1.0, now_us: Callable[[], int] | None = None
     ) -> None:
         self._redis = redis
-        # A cluster has the targets on several servers, so each needs a call of its own.
-        self._at_once = 1 if isinstance(redis, RedisCluster) else AT_ONCE
+        # In a cluster the targets are on several servers, so each needs its own call.
+        self._targets_per_call = 1 if isinstance(redis, RedisCluster) else TARGETS_PER_CALL
         self._scripts = RedisScripts(redis, "jobs", timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._now_us = now_us
         self._listeners: dict[str, WeakSet[Listener]] = {}
-        #: The settings of a target were changed.
-        self.changed = asyncio.Event()
+        #: Set when the settings of a target were changed.
+        self.settings_changed = asyncio.Event()
 
     def listen(self, target: str, *, is_worker: bool = False) -> Listener:
-        """Return a new listener, which is woken for as long as its owner keeps it."""
+        """Return a new listener. It is woken until its owner drops it."""
         listener = Listener(is_worker=is_worker)
         self._listeners.setdefault(target, WeakSet()).add(listener)
         return listener
 
     def wake(self, message: str) -> None:
-        """Wake the listeners that a message of `subscribe` names; "" wakes all."""
+        """Wake the listeners that a message of `subscribe` concerns; "" wakes all."""
         if not message or message.startswith(_SETTINGS):
-            self.changed.set()
+            self.settings_changed.set()
         target = message.removeprefix(_ABORT).removeprefix(_SETTINGS)
         names = [target] if message else list(self._listeners)
         for listener in [one for name in names for one in self._listeners.get(name, ())]:
@@ -80,8 +80,8 @@ class WakeUps:
                 listener.urgent.set()
 
     async def announce(self, target: str) -> None:
-        """Tell all processes that a target's settings were changed; one that misses the message
-        reads them after a while."""
+        """Tell all processes that a target's settings were changed. A process that misses the
+        message reads the settings at its next refresh."""
         message = f"{_SETTINGS}{target}"
         self.wake(message)
         with contextlib.suppress(StoreError):
@@ -91,36 +91,37 @@ class WakeUps:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen_forever())
-            group.create_task(self._look_forever())
+            group.create_task(self._poll_forever())
 
     async def _listen_forever(self) -> None:
         async with contextlib.aclosing(subscribe(self._redis)) as messages:
             async for message in messages:
                 self.wake(message)
 
-    async def _look_forever(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
-            await asyncio.sleep(ROUND_S)
+            await asyncio.sleep(POLL_S)
             try:
-                await self.look()
+                await self.poll()
             except StoreError as error:
                 log.debug("round_failed", error=str(error))
 
-    async def look(self) -> None:
-        """Wake the listeners of targets where a job waits, is called or is over, or whose queue was
-        lost; and tell Redis which targets have a worker here. Raises StoreError."""
+    async def poll(self) -> None:
+        """Wake the listeners of targets that have a job to call, to watch or to end, or whose queue
+        was lost. Tell Redis which targets have a worker in this process. Raises StoreError."""
         has_worker = {
             name: any(listener.is_worker for listener in listeners)
             for name, listeners in self._listeners.items()
             if listeners
         }
         names = list(has_worker)
-        parts = [names[i : i + self._at_once] for i in range(0, len(names), self._at_once)]
-        for active_names in await asyncio.gather(*(self._look(part, has_worker) for part in parts)):
+        size = self._targets_per_call
+        parts = [names[start : start + size] for start in range(0, len(names), size)]
+        for active_names in await asyncio.gather(*(self._poll(part, has_worker) for part in parts)):
             for name in active_names:
                 self.wake(name)
 
-    async def _look(self, names: Sequence[str], has_worker: Mapping[str, bool]) -> list[str]:
+    async def _poll(self, names: Sequence[str], has_worker: Mapping[str, bool]) -> list[str]:
         parts = ("state", "line", "later", "active", "ended")
         keys = [target_key(name, part) for name in names for part in parts]
         now = "" if self._now_us is None else self._now_us()
@@ -141,21 +142,20 @@ async def publish(redis: Store, message: str, *, timeout_s: float) -> None:
 
 
 async def subscribe(redis: Store, *, silence_s: float = SILENCE_S) -> AsyncGenerator[str, None]:
-    """Iterate over messages: a target's name where a job waits, "abort NAME" where a call is to be
-    cut off, "settings NAME" where settings were changed, and "" whenever a message may have been
-    missed: at first, and when a lost connection is back. Never ends, and raises nothing; close it
-    with `contextlib.aclosing`."""
+    """Iterate over the messages of JOBS_CHANNEL, and "" whenever a message may have been missed: at
+    the start, and after a reconnect. Never ends, and raises nothing; close it with
+    `contextlib.aclosing`."""
     while True:
         try:
             async with _subscribed(redis, silence_s) as channel:
                 async for message in _messages(channel, silence_s):
                     yield message
         except (RedisError, OSError, TimeoutError):
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(RESUBSCRIBE_S)
 
 
 async def _messages(channel: Any, silence_s: float) -> AsyncIterator[str]:
-    """Iterate over messages until the server is silent."""
+    """Iterate over messages until the server no longer responds to a ping."""
     is_pinged = False
     while True:
         message = await channel.get_message(timeout=silence_s)
@@ -182,7 +182,7 @@ async def _subscribed(redis: Store, timeout_s: float) -> AsyncIterator[Any]:
             await channel.subscribe(JOBS_CHANNEL)
         yield channel
     finally:
-        # An error here would replace a cancellation, and the task would go on.
+        # Errors are suppressed, because one would replace a cancellation, and the task would go on.
         with contextlib.suppress(RedisError, OSError, RuntimeError):
             await channel.aclose()
         if client is not redis:
@@ -191,7 +191,7 @@ async def _subscribed(redis: Store, timeout_s: float) -> AsyncIterator[Any]:
 
 
 async def _one_server(redis: Store) -> Redis:
-    """Return the client of any server: a cluster sends messages of one server to all."""
+    """Return a client of one server. In a cluster any will do: messages reach all servers."""
     if isinstance(redis, Redis):
         return redis
     await redis.initialize()

@@ -18,7 +18,7 @@ def a_job(*, failures=0):
 
 def end(result, *, failures=0, is_trial=False, **settings):
     claim = Claim("a" * 22, 7, 8, is_online=False, is_trial=is_trial)
-    rules = SETTINGS.changed(settings)
+    rules = SETTINGS.with_changes(settings)
     return ending_of(result, a_job(failures=failures), rules, claim, now_ms=NOW_MS, draw=lambda: 0)
 
 
@@ -117,7 +117,7 @@ def test_a_wait_is_told_by_what_was_measured_and_before_that_by_what_is_expected
     assert wait_s(settings, a_line(active=4), 4) == 8
     assert wait_s(settings, a_line(active=4, mean_s=2), 4) == 2
     assert rate_per_s(settings, a_line(mean_s=2)) == 2
-    paced = settings.changed({"rate": 1, "window": 10})
+    paced = settings.with_changes({"rate": 1, "window": 10})
     assert wait_s(paced, a_line(calls=1), 2) == 20
     assert rate_per_s(paced, a_line(mean_s=2)) == 0.1
     assert wait_s(paced, a_line(open_ms=NOW_MS + 5000), 1) == 5

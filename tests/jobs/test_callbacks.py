@@ -55,7 +55,7 @@ async def hooks(tmp_path):
     made = Hooks(store, receivers)
     jobs = Jobs(made, store, Metrics())  # type: ignore[arg-type]
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
-        work = asyncio.create_task(call_back_forever(jobs, session, Metrics(), look_s=0.05))
+        work = asyncio.create_task(call_back_forever(jobs, session, Metrics(), poll_s=0.05))
         yield made
         work.cancel()
         await asyncio.wait([work])

@@ -127,7 +127,7 @@ async def test_an_operator_who_reads_a_result_reads_it_for_nobody(here, client, 
 
 async def test_a_client_that_waits_goes_on_waiting_after_a_look_that_failed(here, monkeypatch):
     """A wait that it concerned ends with its error; one that began meanwhile goes on."""
-    monkeypatch.setattr(job_polls, "LOOK_S", 0.01)
+    monkeypatch.setattr(job_polls, "POLL_S", 0.01)
     target = await here.target()
     ids = [await here.submit(target) for _ in range(2)]
     first, second = [JobView(await here.row(id_), State.PENDING) for id_ in ids]

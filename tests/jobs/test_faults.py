@@ -256,7 +256,7 @@ async def insert(here, target, count) -> list[str]:
 
 async def called(target) -> list[str]:
     """All jobs, in the order in which they are called."""
-    many, ids = target.settings.changed({"concurrency": 100_000}), []
+    many, ids = target.settings.with_changes({"concurrency": 100_000}), []
     while claims := (await target.store.claim(1000, many)).claims:
         ids += [claim.id for claim in claims]
     return ids

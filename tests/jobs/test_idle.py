@@ -31,13 +31,13 @@ async def test_an_idle_worker_leaves_redis_alone(here, sent):
     ):
         await until(lambda: all(min(target.store.claims) > 0 for target in targets))
         await until(lambda: len(here.reconciler.idle) == TARGETS)
-        await here.wake_ups.look()  # the first one loads the script
+        await here.wake_ups.poll()  # the first one loads the script
         await asyncio.sleep(0.2)
         sent.clear()
         await asyncio.sleep(2.5)
         assert len(sent) <= 2
         sent.clear()
-        await here.wake_ups.look()
+        await here.wake_ups.poll()
         assert len(sent) == 1
         stop.set()
 
@@ -53,7 +53,7 @@ async def test_a_job_without_news_is_found_by_the_look_at_all_targets(here):
         id_ = await here.submit(target)
         await asyncio.sleep(0.05)
         assert (here.egress.called, target.store.claims[1]) == ([], 1)
-        await here.wake_ups.look()
+        await here.wake_ups.poll()
         await until(lambda: here.egress.called == [id_])
         assert not kept.woken.is_set()
         here.egress.over.set()
@@ -65,11 +65,11 @@ async def test_a_queue_that_was_lost_while_nothing_happened_is_found(here):
     """Redis was emptied, and nobody was told."""
     target = await here.target()
     listener = here.wake_ups.listen(target.name)
-    await here.wake_ups.look()
+    await here.wake_ups.poll()
     assert not listener.woken.is_set()
     keys = [key async for key in here.redis.scan_iter(match=f"*{{target:{target.name}}}*")]
     await here.redis.delete(*keys)
-    await here.wake_ups.look()
+    await here.wake_ups.poll()
     assert listener.woken.is_set()
 
 
@@ -77,7 +77,7 @@ async def test_the_look_at_all_targets_notes_that_a_worker_asks(here):
     """Where it makes the calls; a replica, which only keeps the queue, does not."""
     asked, kept = await here.target(), await here.target()
     worker, listener = here.worker(asked), here.wake_ups.listen(kept.name)
-    await here.wake_ups.look()
+    await here.wake_ups.poll()
     assert (await here.line(asked)).runner_ms == here.time()
     assert (await here.line(kept)).runner_ms is None
     assert (len(worker), listener.is_worker) == (0, False)
@@ -99,15 +99,15 @@ async def test_whatever_there_is_to_do_is_seen(here, change):
     target = await here.target()
     listener = here.wake_ups.listen(target.name)
     await change(target, here)
-    await here.wake_ups.look()
+    await here.wake_ups.poll()
     assert listener.woken.is_set()
 
 
 async def test_a_reconciler_that_finds_something_looks_again_soon(here, monkeypatch):
     """Each second, until there is nothing any more."""
-    monkeypatch.setattr(reconciler, "LOOK_S", 0.01)
+    monkeypatch.setattr(reconciler, "CHECK_S", 0.01)
     target = await here.target()
-    async with running(here.reconciler._keep_forever(target)):
+    async with running(here.reconciler._maintain_forever(target)):
         await until(lambda: target.name in here.reconciler.idle)
         count = target.store.claims[0]
         await asyncio.sleep(0.1)

@@ -123,7 +123,7 @@ async def test_a_clean_goes_on_when_redis_is_away(here):
 
     target.store.remove = away
     here.time.forward(2)
-    await target.store.claim(0, target.settings.changed({"paused": True}))
+    await target.store.claim(0, target.settings.with_changes({"paused": True}))
     assert (await here.reconciler.clean())[0] == 1
     assert (await here.row(id_)).state == State.EXPIRED
 
@@ -191,7 +191,7 @@ async def test_a_job_outlives_some_workers(here, more, state):
     """As many as it has retries, and five more; then it fails, and is not called again."""
     target = await here.target(retries=1)
     id_ = await here.submit(target)
-    for fence in range(1, 1 + 1 + target_worker.LOST_MOST + more):
+    for fence in range(1, 1 + 1 + target_worker.MAX_LOST_WORKERS + more):
         await begun(here, target, id_, fence=fence)
     here.egress.over.set()
     worker = here.worker(target)
@@ -268,7 +268,7 @@ async def test_a_target_that_is_made_again_is_called_at_once(here):
     first = await here.submit(old)
     workers = WorkerPool(here.jobs, here.wake_ups, here.egress, most=5)
     stop = asyncio.Event()
-    async with running(workers.run(stop, grace_s=5, look_s=0.01)) as task:
+    async with running(workers.run(stop, grace_s=5, poll_s=0.01)) as task:
         await until(lambda: here.egress.called == [first])
         new = await again(here, old)
         await until(lambda: new.store.claims[1] > 0)

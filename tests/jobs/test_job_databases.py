@@ -228,7 +228,7 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
         attempts.running("a"), attempts.last_started_ms("a"), rows.counts(),
         attempts.unended(["a"]), endings.expire(1, 1, {}), endings.delete_old(1, 1),
         endings.due_callbacks(1, 1, hold_ms=1),
-        endings.note_callback("a", ended_ms=1, next_ms=1, tries=1), targets.all(),
+        endings.record_callback("a", ended_ms=1, next_ms=1, tries=1), targets.all(),
         targets.put("a", "{}", 1), targets.delete("a"), rows.steps("a", 1, 2, 1),
     ]  # fmt: skip
     for one in asked:

@@ -149,7 +149,7 @@ async def test_what_was_kept_long_enough_is_removed_with_its_answer(store):
         made[4].id,
     }
     assert await chunk_count(store) == 1
-    await store.endings.note_callback(
+    await store.endings.record_callback(
         made[3].id, ended_ms=(await store.jobs.find(made[3].id)).ended_ms, next_ms=None, tries=1
     )
     assert await store.endings.delete_old(gone_ms, 2) == 1
@@ -189,7 +189,7 @@ async def test_two_reconcilers_do_the_work_once(database, store, open_store):
     ))  # fmt: skip
     assert sorted(one.id for one in (*due[0], *due[1])) == ended
     await asyncio.gather(*(
-        store.endings.note_callback(one.id, ended_ms=one.ended_ms, next_ms=None, tries=1)
+        store.endings.record_callback(one.id, ended_ms=one.ended_ms, next_ms=None, tries=1)
         for one in (*due[0], *due[1])
     ))  # fmt: skip
 
@@ -223,8 +223,8 @@ async def test_callbacks_are_due_longest_first_and_come_again_until_they_are_mad
     assert [one.id for one in due] == [made[2].id, made[1].id]
     due = await store.endings.due_callbacks(LATER_MS, 10, hold_ms=100)
     assert [one.id for one in due] == [made[0].id]
-    await store.endings.note_callback(made[0].id, ended_ms=LATER_MS, next_ms=None, tries=1)
-    await store.endings.note_callback(
+    await store.endings.record_callback(made[0].id, ended_ms=LATER_MS, next_ms=None, tries=1)
+    await store.endings.record_callback(
         made[1].id, ended_ms=LATER_MS - 1, next_ms=LATER_MS + 500, tries=1
     )  # fmt: skip
     due = await store.endings.due_callbacks(LATER_MS + 100, 10, hold_ms=1000)
@@ -260,10 +260,10 @@ async def test_a_job_that_is_tried_again_tells_of_its_new_end_alone(store):
     [held] = await store.endings.due_callbacks(LATER_MS, 1, hold_ms=1)
     assert await store.jobs.retry(made.id, order=1, at_ms=NOW_MS, expires_ms=LATER_MS)
     old = {"ended_ms": held.ended_ms, "tries": 1}
-    await store.endings.note_callback(held.id, next_ms=LATER_MS + 1, **old)
+    await store.endings.record_callback(held.id, next_ms=LATER_MS + 1, **old)
     assert await store.endings.due_callbacks(LATER_MS + 9, 1, hold_ms=1) == []
     await end(store, made, fence=8, at_ms=LATER_MS - 1)
-    await store.endings.note_callback(held.id, next_ms=None, **old)
+    await store.endings.record_callback(held.id, next_ms=None, **old)
     [held] = await store.endings.due_callbacks(LATER_MS, 1, hold_ms=1)
     assert (held.state, held.callback_tries) == (State.COMPLETED, 0)
 

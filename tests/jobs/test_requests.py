@@ -125,7 +125,7 @@ def test_a_target_that_has_changed():
     assert check_request(IMAGES, new) == URL("https://images.example/v1/images/42")
     for change in ({"methods": ["GET"]}, {"url": "https://images.example/v1"}, {"max_body": 10}):
         with pytest.raises(ConfigError):
-            check_request(IMAGES.changed(change), new)
+            check_request(IMAGES.with_changes(change), new)
 
 
 # Queries, headers, bodies, methods ----------------------------------------------------------------

@@ -14,7 +14,7 @@ async def test_verdicts_are_as_their_models_say(here, aiohttp_client):
     (endpoint,) = check_permit.ENDPOINTS
     app = web.Application()
     app[JOBS], app[METRICS] = here.jobs, here.metrics
-    app.cleanup_ctx.append(check_permit.writes)
+    app.cleanup_ctx.append(check_permit.finish_writes)
     app.add_routes([endpoint.route()])
     client = await aiohttp_client(app)
     target = await here.target()

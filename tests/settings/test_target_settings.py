@@ -193,24 +193,24 @@ def test_what_is_told_can_be_said_again():
         headers={"X-Key": "abc", "X-Old": "def"}, callback_secret=SIGNS, rate=5,
         classes={"vip": {"priority": 1}}, callback_urls=["https://shop.example/hooks/"],
     )  # fmt: skip
-    assert settings.changed(shown(settings)) == settings
-    changed = settings.changed({"headers": {"X-Key": HIDDEN, "X-New": "1"}, "rate": None})
+    assert settings.with_changes(shown(settings)) == settings
+    changed = settings.with_changes({"headers": {"X-Key": HIDDEN, "X-New": "1"}, "rate": None})
     assert changed.headers == {"X-Key": "abc", "X-New": "1"}
     assert (changed.rate, changed.callback_secret) == (None, SIGNS)
     with pytest.raises(ConfigError, match="X-Other has none"):
-        settings.changed({"headers": {"X-Other": HIDDEN}})
+        settings.with_changes({"headers": {"X-Other": HIDDEN}})
 
 
 def test_a_change_is_checked_with_what_stays():
     """A rule between two settings holds, whichever of them was changed."""
     settings = target(algorithm="token_bucket", burst=5)
     with pytest.raises(ConfigError, match="burst: is for token_bucket"):
-        settings.changed({"algorithm": "fixed_window"})
+        settings.with_changes({"algorithm": "fixed_window"})
     with pytest.raises(ConfigError, match="kinds: a worker needs"):
-        settings.changed({"url": None})
+        settings.with_changes({"url": None})
     with pytest.raises(ConfigError, match="colour: unknown setting"):
-        settings.changed({"colour": 1})
-    assert settings.changed({"burst": None, "algorithm": "fixed_window"}).burst is None
+        settings.with_changes({"colour": 1})
+    assert settings.with_changes({"burst": None, "algorithm": "fixed_window"}).burst is None
 
 
 BACK = calls_back("https://shop.example/hooks/", "http://10.0.0.1:8080/")

@@ -1,5 +1,5 @@
-"""Jobs for programs: submit, look up, wait, cancel, retry, report that a call is over; and many
-jobs at once: retried or cancelled, by their ids or by what they have in common."""
+"""The endpoints of jobs: submit, get, wait for, cancel and retry a job, report the end of a call;
+retry or cancel many jobs at once, by ids or by a filter."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, QUEUE_FULL
 from sidecar.http.problems import ProblemError
 from sidecar.jobs import model, schemas
 from sidecar.jobs.app_keys import JOBS
-from sidecar.jobs.endpoints.long_poll import JOB_POLLS, OVER
+from sidecar.jobs.endpoints.long_poll import AWAITED_STATES, JOB_POLLS
 from sidecar.jobs.model import ENDED, JobError, NewJob, State
 from sidecar.jobs.request import check_request, write_query
 from sidecar.jobs.schemas import (
@@ -30,9 +30,9 @@ from sidecar.jobs.schemas import (
     KEY_WANTED,
     MAX_INLINE,
     NOT_ENDED,
+    RETRIED_BY_DEFAULT,
     UNKNOWN_JOB,
     UNKNOWN_TARGET,
-    WENT_WRONG,
     WRONG_STATE,
     CancelledJob,
     ChangedJobs,
@@ -58,11 +58,11 @@ ENDPOINTS = Endpoints("jobs", problems=(DATABASE_UNAVAILABLE,))
 _READS = programs("jobs", "read", role="viewer")
 _CHANGES = programs("jobs", role="operator")
 _JOB = "/v1/jobs/{id}"
-#: Members of a job whose call a worker makes.
+#: Fields that only offline jobs have, because a worker makes their calls.
 _CALL_MEMBERS = {"method", "path", "query", "headers", "body", "body_base64"}
-#: A bulk request leaves the rest to the next one after this time, seconds.
-ENOUGH_S = 4.0
-#: `Retry-After` of a full queue, seconds.
+#: How long one bulk request may work, in seconds. The client continues with another request.
+BULK_TIME_LIMIT_S = 4.0
+#: The Retry-After header if the queue is full, in seconds.
 FULL_RETRY_S = 60
 _PROBLEMS = {
     model.GrantNeededError: GRANT_NEEDED,
@@ -81,27 +81,27 @@ def _job_errors_as_problems() -> Iterator[None]:
         raise ProblemError(_PROBLEMS[type(error)], detail=str(error)) from None
 
 
-# Many jobs: before those of one job, whose address is like theirs --------------------------------
+# Many jobs: registered first, because /v1/jobs/{id}/… would match their paths --------------------
 
 
-@ENDPOINTS.post("/v1/jobs/bulk/retry", _CHANGES, replies={200: "How many, and which not."})
+@ENDPOINTS.post("/v1/jobs/bulk/retry", _CHANGES, replies={200: "What was changed and skipped."})
 async def retry_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
     """Retry many jobs that have ended.
 
-    Without `ids` and `state`: those that failed or expired. 100 at most, newest first: send `next`
-    as `after` for the rest. Jobs that did not end, or were changed by somebody else meanwhile, are
-    skipped: it can be repeated. With `dry_run` it only says how many.
+    Without `ids` and `state`: jobs that failed or expired. At most 100 jobs, newest first: send
+    `next` as `after` for more. Skips jobs that have not ended, or that somebody else has changed
+    meanwhile, so the request can be repeated. With `dry_run` it only counts the jobs.
     """
     return await _change(request, body, request.app[JOBS].retry, ENDED)
 
 
-@ENDPOINTS.post("/v1/jobs/bulk/cancel", _CHANGES, replies={200: "How many, and which not."})
+@ENDPOINTS.post("/v1/jobs/bulk/cancel", _CHANGES, replies={200: "What was changed and skipped."})
 async def cancel_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
     """Cancel many jobs that have not ended.
 
-    100 at most, newest first: send `next` as `after` for the rest. Jobs that have ended, or whose
-    call has begun and cannot be cut off, are skipped: it can be repeated. With `dry_run` it only
-    says how many.
+    At most 100 jobs, newest first: send `next` as `after` for more. Skips jobs that have ended, or
+    whose call has begun and cannot be aborted, so the request can be repeated. With `dry_run` it
+    only counts the jobs.
     """
     return await _change(request, body, request.app[JOBS].cancel, NOT_ENDED)
 
@@ -112,26 +112,26 @@ async def _change(
     change: Callable[[str, str | None], Awaitable[object]],
     states: frozenset[State],
 ) -> ChangedJobs:
-    """Change each job by itself, and skip those that ended or began meanwhile."""
+    """Change the selected jobs one by one. Skip those whose state no longer allows the change."""
     owner, search = _visible_owner(request), request.app[JOBS].store.search
     if body.ids is None:
-        query = body.query_of(owner, states, WENT_WRONG if states is ENDED else states)
+        query = body.query_of(owner, states, RETRIED_BY_DEFAULT if states is ENDED else states)
         if body.dry_run:
             count, after = await search.count(query)
             return ChangedJobs(changed=count, skipped=[], next=write_after(after))
         page = await search.page(query)
         positions = [(job.created_ms, job.id) for job in page.jobs]
-        following = page.next
+        next_position = page.next
     else:
         if body.dry_run:
             return ChangedJobs(changed=len(set(body.ids)), skipped=[], next=None)
-        positions, following = [(0, id_) for id_ in dict.fromkeys(body.ids)], None
-    changed, skipped, until_s = 0, list[SkippedJob](), time.monotonic() + ENOUGH_S
+        positions, next_position = [(0, id_) for id_ in dict.fromkeys(body.ids)], None
+    changed, skipped, until_s = 0, list[SkippedJob](), time.monotonic() + BULK_TIME_LIMIT_S
     last = None
     for position in positions:
         if last is not None and time.monotonic() > until_s:
             if body.ids is None:
-                following = last
+                next_position = last
                 break
             skipped.append(
                 SkippedJob(id=position[1], reason="There was no time left: send it again.")
@@ -146,9 +146,9 @@ async def _change(
             skipped.append(SkippedJob(id=position[1], reason="The job is unknown."))
         else:
             changed += 1
-    done = "jobs_retried" if states is ENDED else "jobs_cancelled"
-    log.info(done, changed=changed, skipped=len(skipped), by=owner or operator(request))
-    return ChangedJobs(changed=changed, skipped=skipped, next=write_after(following))
+    event = "jobs_retried" if states is ENDED else "jobs_cancelled"
+    log.info(event, changed=changed, skipped=len(skipped), by=owner or operator(request))
+    return ChangedJobs(changed=changed, skipped=skipped, next=write_after(next_position))
 
 
 # One job ------------------------------------------------------------------------------------------
@@ -159,15 +159,15 @@ async def _change(
     _CHANGES,
     headers=SubmitHeaders,
     replies={
-        202: (Job, "It waits, and is not lost."),
-        200: (Job, "The job that was submitted before under this key, with the same content."),
+        202: (Job, "The job waits. It is stored, so no crash loses it."),
+        200: (Job, "The job that was submitted earlier with the same key and content."),
     },
     problems=(UNKNOWN_TARGET, GRANT_NEEDED, IDEMPOTENCY_KEY_USED, QUEUE_FULL),
 )
 async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     """Submit a job.
 
-    The response header `Location` names the job.
+    The response header `Location` has the job's path.
     """
     jobs = request.app[JOBS]
     new = _new_job(body, request.headers.get("Idempotency-Key"), jobs.targets.get(body.target))
@@ -178,29 +178,29 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
 
 
 @ENDPOINTS.get(
-    "/v1/jobs", _READS, replies={200: "A page of this token's jobs; of all jobs for operators."}
+    "/v1/jobs", _READS, replies={200: "A page of this token's jobs, or of all jobs for operators."}
 )
 async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
     """List jobs, newest first.
 
-    A page may have fewer jobs than `limit`, or none, while `next` says that others follow: `status`
-    and the beginning of an id are looked for among 5,000 jobs at a time.
+    A page may have fewer jobs than `limit`, or none, even if `next` is given: `status` and the
+    beginning of an id are matched against 5,000 jobs at a time.
     """
     query = page.query(_visible_owner(request), after=read_after(page.after), limit=page.limit)
     jobs = request.app[JOBS]
-    found_page = await jobs.store.search.page(query)
+    job_page = await jobs.store.search.page(query)
     return schemas.Jobs(
-        jobs=[_document(view) for view in await jobs.view(found_page.jobs)],
-        next=write_after(found_page.next),
+        jobs=[_document(view) for view in await jobs.view(job_page.jobs)],
+        next=write_after(job_page.next),
     )
 
 
-@ENDPOINTS.get(_JOB, _READS, replies={200: (Job, "As it stands.")}, problems=(UNKNOWN_JOB,))
+@ENDPOINTS.get(_JOB, _READS, replies={200: (Job, "The job.")}, problems=(UNKNOWN_JOB,))
 async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
     """Get a job and its result."""
     jobs = request.app[JOBS]
     [view] = await jobs.view([await jobs.find(at.id, _visible_owner(request))])
-    if at.wait and view.state not in OVER:
+    if at.wait and view.state not in AWAITED_STATES:
         view = await request.app[JOB_POLLS].wait(request, view, at.wait)
     body = None
     if view.job.has_answer and view.job.result_size <= MAX_INLINE:
@@ -214,13 +214,13 @@ async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
 @ENDPOINTS.get(
     _JOB + "/body",
     _READS,
-    replies={200: (None, "All of it, whatever its size and type.")},
+    replies={200: (None, "The whole body, of any size and type.")},
     problems=(UNKNOWN_JOB,),
 )
 async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamResponse:
     """Get the result's body, as the target sent it.
 
-    404 also if no answer is stored.
+    404 also if the job has no stored response.
     """
     jobs = request.app[JOBS]
     job = await jobs.find(at.id, _visible_owner(request))
@@ -229,7 +229,7 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
     headers = {
         "Cache-Control": "no-store",
         "Content-Length": str(job.result_size),
-        # Whatever it is, it is no page of ours.
+        # So that browsers do not show it as a page of this site, whatever the target sent.
         "Content-Type": "application/octet-stream",
         "Content-Disposition": "attachment",
         "X-Content-Type-Options": "nosniff",
@@ -246,7 +246,7 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
     except (DatabaseError, OSError) as error:
         log.warning("body_cut_off", job=job.id, error=str(error))
     if left:
-        # The status is sent: only a broken connection says that some of it is missing.
+        # The status is already sent, so only a broken connection shows that bytes are missing.
         if request.transport is not None:
             request.transport.abort()
         return response
@@ -259,20 +259,20 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
     _JOB,
     _CHANGES,
     replies={
-        200: (CancelledJob, "It is cancelled."),
-        202: (CancelledJob, "Its call was begun, and is being cut off (`abort`)."),
+        200: (CancelledJob, "The job is cancelled."),
+        202: (CancelledJob, "The call had begun, and is being aborted (`abort`)."),
     },
     problems=(UNKNOWN_JOB, WRONG_STATE),
 )
 async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
     """Cancel a job.
 
-    Idempotent. 409 if it has ended otherwise, or if its call has begun and the target has no
-    `abort`.
+    Idempotent. 409 if the job has ended in another state, or if its call has begun and the target
+    does not allow `abort`.
     """
     with _job_errors_as_problems():
         state = await request.app[JOBS].cancel(at.id, _visible_owner(request))
-    _note(request, "job_cancelled", at.id)
+    _log_operator(request, "job_cancelled", at.id)
     if state is State.CANCELLED:
         return CancelledJob(id=at.id, state="cancelled").response()
     return CancelledJob(id=at.id, state="processing", aborting=True).response(202)
@@ -281,7 +281,7 @@ async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
 @ENDPOINTS.post(
     _JOB + "/retry",
     _CHANGES,
-    replies={202: (Job, "It waits, at the end of the queue.")},
+    replies={202: (Job, "The job waits at the end of the queue.")},
     problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE, QUEUE_FULL),
 )
 async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
@@ -289,14 +289,14 @@ async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
     jobs = request.app[JOBS]
     with _job_errors_as_problems():
         job = await jobs.retry(at.id, _visible_owner(request))
-    _note(request, "job_retried", at.id)
+    _log_operator(request, "job_retried", at.id)
     return (await _accepted(jobs, job)).response(202)
 
 
 @ENDPOINTS.post(
     _JOB + "/done",
     _CHANGES,
-    replies={200: "It is, and the next one is called."},
+    replies={200: "The call is over, and the next job can be called."},
     problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE),
 )
 async def end_job(request: web.Request, at: JobAddress) -> Job:
@@ -309,26 +309,26 @@ async def end_job(request: web.Request, at: JobAddress) -> Job:
     return _document(JobView(job, job.state))
 
 
-def _note(request: web.Request, event: str, id_: str) -> None:
-    """Log what operators do to others' jobs."""
+def _log_operator(request: web.Request, event: str, id_: str) -> None:
+    """Log a change of a job if an operator made it."""
     if owner_of(request).is_operator:
         log.info(event, job=id_, by=operator(request))
 
 
 async def _mark_read(request: web.Request, job: model.Job) -> None:
-    """Note that the owner read the result; an operator's reading does not count."""
+    """Record that the owner read the result. Reads by operators do not count."""
     if owner_of(request).name == job.owner:
-        await request.app[JOBS].was_read(job)
+        await request.app[JOBS].mark_read(job)
 
 
 def _visible_owner(request: web.Request) -> str | None:
-    """Return whose jobs the request may see; None: all."""
+    """Return the owner whose jobs the request may see. None for all jobs."""
     owner = owner_of(request)
     return None if owner.is_operator else owner.name
 
 
 async def _accepted(jobs: Jobs, job: model.Job) -> Job:
-    """Return the document of an accepted job, without its place while Redis is unavailable."""
+    """Return the document of an accepted job, without its position if Redis is unavailable."""
     try:
         [view] = await jobs.view([job])
     except StoreError:
@@ -337,7 +337,7 @@ async def _accepted(jobs: Jobs, job: model.Job) -> Job:
 
 
 def _document(view: JobView, body: bytes | None = None) -> Job:
-    """Return a job's document. `body`: the answer's, where it is sent with the job."""
+    """Return a job's document. `body`: the response body, if the document includes it."""
     document, job = Job.model_validate(view), view.job
     if not job.has_answer or job.kind == "online":
         return document
@@ -356,7 +356,7 @@ def _document(view: JobView, body: bytes | None = None) -> Job:
 
 
 def _new_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJob:
-    """Check a job as it was submitted. Raises ConfigError with all problems."""
+    """Check a submitted job and return it. Raises ConfigError with all problems."""
     problems: list[str] = []
     key = body.idempotency_key
     if key is None and header_key is not None:
@@ -392,7 +392,7 @@ def _new_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJob:
 
 
 def _with_request(new: NewJob, body: SubmitJob, problems: list[str]) -> NewJob:
-    """Add the request as it was submitted; append what is wrong with it to `problems`."""
+    """Return the job with its submitted request. Appends problems of the request to `problems`."""
     data, headers, query = b"", dict(body.headers or {}), ""
     if body.body is not None and body.body_base64 is not None:
         problems.append("body: either this or body_base64")

@@ -1,4 +1,4 @@
-"""Clients that wait for their jobs: all of these are looked up together, a few times a second."""
+"""Long polls: clients that wait for their jobs. One query reads all awaited jobs at a time."""
 
 import asyncio
 
@@ -9,22 +9,21 @@ from sidecar.jobs.model import ENDED, State
 from sidecar.jobs.service import Jobs, JobView
 from sidecar.kit.tasks import wait_for
 
-#: How often to look, seconds.
-LOOK_S = 0.25
-#: States in which a job is no longer waited for.
-OVER = ENDED | {State.CALLED}
+#: How often the awaited jobs are read, in seconds.
+POLL_S = 0.25
+#: The states that end a long poll.
+AWAITED_STATES = ENDED | {State.CALLED}
 
 
 class JobPolls(LongPolls):
     def __init__(self, jobs: Jobs) -> None:
-        super().__init__(self._look)
+        super().__init__(self._poll_forever)
         self._service = jobs
         self._jobs: dict[asyncio.Event, JobView] = {}
         self._failures: dict[asyncio.Event, Exception] = {}
 
     async def wait(self, request: web.Request, view: JobView, wait_s: float) -> JobView:
-        """Wait until a job has ended or is called, and return it as it stands then or after
-        `wait_s`."""
+        """Wait until a job has ended or is called, `wait_s` at most. Return its latest view."""
         with self.opened(request) as over:
             self._jobs[over] = view
             try:
@@ -35,14 +34,14 @@ class JobPolls(LongPolls):
             raise failure
         return view
 
-    async def _look(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             waiting = {over: view.job.id for over, view in self._jobs.items() if not over.is_set()}
             try:
                 rows = await self._service.store.jobs.find_many(set(waiting.values()))
-                now = {view.job.id: view for view in await self._service.view([*rows.values()])}
-            except Exception as error:  # noqa: BLE001 - each of them gets it
+                views = {view.job.id: view for view in await self._service.view([*rows.values()])}
+            except Exception as error:  # noqa: BLE001 - each waiting client gets it
                 for over in waiting.keys() & self._jobs.keys():
                     self._failures[over] = error
                     over.set()
@@ -50,8 +49,8 @@ class JobPolls(LongPolls):
             for over, id_ in waiting.items():
                 if over not in self._jobs:
                     continue
-                view = self._jobs[over] = now.get(id_, self._jobs[over])
-                if id_ not in now or view.state in OVER:
+                view = self._jobs[over] = views.get(id_, self._jobs[over])
+                if id_ not in views or view.state in AWAITED_STATES:
                     over.set()
 
 

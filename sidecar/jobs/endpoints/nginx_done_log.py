@@ -1,10 +1,10 @@
-"""Receives nginx' reports that calls with a permit are over: each in a datagram of its own, as its
-access log writes them to syslog (docs/nginx.md).
+"""Receives the reports of nginx that calls with a permit are over. Its access log sends each report
+to syslog as one datagram (docs/nginx.md).
 
     <190>Nov 22 04:33:00 waitroom: PERMIT STATUS
 
-Anyone who can reach the socket may send anything: only a signed permit ends a call, its own. If a
-datagram is lost, the call ends when its term is over.
+Anyone who can reach the socket can send anything, so a report must contain the signed permit, and
+ends only that permit's call. If a datagram is lost, the call ends by the target's timeout.
 """
 
 import asyncio
@@ -24,37 +24,37 @@ from sidecar.jobs.targets import Target
 from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
 from sidecar.kit.tasks import Background
 
-#: Reports that wait to be written; further ones are lost.
+#: The most reports that wait to be written. More are dropped.
 MOST = 10_000
-#: Reports that are written at a time: many, for the database takes them together.
+#: Reports that are written at a time. Many, because the database batches them.
 AT_ONCE = 128
-#: For how long a report is tried while Redis or SQL is unavailable, and how often, seconds.
-TRIED_S = 60.0
+#: How long writing a report is retried while Redis or SQL is unavailable, and the pause, seconds.
+RETRIED_FOR_S = 60.0
 AGAIN_S = 1.0
-#: Datagrams that are read before other work goes on.
+#: The most datagrams read in one go, so that other work of the event loop is not held up.
 _READ_AT_ONCE = 256
-#: The longest line; a longer one is cut off, and does not match.
+#: The longest report, in bytes. A longer one is truncated, and rejected.
 _MAX_BYTES = 2048
-#: The receive buffer that the kernel is asked for, bytes.
+#: The size of the socket's receive buffer, in bytes.
 _BUFFER = 1 << 20
-#: How long writing may go on when the replica stops, seconds.
+#: How long a stopping replica waits for reports to be written, in seconds.
 _DRAIN_S = 2.0
 
-#: Begins with what syslog adds: priority, time, perhaps the host.
+#: A report. It begins with the syslog header: priority, time, and perhaps the host.
 _LINE = re.compile(rb"<[0-9]{1,3}>[!-~][ -~]{0,300} waitroom: ([\w.~-]{1,512}) ([0-9]{3})\n?")
 
 log = structlog.get_logger()
 
 
 def parse(data: bytes) -> tuple[str, int | None] | None:
-    """Return a line's permit and its response's status, None without a response; or None for a line
-    that nginx does not write."""
+    """Return the permit in a report and the status of its response, None if there was none. Return
+    None if the data is not a report."""
     match = _LINE.fullmatch(data)
     return None if match is None else (match[1].decode("ascii"), int(match[2]) or None)
 
 
 class DoneLog:
-    """Ends the calls that the datagrams of a socket name."""
+    """The reader of a socket's datagrams, which ends the calls that they report."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -63,7 +63,7 @@ class DoneLog:
         self.ends = Background()
 
     def read(self, listener: socket.socket) -> None:
-        # All that there are: a kernel may keep ten at most for us (net.unix.max_dgram_qlen).
+        # Empty the socket, because the kernel may queue only ten (net.unix.max_dgram_qlen).
         with contextlib.suppress(BlockingIOError, InterruptedError):
             for _ in range(_READ_AT_ONCE):
                 self._handle(listener.recv(_MAX_BYTES))
@@ -89,11 +89,11 @@ class DoneLog:
             log.warning("ends_lost", waiting=MOST, hint="calls end by their target's timeout")
 
     async def _end(self, target: Target, permit: Permit, status: int | None) -> None:
-        """End a call. Tries again while Redis or SQL is unavailable, since the call's slot would be
-        taken until its term is over."""
+        """End a call. Retries while Redis or SQL is unavailable, because otherwise the call would
+        take a slot until its timeout."""
         loop = asyncio.get_running_loop()
         async with self._slots:
-            until = loop.time() + TRIED_S
+            until = loop.time() + RETRIED_FOR_S
             while True:
                 try:
                     await self._jobs.end(target, permit.job, permit.fence, status=status)
@@ -115,7 +115,7 @@ class DoneLog:
 @contextlib.asynccontextmanager
 async def listening(address: str, jobs: Jobs) -> AsyncIterator[None]:
     """Listen for reports at `unix:/path` or `host:port` (UDP) within the block. Raises ConfigError
-    if the address cannot be listened on."""
+    if it cannot listen there."""
     try:
         listener = _listener(address)
     except OSError as error:
@@ -136,7 +136,7 @@ def _listener(address: str) -> socket.socket:
     name: Any
     if address.startswith("unix:"):
         path = Path(address.removeprefix("unix:"))
-        if path.is_socket():  # what a replica that was killed has left behind
+        if path.is_socket():  # left behind by a killed replica
             path.unlink()
         family, name = socket.AF_UNIX, str(path)
     else:
@@ -148,7 +148,7 @@ def _listener(address: str) -> socket.socket:
     try:
         listener.bind(name)
         if family == socket.AF_UNIX:
-            # For this user and its group, which nginx is of.
+            # For this user and its group, which nginx belongs to.
             Path(name).chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         listener.setblocking(False)

@@ -1,4 +1,4 @@
-"""Targets for operators and programs: how they stand; and their settings, changed at run time."""
+"""The endpoints of targets: get their state and history, and change settings at run time."""
 
 import asyncio
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from sidecar.kit.clock import iso
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.names import is_plain_name
 
-#: Steps of a history, about.
+#: About how many steps a history has.
 STEPS = 60
 HOUR_MS = 3_600_000
 
@@ -58,12 +58,12 @@ async def look_at_target(request: web.Request, at: TargetAddress) -> Target:
 
 @ENDPOINTS.patch(_TARGET, OPERATORS, replies={200: "The target."})
 async def change_target(request: web.Request, at: TargetAddress, body: TargetChanges) -> Target:
-    """Change a target, or make one.
+    """Change a target, or create one.
 
-    For operators; for admins where it is a new target, or a change of `url`, `private`, `headers`,
-    `callback_urls` or `callback_secret`. A `url` on another server gets no secret of `headers` that
-    is not given again. All replicas and workers follow within two seconds. The changes come before
-    the configuration until DELETE.
+    For operators. Only admins may create a target, or change `url`, `private`, `headers`,
+    `callback_urls` or `callback_secret`. If the new `url` is on another server, you must send the
+    secret values of `headers` again. All replicas and workers have the changes within two seconds.
+    The changes override the configuration until DELETE.
     """
     jobs, changes = request.app[JOBS], body.model_extra or {}
     if not is_plain_name(at.name):
@@ -78,7 +78,7 @@ async def change_target(request: web.Request, at: TargetAddress, body: TargetCha
 
 
 @ENDPOINTS.delete(
-    _TARGET, OPERATORS, replies={200: "The target as it is configured."}, problems=(UNKNOWN_TARGET,)
+    _TARGET, OPERATORS, replies={200: "The target as configured."}, problems=(UNKNOWN_TARGET,)
 )
 async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTarget:
     """Reset a target to its configured settings.
@@ -96,7 +96,7 @@ async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTar
     _TARGET + "/history", _READS, replies={200: "The steps."}, problems=(UNKNOWN_TARGET,)
 )
 async def get_target_history(request: web.Request, at: HistoryParameters) -> TargetHistory:
-    """Count the jobs that ended, in steps of time."""
+    """Count the jobs of a target that ended, per step of time."""
     jobs = request.app[JOBS]
     target = jobs.targets.get(at.name)
     step_ms, now_ms = at.hours * HOUR_MS // STEPS, target.clock.now_ms()
@@ -114,7 +114,7 @@ async def _target(target: targets.Target, counts: Mapping[tuple[str, str], int])
 
     return Target(
         name=target.name,
-        source="file" if target.is_of_file else "run time",
+        source="file" if target.is_from_file else "run time",
         settings=settings.without_secrets(),
         waiting=state.waiting,
         later=state.later,
@@ -130,5 +130,5 @@ async def _target(target: targets.Target, counts: Mapping[tuple[str, str], int])
         runner_seen_at=time_of(state.runner_ms),
         has_runner=has_runner(settings, state),
         counters=state.counters,
-        jobs={kept: count for (name, kept), count in counts.items() if name == target.name},
+        jobs={key: count for (name, key), count in counts.items() if name == target.name},
     )

@@ -1,6 +1,6 @@
-"""Jobs, the bodies of their answers, and the targets that were changed at run time.
+"""Creates the tables of jobs, of response bodies, and of targets changed at run time.
 
-The columns stand here as they were at this revision, whatever job_tables.py says later.
+The columns are written out as of this revision, because jobs/store/tables.py may change later.
 """
 
 from typing import Any
@@ -28,13 +28,13 @@ INDEXES = {
 
 
 def upgrade() -> None:
-    # MariaDB and MySQL keep what a migration made that was killed.
+    # In MariaDB and MySQL a migration that was killed leaves its tables behind.
     connection = op.get_bind()
-    there = set(sa.inspect(connection).get_table_names()) & TABLES
-    for name in there:
+    existing = set(sa.inspect(connection).get_table_names()) & TABLES
+    for name in existing:
         if connection.execute(sa.select(1).select_from(sa.table(name)).limit(1)).first():
             raise UnversionedError(f"{name} is there and has rows, but nothing says its revision")
-    for name in there:
+    for name in existing:
         op.drop_table(name)
     op.create_table("waitroom_jobs", *_jobs(), sa.PrimaryKeyConstraint("id"))
     for name, columns in INDEXES.items():

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from sqlalchemy import and_, delete, func, not_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sidecar.jobs.model import ENDED, WAITS, Job, State, receiver_of
+from sidecar.jobs.model import ENDED, WAITS, Job, State, callback_origin
 from sidecar.jobs.store.tables import chunks, ended_values, jobs, lock_jobs
 from sidecar.storage.sql.transactions import Transactions
 
@@ -110,7 +110,7 @@ class EndingRepository:
         for id_, callback_url in await self._transactions.read(
             longest.order_by(jobs.c.callback_ms).limit(CANDIDATES)
         ):
-            name = receiver_of(callback_url)
+            name = callback_origin(callback_url)
             if counts[name] < each and len(ids) < limit:
                 counts[name] += 1
                 ids.append(id_)
@@ -126,7 +126,7 @@ class EndingRepository:
 
         return await self._transactions.write(work) if ids else []
 
-    async def note_callback(
+    async def record_callback(
         self, id_: str, *, ended_ms: int | None, next_ms: int | None, tries: int
     ) -> None:
         """Write how often a callback was tried, and when it is tried next; None: not again. Changes

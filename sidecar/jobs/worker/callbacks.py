@@ -1,5 +1,5 @@
-"""Callbacks of ended jobs: a signed POST to the callback_url, retried until the receiver takes it.
-Due callbacks are in the database, so that none is lost when a worker stops."""
+"""Callbacks of ended jobs: signed POSTs to the callback_url, retried until the receiver accepts.
+Due callbacks are stored in the database, so none is lost when a worker stops."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import structlog
 
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import Job, receiver_of
+from sidecar.jobs.model import Job, callback_origin
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import DatabaseError
@@ -22,16 +22,16 @@ from sidecar.kit.http_post import Message, PostResult, post, signed_headers
 from sidecar.kit.retry import Backoff, Schedule
 from sidecar.kit.tasks import stop_workers
 
-#: Between two looks, and while no target allows callbacks; and for how long a callback is this
-#: worker's, seconds.
-LOOK_S, IDLE_S = 1.0, 10.0
+#: How often due callbacks are read, and how often if no target allows callbacks, in seconds.
+POLL_S, IDLE_S = 1.0, 10.0
+#: How long a worker holds a callback that it has claimed, in seconds.
 HOLD_S = 60
 TIMEOUT_S = 10.0
-#: Callbacks at a time: to one receiver, so that a slow one does not hold up the others, and to all.
+#: Callbacks at a time: per receiver, so that a slow one does not hold up the others, and in all.
 EACH, MOST = 10, 100
-#: The pause after the end of a callback, so that the next look finds several, seconds.
+#: The pause after a callback has ended, so that the next query gets several, in seconds.
 PAUSE_S = 0.02
-#: All tries take about two and a half hours.
+#: The retries of a callback, which take about two and a half hours.
 SCHEDULE = Schedule(10, Backoff(2.0, 3600.0, factor=3))
 
 log = structlog.get_logger()
@@ -55,17 +55,17 @@ class InFlight:
     def _end(self, receiver: str, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         self.receivers[receiver] -= 1
-        self.receivers += Counter()  # drops the receivers with none
+        self.receivers += Counter()  # removes receivers without callbacks
         self.has_room.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            # The callback is due again once HOLD_S is over.
+            # The callback is due again after HOLD_S.
             log.warning("delivery_not_noted", error=str(error), exc_info=error)
 
 
 async def call_back_forever(
-    jobs: Jobs, session: aiohttp.ClientSession, metrics: Metrics, *, look_s: float = LOOK_S
+    jobs: Jobs, session: aiohttp.ClientSession, metrics: Metrics, *, poll_s: float = POLL_S
 ) -> None:
-    """Make callbacks until cancelled. `session`: follows no redirect and keeps no cookie."""
+    """Send callbacks until cancelled. `session`: follows no redirects and keeps no cookies."""
     under_way, counted = InFlight(), metrics.of(JobMetrics)
     try:
         while True:
@@ -81,13 +81,13 @@ async def call_back_forever(
             except Exception:
                 log.exception("callbacks_failed")
             for job in due:
-                receiver = receiver_of(job.callback_url or "")
+                receiver = callback_origin(job.callback_url or "")
                 under_way.begin(receiver, _call_back(jobs, session, counted, job))
             if due and len(under_way.tasks) < MOST:
-                continue  # there may be others behind those
+                continue  # more callbacks may be due
             with contextlib.suppress(TimeoutError):
-                has_some = any(target.settings.callback_urls for target in jobs.targets)
-                async with asyncio.timeout(look_s if has_some else IDLE_S):
+                are_allowed = any(target.settings.callback_urls for target in jobs.targets)
+                async with asyncio.timeout(poll_s if are_allowed else IDLE_S):
                     await under_way.has_room.wait()
                     await asyncio.sleep(PAUSE_S)
     finally:
@@ -98,22 +98,22 @@ async def _call_back(
     jobs: Jobs, session: aiohttp.ClientSession, metrics: JobMetrics, job: Job
 ) -> None:
     target, url = jobs.targets.find(job.target), job.callback_url or ""
-    answer = PostResult(reason="the target does not allow the address any more")
+    post_result = PostResult(reason="the target does not allow the address any more")
     if target is not None and target.settings.may_call_back(url):
         message = _message(url, job, target.settings.callback_secret)
-        answer = await post(session, message, timeout_s=TIMEOUT_S)
+        post_result = await post(session, message, timeout_s=TIMEOUT_S)
     tries, about = job.callback_tries + 1, {"job": job.id, "target": job.target}
-    pause_s, next_ms = SCHEDULE.pause_s(tries, answer.after_s), None
-    if answer.may_retry and pause_s is not None:
+    pause_s, next_ms = SCHEDULE.pause_s(tries, post_result.after_s), None
+    if post_result.may_retry and pause_s is not None:
         pause_s = min(pause_s, SCHEDULE.backoff.max_s)
         next_ms = round((time.time() + pause_s) * 1000)
-        log.info("callback_retried", **about, reason=answer.reason, in_s=pause_s)
+        log.info("callback_retried", **about, reason=post_result.reason, in_s=pause_s)
     else:
-        result = "delivered" if answer.is_taken else "failed"
+        result = "delivered" if post_result.is_taken else "failed"
         metrics.callbacks.labels(job.target, result).inc()
-        if not answer.is_taken:
-            log.warning("callback_failed", **about, tries=tries, reason=answer.reason)
-    await jobs.store.endings.note_callback(
+        if not post_result.is_taken:
+            log.warning("callback_failed", **about, tries=tries, reason=post_result.reason)
+    await jobs.store.endings.record_callback(
         job.id, ended_ms=job.ended_ms, next_ms=next_ms, tries=tries
     )
 
@@ -126,7 +126,7 @@ def _message(url: str, job: Job, secret: str) -> Message:
 
 
 def document(job: Job) -> dict[str, object]:
-    """Return the body of a callback. The result's body is fetched with the job."""
+    """Return the JSON body of a callback. The receiver gets the job's result from the API."""
     return {
         "id": job.id,
         "target": job.target,

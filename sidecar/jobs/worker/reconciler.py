@@ -1,7 +1,7 @@
-"""Keeps Redis in step with SQL: rebuilds queues that Redis lost, calls online jobs, adds and
-removes jobs that only one of the two has, ends jobs that waited too long, and removes old ones.
-Every replica and worker process has a reconciler; where it matters, a leader lease picks one of
-them."""
+"""Keeps Redis consistent with SQL: rebuilds queues that Redis lost, calls online jobs, adds jobs
+that only SQL has, removes jobs that only Redis has, expires jobs that waited too long, and deletes
+old ones. Every replica and worker process has a reconciler; a leader lease picks one of them where
+only one may work."""
 
 import asyncio
 import contextlib
@@ -19,19 +19,19 @@ from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.tasks import wait_for
 from sidecar.storage.redis.leader_lease import LeaderLease
 
-#: Between two looks, seconds: at the settings, without a wake-up; at a queue where something
-#: happens by itself; and at one where only the metrics change.
+#: How often settings are read without a wake-up, in seconds; how often a queue is checked that has
+#: jobs; and how often a queue is checked in which only the metrics change.
 REFRESH_S = 10.0
-LOOK_S = 1.0
+CHECK_S = 1.0
 GAUGES_S = 5.0
-#: Seconds between two comparisons of Redis with SQL. A job that only SQL has for longer is put in
-#: Redis: the replica that took the job has died, or Redis was unavailable.
+#: How often Redis is compared with SQL, in seconds. A job that only SQL has for longer is added to
+#: Redis, because the replica that stored the job has died, or Redis was unavailable.
 RECONCILE_S = 20.0
-#: Between two removals, where something waits or runs, and where nothing does.
+#: How often old jobs are deleted, and how often if no job waits or runs, in seconds.
 CLEAN_S, IDLE_CLEAN_S = 5.0, 30.0
-#: The pause before a rebuild, seconds: a worker that just claimed jobs writes that first.
+#: The pause before a rebuild, in seconds, so that workers can write to SQL which jobs they claimed.
 SETTLE_S = 0.5
-#: Rows that are read, and jobs that are added or removed, at a time.
+#: Rows that are read at a time, and jobs that are added or removed at a time.
 PAGE = 1000
 BATCH = 500
 #: How long a leader lease lasts unless it is renewed, ms.
@@ -50,12 +50,12 @@ class Reconciler:
         self._wake_ups = wake_ups
         self._lease = lease
         self._tasks: dict[str, tuple[Target, asyncio.Task[None]]] = {}
-        #: Targets with no job that waits or runs, by the last look.
+        #: The targets without jobs that wait or run, as of their last check.
         self.idle: set[str] = set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits, runs, or is removed soon."""
+        """Whether no job waits or runs, or will be deleted soon after it is read."""
         return all(
             target.name in self.idle and not target.settings.delete_after_read
             for target in self._jobs.targets
@@ -73,9 +73,9 @@ class Reconciler:
                 task.cancel()
 
     async def _refresh_forever(self) -> None:
-        """Keep a task for each target, also for those that are created at run time."""
+        """Run a task for each target, including targets created at run time."""
         while True:
-            self._wake_ups.changed.clear()
+            self._wake_ups.settings_changed.clear()
             with contextlib.suppress(DatabaseError):
                 for name in await self._jobs.targets.refresh():
                     self._wake_ups.wake(name)
@@ -87,63 +87,64 @@ class Reconciler:
                     self._jobs.metrics.targets.forget(name)
                     del self._tasks[name]
             for name in targets.keys() - self._tasks.keys():
-                task = asyncio.create_task(self._keep_forever(targets[name]))
+                task = asyncio.create_task(self._maintain_forever(targets[name]))
                 self._tasks[name] = targets[name], task
-            await wait_for(self._wake_ups.changed, REFRESH_S)
+            await wait_for(self._wake_ups.settings_changed, REFRESH_S)
 
     # One target -------------------------------------------------------------------------------
 
-    async def _keep_forever(self, target: Target) -> None:
+    async def _maintain_forever(self, target: Target) -> None:
         listener = self._wake_ups.listen(target.name)
         while True:
-            rest_s = LOOK_S
+            rest_s = CHECK_S
             listener.woken.clear()
             with _logged("queue_not_kept", target=target.name):
-                rest_s = await self._look_after(target)
-            if rest_s == LOOK_S and "online" not in target.settings.kinds:
-                await asyncio.sleep(rest_s)  # soon enough: workers make the calls
+                rest_s = await self._maintain(target)
+            if rest_s == CHECK_S and "online" not in target.settings.kinds:
+                await asyncio.sleep(rest_s)  # without wake-ups, because workers make the calls
             else:
                 await wait_for(listener.woken, rest_s)
 
-    async def _look_after(self, target: Target) -> float:
-        """Look after a target's queue. Return how long to rest, in seconds."""
+    async def _maintain(self, target: Target) -> float:
+        """Call a target's online jobs, and end those that timed out. Return how long to wait until
+        the next check, in seconds."""
         claimed = await target.store.claim(0, target.settings)
         if not claimed.is_ready:
-            if not await self._leads(target, "rebuilding"):
-                return LOOK_S
+            if not await self._hold_lease(target, "rebuilding"):
+                return CHECK_S
             await self.rebuild(target, born_us=claimed.born_us)
             return 0.05
-        await self._jobs.called(target, claimed.claims)
+        await self._jobs.record_called(target, claimed.claims)
         ended = await target.store.ended()
         for id_, why, at_ms in ended:
             await self._end(target, id_, why, at_ms)
         await target.store.forget(ended)
         state, _ = await target.store.look([], target.settings)
-        self._jobs.metrics.targets.learn(target.name, target.settings, state)
+        self._jobs.metrics.targets.update(target.name, target.settings, state)
         if claimed.next_s is None and state.is_idle:
             self.idle.add(target.name)
             return GAUGES_S if state.calls_in_window or state.breaker == "open" else IDLE_S
         self.idle.discard(target.name)
         if claimed.next_s is None or "online" not in target.settings.kinds:
-            return LOOK_S
-        return min(LOOK_S, max(0.005, claimed.next_s))
+            return CHECK_S
+        return min(CHECK_S, max(0.005, claimed.next_s))
 
     async def _end(self, target: Target, id_: str, why: str, at_ms: int) -> None:
-        """End an online job whose permit was not used, or whose call took too long."""
+        """End an online job that timed out: its permit was not used, or its call took too long."""
         job = await self._rows.find(id_)
         if job is None or job.is_ended:
             return
         state, error = State.COMPLETED, "it did not say when it was over"
         if why == "unused":
             state, error = State.EXPIRED, "nobody used the permit"
-        kept_ms = at_ms + ms(target.settings.result_ttl)
-        await self._attempts.finish(Ending(id_, job.fence, state, at_ms, kept_ms, error))
+        expires_ms = at_ms + ms(target.settings.result_ttl)
+        await self._attempts.finish(Ending(id_, job.fence, state, at_ms, expires_ms, error))
         self._jobs.metrics.jobs.labels(target.name, state).inc()
 
     async def rebuild(self, target: Target, *, born_us: int) -> None:
-        """Rebuild a queue after Redis was emptied, or before its first use: the jobs that wait, in
-        their order, and those that are being called, whose workers may live. Until that is done
-        nothing is called, and then nothing for as long as the rate may be used up."""
+        """Rebuild a queue from SQL after Redis was emptied, or before its first use: the waiting
+        jobs in their order, and the running jobs, because their workers may still be alive. No
+        call starts before that is done, nor while earlier calls may have used up the rate."""
         began = time.monotonic()
         settings = target.settings
         running = await self._attempts.running(target.name)
@@ -154,7 +155,7 @@ class Reconciler:
         last_ms = await self._attempts.last_started_ms(target.name)
         held |= await self._hold_calls(
             target, await self._attempts.running(target.name)
-        )  # begun since
+        )  # those that began meanwhile
         wait_ms = 0
         if last_ms is not None and settings.rate is not None:
             wait_ms = max(0, last_ms + ms(settings.window) - target.clock.now_ms())
@@ -165,16 +166,16 @@ class Reconciler:
             log.info("queue_rebuilt", target=target.name, **counts, seconds=seconds)
 
     async def _hold_calls(self, target: Target, jobs: Sequence[Job]) -> set[str]:
-        """Make Redis count jobs as called from now on. Return their ids."""
+        """Make Redis count jobs as active from now on. Return their ids."""
         await target.store.hold(jobs, target.settings)
-        # Some may have ended since they were read: nothing else would release them.
+        # Release those that ended since they were read, because nothing else would do that.
         rows = await self._rows.find_many(job.id for job in jobs)
         over = [(job.id, job.fence) for job in jobs if job.id not in rows or rows[job.id].is_ended]
         await target.store.drop(over, target.settings, wakes=True)
         return {job.id for job in jobs}
 
     async def _enqueue(self, target: Target, *, before_ms: int | None = None) -> int:
-        """Put the jobs that wait in the queue; those that are in it stay. Return their number."""
+        """Add all waiting jobs that the queue does not have yet. Return how many jobs wait."""
         after, count = None, 0
         while True:
             rows = await self._attempts.waiting(target.name, after, PAGE, before_ms=before_ms)
@@ -184,7 +185,7 @@ class Reconciler:
             if len(rows) < PAGE:
                 return count
             after = rows[-1].order, rows[-1].id
-            await self._leads(target, "rebuilding")
+            await self._hold_lease(target, "rebuilding")
 
     # All targets ------------------------------------------------------------------------------
 
@@ -199,7 +200,7 @@ class Reconciler:
                         await self._reconcile(target)
 
     async def _reconcile(self, target: Target) -> None:
-        if not await self._leads(target, "reconciling"):
+        if not await self._hold_lease(target, "reconciling"):
             return
         before_ms = target.clock.now_ms() - ms(RECONCILE_S)
         running = await self._attempts.running(target.name)
@@ -217,7 +218,7 @@ class Reconciler:
             await self._dequeue_ended(target)
 
     async def _dequeue_ended(self, target: Target) -> None:
-        """Take jobs out of the queue that ended while Redis was unavailable."""
+        """Remove jobs from the queue that ended while Redis was unavailable."""
         async for ids in target.store.waiting_ids():
             rows = await self._rows.find_many(ids)
             for id_ in ids:
@@ -232,16 +233,16 @@ class Reconciler:
                 await self.clean()
 
     async def clean(self) -> tuple[int, int]:
-        """Expire and remove old jobs, in small batches. Return the numbers of both."""
-        # By the clock of any target's Redis; all are about the same.
+        """Expire overdue jobs and delete old ones, in small batches. Return the numbers of both."""
+        # The clock of any target will do, because all have the time of Redis.
         clocks = (target.clock.now_ms() for target in self._jobs.targets)
         now_ms = next(clocks, int(time.time() * 1000))
-        kept = {target.name: ms(target.settings.result_ttl) for target in self._jobs.targets}
+        ttl_ms = {target.name: ms(target.settings.result_ttl) for target in self._jobs.targets}
         expired, removed, endings = 0, 0, self._jobs.store.endings
-        while batch := await endings.expire(now_ms, BATCH, kept):
+        while batch := await endings.expire(now_ms, BATCH, ttl_ms):
             for id_, name in batch:
                 if target := self._jobs.targets.find(name):
-                    with contextlib.suppress(StoreError):  # done later, as it has ended
+                    with contextlib.suppress(StoreError):  # else the comparison with SQL does it
                         await target.store.remove(id_)
                     self._jobs.metrics.jobs.labels(name, State.EXPIRED).inc()
             expired += len(batch)
@@ -253,13 +254,13 @@ class Reconciler:
             log.info("jobs_cleaned", expired=expired, removed=removed)
         return expired, removed
 
-    def _leads(self, target: Target, work: str) -> Awaitable[bool]:
+    def _hold_lease(self, target: Target, work: str) -> Awaitable[bool]:
         return self._lease(target_key(target.name, work)).hold(milliseconds=LEASE_MS)
 
 
 @contextlib.contextmanager
 def _logged(event: str, **about: str) -> Iterator[None]:
-    """Log errors: a reconciler goes on, whatever happens."""
+    """Log all errors and suppress them, so that the reconciler continues."""
     try:
         yield
     except (StoreError, DatabaseError) as error:

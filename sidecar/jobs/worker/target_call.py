@@ -1,4 +1,4 @@
-"""Makes one call of a job, and returns its result. Which addresses it may reach: kit/egress.py."""
+"""Makes the HTTP call of a job and returns its result. kit/egress.py limits its addresses."""
 
 import asyncio
 import contextlib
@@ -21,12 +21,12 @@ from sidecar.kit.egress import PrivateAddressError, open_session
 from sidecar.kit.errors import ConfigError
 from sidecar.kit.retry import seconds_in
 
-#: Takes the parts of a large body, numbered from 0.
+#: A function that stores one part of a large body. Parts are numbered from 0.
 Sink = Callable[[int, bytes], Awaitable[None]]
 
-#: A longer Retry-After is shortened to this, seconds.
-LONGEST_RETRY_AFTER_S = 3600.0
-#: Headers that belong to the connection, and cookies, which are not the client's.
+#: The longest Retry-After that is respected, in seconds.
+MAX_RETRY_AFTER_S = 3600.0
+#: Response headers that are not stored: those of the connection, and the target's cookies.
 _HIDDEN = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
     "te", "trailer", "transfer-encoding", "upgrade", "set-cookie", "set-cookie2",
@@ -34,7 +34,7 @@ _HIDDEN = frozenset({
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,128}\Z")
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
-#: The result of a call by its error, and the result's text; the first that fits.
+#: The kind and the text of the result for each type of error. The first entry that fits counts.
 _ERRORS: tuple[tuple[tuple[type[Exception], ...], ResultKind, str], ...] = (
     (
         (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError),
@@ -59,8 +59,8 @@ _ERRORS: tuple[tuple[tuple[type[Exception], ...], ResultKind, str], ...] = (
 )
 
 
-class _OverError(Exception):
-    """The call is over, with the result of this error."""
+class _CallEndedError(Exception):
+    """The call has ended early, with this error's `result`."""
 
     def __init__(self, result: CallResult) -> None:
         super().__init__(result.error)
@@ -68,7 +68,7 @@ class _OverError(Exception):
 
 
 class Egress:
-    """The HTTP sessions for calls. Created within a running loop."""
+    """The HTTP sessions for calls. Create it within a running event loop."""
 
     def __init__(self, *, resolver: AbstractResolver | None = None) -> None:
         names = resolver or aiohttp.ThreadedResolver()
@@ -80,8 +80,8 @@ class Egress:
         await self._private.close()
 
     async def call(self, settings: TargetSettings, job: Job, *, sink: Sink) -> CallResult:
-        """Make a job's call. Raises only what `sink` raises, whose time is not counted as the
-        target's. Cancelled, it closes the connection."""
+        """Make a job's call. Raises only errors of `sink`, whose time does not count towards the
+        target's timeout. If cancelled, closes the connection."""
         began = time.monotonic()
         try:
             url = check_request(settings, job)
@@ -102,11 +102,11 @@ class Egress:
                         allow_redirects=False,
                     )
                 try:
-                    result = await _read_result(response, settings, _paused(scope, sink))
+                    result = await _read_result(response, settings, _outside_timeout(scope, sink))
                 finally:
-                    _let_go(response)
-        except _OverError as over:
-            result = over.result
+                    _close_unless_read(response)
+        except _CallEndedError as error:
+            result = error.result
         except TimeoutError:
             if not scope.expired():
                 raise
@@ -121,7 +121,7 @@ async def _read_result(
     text = f"the target says {status}"
     if settings.retries_on(status):
         after_s = seconds_in(response.headers.get("Retry-After", ""), time.time())
-        after_s = min(after_s, LONGEST_RETRY_AFTER_S)
+        after_s = min(after_s, MAX_RETRY_AFTER_S)
         kind: ResultKind = "busy" if status == 429 else "failed"
         return CallResult(kind, text, status, headers, retry_after_s=after_s or None)
     if status < 200:
@@ -130,18 +130,18 @@ async def _read_result(
     return CallResult("answered", "", status, headers, body, size)
 
 
-def _let_go(response: aiohttp.ClientResponse) -> None:
-    """Close the connection, unless the response was read to its end: then it is in the pool."""
+def _close_unless_read(response: aiohttp.ClientResponse) -> None:
+    """Close the connection, unless the response was read to its end and it is back in the pool."""
     if response.connection is not None and response.connection.transport is not None:
-        # Not closed: with TLS that would wait for the target to close it too.
+        # Aborted, because with TLS a close would wait for the target.
         response.connection.transport.abort()
     response.close()
 
 
 async def _read(response: aiohttp.ClientResponse, most: int, sink: Sink) -> tuple[bytes, int]:
-    """Return the body, empty if the sink has it, and its length."""
+    """Return the body, empty if `sink` got it in parts, and its size in bytes."""
     has_body = response.method != "HEAD" and response.status not in {204, 304}
-    size, number, kept = 0, 0, bytearray()
+    size, number, buffer = 0, 0, bytearray()
     is_too_large = has_body and (response.content_length or 0) > most
     while not is_too_large:
         with _errors_as_results(f"after {size:,} bytes of the answer"):
@@ -150,42 +150,42 @@ async def _read(response: aiohttp.ClientResponse, most: int, sink: Sink) -> tupl
             break
         size += len(part)
         is_too_large = size > most
-        kept += part
-        while len(kept) > CHUNK and not is_too_large:
-            await sink(number, bytes(kept[:CHUNK]))
-            del kept[:CHUNK]
+        buffer += part
+        while len(buffer) > CHUNK and not is_too_large:
+            await sink(number, bytes(buffer[:CHUNK]))
+            del buffer[:CHUNK]
             number += 1
     if is_too_large:
         text = f"the answer is larger than {most:,} bytes (max_result)"
-        raise _OverError(CallResult("refused", text, response.status))
+        raise _CallEndedError(CallResult("refused", text, response.status))
     if number:
-        await sink(number, bytes(kept))
+        await sink(number, bytes(buffer))
         return b"", size
-    return bytes(kept), size
+    return bytes(buffer), size
 
 
-def _paused(scope: asyncio.Timeout, sink: Sink) -> Sink:
-    """Return a sink during whose work the call's time stands still."""
+def _outside_timeout(scope: asyncio.Timeout, sink: Sink) -> Sink:
+    """Return a sink whose work does not count towards the timeout."""
     loop = asyncio.get_running_loop()
 
-    async def keep(number: int, data: bytes) -> None:
+    async def store(number: int, data: bytes) -> None:
         left_s = (scope.when() or 0.0) - loop.time()
         scope.reschedule(None)
         await sink(number, data)
         scope.reschedule(loop.time() + left_s)
 
-    return keep
+    return store
 
 
 def _request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
-    """Return the job's headers, over them the target's, over them the worker's."""
+    """Merge the headers of the job, the target and the worker; later ones override earlier ones."""
     named = {same_header(name) for name in settings.headers}
     headers = {name: text for name, text in job.headers.items() if same_header(name) not in named}
     headers |= settings.headers
     if not any(same_header(name) == "user-agent" for name in headers):
         headers["User-Agent"] = f"waitroom/{__version__}"
     if job.method == "HEAD":
-        # A body that comes all the same would be read as the next response.
+        # A body, sent in spite of HEAD, would otherwise be read as the next response.
         headers["Connection"] = "close"
     return headers | {
         "Accept-Encoding": "identity",
@@ -195,7 +195,7 @@ def _request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
 
 
 def _response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
-    """Return the headers that the result has: those that fit, without control characters."""
+    """Return the headers to store: as many as the limits allow, without control characters."""
     hidden = _HIDDEN if response.method == "HEAD" else _HIDDEN | {"content-length"}
     for named in response.headers.getall("Connection", ()):
         hidden |= {name.strip().lower() for name in named.split(",")}
@@ -216,11 +216,11 @@ def _response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _errors_as_results(when: str = "before an answer came") -> Iterator[None]:
-    """Raise _OverError for errors of the HTTP client."""
+    """Raise _CallEndedError for errors of the HTTP client. `when` completes their texts."""
     try:
         yield
     except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
-        raise _OverError(_result_of(error, when)) from None
+        raise _CallEndedError(_result_of(error, when)) from None
 
 
 def _result_of(error: Exception, when: str) -> CallResult:

@@ -1,8 +1,7 @@
-"""Makes the calls of one target's offline jobs: claims jobs, calls, writes the results.
+"""Makes the calls of one target's offline jobs: claims jobs, calls the target, writes the results.
 
-A job takes these steps, and each may be the last: claimed (Redis), started (SQL), called, written
-(SQL) and released (Redis). A worker that dies between two of them leaves a lock that ends, and
-another one takes the job up.
+Each job is claimed (Redis), started (SQL), called, written (SQL) and released (Redis). If the
+worker dies between two of these steps, the job's lock expires, and another worker claims it.
 """
 
 import asyncio
@@ -26,23 +25,24 @@ from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
 from sidecar.kit.tasks import stop_workers, wait_for
 
-#: Jobs that are claimed at a time.
+#: The most jobs that are claimed at a time.
 CLAIMS = 50
-#: Between two renewals of the locks, seconds; and how long before its end a lock that could not be
-#: renewed is given up.
+#: How often locks are renewed, and how long before its end a lock that could not be renewed is
+#: given up, in seconds.
 RENEW_S = 2.0
 MARGIN_S = 1.0
-#: Between two looks without a wake-up, while there is something to do, and after an error, seconds.
-LOOK_S = 5.0
+#: How long to wait for a wake-up before the next claim while jobs wait or run, and the pause after
+#: an error, in seconds.
+CHECK_S = 5.0
 REST_S = 1.0
-#: If more time than this has passed between a claim and its calls, Redis may have been emptied,
-#: seconds.
+#: If starting claimed jobs takes longer than this, in seconds, their locks are checked before the
+#: calls, because Redis may have been emptied meanwhile.
 SLOW_S = 0.1
-#: How many workers more than `retries` a job may outlive.
-LOST_MOST = 5
-#: Between two tries to renew locks while Redis is unavailable, seconds.
+#: How many more failures than `retries` a job may have, because of workers that died.
+MAX_LOST_WORKERS = 5
+#: The pause between attempts to renew locks while Redis is unavailable, in seconds.
 RETRY_S = 0.2
-#: Between tries to write a result.
+#: The pauses between attempts to write a result.
 WRITE_BACKOFF = Backoff(0.2, 5.0)
 
 log = structlog.get_logger()
@@ -50,19 +50,20 @@ log = structlog.get_logger()
 
 @dataclass(slots=True, eq=False)
 class _RunningCall:
-    """A call under way."""
+    """A call in progress."""
 
     claim: Claim
-    #: When its lock is given up, by the monotonic clock.
+    #: When this worker gives the lock up, by the monotonic clock.
     until: float
-    #: Why it is cut off: abort, lost (its lock); empty: the worker stops.
+    #: Why the task is cancelled: abort, lost (the lock), or empty if the worker stops.
     reason: str = ""
+    #: Whether the result has arrived, so that the call can no longer be aborted.
     is_over: bool = False
     task: asyncio.Task[None] = field(init=False)
 
 
 class TargetWorker:
-    """One target's jobs in this process, `most` at a time."""
+    """The worker of one target in this process. It makes `most` calls at a time."""
 
     def __init__(
         self, target: Target, jobs: Jobs, egress: Egress, wake_ups: WakeUps, *, most: int
@@ -77,16 +78,16 @@ class TargetWorker:
         self._is_stopping = False
 
     def __len__(self) -> int:
-        """Count the calls under way."""
+        """Count the calls in progress."""
         return len(self._running)
 
     def stop(self) -> None:
-        """Begin no more calls."""
+        """Start no more calls."""
         self._is_stopping = True
         self._listener.woken.set()
 
     async def run(self) -> None:
-        """Make calls until stopped, and then until these are over. Cancelled, it cuts them off."""
+        """Make calls until stopped, and wait for their ends. If cancelled, abort them."""
         renewing = asyncio.create_task(self._renew_forever())
         try:
             while not self._is_stopping:
@@ -109,11 +110,11 @@ class TargetWorker:
     # Claiming jobs ----------------------------------------------------------------------------
 
     async def _claim_jobs(self) -> float:
-        """Claim jobs and begin their calls. Return how long to wait before the next claim, without
-        a wake-up, in seconds."""
+        """Claim jobs and start their calls. Return how long to wait for a wake-up before the next
+        claim, in seconds."""
         free = min(CLAIMS, self._most - len(self._running))
         if free <= 0:
-            return LOOK_S
+            return CHECK_S
         began = time.monotonic()
         until = began + LOCK_S - MARGIN_S
         try:
@@ -125,7 +126,7 @@ class TargetWorker:
             return REST_S  # a reconciler rebuilds the queue
         offline = [claim for claim in claimed.claims if not claim.is_online]
         try:
-            await self._jobs.called(
+            await self._jobs.record_called(
                 self.target, [claim for claim in claimed.claims if claim.is_online]
             )
             started = await self._jobs.store.attempts.start(
@@ -133,20 +134,20 @@ class TargetWorker:
             )
         except (DatabaseError, StoreError) as error:
             log.warning("jobs_not_begun", target=self.target.name, error=str(error))
-            await self._put_back(offline)
+            await self._requeue(offline)
             return REST_S
         if time.monotonic() > began + SLOW_S:
-            offline = await self._keep_locked(offline, started, until=until)
-        self._begin(offline, started, until=until)
+            offline = await self._check_locks(offline, started, until=until)
+        self._start_all(offline, started, until=until)
         if len(offline) == free:
             return 0.0
-        return IDLE_S if claimed.next_s is None else min(LOOK_S, max(0.001, claimed.next_s))
+        return IDLE_S if claimed.next_s is None else min(CHECK_S, max(0.001, claimed.next_s))
 
-    async def _keep_locked(
+    async def _check_locks(
         self, claims: Sequence[Claim], started: Sequence[Job], *, until: float
     ) -> list[Claim]:
-        """Return the claims that are still this worker's, and put the other jobs back: Redis may
-        have been emptied, or other workers may have them."""
+        """Return the claims whose locks this worker still holds, and release the others. Redis may
+        have been emptied, or another worker may have the job."""
         locked = await self._locked(claims, until=until)
         if time.monotonic() >= until:
             log.warning("jobs_begun_too_late", target=self.target.name)
@@ -154,13 +155,13 @@ class TargetWorker:
         late = [claim for claim in claims if claim not in locked]
         for claim in late:
             if any(job.id == claim.id for job in started):
-                await self._write_back(claim, "its worker was too slow")
-        await self._put_back(late)
+                await self._reset_to_pending(claim, "its worker was too slow")
+        await self._requeue(late)
         return locked
 
     async def _locked(self, claims: Sequence[Claim], *, until: float) -> list[Claim]:
-        """Return the claims whose locks this worker has. Waits while Redis is unavailable: jobs
-        that are given up would be overtaken until their locks end."""
+        """Return the claims whose locks this worker still holds. Waits while Redis is unavailable,
+        because jobs that are given up would lose time until their locks end."""
         while time.monotonic() < until and not self._is_stopping:
             try:
                 states = await self.target.store.renew([(one.id, one.fence) for one in claims])
@@ -170,21 +171,21 @@ class TargetWorker:
                 return [one for one, state in zip(claims, states, strict=True) if state != "lost"]
         return []
 
-    def _begin(self, claims: Sequence[Claim], started: Sequence[Job], *, until: float) -> None:
+    def _start_all(self, claims: Sequence[Claim], started: Sequence[Job], *, until: float) -> None:
         by_id = {job.id: job for job in started}
         for claim in claims:
             job = by_id.get(claim.id)
             call = _RunningCall(claim, until)
             older = self._running.get(claim.id)
-            if older is not None and not older.is_over:  # the queue was rebuilt, and has it again
+            if older is not None and not older.is_over:  # claimed again after a rebuild
                 older.reason = "lost"
                 older.task.cancel()
             if job is None:  # cancelled, expired, or ended by a worker that could not release it
                 work = self._drop(claim)
-            elif job.failures > self.target.settings.retries + LOST_MOST:
+            elif job.failures > self.target.settings.retries + MAX_LOST_WORKERS:
                 work = self._give_up(job, claim)
             else:
-                work = self._work(job, call)
+                work = self._make_call(job, call)
             call.task = asyncio.create_task(work)
             self._running[claim.id] = call
             self._has_calls.set()
@@ -197,27 +198,27 @@ class TargetWorker:
 
     # One job ----------------------------------------------------------------------------------
 
-    async def _work(self, job: Job, call: _RunningCall) -> None:
+    async def _make_call(self, job: Job, call: _RunningCall) -> None:
         target, metrics = self.target, self._jobs.metrics
 
-        async def keep(number: int, data: bytes) -> None:
+        async def store(number: int, data: bytes) -> None:
             add_chunk = self._jobs.store.attempts.add_chunk
             if not await add_chunk(job.id, call.claim.fence, number, data):
                 call.reason = "lost"
                 raise asyncio.CancelledError
 
         try:
-            result = await self._egress.call(target.settings, job, sink=keep)
+            result = await self._egress.call(target.settings, job, sink=store)
         except asyncio.CancelledError:
             if call.reason == "abort":
                 await asyncio.shield(self._abort(call.claim))
             elif call.reason != "lost":
-                await asyncio.shield(self._leave(call.claim))
+                await asyncio.shield(self._hand_over(call.claim))
             raise
         except DatabaseError as error:
-            # A large response could not be kept: the call is made again.
+            # A large response could not be stored, so the call is made again.
             log.warning("result_lost", job=job.id, target=target.name, error=str(error))
-            await self._put_back([call.claim])
+            await self._requeue([call.claim])
             return
         except Exception as error:
             log.exception("attempt_broken", job=job.id, target=target.name)
@@ -225,33 +226,33 @@ class TargetWorker:
         metrics.job_seconds.labels(target.name, result.kind).observe(result.took_us / 1_000_000)
         metrics.count_response(target.name, result.status)
         ending = ending_of(result, job, target.settings, call.claim, now_ms=target.clock.now_ms())
-        # From here on nothing cuts the call off, whatever its result.
+        # From here on the call cannot be aborted, because its result must be written.
         call.is_over = True
         await self._write(ending, is_counted=True)
         if ending.error:
             about = {"job": job.id, "target": target.name, "attempt": job.attempts}
             log.info("attempt_failed", **about, state=ending.state, error=ending.error)
-        with contextlib.suppress(StoreError):  # the lock ends by itself
+        with contextlib.suppress(StoreError):  # the lock expires by itself
             await target.store.release([ending], target.settings, wakes=self._is_stopping)
 
     async def _give_up(self, job: Job, claim: Claim) -> None:
-        """End a job as failed whose workers died, again and again: it may be the cause."""
+        """Fail a job whose workers died too often, because the job may be the cause."""
         error = f"{job.failures} workers that took it up were gone before the call was over"
         await self._write(self.target.ending(claim.id, claim.fence, State.FAILED, error))
         await self._drop(claim)
 
     async def _abort(self, claim: Claim) -> None:
-        await self._write(self.target.aborted(claim.id, claim.fence), is_counted=True)
+        await self._write(self.target.abort_ending(claim.id, claim.fence), is_counted=True)
         await self._drop(claim)
 
-    async def _leave(self, claim: Claim) -> None:
-        """Leave a call to another worker, since this one stops."""
-        await self._write_back(claim, "its worker stopped")
-        await self._put_back([claim])
+    async def _hand_over(self, claim: Claim) -> None:
+        """Release a call to other workers, because this one stops."""
+        await self._reset_to_pending(claim, "its worker stopped")
+        await self._requeue([claim])
 
     async def _write(self, ending: Ending, *, is_counted: bool = False) -> None:
-        """Write an ending, however often it takes: a call must not be made again for want of a
-        database. Meanwhile its lock is renewed."""
+        """Write an ending to SQL. Retries without limit, because otherwise the call would be made
+        again. Meanwhile its lock is renewed."""
         failures = 0
         while True:
             try:
@@ -266,19 +267,19 @@ class TargetWorker:
                     self._jobs.metrics.jobs.labels(self.target.name, ending.state).inc()
                 return
 
-    async def _write_back(self, claim: Claim, error: str) -> None:
-        """Set a job back to pending. If the only try fails, the lock ends, and the attempt counts
-        as a failure."""
+    async def _reset_to_pending(self, claim: Claim, error: str) -> None:
+        """Reset a job to pending. Not retried: on an error the lock expires later, and the attempt
+        counts as a failure."""
         with contextlib.suppress(DatabaseError):
             await self._jobs.store.attempts.finish(
                 self.target.ending(claim.id, claim.fence, State.PENDING, error)
             )
 
-    async def _put_back(self, claims: Iterable[Claim]) -> None:
+    async def _requeue(self, claims: Iterable[Claim]) -> None:
         await self._drop(*claims, again_ms=self.target.clock.now_ms() + round(REST_S * 1000))
 
     async def _drop(self, *claims: Claim, again_ms: int | None = None) -> None:
-        """Release the locks of calls that were not made; if that fails, they end by themselves."""
+        """Release the locks of calls that were not made. On an error the locks expire later."""
         calls = [(claim.id, claim.fence) for claim in claims]
         with contextlib.suppress(StoreError):
             await self.target.store.drop(
@@ -298,7 +299,7 @@ class TargetWorker:
                 self._has_calls.clear()
 
     async def _renew(self, calls: Sequence[_RunningCall]) -> None:
-        """Renew the locks of calls. Cut off those that are to be aborted, and those whose lock is
+        """Renew the locks of calls. Cancel the calls that a client aborted, and those whose lock is
         lost or could not be renewed for too long."""
         states: Sequence[str]
         began = time.monotonic()
@@ -324,7 +325,7 @@ _PoolEntry: TypeAlias = tuple[TargetWorker, asyncio.Task[None]]
 
 
 class WorkerPool:
-    """The target workers of one process, also for targets that are created at run time."""
+    """The target workers of one process, including those of targets created at run time."""
 
     def __init__(self, jobs: Jobs, wake_ups: WakeUps, egress: Egress, *, most: int) -> None:
         self._jobs = jobs
@@ -332,15 +333,15 @@ class WorkerPool:
         self._egress = egress
         self._most = most
         self._running: dict[str, _PoolEntry] = {}
-        #: Workers of targets that were removed or created again: their calls go on.
+        #: Workers of targets that were removed or replaced. They finish their calls.
         self._ending: list[_PoolEntry] = []
 
-    async def run(self, stop: asyncio.Event, *, grace_s: float = 0.0, look_s: float = 1.0) -> None:
-        """Run until `stop` is set, and then until the calls are over, for `grace_s` at most."""
+    async def run(self, stop: asyncio.Event, *, grace_s: float = 0.0, poll_s: float = 1.0) -> None:
+        """Run until `stop` is set, and then wait up to `grace_s` for the ends of the calls."""
         try:
             while not stop.is_set():
                 self._update()
-                await wait_for(stop, look_s)
+                await wait_for(stop, poll_s)
             under_way = sum(len(worker) for worker, _ in self._running.values())
             log.info("stopping", under_way=under_way, grace_seconds=grace_s)
             for worker, _ in self._running.values():
