@@ -53,7 +53,7 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
 
 
 def _load(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, list[dict[str, Any]]]":
-    """Return the settings, or None and the problems. A setting outside the file has no line."""
+    """Return the settings, or None and the problems. The line is None outside of the file."""
     environ = dict(os.environ)
     if no_secrets:
         secrets = {f"{name}{end}" for name in _PLACEHOLDER_SECRETS for end in ("", "_FILE")}

@@ -70,8 +70,8 @@ def _headers(
 @JSON
 @pass_client
 def submit(client: Client, /, target: str, is_waiting: bool, every: float, **request: Any) -> None:
-    """Submit a job. Prints its id, and its state to standard error. With --wait exit 1 unless it
-    was completed, or an online one was called."""
+    """Submit a job. Prints its id, and its state to standard error. With --wait, exit 1 unless the
+    job was completed or, if it is online, called."""
     if (as_json := request.pop("as_json")) and is_waiting:
         raise click.UsageError("say either --json or --wait; waitroom jobs watch waits")
     request["body"] = _read_body(request["body"], request.pop("body_file"))

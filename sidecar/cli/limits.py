@@ -1,4 +1,4 @@
-"""waitroom limits: look at rate limits, and change those of single keys."""
+"""waitroom limits: show rate limits, and change those of single keys."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _LIMITS = "/v1/limits"
 
 @click.group(cls=ReplicaGroup)
 def limits() -> None:
-    """Look at rate limits and change those of single keys, through a replica's ops listener."""
+    """Show rate limits and change those of single keys, through a replica's ops listener."""
 
 
 def _print_rules(document: dict[str, Any]) -> None:

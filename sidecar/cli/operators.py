@@ -1,4 +1,4 @@
-"""waitroom operators, and waitroom hash-password."""
+"""waitroom operators and hash-password: list operators, end sessions, hash a password."""
 
 import sys
 from typing import Any

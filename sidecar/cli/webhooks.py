@@ -106,7 +106,7 @@ def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> 
 @JSON
 @click.pass_obj
 def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> None:
-    """Send a test message to each webhook, or to these, from this machine; once, without a retry.
+    """Send a test message to all webhooks, or to NAMEs, from this machine; once, without a retry.
 
     Exit 1 if a receiver did not accept it. Needs no replica.
     """

@@ -11,7 +11,7 @@ FRESH_STAMP_S = 1.5
 
 
 def presence(visit: Visit) -> Iterator[Finding]:
-    """Check that visitors get a cookie; without it, each click is that of a newcomer."""
+    """Check that visitors get a cookie; without one, a visitor is a newcomer at every click."""
     first, joined = visit.first, visit.join
     if first.cookie is not None or visit.room_of_gate is None or visit.unknown_room is not None:
         return
@@ -102,7 +102,7 @@ def recognition(visit: Visit) -> Iterator[Finding]:
 
 
 def stamps(visit: Visit) -> Iterator[Finding]:
-    """Check that nginx itself lets visitors inside pass; skipped if this visitor is not inside."""
+    """Check that nginx itself lets a visitor inside pass. Skipped if this visitor is not inside."""
     back, again = visit.revisit, visit.stamp_visit
     is_inside = any(beat.document.get("state") == "admitted" for beat in visit.heartbeats)
     if not back.status or not is_inside or back.cookie is not None or back.is_waiting_page:

@@ -43,7 +43,7 @@ def ops_through_site(visit: Visit) -> Iterator[Finding]:
 
 
 def verdicts(visit: Visit) -> Iterator[Finding]:
-    """Check that only root can write to the folder of nginx's verdicts and those above it."""
+    """Check that only root can write to the folders above the one of nginx's verdicts."""
     for folder in visit.verdicts.parents if visit.verdicts else ():
         with contextlib.suppress(OSError):
             status = folder.stat()

@@ -32,7 +32,7 @@ ASSETS = ("waiting.js", "waiting.css", "logo.svg", "i18n/en.json")
 OPS_PATHS = ("/metrics", "/admin/rooms")
 #: Folders that often have no room.
 FOLDERS = ("health", "assets", "static", "webhooks", "api")
-#: Paths that nginx may take for one in such a folder, and the site for the page.
+#: Paths of FOLDER and PAGE: nginx may see one in the folder, and the site may see the page.
 ODD_SPELLINGS = ("/{}/..\\{}", "/{}/..;/{}", "/{}/..%2f{}", "//{}/{}")
 #: The front controller of most PHP sites, which makes every page.
 FRONT_CONTROLLER = "/index.php?waitroom-doctor"
@@ -88,12 +88,12 @@ class Visit:
 
     requested: URL
     options: Options
-    #: The page, after redirects within the site.
+    #: The address of the page, after redirects within the site.
     page: URL
     addresses: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = field(default_factory=list)
     #: The address from which this machine talks to the site.
     own_address: str = ""
-    #: The page for a browser that prefetches, and for a program that does.
+    #: The page for a browser that prefetches, and for a program that asks for JSON.
     prefetch: SiteResponse = _NOTHING
     prefetch_json: SiteResponse = _NOTHING
     #: The page for two visitors without a cookie.
@@ -276,7 +276,7 @@ class _Client:
 
 
 async def _find_page(client: _Client, visit: Visit) -> None:
-    """Find the page: follow redirects within the site, but not those to the room."""
+    """Request the page. Follows redirects within the site, except those to /_waitroom/."""
     for _ in range(_MAX_REDIRECTS):
         visit.prefetch = await client.get(visit.page, _BROWSER, _PREFETCH)
         location = visit.prefetch.headers.get("Location", "")
@@ -403,8 +403,8 @@ async def _release_places(client: _Client, visit: Visit) -> None:
 
 
 def _is_without_redis(document: dict[str, Any]) -> bool:
-    """Return True for the problem of that title, and for a pause without a position: visitors in a
-    room that an operator paused have one."""
+    """Return True if a document reports that Redis is unavailable: by its title, or by a pause
+    without a position, which visitors have in a room that an operator paused."""
     numbers = document.get("position"), document.get("position_above")
     is_unnumbered = document.get("paused") is True and numbers == (None, None)
     return is_unnumbered or document.get("title") == "The store does not answer"

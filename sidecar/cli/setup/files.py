@@ -135,7 +135,7 @@ def _list_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-# Writing them -----------------------------------------------------------------------------------
+# Writing files ----------------------------------------------------------------------------------
 
 Outcome = Literal["new", "same", "updated", "kept"]
 #: The file with the SHA-256 of each shipped file as written: one that differs was edited.
