@@ -51,7 +51,8 @@ def main(arguments: list[str]) -> int:
         report.write(folder, machine.describe())
         problems[report.name] = report.problems
         print(
-            f"{folder.relative_to(ROOT)}/{report.name}.md, after {time.monotonic() - start_s:.0f} s",
+            f"{folder.relative_to(ROOT)}/{report.name}.md,"
+            f" after {time.monotonic() - start_s:.0f} s",
             flush=True,
         )
         last_report = report
