@@ -8,8 +8,6 @@ import click
 from sidecar.cli.output import print_table
 from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, print_reply
 
-MIN_PASSWORD_LENGTH = 8
-
 
 @click.group(cls=ReplicaGroup)
 def operators() -> None:
@@ -49,7 +47,8 @@ def hash_password() -> None:
 
     Asks for the password twice, or reads a line of standard input. Needs no replica.
     """
-    from sidecar.http.auth.accounts import HASHER  # noqa: PLC0415 - other commands start faster
+    # Imported late, because other commands start faster so.
+    from sidecar.http.auth.accounts import HASHER, MIN_PASSWORD_LENGTH  # noqa: PLC0415
 
     if sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)

@@ -21,13 +21,13 @@ from sidecar.gate.page import cloudflare
 from sidecar.gate.page.status_document import build_document, refresh_s, visible_position
 from sidecar.gate.page.template import find_template, format_header, refresh_header
 from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
+from sidecar.gate.stamps import may_stamp
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.auth_request import close_if_body, logged_once
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_BODY
 from sidecar.http.quick_response import QuickResponse
 from sidecar.kit.clock import iso
-from sidecar.rooms.exemptions import may_stamp
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import State
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS

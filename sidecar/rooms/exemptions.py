@@ -43,17 +43,6 @@ def has_partial_rollout(settings: RoomSettings) -> bool:
     return 0 < settings.rollout_percent < 100
 
 
-def may_stamp(settings: RoomSettings) -> bool:
-    """Return True if an admitted visitor may get a stamp. A stamp is not bound to a client and
-    ignores exemptions and roll-out, so the room must use none of these."""
-    return not (
-        settings.bind_pass in {"user_agent", "ip"}
-        or settings.exempt_header
-        or has_partial_rollout(settings)
-        or has_exemptions(settings)
-    )
-
-
 def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
     """Return True if a URL certainly leads to one of these paths or below it."""
     path = clean_path(uri)

@@ -19,6 +19,8 @@ Network: TypeAlias = IPv4Network | IPv6Network
 UNIX = "unix"
 #: Hashes with RFC 9106's parameters for little memory: 64 MiB, about 50 ms for each hash.
 HASHER = PasswordHasher()
+#: The shortest password that `waitroom hash-password` takes, in characters.
+MIN_PASSWORD_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
