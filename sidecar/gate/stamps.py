@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import md5
 
-from sidecar.rooms.exemptions import has_exemptions, has_partial_rollout
-from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
 
 STAMP_COOKIE = "waitroom_now"
@@ -25,17 +23,6 @@ STAMP_COOKIE = "waitroom_now"
 _LIFETIME_S = VERDICT_TTL_MS // 1000 - 1
 #: The form of nginx's stamp request: its proof, its $msec, and its name, which several may share.
 _STAMP_REQUEST = re.compile(r"([\w-]{22});([0-9]{10})\.[0-9]{3};([\w.-]{1,255})\Z", re.ASCII)
-
-
-def may_stamp(settings: RoomSettings) -> bool:
-    """Return True if an admitted visitor may get a stamp. A stamp is not bound to a client and
-    ignores exemptions and roll-out, so the room must use none of these."""
-    return not (
-        settings.bind_pass in {"user_agent", "ip"}
-        or settings.exempt_header
-        or has_partial_rollout(settings)
-        or has_exemptions(settings)
-    )
 
 
 @dataclass(frozen=True, slots=True)

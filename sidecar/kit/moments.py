@@ -50,7 +50,7 @@ def _local_time(moment: datetime, zone: str) -> datetime:
     if candidates[0].replace(tzinfo=None) == moment:
         what, do = "comes twice", "put back then: say which with its offset,"
     else:
-        what, do = "never comes", "put forward then: write the time that is candidates,"
+        what, do = "never comes", "put forward then: write the time that is meant,"
     first, second = (_format(one) for one in sorted(candidates))
     raise ValueError(
         f"{_format(moment)} {what} in {zone}, where the clocks are {do} {first} or {second}"

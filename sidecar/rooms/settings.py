@@ -121,7 +121,7 @@ class RoomSettings(BaseModel):
     its own. Empty: one queue."""
     classes: Classes = {}
     """Gives some visitors a head start, a priority or a sub-queue of their own. A visitor gets a
-    class by a grant or `class_header`. At most 7 classes; a name has at most 32 lower-case letters,
+    class by a grant or `class_header`. 7 classes at most; a name has at most 32 lower-case letters,
     digits, `-` and `_`."""
     class_header: bool = False
     """Takes a visitor's class from `$waitroom_class` in nginx. Only for our nginx includes:

@@ -262,7 +262,7 @@ async def test_the_oldest_of_a_visitors_streams_ends_when_there_are_too_many(rep
     for stream in (others, theirs[2], *theirs[4:]):
         stream.reply.close()
     await until(lambda: open_streams(site) == 0, "the end of all")
-    assert streams._of == {}
+    assert streams._stop_events == {}
 
 
 async def test_by_default_there_are_none(replica, open_stream):

@@ -205,7 +205,7 @@ async def test_an_id_is_not_looked_for(site, monkeypatch):
     async def numbered(_):
         raise AssertionError
 
-    monkeypatch.setattr(type(site.room.store.lists), "numbered", numbered)
+    monkeypatch.setattr(type(site.room.store.lists), "ids_by_number", numbered)
     found = await site.ops.get(path(site, f"/visitors/{'a' * 22}"), headers=TOKEN)
     assert (await found.json())["state"] == "unknown"
 

@@ -444,7 +444,7 @@ async def test_a_block_that_outlives_its_term_does_not_end_without_a_word(room, 
 
     def outlive(lease, *, then=None) -> None:
         lease.check()
-        lease._ends -= 60
+        lease._ends_at_monotonic_s -= 60
         with pytest.raises(LeaseLost, match=over):
             lease.check()
         if then:

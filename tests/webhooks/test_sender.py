@@ -115,7 +115,7 @@ async def test_what_is_refused_is_not_tried_again(world, store, receiver, answer
 async def test_it_gives_up(world, store, receiver):
     """After eight tries, which take about a quarter of an hour; what failed is kept with the
     answer, and a crash in between begins no new count."""
-    receiver.answers = [503] * SCHEDULE.tries
+    receiver.answers = [503] * SCHEDULE.attempts
     replica = world.replica(hook(receiver))
     await store.enqueue(notice())
     await replica.send()
@@ -125,7 +125,7 @@ async def test_it_gives_up(world, store, receiver):
     await world.leases_run_out()
     world.hurries = True
     await finish(world.replica(hook(receiver)))
-    assert len(receiver.came) == SCHEDULE.tries == 8
+    assert len(receiver.came) == SCHEDULE.attempts == 8
     assert 600_000 < world.turn.now_ms - NOW_MS < 1_000_000
     assert await world.states() == {"n1": "failed"}
     found = await one(store)
