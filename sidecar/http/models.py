@@ -119,12 +119,6 @@ def _whole_float_to_int(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def whole_of(value: object) -> int | None:
-    """Return a JSON number as int (1 for 1.0), or None if it is not a whole number."""
-    number = _whole_float_to_int(value)
-    return number if type(number) is int else None
-
-
 #: A name in the configuration. The handler checks whether it exists.
 Name = Annotated[str, Field(json_schema_extra={"pattern": "^" + NAME.pattern.replace(r"\Z", "$")})]
 #: A whole number in JSON; 1.0 is accepted too.

@@ -87,9 +87,10 @@ class Deliveries:
         return self._keys[_KEYS.index(name)]
 
     async def enqueue(self, notice: AnyNotice) -> list[str]:
-        """Let a message wait for the sender. Idempotent by its id.
+        """Queue a message for the sender; to queue the same id twice has no effect.
 
-        Returns the ids of the oldest messages that are too many and not being sent.
+        Returns the ids of messages over the backlog limit, oldest first, without the one that is
+        being sent.
         """
         lane = _KEYS.index("calls" if notice.event == "called" else "events") + 1
         document = Delivery(notice).text()

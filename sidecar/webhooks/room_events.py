@@ -136,7 +136,7 @@ class MemoryStore:
         self._redis = redis
         self._key = room_key(room, "notices")
         self._timeout_s = timeout_s
-        #: As last read or written here; it is what is left when Redis was emptied.
+        #: The memory last read or written by this replica, for a Redis that has lost its copy.
         self.last: Memory | None = None
 
     async def read(self) -> str | None:
