@@ -25,7 +25,7 @@ from waitroom.limits import (
 )
 from waitroom.model import Permit
 from waitroom.rooms import AsyncRooms
-from waitroom.wire import Document, LimitCall, Replica, Request, Wire
+from waitroom.wire import AcquireCall, Document, Replica, Request, Wire
 
 #: Most calls in one request, and most requests at a time, for each limit.
 MAX_BATCH_SIZE = 100
@@ -41,7 +41,7 @@ class TaskCore(Core):
     def __init__(self, wire: Wire, retries: int) -> None:
         super().__init__(wire, retries)
         self._http = httpx.AsyncClient(**wire.options(httpx.AsyncHTTPTransport))
-        self._batchers: dict[str, Batcher[LimitCall, Document]] = {}
+        self._batchers: dict[str, Batcher[AcquireCall, Document]] = {}
         self._releases: set[asyncio.Task[None]] = set()
 
     async def send(self, request: Request, replica: Replica) -> Any:
@@ -64,7 +64,7 @@ class TaskCore(Core):
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def try_limit_call(self, limit_call: LimitCall) -> Document:
+    async def try_limit_call(self, limit_call: AcquireCall) -> Document:
         batcher = self._batchers.get(limit_call.rule)
         if batcher is None:
             run = functools.partial(self._try_batch, limit_call.rule)
@@ -102,7 +102,9 @@ class TaskCore(Core):
         await asyncio.gather(*self._releases)
         await self._http.aclose()
 
-    async def _try_batch(self, rule: str, calls: Sequence[LimitCall]) -> list[Document | Exception]:
+    async def _try_batch(
+        self, rule: str, calls: Sequence[AcquireCall]
+    ) -> list[Document | Exception]:
         """Send calls of one limit in one request. Return the document or the error of each call."""
         try:
             response = await self.try_replicas(batch_acquire_request(calls))
@@ -120,7 +122,7 @@ class TaskCore(Core):
             for document in response.document
         ]
 
-    def _release(self, limit_call: LimitCall, document: Document) -> None:
+    def _release(self, limit_call: AcquireCall, document: Document) -> None:
         """Release a cancelled task's permit, unless the caller chose its id and may ask again."""
         if not limit_call.has_generated_id or not document["permit"]:
             return

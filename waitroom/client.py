@@ -17,7 +17,7 @@ from waitroom.jobs import AsyncJobs, Jobs
 from waitroom.leases import Lease
 from waitroom.limits import Field, LimitMethods, acquire_one, acquire_request, call_body, evaluate
 from waitroom.rooms import AsyncRooms, Rooms
-from waitroom.wire import Document, LimitCall, Replica, Request, Wire
+from waitroom.wire import AcquireCall, Document, Replica, Request, Wire
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,7 +50,7 @@ class ThreadCore(Core):
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - blocks a thread, not an event loop
 
-    async def try_limit_call(self, limit_call: LimitCall) -> Document:
+    async def try_limit_call(self, limit_call: AcquireCall) -> Document:
         document: Document = (await self.try_replicas(acquire_request(limit_call))).document
         return document
 

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from waitroom.errors import UnavailableError, WaitroomError
-from waitroom.wire import Document, LimitCall, Replica, Request, Response, Wire
+from waitroom.wire import AcquireCall, Document, Replica, Request, Response, Wire
 
 Undo = Callable[[], Coroutine[Any, Any, None]]
 
@@ -45,7 +45,7 @@ class Core(ABC):
     async def pause(self, seconds: float) -> None: ...
 
     @abstractmethod
-    async def try_limit_call(self, limit_call: LimitCall) -> Document:
+    async def try_limit_call(self, limit_call: AcquireCall) -> Document:
         """Try each replica once with a limit call. Other calls may share the request."""
 
     @abstractmethod
@@ -75,14 +75,14 @@ class Core(ABC):
                 return response
         raise AssertionError  # the last iteration has returned or raised
 
-    async def send_with_retries(self, call: Request | LimitCall, undo: Undo | None = None) -> Any:
+    async def send_with_retries(self, call: Request | AcquireCall, undo: Undo | None = None) -> Any:
         """Send a request, and retry while no replica answers. Run `undo` if there is no response
         although a replica may have acted on the request."""
         may_have_effect = False
         try:
             for attempt in range(self.retries + 1):
                 try:
-                    if isinstance(call, LimitCall):
+                    if isinstance(call, AcquireCall):
                         return await self.try_limit_call(call)
                     return await self.try_replicas(call)
                 except UnavailableError as error:

@@ -9,7 +9,7 @@ from typing import Any
 from waitroom.core import Core, backoff_s, log, make_id
 from waitroom.errors import Refused, RejectedError, WaitroomError, retry_s
 from waitroom.model import DECISION, Permit
-from waitroom.wire import Document, LimitCall, Request, path
+from waitroom.wire import AcquireCall, Document, Request, path
 
 Field = str | int
 
@@ -55,7 +55,7 @@ class LimitMethods:
         Raises Refused.
         """
         name = id or self._core.make_repeat_id()
-        call = LimitCall(rule, call_body(rule, key, cost, fields), name, has_generated_id=not id)
+        call = AcquireCall(rule, call_body(rule, key, cost, fields), name, has_generated_id=not id)
         return await _acquire(self._core, call, wait=wait)
 
     async def look(self, /, rule: str, *, key: str | None = None, **fields: Field) -> Permit:
@@ -86,7 +86,7 @@ class LimitMethods:
 
         Raises Refused.
         """
-        call = LimitCall(rule, call_body(rule, key, cost, fields), make_id())
+        call = AcquireCall(rule, call_body(rule, key, cost, fields), make_id())
         permit = await _acquire_concurrency_permit(self._core, call, wait=wait)
 
         async def renew() -> None:
@@ -110,7 +110,7 @@ class LimitMethods:
 
 async def acquire_one(core: Core, rule: str, body: Document, *, wait: bool) -> None:
     """Acquire permission for one call. Raises Refused, without `wait` also if there is a wait."""
-    permit = await _acquire(core, LimitCall(rule, body, core.make_repeat_id()), wait=wait)
+    permit = await _acquire(core, AcquireCall(rule, body, core.make_repeat_id()), wait=wait)
     if not wait and permit.wait_seconds > 0:
         await core.send_or_log(release_request(permit))
         name = _limit_name(rule, permit.key)
@@ -124,11 +124,11 @@ def call_body(rule: str, key: str | None, cost: int, fields: Mapping[str, Field]
     return body if cost == 1 else {**body, "cost": cost}
 
 
-def acquire_request(call: LimitCall) -> Request:
+def acquire_request(call: AcquireCall) -> Request:
     return replace(batch_acquire_request([call]), body=call.body, statuses=frozenset({429}))
 
 
-def batch_acquire_request(calls: Sequence[LimitCall]) -> Request:
+def batch_acquire_request(calls: Sequence[AcquireCall]) -> Request:
     """Return the request that acquires permission for several calls of one limit."""
     return Request(
         "POST",
@@ -156,7 +156,7 @@ def evaluate(
     }
 
 
-async def _acquire(core: Core, call: LimitCall, *, wait: bool) -> Permit:
+async def _acquire(core: Core, call: AcquireCall, *, wait: bool) -> Permit:
     release = _lost_permit_release_request(call)
     undo = None if release is None else partial(core.send_or_log, release)
     permit = _read_permit(call, await core.send_with_retries(call, undo))
@@ -169,7 +169,7 @@ async def _acquire(core: Core, call: LimitCall, *, wait: bool) -> Permit:
     return permit
 
 
-async def _acquire_concurrency_permit(core: Core, call: LimitCall, *, wait: bool) -> Permit:
+async def _acquire_concurrency_permit(core: Core, call: AcquireCall, *, wait: bool) -> Permit:
     """Acquire a permit of a concurrency limit. It has no queue, so with `wait`, ask repeatedly."""
     attempt = 0
     while True:
@@ -190,7 +190,7 @@ def _to_strings(fields: Mapping[str, Field]) -> dict[str, str]:
     return {name: str(value) for name, value in fields.items()}
 
 
-def _lost_permit_release_request(call: LimitCall) -> Request | None:
+def _lost_permit_release_request(call: AcquireCall) -> Request | None:
     """Return the request that releases the permit of a call whose response was lost. None if the
     call has no id, or has one from the caller, who may then repeat the call."""
     if not call.has_generated_id or not call.call_id:
@@ -200,7 +200,7 @@ def _lost_permit_release_request(call: LimitCall) -> Request | None:
     return _release_request(call.rule, {**key, "permit": permit})
 
 
-def _read_permit(call: LimitCall, document: Document) -> Permit:
+def _read_permit(call: AcquireCall, document: Document) -> Permit:
     """Return the permit of a decision. Raises Refused, or RejectedError if the cost is too high."""
     if document["allowed"]:
         return Permit.read(call.rule, document)

@@ -62,7 +62,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitCall:
+class AcquireCall:
     """One call of a limit, which may share a request with other calls."""
 
     rule: str

@@ -37,7 +37,7 @@ from sidecar.kit.tasks import Worker, keep_at_work, stop_workers
 from sidecar.kit.templates import Templates
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.resource import Resources
-from sidecar.leases.service import Leases, Template
+from sidecar.leases.service import Leases, TemplateLeases
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 from sidecar.leases.worker import sweep_leases_forever
@@ -275,7 +275,7 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
 
 
 def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:
-    def make(name: str, lease: LeaseSettings) -> Template:
+    def make(name: str, lease: LeaseSettings) -> TemplateLeases:
         clock = StoreClock()
         store = LeaseStore(
             redis,
@@ -285,7 +285,7 @@ def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:
             observer=metrics.observer,
             timeout_s=settings.store_timeout,
         )
-        return Template(name, lease, store, clock, metrics.of(LeaseMetrics))
+        return TemplateLeases(name, lease, store, clock, metrics.of(LeaseMetrics))
 
     return Leases(make(name, lease) for name, lease in settings.leases.items())
 

@@ -17,7 +17,7 @@ from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.target_queue import QueueState
 from sidecar.jobs.targets import Target
 from sidecar.kit.errors import StoreError
-from sidecar.leases.service import Leases, Template
+from sidecar.leases.service import Leases, TemplateLeases
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limits
 from sidecar.webhooks.settings import Webhook
@@ -111,7 +111,7 @@ def _state(target: Target, state: QueueState) -> str:
     return "running" if has_runner(target.settings, state) else "no runner"
 
 
-async def _template(template: Template) -> dict[str, Any]:
+async def _template(template: TemplateLeases) -> dict[str, Any]:
     row: dict[str, Any] = {"name": template.name, "away": True}
     try:
         resources = await template.store.list(limit=MOST)

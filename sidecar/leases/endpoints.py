@@ -14,12 +14,12 @@ from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
 from sidecar.leases import schemas
 from sidecar.leases.model import HolderState, LeaseOutcome
-from sidecar.leases.service import LEASES, Template
+from sidecar.leases.service import LEASES, TemplateLeases
 from sidecar.leases.settings import holder_and_owner, name_in_store
-from sidecar.leases.store import Holder, QueuePlace, Resource
+from sidecar.leases.store import Holder, Resource, WaitingHolder
 
 
-def _template_of(request: web.Request) -> Template:
+def _template_of(request: web.Request) -> TemplateLeases:
     return request.app[LEASES].get(request.match_info["template"])
 
 
@@ -98,7 +98,7 @@ async def show_resource(request: web.Request, page: schemas.QueuePage) -> schema
     replies={200: "The holder's state: granted, waiting or gone."},
     problems=(schemas.UNKNOWN_LEASE,),
 )
-async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas.Lease:
+async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas.LeaseStatus:
     """Find a holder's lease or place in the queue.
 
     For a waiting holder this is the heartbeat. It takes the lease if the holder was called.
@@ -111,9 +111,12 @@ async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas
 @ENDPOINTS.post(
     _LEASE,
     _CHANGES,
-    replies={200: (schemas.Lease, "The lease."), 202: (schemas.Lease, "A place in the queue.")},
+    replies={
+        200: (schemas.LeaseStatus, "The lease."),
+        202: (schemas.LeaseStatus, "A place in the queue."),
+    },
     problems=(schemas.UNKNOWN_LEASE, QUEUE_FULL),
-    problem_members={429: schemas.Lease},
+    problem_members={429: schemas.LeaseStatus},
 )
 async def take_lease(
     request: web.Request, at: schemas.LeaseAddress, body: schemas.TakeLease
@@ -145,7 +148,7 @@ async def take_lease(
 )
 async def renew_lease(
     request: web.Request, at: schemas.LeaseAddress, body: schemas.RenewLease
-) -> schemas.Lease:
+) -> schemas.LeaseStatus:
     """Renew a lease, so that its term starts again."""
     template, owner = _template_of(request), owner_of(request).name
     state = await template.renew(at.resource, body.holder, body.fence, owner=owner)
@@ -189,8 +192,10 @@ def _lease_over(resource: str, fence: int) -> ProblemError:
     )
 
 
-def _lease_document(at: schemas.LeaseAddress, holder: str, state: HolderState) -> schemas.Lease:
-    lease = schemas.Lease(
+def _lease_document(
+    at: schemas.LeaseAddress, holder: str, state: HolderState
+) -> schemas.LeaseStatus:
+    lease = schemas.LeaseStatus(
         state="gone",
         template=at.template,
         resource=at.resource,
@@ -243,7 +248,7 @@ def _holder_document(holder: Holder) -> schemas.LeaseHolder:
     )
 
 
-def _place_document(place: QueuePlace, position: int) -> schemas.LeasePlace:
+def _place_document(place: WaitingHolder, position: int) -> schemas.LeasePlace:
     name, owner = holder_and_owner(place.holder)
     return schemas.LeasePlace(
         holder=name,

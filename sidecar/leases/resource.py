@@ -15,7 +15,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.names import SEPARATOR
 from sidecar.leases.model import HolderState, LeaseOutcome
-from sidecar.leases.service import Template
+from sidecar.leases.service import TemplateLeases
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.answer import Answer
@@ -42,7 +42,7 @@ class GuardedResource:
     #: The names of the template and the resource, such as seat~17.
     name: str
     resource: str
-    template: Template
+    template: TemplateLeases
     tokens: Tokens
     settings: RoomSettings
     grants: Grants
@@ -120,7 +120,7 @@ class GuardedResource:
 class Resources:
     """The guarded resources of all templates. `keys`, oldest to newest, sign the cookies."""
 
-    def __init__(self, templates: Iterable[Template] = (), keys: Sequence[str] = ()) -> None:
+    def __init__(self, templates: Iterable[TemplateLeases] = (), keys: Sequence[str] = ()) -> None:
         #: A nameless resource of each template, by template name, to copy for a request.
         self._prototypes = {template.name: _prototype(template, keys) for template in templates}
 
@@ -145,7 +145,7 @@ class Resources:
         return replace(prototype, name=name, resource=resource, settings=settings)
 
 
-def _prototype(template: Template, keys: Sequence[str]) -> GuardedResource:
+def _prototype(template: TemplateLeases, keys: Sequence[str]) -> GuardedResource:
     # With the separator, because a room once called like the template may have signed tickets too.
     tokens = Tokens(template.name + SEPARATOR, list(keys), template.clock)
     tokens.cookie_name = COOKIE_PREFIX + template.name

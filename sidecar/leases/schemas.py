@@ -110,7 +110,7 @@ class RenewLease(HolderBody):
     """The fencing number of the lease."""
 
 
-class Lease(Reply):
+class LeaseStatus(Reply):
     """The state of a holder at one resource."""
 
     state: Literal["granted", "waiting", "gone", "full"]

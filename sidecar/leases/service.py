@@ -19,7 +19,7 @@ _RELEASE_PRECEDENCE = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GO
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class TemplateLeases:
     """The leases of one template as this replica sees them.
 
     Every method raises StoreError if Redis is unavailable, and ConfigError for a resource that the
@@ -81,7 +81,7 @@ class Template:
         return state
 
 
-class Leases(Named[Template]):
+class Leases(Named[TemplateLeases]):
     kind = "lease"
 
 

@@ -38,7 +38,7 @@ class Holder:
     expires_ms: int
 
 
-class QueuePlace(NamedTuple):
+class WaitingHolder(NamedTuple):
     """A place in the queue. `order` is when the holder joined, µs of Redis' clock, or more."""
 
     holder: str
@@ -56,7 +56,7 @@ class Resource:
     #: How long a newcomer would wait. None if unknown.
     wait_ms: int | None
     #: The requested page of the queue.
-    queue: tuple[QueuePlace, ...]
+    queue: tuple[WaitingHolder, ...]
 
 
 class LeaseStore:
@@ -314,7 +314,7 @@ def _read_resource(row: Any) -> Resource:
         fence, _, started = text(facts).partition(" ")
         holders.append(Holder(text(holder), int(fence or 0), int(started or 0), int(ends)))
     queue = tuple(
-        QueuePlace(text(holder), int(order), int(due))
+        WaitingHolder(text(holder), int(order), int(due))
         for holder, order, due in zip(places[::3], places[1::3], places[2::3], strict=True)
     )
     return Resource(text(name), tuple(holders), waiting, None if wait < 0 else wait, queue)

@@ -6,7 +6,7 @@ import random
 import structlog
 
 from sidecar.kit.errors import StoreError
-from sidecar.leases.service import Leases, Template
+from sidecar.leases.service import Leases, TemplateLeases
 
 #: The pause between two batches of a sweep, seconds, so that visitors' scripts are not delayed.
 REST_S = 0.01
@@ -23,7 +23,7 @@ async def sweep_leases_forever(leases: Leases) -> None:
             group.create_task(_sweep_forever(template))
 
 
-async def _sweep_forever(template: Template) -> None:
+async def _sweep_forever(template: TemplateLeases) -> None:
     while True:
         await asyncio.sleep(INTERVAL_S * random.uniform(0.9, 1.1))  # noqa: S311
         try:
@@ -32,7 +32,7 @@ async def _sweep_forever(template: Template) -> None:
             log.warning("sweep_failed", lease=template.name, error=str(error))
 
 
-async def sweep_leases(template: Template) -> None:
+async def sweep_leases(template: TemplateLeases) -> None:
     """Sweep the leases of one template. Idempotent, so all replicas may do it."""
     name, metrics = template.name, template.metrics
     is_more = True

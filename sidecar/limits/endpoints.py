@@ -51,13 +51,13 @@ async def list_limits(request: web.Request) -> schemas.LimitRules:
     is_body_optional=True,
     replies={
         200: (
-            schemas.Decision | list[schemas.Decision],
+            schemas.LimitDecision | list[schemas.LimitDecision],
             "The call may go, now or at `at`. For a list: the decision on each call, in order.",
         )
     },
     reply_headers=_RATE,
     problems=(schemas.UNKNOWN_LIMIT, schemas.OVER_LIMIT),
-    problem_members={429: schemas.Decision},
+    problem_members={429: schemas.LimitDecision},
     is_hand_made=True,
 )
 async def acquire_limit(request: web.Request) -> web.Response:

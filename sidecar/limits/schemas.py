@@ -150,7 +150,7 @@ class SetValue(Body):
     """The new limit. -1: no limit."""
 
 
-class Decision(Reply):
+class LimitDecision(Reply):
     """The decision on a call."""
 
     allowed: bool
@@ -197,7 +197,7 @@ class LimitRules(Reply):
     """All limits."""
 
 
-class LimitLook(LimitRule, Decision):
+class LimitLook(LimitRule, LimitDecision):
     """The limit, and how a call of cost 1 would be decided. `key` and `limit` are the call's."""
 
     key: str

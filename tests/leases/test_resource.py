@@ -13,7 +13,7 @@ from sidecar.kit.share import find_share
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.redis_keys import lease_key
 from sidecar.leases.resource import Resources
-from sidecar.leases.service import Template
+from sidecar.leases.service import TemplateLeases
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 from sidecar.rooms.service import Rooms
@@ -26,7 +26,7 @@ from tests.support.rooms import Time, new_room_name
 @dataclass
 class Seats:
     edge: TestClient
-    template: Template
+    template: TemplateLeases
     turn: Time
 
     async def check(self, cookie: str = "", *, seat: str = "1", **headers: str):
@@ -49,7 +49,7 @@ async def seats(redis_socket, aiohttp_client, turn):
         file = LeaseSettings(**{"term": 60, **settings})
         name, metrics, clock = name or new_room_name(), Metrics(), TurnedClock(turn)
         store = LeaseStore(redis, name, settings=file, clock=clock, now_ms=turn)
-        template = Template(name, file, store, clock, metrics.of(LeaseMetrics))
+        template = TemplateLeases(name, file, store, clock, metrics.of(LeaseMetrics))
         resources = Resources([template], KEYS)
         services = Services(rooms=Rooms([]), metrics=metrics, resources=resources)
         edge = await aiohttp_client(edge_app(services, find_share("static")), cookie_jar=Jar())

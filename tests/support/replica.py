@@ -14,7 +14,7 @@ from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
 from sidecar.kit.share import find_share
 from sidecar.leases.metrics import LeaseMetrics
-from sidecar.leases.service import Leases, Template
+from sidecar.leases.service import Leases, TemplateLeases
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 from sidecar.limits.metrics import LimitMetrics
@@ -179,7 +179,7 @@ async def service(redis_socket, aiohttp_client, turn):
             for rule in whole.limits.values()
         ]
         leases = [
-            Template(
+            TemplateLeases(
                 name, rules, LeaseStore(
                     redis, name, settings=rules, clock=clock, now_ms=turn, timeout_s=5
                 ),
