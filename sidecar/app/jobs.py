@@ -28,7 +28,7 @@ from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.jobs.worker.target_call import Egress
 from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import ConfigError, DatabaseError
+from sidecar.kit.errors import DatabaseError, InputError
 from sidecar.kit.tasks import keep_at_work, stop_workers
 from sidecar.settings.model import Settings
 from sidecar.storage.redis.connect import Store, close, connect
@@ -55,7 +55,7 @@ async def job_services(
     settings: Settings, redis: Store, metrics: Metrics
 ) -> AsyncIterator[JobServices]:
     """Run the job services within the block. If the database is unavailable, waits for it in the
-    background, and requests get errors. Raises ConfigError if its setting is invalid."""
+    background, and requests get errors. Raises InputError if its setting is invalid."""
     timeout_s = settings.store_timeout
 
     def make(name: str, target: TargetSettings) -> Target:
@@ -107,11 +107,11 @@ async def _wait_for(store: JobStore) -> None:
 async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str = "") -> None:
     """Make the calls of all targets, `most` at a time per target, until SIGTERM or SIGINT. Then
     wait up to `grace_s` for calls in progress. `listen`: the HOST:PORT of health and metrics; none
-    if it is empty. Raises ConfigError."""
+    if it is empty. Raises InputError."""
     if not settings.jobs_database:
-        raise ConfigError(["targets: there is none, such as [targets.images] with a url"])
+        raise InputError(["targets: there is none, such as [targets.images] with a url"])
     if settings.store.startswith("memory://"):
-        raise ConfigError(
+        raise InputError(
             ["store: a worker and the replicas share a store: set redis:// or another server"]
         )
     stop = asyncio.Event()
@@ -152,4 +152,4 @@ async def _serve_health(stack: contextlib.AsyncExitStack, metrics: Metrics, list
     try:
         await web.TCPSite(runner, host.strip("[]"), int(port)).start()
     except OSError as error:
-        raise ConfigError([f"--listen: {listen}: {error.strerror or error}"]) from None
+        raise InputError([f"--listen: {listen}: {error.strerror or error}"]) from None

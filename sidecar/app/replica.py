@@ -29,7 +29,7 @@ from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.extras import require
 from sidecar.kit.share import find_share
 from sidecar.kit.systemd import watched
@@ -89,7 +89,7 @@ log = structlog.get_logger()
 
 
 async def serve(settings: Settings) -> None:
-    """Run one replica until SIGTERM or SIGINT. Raises ConfigError if it cannot listen."""
+    """Run one replica until SIGTERM or SIGINT. Raises InputError if it cannot listen."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -175,7 +175,7 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         jobs = await _open_jobs(settings, redis, metrics, rooms, stack)
         static = settings.static_dir or find_share("static")
         if not (static / "waiting.html").is_file():
-            raise ConfigError([f"static_dir: there is no waiting.html in {static}"])
+            raise InputError([f"static_dir: there is no waiting.html in {static}"])
         services = Services(
             rooms=rooms,
             metrics=metrics,
@@ -347,7 +347,7 @@ async def _listen(runner: web.AppRunner, address: str) -> None:
             host, _, port = address.rpartition(":")
             await web.TCPSite(runner, host.strip("[]"), int(port), backlog=BACKLOG).start()
     except OSError as error:
-        raise ConfigError([f"cannot listen on {address}: {error.strerror or error}"]) from None
+        raise InputError([f"cannot listen on {address}: {error.strerror or error}"]) from None
 
 
 def _remove_socket(path: Path) -> None:

@@ -78,11 +78,11 @@ class _LazyCommands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         from sidecar.cli.output import fail  # noqa: PLC0415
-        from sidecar.kit.errors import ConfigError  # noqa: PLC0415
+        from sidecar.kit.errors import InputError  # noqa: PLC0415
 
         try:
             return super().invoke(ctx)
-        except ConfigError as error:
+        except InputError as error:
             fail(error.problems)
         except (KeyboardInterrupt, click.Abort) as error:
             # A prompt raises Abort for Ctrl-C, but also at the end of input and for a no.

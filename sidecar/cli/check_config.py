@@ -11,7 +11,7 @@ import click
 from sidecar.cli.config import CONFIG, Settings, load_settings
 from sidecar.cli.output import JSON, print_json
 from sidecar.cli.rooms.events import format_summary
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.toml_lines import find_lines, locate
 from sidecar.settings.file import find_file
 
@@ -61,7 +61,7 @@ def _load(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, list
         environ |= _PLACEHOLDER_SECRETS
     try:
         return load_settings(path, environ), []
-    except ConfigError as error:
+    except InputError as error:
         file, lines = find_file(path), dict[str, int]()
         with contextlib.suppress(OSError, UnicodeDecodeError):  # already among the problems
             lines = find_lines(file.read_text(encoding="utf-8")) if file else {}

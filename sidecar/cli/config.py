@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP
 
 
 def load_settings(path: str | None, environ: dict[str, str] | None = None) -> Settings:
-    """Load and check the settings. Raises ConfigError, which ends the command."""
+    """Load and check the settings. Raises InputError, which ends the command."""
     from sidecar.settings.load import load  # noqa: PLC0415
 
     try:
         return load(path, environ)
-    except ConfigError as error:
+    except InputError as error:
         if find_file(path) is None:
             hint = (
                 f"there is no {DEFAULT_FILE} in this folder or in {SYSTEM_FILE.parent}, and no "

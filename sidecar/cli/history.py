@@ -11,7 +11,7 @@ import click
 from sidecar.cli.config import CONFIG, load_settings
 from sidecar.cli.output import JSON, Unreachable, fail, print_json, print_result, print_table
 from sidecar.cli.replica_client import ReplicaOptions, SettingsGroup
-from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
+from sidecar.kit.errors import DatabaseError, DatabaseUnavailableError, InputError
 from sidecar.kit.extras import require
 from sidecar.kit.progress import progress
 from sidecar.visitors.tokens import is_visitor_id
@@ -147,7 +147,7 @@ def _read_period(start: str | None, end: str | None) -> "Period":
 
     try:
         return read_period(start, end, now_ms=int(time.time() * 1000))
-    except ConfigError as error:
+    except InputError as error:
         raise click.UsageError("\n".join(f"--{problem}" for problem in error.problems)) from None
 
 

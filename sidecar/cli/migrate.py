@@ -4,7 +4,7 @@ import click
 
 from sidecar.cli.config import CONFIG, Settings, load_settings
 from sidecar.cli.output import JSON, Unreachable, fail, print_json
-from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
+from sidecar.kit.errors import DatabaseError, DatabaseUnavailableError, InputError
 from sidecar.kit.extras import require
 
 _POSSESSIVES = {"history": "history's", "jobs": "jobs'"}
@@ -29,7 +29,7 @@ def migrate(path: str | None, *, as_json: bool) -> None:
         try:
             before, after = asyncio.run(_migrate(settings, setting, urls[setting]))
             migrated.append({"tables": setting, "before": before, "after": after})
-        except ConfigError as error:
+        except InputError as error:
             problems += error.problems
         except DatabaseError as error:
             code = Unreachable.exit_code if isinstance(error, DatabaseUnavailableError) else 1

@@ -18,7 +18,7 @@ import click
 
 from sidecar.cli.config import CONFIG_HELP
 from sidecar.cli.output import BadValue, Unreachable, print_result
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class ReplicaOptions:
         try:
             values, problems = read_values(self.config, environ, ReplicaSettings)
             settings = ReplicaSettings.model_validate(values)
-        except ConfigError as error:
+        except InputError as error:
             problems = error.problems
         except ValidationError as error:
             problems += problems_in(error, ReplicaSettings)

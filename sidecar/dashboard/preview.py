@@ -16,7 +16,7 @@ from sidecar.gate.page.render import Page
 from sidecar.http.app_keys import SETTINGS, TEMPLATES
 from sidecar.http.auth.session import operator_of
 from sidecar.http.problems import problem
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.share import find_share
 from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.appearance import APPEARANCE
@@ -101,16 +101,16 @@ def _page(static: Path) -> Page:
 
 
 async def _tried(request: web.Request) -> dict[str, Any]:
-    """Return the settings in a form. Raises ConfigError for one that is not of the page."""
+    """Return the settings in a form. Raises InputError for one that is not of the page."""
     if request.method != "POST":
         return {}
     text = (await request.read()).decode(errors="replace")
     try:
         fields = parse_qs(text, keep_blank_values=True, max_num_fields=len(TRIED))
     except ValueError:
-        raise ConfigError(["send the settings of the page as a form"]) from None
+        raise InputError(["send the settings of the page as a form"]) from None
     if unknown := fields.keys() - TRIED:
-        raise ConfigError([f"{name}: no setting of the page" for name in sorted(unknown)])
+        raise InputError([f"{name}: no setting of the page" for name in sorted(unknown)])
     # Browsers send CRLF.
     return {name: values[0].replace("\r\n", "\n").strip() for name, values in fields.items()}
 

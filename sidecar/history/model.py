@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sidecar.kit.clock import iso
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.moments import read_past
 
 DAY_MS = 86_400_000
@@ -95,7 +95,7 @@ class Period:
 
 def read_period(start: str | None, end: str | None, *, now_ms: int) -> Period:
     """Read a period, by default the last day. `start` and `end` are dates and times (ISO 8601, UTC
-    without a zone) or say how long ago ("24h"). Raises ConfigError."""
+    without a zone) or say how long ago ("24h"). Raises InputError."""
     problems = []
     times = {"from": now_ms - DAY_MS, "to": now_ms}
     for name, value in (("from", start), ("to", end)):
@@ -107,5 +107,5 @@ def read_period(start: str | None, end: str | None, *, now_ms: int) -> Period:
     if not problems and times["from"] >= times["to"]:
         problems.append("from: must be before to")
     if problems:
-        raise ConfigError(problems)
+        raise InputError(problems)
     return Period(times["from"], times["to"])

@@ -29,7 +29,7 @@ from sidecar.http import problem_kinds as kinds
 from sidecar.http.auth.rights import Role, Scope
 from sidecar.http.models import Body, Headers, Parameters, Reply, object_of, read
 from sidecar.http.problem_kinds import Kind
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 
 Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
 H = TypeVar("H", bound=Handler)
@@ -154,24 +154,24 @@ class Endpoint:
         return web.route(self.method, self.path, handler, **options)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Validate the request and call the handler. Raises ConfigError with every problem."""
+        """Validate the request and call the handler. Raises InputError with every problem."""
         models, problems = [], []
         try:
             if self.parameters is not None:
                 query = {name: request.query[name] for name in request.query}
                 values = {**query, **request.match_info}
                 models.append(read(self.parameters, values, from_text=True))
-        except ConfigError as error:
+        except InputError as error:
             problems += error.problems
         try:
             if self.body is not None:
                 models.append(read(self.body, await object_of(request)))
-        except ConfigError as error:
+        except InputError as error:
             problems += error.problems
         if problems:
             if self.find is not None and request.match_info:
                 self.find(request)
-            raise ConfigError(problems)
+            raise InputError(problems)
         reply = await self.handler(request, *models)
         return reply.response() if isinstance(reply, Reply) else reply
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.tasks import wait_for
 
 #: The longest `wait` that a client may ask for, seconds.
@@ -86,7 +86,7 @@ def wait_of(request: web.Request) -> int:
     """Return the request's `wait`: for how many seconds its response may be held."""
     text = request.query.get("wait", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):
-        raise ConfigError([f"wait: whole seconds from 0 to {MAX_WAIT_S} (got {text[:40]!r})"])
+        raise InputError([f"wait: whole seconds from 0 to {MAX_WAIT_S} (got {text[:40]!r})"])
     return int(text)
 
 

@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError, PydanticSerializationError, core_
 
 from sidecar.kit.clock import iso
 from sidecar.kit.did_you_mean import did_you_mean, types_in
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.names import NAME
 
 #: How many characters of a name or value an error repeats at most.
@@ -165,12 +165,12 @@ class OffsetPage(PageParameters):
 
 def read(model: type[BaseModel], values: Any, *, from_text: bool = False) -> Any:
     """Validate a request's values and return the model. `from_text`: all values are strings, as
-    those of parameters. Raises ConfigError with a line for each problem."""
+    those of parameters. Raises InputError with a line for each problem."""
     try:
         return model.model_validate_strings(values) if from_text else model.model_validate(values)
     except ValidationError as error:
         where = ", in the query" if from_text else ""
-        raise ConfigError(_problems(error, model, where)) from None
+        raise InputError(_problems(error, model, where)) from None
 
 
 def _problems(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
@@ -236,13 +236,13 @@ async def json_of(request: web.Request) -> Any:
     try:
         return json.loads(await request.text())
     except (ValueError, LookupError, RecursionError):
-        raise ConfigError(["the body is not JSON"]) from None
+        raise InputError(["the body is not JSON"]) from None
 
 
 async def object_of(request: web.Request) -> dict[str, Any]:
     body = await json_of(request)
     if not isinstance(body, dict):
-        raise ConfigError(["the body must be a JSON object"])
+        raise InputError(["the body must be a JSON object"])
     return body
 
 

@@ -13,11 +13,11 @@ from sidecar.http import problem_kinds as kinds
 from sidecar.http.problem_kinds import Kind
 from sidecar.kit.did_you_mean import did_you_mean
 from sidecar.kit.errors import (
-    ConfigError,
     DatabaseError,
+    InputError,
+    SidecarError,
     StoreError,
     UnknownNameError,
-    WaitroomError,
 )
 
 #: The Retry-After while Redis or the database is unavailable, seconds.
@@ -93,7 +93,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return problem(error.kind, **error.members)
     except web.RequestPayloadError:
         return problem(kinds.UNREADABLE, detail="It is not of its Content-Encoding.")
-    except (UnknownNameError, ConfigError, DatabaseError, StoreError) as error:
+    except (UnknownNameError, InputError, DatabaseError, StoreError) as error:
         return _explain(request, error)
     except Exception:
         log.exception("unexpected", path=request.rel_url.raw_path)
@@ -114,7 +114,7 @@ def _kept_sentence(request: web.Request) -> str:
     return "" if request.path.startswith("/v1/") else "Places are kept. "
 
 
-def _explain(request: web.Request, error: WaitroomError) -> web.Response:
+def _explain(request: web.Request, error: SidecarError) -> web.Response:
     path, is_change = request.rel_url.raw_path, request.method not in {"GET", "HEAD"}
     match error:
         case UnknownNameError():
@@ -122,7 +122,7 @@ def _explain(request: web.Request, error: WaitroomError) -> web.Response:
             names = error.known if request.path.startswith(("/admin/", "/v1/")) else ()
             detail = f"{error}{did_you_mean(error.name, names)}"
             return problem(kinds.unknown(error.kind), detail=detail)
-        case ConfigError():
+        case InputError():
             more = {"detail": _UNCHANGED} if is_change else {}
             return problem(kinds.INVALID_REQUEST, **more, errors=error.problems)
         case DatabaseError():

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, TypeAlias
 
-from sidecar.kit.errors import WaitroomError
+from sidecar.kit.errors import SidecarError
 
 JobKind: TypeAlias = Literal["offline", "online"]
 #: The outcome of a call, as the target's queue in Redis counts it. answered: the job succeeded.
@@ -48,7 +48,7 @@ ID_PATTERN = "[A-Za-z0-9_-]{22}"
 CHUNK = 262_144
 
 
-class JobError(WaitroomError):
+class JobError(SidecarError):
     """A job cannot be submitted or changed; the error text says why."""
 
 

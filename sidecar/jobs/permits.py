@@ -17,7 +17,7 @@ from typing import Literal
 from itsdangerous import BadSignature
 
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import ConfigError, WaitroomError
+from sidecar.kit.errors import InputError, SidecarError
 from sidecar.kit.signing import StrictSigner
 
 #: Characters of the longest permit. Longer strings are rejected unread.
@@ -30,7 +30,7 @@ _CONTENT = re.compile(_FIELDS, re.ASCII)
 _PERMIT = re.compile(_FIELDS + r"\.[A-Za-z0-9_-]{43}", re.ASCII)
 
 
-class PermitError(WaitroomError):
+class PermitError(SidecarError):
     """A permit is not accepted."""
 
     def __init__(self, reason: Literal["forged", "expired", "malformed"]) -> None:
@@ -62,10 +62,10 @@ class Permits:
         )
 
     def write(self, job: str, fence: int, expires_ms: int) -> str:
-        """Return a signed permit. Raises ConfigError if a permit cannot hold the values."""
+        """Return a signed permit. Raises InputError if a permit cannot hold the values."""
         content = f"{self._target}~{job}~{fence}~{expires_ms}"
         if not _CONTENT.fullmatch(content):
-            raise ConfigError([f"{content[:150]!r} can be no permit"])
+            raise InputError([f"{content[:150]!r} can be no permit"])
         return self._signer.sign(content).decode("ascii")
 
     def check_time(self, permit: Permit) -> None:

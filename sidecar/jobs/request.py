@@ -12,7 +12,7 @@ from yarl import URL
 
 from sidecar.jobs.model import Job, NewJob
 from sidecar.jobs.settings import TargetSettings, problems_of_headers
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import clean_path
 
 #: The most characters of a path and of a query. With the target's own path, both fit into the
@@ -34,7 +34,7 @@ Value: TypeAlias = str | int | FiniteFloat
 
 def check_request(settings: TargetSettings, request: NewJob | Job) -> URL:
     """Check a job's request against its target's settings, and return its URL. Raises
-    ConfigError with all problems."""
+    InputError with all problems."""
     verb, body = request.method.upper(), request.body
     problems = []
     if verb not in settings.methods:
@@ -47,14 +47,14 @@ def check_request(settings: TargetSettings, request: NewJob | Job) -> URL:
     if len(body) > settings.max_body:
         problems.append(f"body: at most {settings.max_body:,} bytes (got {len(body):,})")
     if problems:
-        raise ConfigError(problems)
+        raise InputError(problems)
     return url_below(settings.url or "", request.path, request.query)
 
 
 @lru_cache(1024)
 def url_below(target: str, path: str, query: str) -> URL:
     """Return the URL of a path and a query below a target's url, without decoding or normalising
-    them. Raises ConfigError if the result would not lie below the target's url."""
+    them. Raises InputError if the result would not lie below the target's url."""
     base = URL(target, encoded=True)
     text = f"{target}{path}" + (f"?{query}" if query else "")
     try:
@@ -69,7 +69,7 @@ def url_below(target: str, path: str, query: str) -> URL:
     except ValueError:
         is_below = False
     if not (is_below and url.raw_host):
-        raise ConfigError(["path: the address would not be one of the target's"])
+        raise InputError(["path: the address would not be one of the target's"])
     return url
 
 
@@ -93,7 +93,7 @@ def _problems_of_path(settings: TargetSettings, path: str) -> list[str]:
 
 
 def write_query(query: str | dict[str, Value | list[Value]] | None) -> str:
-    """Return a query as the encoded string that is sent. Raises ConfigError."""
+    """Return a query as the encoded string that is sent. Raises InputError."""
     if query is None or isinstance(query, str):
         return query or ""
     pairs = [
@@ -106,7 +106,7 @@ def write_query(query: str | dict[str, Value | list[Value]] | None) -> str:
             f"{quote(name, safe='')}={quote(str(value), safe='')}" for name, value in pairs
         )
     except ValueError:  # half a surrogate pair, or a number with thousands of digits
-        raise ConfigError(["query: has characters that no text has"]) from None
+        raise InputError(["query: has characters that no text has"]) from None
 
 
 def _problems_of_query(query: str) -> list[str]:

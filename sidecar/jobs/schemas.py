@@ -35,7 +35,7 @@ from sidecar.http.models import (
 from sidecar.jobs.model import ENDED, ID_PATTERN, JobKind, JobQuery, State
 from sidecar.jobs.request import Value
 from sidecar.jobs.settings import TargetSettings
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.moments import Past, read_past
 
 UNKNOWN_JOB = problem_kinds.Kind(
@@ -281,7 +281,7 @@ class JobFilter(BaseModel):
     """Only jobs submitted before this time, written as in `from`."""
 
     def query(self, owner: str | None, **more: Any) -> JobQuery:
-        """Return the search, among jobs of `owner`, or all jobs if None. Raises ConfigError."""
+        """Return the search, among jobs of `owner`, or all jobs if None. Raises InputError."""
         problems, now_ms = [], round(time.time() * 1000)
         times: dict[str, int] = {}
         for name, text in (("from", self.from_), ("to", self.to)):
@@ -292,7 +292,7 @@ class JobFilter(BaseModel):
         if owner is not None and self.owner not in {None, owner}:
             problems.append(f"owner: the token {owner} sees only its own jobs")
         if problems:
-            raise ConfigError(problems)
+            raise InputError(problems)
         low = int((self.status or "0").replace("x", "0"))
         return JobQuery(
             owner=owner or self.owner,
@@ -330,7 +330,7 @@ class SelectedJobs(JobFilter, Body):
         self, owner: str | None, states: frozenset[State], default: frozenset[State]
     ) -> JobQuery:
         """Return the search for jobs in one of `states`, or in `default` if the filter names no
-        state. Raises ConfigError if the filter is empty, or has a state outside of `states`."""
+        state. Raises InputError if the filter is empty, or has a state outside of `states`."""
         query = self.query(owner, after=read_after(self.after), limit=MAX_BULK_JOBS)
         filters = self.model_dump(exclude={"ids", "after", "dry_run"}, exclude_defaults=True)
         problems = []
@@ -339,7 +339,7 @@ class SelectedJobs(JobFilter, Body):
         if not query.states <= states:
             problems.append(f"state: one of {', '.join(sorted(states))}")
         if problems:
-            raise ConfigError(problems)
+            raise InputError(problems)
         return query if query.states else replace(query, states=frozenset(default))
 
 

@@ -19,7 +19,7 @@ from yarl import URL
 
 from sidecar.jobs.model import JobKind
 from sidecar.kit.addresses import is_public
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import Count, Seconds, problems_in, split_list
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 from sidecar.limits.settings import MAX_LIMIT, burst_of
@@ -333,7 +333,7 @@ class TargetSettings(BaseModel):
 
     def with_changes(self, overrides: dict[str, Any]) -> "TargetSettings":
         """Return these settings with some overridden. A secret written as *** keeps its value.
-        Raises ConfigError, also if *** would send a secret header to another server."""
+        Raises InputError, also if *** would send a secret header to another server."""
         values = dict(overrides)
         new_headers = values.get("headers", dict.fromkeys(self.headers, HIDDEN))
         hidden = (
@@ -343,7 +343,7 @@ class TargetSettings(BaseModel):
         )
         if hidden and self.changes_server(values):
             names = " and ".join(hidden)
-            raise ConfigError(
+            raise InputError(
                 [f"headers: the url is on another server: give {names} again, or {{}} for none"]
             )
         if values.get("callback_secret") == HIDDEN:
@@ -378,8 +378,8 @@ def _has(statuses: tuple[int | str, ...], status: int) -> bool:
 
 
 def read_target(values: dict[str, Any]) -> TargetSettings:
-    """Validate a target's settings and return them. Raises ConfigError with all problems."""
+    """Validate a target's settings and return them. Raises InputError with all problems."""
     try:
         return TargetSettings.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(problems_in(error, TargetSettings)) from None
+        raise InputError(problems_in(error, TargetSettings)) from None

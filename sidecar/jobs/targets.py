@@ -13,7 +13,7 @@ from sidecar.jobs.permits import Permits
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.names import Named
 from sidecar.visitors.grants import Grants
 
@@ -97,13 +97,13 @@ class TargetRegistry(Named[Target]):
         for name in changed:
             try:
                 self._update(name, overrides.get(name))
-            except ConfigError as error:
+            except InputError as error:
                 log.error("target_unusable", target=name, problems=error.problems)
         self._overrides = overrides
         return changed
 
     def _update(self, name: str, text: str | None) -> None:
-        """Apply a target's changes, as JSON. None if it has none (any more). Raises ConfigError."""
+        """Apply a target's changes, as JSON. None if it has none (any more). Raises InputError."""
         settings = self._configured.get(name)
         if text is not None:
             changes = json.loads(text)
@@ -124,7 +124,7 @@ class TargetRegistry(Named[Target]):
     ) -> tuple[Target, dict[str, tuple[Any, Any]]]:
         """Change some settings of a target, or create a target. All other settings still come from
         the configuration. Return the target, and for each changed setting its values before and
-        after, secrets as ***. Raises ConfigError, AdminNeededError, DatabaseError."""
+        after, secrets as ***. Raises InputError, AdminNeededError, DatabaseError."""
         await self.refresh()
         target = self.find(name)
         settings = target.settings.with_changes(changes) if target else read_target(changes)

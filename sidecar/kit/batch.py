@@ -8,7 +8,7 @@ Item = TypeVar("Item")
 Reply = TypeVar("Reply")
 
 
-class Batcher(Generic[Item, Reply]):
+class CallBatcher(Generic[Item, Reply]):
     """Turns many calls of `submit(item)` into few calls of `run(items)`, one at a time.
 
     An idle batcher adds no delay: the first item goes alone, at once. The item of a cancelled

@@ -1,7 +1,7 @@
 """The exceptions of the sidecar.
 
-WaitroomError
-├── ConfigError        settings or input are wrong; has every problem
+SidecarError
+├── InputError        settings or input are wrong; has every problem
 ├── UnknownNameError   a name is not configured
 ├── StoreError         Redis did not answer, or refused
 └── DatabaseError      SQL did not answer, or its tables are of another version
@@ -10,11 +10,11 @@ WaitroomError
 from collections.abc import Iterable
 
 
-class WaitroomError(Exception):
+class SidecarError(Exception):
     """The base of all exceptions of the sidecar."""
 
 
-class ConfigError(WaitroomError):
+class InputError(SidecarError):
     """Invalid configuration or input. Each of `problems` names a setting and what is allowed."""
 
     def __init__(self, problems: list[str]) -> None:
@@ -22,7 +22,7 @@ class ConfigError(WaitroomError):
         self.problems = problems
 
 
-class UnknownNameError(WaitroomError):
+class UnknownNameError(SidecarError):
     """A name that is not in the configuration. `known`: the names of this `kind` that are."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
@@ -32,11 +32,11 @@ class UnknownNameError(WaitroomError):
         self.known = known
 
 
-class StoreError(WaitroomError):
+class StoreError(SidecarError):
     """Redis is unavailable, too slow, or refused; the text says which."""
 
 
-class DatabaseError(WaitroomError):
+class DatabaseError(SidecarError):
     """SQL is unavailable or refused, or its tables are of another version; the text says which."""
 
 

@@ -2,17 +2,17 @@
 
 from importlib import import_module
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 
 #: A module of each extra. The extra is installed if the module can be imported.
 _MODULES = {"sql": "sqlalchemy", "memory": "fakeredis"}
 
 
 def require(extra: str, *, setting: str) -> None:
-    """Raise ConfigError, with the setting that needs the extra, if the extra is not installed."""
+    """Raise InputError, with the setting that needs the extra, if the extra is not installed."""
     try:
         import_module(_MODULES[extra])
     except ModuleNotFoundError:
         how = f'pip install "waitroom[{extra}]"'
         problem = f"{setting}: {_MODULES[extra]} is not installed; install it: {how}"
-        raise ConfigError([problem]) from None
+        raise InputError([problem]) from None

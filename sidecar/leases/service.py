@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.names import Named
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.model import HolderState, LeaseOutcome
@@ -22,7 +22,7 @@ _RELEASE_PRECEDENCE = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GO
 class TemplateLeases:
     """The leases of one template as this replica sees them.
 
-    Every method raises StoreError if Redis is unavailable, and ConfigError for a resource that the
+    Every method raises StoreError if Redis is unavailable, and InputError for a resource that the
     settings do not allow. `owner` is the name of the holder's token, or "" for a browser.
     """
 
@@ -65,9 +65,9 @@ class TemplateLeases:
         return self._count("release", state)
 
     def check(self, resource: str) -> None:
-        """Raise ConfigError for a resource that the settings do not allow."""
+        """Raise InputError for a resource that the settings do not allow."""
         if not self.settings.has(resource):
-            raise ConfigError(
+            raise InputError(
                 [f"resource: {self.name} has none called {resource[:40]!r} (the setting resources)"]
             )
 

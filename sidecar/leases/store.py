@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sidecar.kit.batch import Batcher
+from sidecar.kit.batch import CallBatcher
 from sidecar.kit.clock import LATE_MS, StoreClock
 from sidecar.leases import redis_keys as keys
 from sidecar.leases.model import HolderState, LeaseOutcome
@@ -96,7 +96,7 @@ class LeaseStore:
             keys.lease_key(template, name) for name in names
         )
         self._ask, self._renew, self._release = (
-            Batcher(self._batch_runner(verb), limit=BATCH_LIMIT)
+            CallBatcher(self._batch_runner(verb), limit=BATCH_LIMIT)
             for verb in ("ask", "renew", "release")
         )
 

@@ -13,7 +13,7 @@ from sidecar.http.models import json_of, read
 from sidecar.http.problem_kinds import STORE_UNAVAILABLE
 from sidecar.http.problems import problem
 from sidecar.kit.clock import iso_us
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.limits import schemas
 from sidecar.limits.model import Call, Decision
 from sidecar.limits.service import LIMITS, Limit, headers, retry_after_s
@@ -72,7 +72,7 @@ async def acquire_limit(request: web.Request) -> web.Response:
     body = await json_of(request) if (await request.read()).strip() else {}
     if isinstance(body, list):
         if hold_s:
-            raise ConfigError(["wait: for one call, not for a list"])
+            raise InputError(["wait: for one call, not for a list"])
         return await _acquire_all(request, limit, body)
     call = _read_call(body, limit)
     decision = await limit.acquire(call)
@@ -86,15 +86,15 @@ async def acquire_limit(request: web.Request) -> web.Response:
 
 async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> web.Response:
     if not body or len(body) > schemas.MAX_CALLS:
-        raise ConfigError([f"a list has 1 to {schemas.MAX_CALLS} calls (got {len(body)})"])
+        raise InputError([f"a list has 1 to {schemas.MAX_CALLS} calls (got {len(body)})"])
     calls, problems = [], []
     for number, item in enumerate(body):
         try:
             calls.append(_read_call(item, limit))
-        except ConfigError as error:
+        except InputError as error:
             problems += [f"{number}: {text}" for text in error.problems]
     if problems:
-        raise ConfigError(problems[:20])
+        raise InputError(problems[:20])
     decided = list(zip(calls, await limit.acquire_all(calls), strict=True))
     if is_gone(request):
         for call, decision in decided:
@@ -265,7 +265,7 @@ def _limit_and_key(request: web.Request, at: schemas.ValueAddress) -> tuple[Limi
 
 
 def _read_call(body: Any, limit: Limit) -> Call:
-    """Read one call of a request. Raises ConfigError with each problem."""
+    """Read one call of a request. Raises InputError with each problem."""
     match body:
         # Nearly all calls are like this one, which is read without the cost of a model.
         case {"fields": dict(fields), **others} if not others and all(
@@ -275,7 +275,7 @@ def _read_call(body: Any, limit: Limit) -> Call:
         case dict():
             named = read(schemas.LimitCall, body)
             return Call(_key_of(named, limit), named.cost or 1, named.id or "")
-    raise ConfigError(["a call is a JSON object"])
+    raise InputError(["a call is a JSON object"])
 
 
 def _key_of(named: schemas.NamedCall, limit: Limit) -> str:

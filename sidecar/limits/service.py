@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import structlog
 from aiohttp import web
 
-from sidecar.kit.errors import ConfigError, StoreError
+from sidecar.kit.errors import InputError, StoreError
 from sidecar.kit.names import Named
 from sidecar.kit.tasks import Background
 from sidecar.limits.metrics import LimitMetrics
@@ -39,14 +39,14 @@ class Limit:
     async def acquire(self, call: Call) -> Decision:
         """Decide on one call. While Redis is unavailable, decide by `on_store_failure`.
 
-        Raises ConfigError for a cost that is never granted.
+        Raises InputError for a cost that is never granted.
         """
         try:
             decision = await self._acquire(call)
         except StoreError as error:
             decision = self._decide_alone(error)
         if decision.outcome is Outcome.REFUSED and not decision.at_us and decision.limit > 0:
-            raise ConfigError(
+            raise InputError(
                 [f"cost: {call.cost} is more than is ever granted at once (limit {decision.limit})"]
             )
         self._count([decision])

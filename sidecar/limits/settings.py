@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import Count, Seconds
 
 #: The value of a setting `limit` that means no limit.
@@ -170,10 +170,10 @@ class LimitSettings(BaseModel):
         """Make the key of a call from the values of its fields: "{biz}:{channel}" with biz=refund,
         channel=wx is refund:wx. Percent-encode characters that might be taken for parts of the key.
 
-        Raises ConfigError naming each field that is missing, unknown or empty, or for a long key.
+        Raises InputError naming each field that is missing, unknown or empty, or for a long key.
         """
         if len(values) != len(self.fields) or not all(map(values.get, self.fields)):
-            raise ConfigError(self._problems_of(values))
+            raise InputError(self._problems_of(values))
         pieces = self._pieces.copy()
         for n in range(1, len(pieces), 2):
             value = values[pieces[n]]
@@ -181,7 +181,7 @@ class LimitSettings(BaseModel):
             pieces[n] = value if is_plain else quote(value, safe=_PLAIN, errors="surrogatepass")
         key = "".join(pieces)
         if len(key) > MAX_KEY_LENGTH:
-            raise ConfigError([f"the key is longer than {MAX_KEY_LENGTH} characters"])
+            raise InputError([f"the key is longer than {MAX_KEY_LENGTH} characters"])
         return key
 
     def _problems_of(self, values: Mapping[str, str]) -> list[str]:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from sidecar.kit.batch import Batcher
+from sidecar.kit.batch import CallBatcher
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.limits import redis_keys as keys
 from sidecar.limits.model import Call, Decision, Outcome
@@ -77,8 +77,8 @@ class LimitStore:
             _us(settings.max_wait) if self._is_paced else 0,
             _us(settings.idempotency_window),
         ]
-        self._acquire = Batcher(self.acquire_each, limit=BATCH_LIMIT)
-        self._release = Batcher(self._release_batch, limit=BATCH_LIMIT)
+        self._acquire = CallBatcher(self.acquire_each, limit=BATCH_LIMIT)
+        self._release = CallBatcher(self._release_batch, limit=BATCH_LIMIT)
         #: Permits that may have been granted, but whose replies were lost.
         self._lost_permits: deque[_Permit] = deque(maxlen=LOST_LIMIT)
         self._release_task: asyncio.Task[None] | None = None

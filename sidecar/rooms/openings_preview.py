@@ -6,7 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from sidecar.kit.clock import iso
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.moments import LATEST_MS, read_moment
 from sidecar.rooms.openings import Moments, RoomEvent, draws_of, with_event_settings
 from sidecar.rooms.settings import RoomSettings
@@ -20,15 +20,15 @@ STEPS = ("prequeue_from", "opens_at", "closes_at")
 
 def read_time(text: str, settings: RoomSettings) -> int:
     """Return a time such as "2026-12-01 10:05" in ms since 1970. Without an offset it is in the
-    events' time zone. Raises ConfigError."""
+    events' time zone. Raises InputError."""
     zones = _time_zones(settings)
     try:
         times_ms = {read_moment(text, zone) for zone in zones}
     except ValueError as error:
-        raise ConfigError([f"at: {error}"]) from None
+        raise InputError([f"at: {error}"]) from None
     if len(times_ms) > 1:
         names = ", ".join(zones)
-        raise ConfigError([f"at: give the offset too, because the events' time zones are {names}"])
+        raise InputError([f"at: give the offset too, because the events' time zones are {names}"])
     return min(max(0, *times_ms), LATEST_MS)
 
 

@@ -15,7 +15,7 @@ from pydantic import (
     field_validator,
 )
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import (
     Count,
     Networks,
@@ -319,12 +319,12 @@ class RoomSettings(BaseModel):
         return values
 
     def changed(self, overrides: dict[str, Any]) -> "RoomSettings":
-        """Return these settings with some replaced. Raises ConfigError naming each field that is
+        """Return these settings with some replaced. Raises InputError naming each field that is
         unknown or not allowed."""
         try:
             return RoomSettings.model_validate({**self.model_dump(), **overrides})
         except ValidationError as error:
-            raise ConfigError(problems_in(error, RoomSettings)) from None
+            raise InputError(problems_in(error, RoomSettings)) from None
 
     def overridden(self, overrides: dict[str, Any]) -> "tuple[RoomSettings, list[str]]":
         """Return these settings with the overrides from run time applied, and the problems of the
@@ -332,12 +332,12 @@ class RoomSettings(BaseModel):
         The others are applied, because the scripts apply them too."""
         try:
             return (self.changed(overrides) if overrides else self), []
-        except ConfigError as error:
+        except InputError as error:
             problems = error.problems
         settings, remaining = self, dict(overrides)
         for _ in overrides:  # an override may need a later one, as a class its sub-queue
             for name in list(remaining):
-                with contextlib.suppress(ConfigError):
+                with contextlib.suppress(InputError):
                     settings = settings.changed({name: remaining[name]})
                     del remaining[name]
         return settings, problems

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import problems_in
 from sidecar.kit.templates import Templates
 from sidecar.settings.file import find_file
@@ -14,7 +14,7 @@ from sidecar.settings.values import read_values
 
 
 def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
-    """Return the settings of the file and the environment. Raises ConfigError with every problem.
+    """Return the settings of the file and the environment. Raises InputError with every problem.
 
     `path` None: read `waitroom.toml` in the working directory, else in /etc/waitroom, else no file.
     """
@@ -33,5 +33,5 @@ def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
     except ValidationError as error:
         problems += problems_in(error, Settings)
     if problems:
-        raise ConfigError(problems)
+        raise InputError(problems)
     return settings

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from sidecar.kit.did_you_mean import did_you_mean, names_beside
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.settings.file import find_file
 
 ENV_PREFIX = "WAITROOM_"
@@ -28,7 +28,7 @@ def read_values(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the values of a model's settings, not validated, and the problems found so far.
 
-    Raises ConfigError for a file that cannot be read.
+    Raises InputError for a file that cannot be read.
     """
     file = find_file(path)
     if file is None:
@@ -37,9 +37,9 @@ def read_values(
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
+        raise InputError([f"{file}: cannot be read: {error.strerror}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{file}: is not valid TOML: {error}"]) from None
+        raise InputError([f"{file}: is not valid TOML: {error}"]) from None
     paths = {name: values.pop(name) for name in list(values) if _names_a_file(name, values, model)}
     problems = add_environment(values, environ, model)
     return values, problems + _read_files(values, paths, file.parent)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sidecar.kit.errors import ConfigError, WaitroomError
+from sidecar.kit.errors import InputError, SidecarError
 from sidecar.visitors.classes import is_class_name
 
 #: The query parameter that holds a grant.
@@ -36,7 +36,7 @@ GrantKind: TypeAlias = Literal["room", "target"]
 GrantRefusal: TypeAlias = Literal["forged", "expired", "malformed", "outdated"]
 
 
-class GrantError(WaitroomError):
+class GrantError(SidecarError):
     """A grant is refused. `reason` says why."""
 
     def __init__(self, reason: GrantRefusal) -> None:
@@ -56,11 +56,11 @@ class Grant:
 
 
 def sign(key: str, name: str, grant: Grant, *, kind: GrantKind = "room") -> str:
-    """Return a signed grant for a room or target. Raises ConfigError for an invalid class or id."""
+    """Return a signed grant for a room or target. Raises InputError for an invalid class or id."""
     if not is_class_name(grant.class_name):
-        raise ConfigError([f"{grant.class_name[:40]!r} is no class's name"])
+        raise InputError([f"{grant.class_name[:40]!r} is no class's name"])
     if not _ID.fullmatch(grant.id):
-        raise ConfigError(["id: letters, digits, - and _, 64 at most"])
+        raise InputError(["id: letters, digits, - and _, 64 at most"])
     signature = _signature(key, f"{kind}:{name}", grant)
     return f"{grant.class_name}.{grant.expires_s}.{grant.id}.{signature}"
 
@@ -73,9 +73,9 @@ def _signature(key: str, subject: str, grant: Grant) -> str:
 
 
 def expiry(life_s: float, now_ms: int) -> int:
-    """Return when a grant expires, unix seconds. Raises ConfigError for an invalid lifetime."""
+    """Return when a grant expires, unix seconds. Raises InputError for an invalid lifetime."""
     if not 0 < life_s <= MAX_LIFE_S:
-        raise ConfigError([f"a grant ends after now, and within {MAX_LIFE_S // 86_400} days"])
+        raise InputError([f"a grant ends after now, and within {MAX_LIFE_S // 86_400} days"])
     return math.ceil(now_ms / 1000 + life_s)
 
 
@@ -118,7 +118,7 @@ class Grants:
         return grant
 
     def sign(self, grant: Grant) -> str:
-        """Return the grant as a signed string. Raises ConfigError."""
+        """Return the grant as a signed string. Raises InputError."""
         return sign(self._keys[-1], self._name, grant, kind=self._kind)
 
     def _has_signed(self, subject: str, grant: Grant, signature: str) -> bool:

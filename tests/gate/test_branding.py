@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.gate.page.branding import style_sheet
 from sidecar.kit.colours import WHITE, contrast, read_colour, text_on
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.rooms.settings import RoomSettings
 from tests.support.replica import HTML, cookie_of
 
@@ -48,13 +48,13 @@ async def test_the_page_can_ask_for_them(replica, given):
     ],
 )  # fmt: skip
 def test_a_logo_is_a_path_on_the_site(logo):
-    with pytest.raises(ConfigError, match="logo: write a path on your site"):
+    with pytest.raises(InputError, match="logo: write a path on your site"):
         RoomSettings(total_active_users=1).changed({"logo": logo})
 
 
 @pytest.mark.parametrize("name", ["", "x" * 81])
 def test_a_name_is_short(name):
-    with pytest.raises(ConfigError, match="site_name"):
+    with pytest.raises(InputError, match="site_name"):
         RoomSettings(total_active_users=1).changed({"site_name": name})
 
 

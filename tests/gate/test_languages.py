@@ -6,7 +6,7 @@ import re
 import pytest
 
 from sidecar.gate.page.languages import Languages
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.share import find_share
 
 STATIC = find_share("static")
@@ -81,7 +81,7 @@ def test_a_file_that_is_none_is_named(tmp_path, text):
     """When the replica starts, not when a visitor comes."""
     (tmp_path / "i18n").mkdir()
     (tmp_path / "i18n" / "sv.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(ConfigError, match=r"sv\.json"):
+    with pytest.raises(InputError, match=r"sv\.json"):
         Languages(tmp_path)
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from sidecar.gate.page.template import POLICY
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
 from tests.support.replica import ADMIN_TOKEN, HTML
@@ -135,7 +135,7 @@ def test_the_file_stands_beside_the_settings(tmp_path):
     ):
         if text is not None:
             template.write_text(text)
-        with pytest.raises(ConfigError, match=re.escape(problem)):
+        with pytest.raises(InputError, match=re.escape(problem)):
             load(str(file), KEYS)
     template.write_text("{{waitTime}}")
     assert load(str(file), KEYS).template_dir == tmp_path / "templates"

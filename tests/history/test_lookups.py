@@ -12,7 +12,7 @@ from sidecar.app.routes import Services
 from sidecar.history import lookups
 from sidecar.history.model import Period, read_period
 from sidecar.http.problems import ProblemError
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.storage.sql import database as sql
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.visitors import go_in, queue
@@ -184,7 +184,7 @@ def test_periods_are_read(start, end, period):
 )
 def test_a_wrong_period_is_named(start, end, named):
     """A wrong period is named, with what is allowed."""
-    with pytest.raises(ConfigError, match=named):
+    with pytest.raises(InputError, match=named):
         read_period(start, end, now_ms=1_800_000_000_000)
 
 

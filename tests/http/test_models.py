@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from sidecar.http.models import Parameters, Reply, read
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 
 
 class Page(Parameters):
@@ -27,7 +27,7 @@ class Document(Reply):
 @pytest.mark.parametrize("field", ["limit", "after"])
 def test_a_number_is_ascii_digits(field, text):
     """Nothing else that Python would read as one; the problem names the parameter."""
-    with pytest.raises(ConfigError, match=rf"^{field}: a whole number from \d to \d+ \(got '") as e:
+    with pytest.raises(InputError, match=rf"^{field}: a whole number from \d to \d+ \(got '") as e:
         read(Page, {field: text}, from_text=True)
     assert len(e.value.problems) == 1
 

@@ -7,7 +7,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from sidecar.http.problems import problems
-from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
+from sidecar.kit.errors import DatabaseError, InputError, StoreError
 
 NOTHING, AGAIN = "Nothing was changed.", "Try again in a moment."
 KEPT, JOBS = "Places are kept.", "Jobs that were taken are kept."
@@ -16,9 +16,9 @@ KEPT, JOBS = "Places are kept.", "Jobs that were taken are kept."
 @pytest.mark.parametrize(
     ("error", "request_", "detail"),
     [
-        (ConfigError(["limit: too much"]), "GET /admin/rooms/shop/waiting", None),
-        (ConfigError(["limit: too much"]), "GET /v1/jobs", None),
-        (ConfigError(["cap: too much"]), "PATCH /admin/rooms/shop", NOTHING),
+        (InputError(["limit: too much"]), "GET /admin/rooms/shop/waiting", None),
+        (InputError(["limit: too much"]), "GET /v1/jobs", None),
+        (InputError(["cap: too much"]), "PATCH /admin/rooms/shop", NOTHING),
         (StoreError("gone"), "GET /admin/rooms", f"{KEPT} {AGAIN}"),
         (StoreError("gone"), "POST /_waitroom/shop/leave", f"{KEPT} {AGAIN}"),
         (StoreError("gone"), "POST /v1/jobs", f"The job was not taken. {AGAIN}"),

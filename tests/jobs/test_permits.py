@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sidecar.jobs.model import new_job_id
 from sidecar.jobs.permits import MAX_LENGTH, Permit, PermitError, Permits, target_of
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 
 OLD, KEY = "o" * 32, "key of thirty-two letters or more"
 NOW_MS = 1_800_000_000_000
@@ -90,7 +90,7 @@ def test_it_is_an_hmac_over_all_of_it():
 )  # fmt: skip
 def test_nothing_else_is_signed(job, fence, expires_ms):
     """It would run into the other fields, or could not be read again."""
-    with pytest.raises(ConfigError, match="can be no permit"):
+    with pytest.raises(InputError, match="can be no permit"):
         permits().write(job, fence, expires_ms)
 
 

@@ -20,7 +20,7 @@ from sidecar.jobs.request import (
 from sidecar.jobs.schemas import SubmitJob
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.kit.addresses import is_public
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 
 IMAGES = read_target({"url": "https://images.example/v1/", "methods": ["GET", "HEAD", "POST"]})
 REPORT = read_target({"url": "https://images.example:8443/report"})
@@ -34,7 +34,7 @@ def ask(settings: TargetSettings = IMAGES, *, query: object = "", **said: object
 
 
 def problems(settings: TargetSettings = IMAGES, **said: object) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InputError) as caught:
         ask(settings, **said)
     return caught.value.problems
 
@@ -76,7 +76,7 @@ def test_no_path_leaves_the_target(path):
     """Whoever decodes it, once or twice, and takes \\ for / or not."""
     try:
         url = ask(path=path)
-    except ConfigError:
+    except InputError:
         return
     assert (url.scheme, url.raw_authority) == ("https", "images.example")
     seen = url.raw_path
@@ -113,7 +113,7 @@ def test_an_address_is_looked_at_when_it_is_whole(path, query):
     for settings in (IMAGES, REPORT, read_target({"url": "https://images.example"})):
         try:
             url = url_below(settings.url, path, query)
-        except ConfigError:
+        except InputError:
             continue
         assert url.raw_authority == URL(settings.url).raw_authority
         assert url.raw_path.startswith(URL(settings.url).raw_path)
@@ -124,7 +124,7 @@ def test_a_target_that_has_changed():
     new = NewJob("images", method="POST", path="images/42", body=b"x" * 100)
     assert check_request(IMAGES, new) == URL("https://images.example/v1/images/42")
     for change in ({"methods": ["GET"]}, {"url": "https://images.example/v1"}, {"max_body": 10}):
-        with pytest.raises(ConfigError):
+        with pytest.raises(InputError):
             check_request(IMAGES.with_changes(change), new)
 
 
@@ -202,7 +202,7 @@ def test_all_that_is_wrong_is_said_at_once():
 )  # fmt: skip
 def test_odd_hosts_are_no_targets(host):
     """A host that some take for another cannot be configured."""
-    with pytest.raises(ConfigError, match="url: "):
+    with pytest.raises(InputError, match="url: "):
         read_target({"url": f"http://{host}/"})
 
 

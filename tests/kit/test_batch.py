@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sidecar.kit.batch import Batcher
+from sidecar.kit.batch import CallBatcher
 
 
 class SlowStore:
@@ -45,7 +45,7 @@ def store():
 @pytest.fixture
 def submit(store):
     """Starts a caller for each item and returns the callers."""
-    batcher = Batcher(store.run, limit=3)
+    batcher = CallBatcher(store.run, limit=3)
 
     async def call(item):
         return await batcher.submit(item)

@@ -19,7 +19,7 @@ from sidecar.jobs.endpoints.nginx_done_log import listening, parse
 from sidecar.jobs.model import new_job_id
 from sidecar.jobs.permits import Permits
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
+from sidecar.kit.errors import DatabaseError, InputError, StoreError
 from tests.support.nginx_client import HTML, JSON, Visitor
 from tests.support.processes import free_port, wait_until
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site
@@ -585,6 +585,6 @@ async def test_what_is_too_much_is_let_go(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("address", ["192.0.2.1:1", "unix:/nowhere/done"])
 async def test_an_address_that_cannot_be_listened_on(address):
     """Is a problem of the settings, and is named."""
-    with pytest.raises(ConfigError, match="done_listen: cannot listen on"):
+    with pytest.raises(InputError, match="done_listen: cannot listen on"):
         async with listening(address, Ends()):
             pass

@@ -7,7 +7,7 @@ from http.client import HTTPResponse
 
 import pytest
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.settings.load import load
 from tests.support.nginx_client import JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
@@ -424,7 +424,7 @@ def test_a_lease_and_a_room_of_one_name(tmp_path):
         "[rooms.seat]\ntotal_active_users = 1\n[rooms.shop]\ntotal_active_users = 1\n"
         '[leases.seat]\nterm = "60s"\n'
     )
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InputError) as caught:
         load(str(file), {})
     assert len(caught.value.problems) == 1
     assert "waitroom_seat" in str(caught.value)

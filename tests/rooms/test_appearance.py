@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.shorten import shorten_values
 from sidecar.rooms.appearance import APPEARANCE, MAX_CSS, css_families
 from sidecar.rooms.redis_keys import room_key
@@ -25,7 +25,7 @@ GOOD_CSS = """\
 
 
 def refused(name, value, match):
-    with pytest.raises(ConfigError, match=match) as raised:
+    with pytest.raises(InputError, match=match) as raised:
         PLAIN.changed({name: value})
     assert all(problem.startswith(name) for problem in raised.value.problems)
 
@@ -135,7 +135,7 @@ def test_rules_have_an_end():
     """And no text takes long to read."""
     refused("custom_css", "x" * (MAX_CSS + 1), "at most 10000 characters")
     for part in ("url( ", "url(", "/*", "a{", "((", "\\", "\\'"):
-        with pytest.raises(ConfigError):
+        with pytest.raises(InputError):
             PLAIN.changed({"custom_css": part * (MAX_CSS // len(part))})
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import clean_path
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.exemptions import (
@@ -211,7 +211,7 @@ def test_a_list_may_be_text(name, value, kept):
 )
 def test_what_cannot_be_set(name, value, said):
     """It is named, with what is allowed."""
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InputError) as caught:
         room().changed({name: value})
     [problem] = caught.value.problems
     assert problem.startswith(f"{name}: ")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
 from sidecar.visitors.classes import MAX_CLASSES, MAX_LINES
@@ -148,7 +148,7 @@ def test_classes_are_not_judged_by_lines_that_are_wrong():
 def test_lines_that_a_class_names_cannot_be_taken_away():
     """A change of one setting is held against the other."""
     some = room(classes={"vip": {"line": "first"}}, lines=LINES)
-    with pytest.raises(ConfigError, match="no line of this room is called 'first'"):
+    with pytest.raises(InputError, match="no line of this room is called 'first'"):
         some.changed({"lines": []})
 
 
@@ -210,7 +210,7 @@ def test_any_value_is_taken_or_named(values, as_text):
     given = {name: json.dumps(value) if as_text else value for name, value in values.items()}
     try:
         after = room(**given)
-    except ConfigError as error:
+    except InputError as error:
         named = {line.partition(":")[0].partition(".")[0] for line in error.problems}
     else:
         kept = json.loads(json.dumps(after.model_dump()))

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from lupa import lua51
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.moments import LATEST_MS, read_moment
 from sidecar.rooms.openings import (
     MAX_EVENTS,
@@ -394,5 +394,5 @@ def test_scripts_hear_of_events_only_where_there_are_some():
 
 def test_an_unknown_room_setting_beside_events_is_named():
     """As ever."""
-    with pytest.raises(ConfigError, match="unknown setting"):
+    with pytest.raises(InputError, match="unknown setting"):
         room(SALE, opens_at="2026-12-01 10:00")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.limits.settings import MAX_KEY_LENGTH, LimitSettings
 from sidecar.settings.load import load
 from tests.support.settings_problems import SECRET, problems
@@ -116,16 +116,16 @@ def test_the_key_of_a_call():
 
 def test_calls_that_have_no_key():
     """Each field that is missing, empty or unknown is named."""
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InputError) as caught:
         rule("{biz}:{channel}").key_of({"biz": "", "shop": "a"})
     assert caught.value.problems == [
         "biz: is needed, a part of the key {biz}:{channel}",
         "channel: is needed, a part of the key {biz}:{channel}",
         "shop: is no part of the key (biz, channel)",
     ]
-    with pytest.raises(ConfigError, match="this limit has no fields"):
+    with pytest.raises(InputError, match="this limit has no fields"):
         rule("").key_of({"biz": "a"})
-    with pytest.raises(ConfigError, match=f"longer than {MAX_KEY_LENGTH} characters"):
+    with pytest.raises(InputError, match=f"longer than {MAX_KEY_LENGTH} characters"):
         rule("{a}").key_of({"a": "ä" * 50})
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import parse_duration
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
@@ -181,7 +181,7 @@ def test_no_change_breaks_it(changes):
     """Whatever is asked for, the answer is settings that hold or problems in words."""
     try:
         after = RoomSettings(total_active_users=1).changed(changes)
-    except ConfigError as error:
+    except InputError as error:
         named = [line.partition(":")[0].partition(".")[0] for line in error.problems]
     else:
         # Settings that were accepted are accepted again.

@@ -15,7 +15,7 @@ from sidecar.jobs.settings import (
     problems_of_headers,
     read_target,
 )
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.settings.load import load
 from tests.support.settings_problems import GOOD, SECRET, problems
 
@@ -29,7 +29,7 @@ def target(**values: object) -> TargetSettings:
 
 
 def target_problems(**values: object) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InputError) as caught:
         target(**values)
     return caught.value.problems
 
@@ -197,18 +197,18 @@ def test_what_is_told_can_be_said_again():
     changed = settings.with_changes({"headers": {"X-Key": HIDDEN, "X-New": "1"}, "rate": None})
     assert changed.headers == {"X-Key": "abc", "X-New": "1"}
     assert (changed.rate, changed.callback_secret) == (None, SIGNS)
-    with pytest.raises(ConfigError, match="X-Other has none"):
+    with pytest.raises(InputError, match="X-Other has none"):
         settings.with_changes({"headers": {"X-Other": HIDDEN}})
 
 
 def test_a_change_is_checked_with_what_stays():
     """A rule between two settings holds, whichever of them was changed."""
     settings = target(algorithm="token_bucket", burst=5)
-    with pytest.raises(ConfigError, match="burst: is for token_bucket"):
+    with pytest.raises(InputError, match="burst: is for token_bucket"):
         settings.with_changes({"algorithm": "fixed_window"})
-    with pytest.raises(ConfigError, match="kinds: a worker needs"):
+    with pytest.raises(InputError, match="kinds: a worker needs"):
         settings.with_changes({"url": None})
-    with pytest.raises(ConfigError, match="colour: unknown setting"):
+    with pytest.raises(InputError, match="colour: unknown setting"):
         settings.with_changes({"colour": 1})
     assert settings.with_changes({"burst": None, "algorithm": "fixed_window"}).burst is None
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
 from sidecar.webhooks.settings import EVENTS, Webhook
@@ -122,7 +122,7 @@ def test_a_sites_address_is_scheme_host_and_port(given, taken):
 )  # fmt: skip
 def test_what_is_no_sites_address_is_a_problem(given):
     """It would stand in messages to visitors. Hosts are written as they are sent: xn--…"""
-    with pytest.raises(ConfigError, match="public_url: write the site's address"):
+    with pytest.raises(InputError, match="public_url: write the site's address"):
         RoomSettings(total_active_users=1).changed({"public_url": given})
 
 

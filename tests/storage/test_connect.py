@@ -7,7 +7,7 @@ import pytest
 from redis.asyncio import SSLConnection
 
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import ConfigError, StoreError
+from sidecar.kit.errors import InputError, StoreError
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
@@ -114,7 +114,7 @@ async def test_what_the_address_of_a_cluster_says(scheme):
 
 @pytest.mark.parametrize("kind", ["redis", "redis+sentinel", "redis+cluster"])
 def test_an_option_that_nobody_knows_is_found_at_the_start(kind):
-    with pytest.raises(ConfigError, match="colour"):
+    with pytest.raises(InputError, match="colour"):
         connect(f"{kind}://a?colour=red", timeout_s=1)
 
 

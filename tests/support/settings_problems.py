@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
 
@@ -12,12 +12,12 @@ GOOD = {"WAITROOM_SECRET_KEYS": SECRET, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USER
 
 def problems(path: str | None = None, **environ: str) -> list[str]:
     """Return all problems of the environment over the file; there must be some."""
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InputError) as caught:
         load(path, environ)
     return caught.value.problems
 
 
 def room_problems(**values: object) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InputError) as caught:
         RoomSettings(total_active_users=1).changed(values)
     return caught.value.problems

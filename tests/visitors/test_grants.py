@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.settings.load import load
 from sidecar.settings.model import DEMO_SECRET
 from sidecar.visitors import grants
@@ -90,14 +90,14 @@ def test_another_program_signs_the_same(tool):
 @pytest.mark.parametrize("class_name", ["", "Vip", "-vip", "v.i.p", "v" * 33, "vip\n", "ví"])
 def test_no_other_class_is_signed(class_name):
     """What no class can be called would never be believed."""
-    with pytest.raises(ConfigError, match="is no class's name"):
+    with pytest.raises(InputError, match="is no class's name"):
         SHOP.sign(Grant(class_name, ENDS_S))
 
 
 @pytest.mark.parametrize("id_", ["a.b", "a b", "ä", "a" * 65, "a\n", "a:b"])
 def test_no_other_id_is_signed(id_):
     """An id that would run into other fields, or not fit an address, is refused."""
-    with pytest.raises(ConfigError, match="id: letters, digits, - and _, 64 at most"):
+    with pytest.raises(InputError, match="id: letters, digits, - and _, 64 at most"):
         SHOP.sign(Grant("vip", ENDS_S, id_))
 
 
@@ -107,7 +107,7 @@ def test_an_end_is_near():
     assert expiry(60, NOW_MS + 1) == ENDS_S + 1
     assert expiry(366 * 86_400, NOW_MS) == NOW_MS // 1000 + 366 * 86_400
     for life_s in (0, -1, 366 * 86_400 + 1, float("inf"), float("nan"), 10**400):
-        with pytest.raises(ConfigError, match="after now, and within 366 days"):
+        with pytest.raises(InputError, match="after now, and within 366 days"):
             expiry(life_s, NOW_MS)
 
 
@@ -285,6 +285,6 @@ def test_keys_of_their_own(tmp_path):
 )
 def test_keys_that_are_no_secrets_are_refused(keys, said):
     """Keys that are too short or well known are refused, and never shown."""
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InputError) as caught:
         load(None, {**GOOD, "WAITROOM_GRANT_KEYS": keys})
     assert caught.value.problems == [said]

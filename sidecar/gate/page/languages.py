@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.share import find_share
 
 _QUALITY = re.compile(r"\s*;\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*\Z")
@@ -60,9 +60,9 @@ def _read(file: Path) -> dict[str, str]:
     try:
         texts = json.loads(file.read_text(encoding="utf-8-sig"))
     except ValueError as error:
-        raise ConfigError([f"{file}: {error}"]) from None
+        raise InputError([f"{file}: {error}"]) from None
     if not isinstance(texts, dict):
-        raise ConfigError([f"{file}: write an object of texts"])
+        raise InputError([f"{file}: write an object of texts"])
     return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 

@@ -50,7 +50,7 @@ from sidecar.jobs.schemas import (
 )
 from sidecar.jobs.service import Jobs, JobView
 from sidecar.jobs.targets import Target
-from sidecar.kit.errors import ConfigError, DatabaseError, StoreError, UnknownNameError
+from sidecar.kit.errors import DatabaseError, InputError, StoreError, UnknownNameError
 
 log = structlog.get_logger()
 
@@ -356,7 +356,7 @@ def _document(view: JobView, body: bytes | None = None) -> Job:
 
 
 def _new_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJob:
-    """Check a submitted job and return it. Raises ConfigError with all problems."""
+    """Check a submitted job and return it. Raises InputError with all problems."""
     problems: list[str] = []
     key = body.idempotency_key
     if key is None and header_key is not None:
@@ -381,13 +381,13 @@ def _new_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJob:
         new = _with_request(new, body, problems)
         try:
             check_request(target.settings, new)
-        except ConfigError as error:
+        except InputError as error:
             problems += error.problems
     elif members := body.model_dump(include=_CALL_MEMBERS, exclude_none=True):
         names = ", ".join(sorted(members))
         problems.append(f"{names}: not of an online job, whose call its caller makes")
     if problems:
-        raise ConfigError(problems)
+        raise InputError(problems)
     return new
 
 
@@ -413,7 +413,7 @@ def _with_request(new: NewJob, body: SubmitJob, problems: list[str]) -> NewJob:
     method = body.method if body.method is not None else "POST" if data else "GET"
     try:
         query = write_query(body.query)
-    except ConfigError as error:
+    except InputError as error:
         problems += error.problems
     return replace(
         new, method=method.upper(), path=body.path or "", query=query, headers=headers, body=data

@@ -21,7 +21,7 @@ import structlog
 from sidecar.jobs.permits import Permit, PermitError, target_of
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.targets import Target
-from sidecar.kit.errors import ConfigError, DatabaseError, StoreError
+from sidecar.kit.errors import DatabaseError, InputError, StoreError
 from sidecar.kit.tasks import Background
 
 #: The most reports that wait to be written. More are dropped.
@@ -114,12 +114,12 @@ class DoneLog:
 
 @contextlib.asynccontextmanager
 async def listening(address: str, jobs: Jobs) -> AsyncIterator[None]:
-    """Listen for reports at `unix:/path` or `host:port` (UDP) within the block. Raises ConfigError
+    """Listen for reports at `unix:/path` or `host:port` (UDP) within the block. Raises InputError
     if it cannot listen there."""
     try:
         listener = _listener(address)
     except OSError as error:
-        raise ConfigError(
+        raise InputError(
             [f"done_listen: cannot listen on {address}: {error.strerror or error}"]
         ) from None
     loop, done_log = asyncio.get_running_loop(), DoneLog(jobs)

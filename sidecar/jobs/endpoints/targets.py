@@ -26,7 +26,7 @@ from sidecar.jobs.schemas import (
 )
 from sidecar.jobs.targets import AdminNeededError
 from sidecar.kit.clock import iso
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.names import is_plain_name
 
 #: About how many steps a history has.
@@ -67,7 +67,7 @@ async def change_target(request: web.Request, at: TargetAddress, body: TargetCha
     """
     jobs, changes = request.app[JOBS], body.model_extra or {}
     if not is_plain_name(at.name):
-        raise ConfigError(["a name has lower-case letters, digits, - and _, 48 at most"])
+        raise InputError(["a name has lower-case letters, digits, - and _, 48 at most"])
     is_admin = has_role(request, "admin")
     try:
         target, changed = await jobs.targets.change(at.name, changes, is_admin=is_admin)

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sidecar.jobs.model import ENDED, RUNS, WAITS, Ending, Job, QueueEntry, State
 from sidecar.jobs.store.tables import FIND, FIND_WHOLE, chunks, job_of, jobs, lock_jobs
-from sidecar.kit.batch import Batcher
+from sidecar.kit.batch import CallBatcher
 from sidecar.storage.sql.transactions import Transactions, separately
 
 #: Jobs in one transaction.
@@ -32,7 +32,7 @@ class AttemptRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._put_chunk = transactions.upsert(chunks)
-        self._endings = Batcher(partial(separately, self._finish), limit=BATCH_LIMIT)
+        self._endings = CallBatcher(partial(separately, self._finish), limit=BATCH_LIMIT)
 
     # What waits and runs ----------------------------------------------------------------------
 

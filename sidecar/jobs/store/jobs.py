@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sidecar.jobs.model import ENDED, ID_LENGTH, WAITS, Job, JobPage, JobQuery, State
 from sidecar.jobs.store.tables import FIND, WORD, chunks, ended_values, job_of, jobs, row_of
-from sidecar.kit.batch import Batcher
+from sidecar.kit.batch import CallBatcher
 from sidecar.kit.errors import DatabaseError
 from sidecar.storage.sql.transactions import Transactions, separately
 
@@ -73,7 +73,7 @@ class JobRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._add_job = transactions.insert_ignore(jobs)
-        self._inserts = Batcher(partial(separately, self._insert), limit=BATCH_LIMIT)
+        self._inserts = CallBatcher(partial(separately, self._insert), limit=BATCH_LIMIT)
 
     async def insert(self, job: Job) -> Job:
         """Write a new job and return it, or return the one that its owner submitted before under

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from sidecar.jobs import redis_keys as keys
 from sidecar.jobs.model import Ending, Job, QueueEntry, State
 from sidecar.jobs.settings import TargetSettings
-from sidecar.kit.batch import Batcher
+from sidecar.kit.batch import CallBatcher
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.storage.redis.connect import Store
@@ -141,7 +141,7 @@ class TargetStore:
         self._release_and_wake = self._batched("release", 1)
         self._use = self._batched("use")
         self._done = self._batched("done")
-        self._look = Batcher(self._look_batch, limit=BATCH_LIMIT)
+        self._look = CallBatcher(self._look_batch, limit=BATCH_LIMIT)
 
     @property
     def is_away(self) -> bool:
@@ -361,7 +361,7 @@ class TargetStore:
             reply: list[Any] = await self._run(verb, [*first, *chain(*rows)], batch=len(rows))
             return reply[1:]
 
-        batcher = Batcher(run, limit=BATCH_LIMIT)
+        batcher = CallBatcher(run, limit=BATCH_LIMIT)
 
         def submit(row: Row) -> asyncio.Future[Any]:
             self._scripts.raise_if_away(verb)

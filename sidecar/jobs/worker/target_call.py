@@ -18,7 +18,7 @@ from sidecar.jobs.model import CHUNK, Job
 from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, check_request
 from sidecar.jobs.settings import TargetSettings, same_header
 from sidecar.kit.egress import PrivateAddressError, open_session
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.retry import seconds_in
 
 #: A function that stores one part of a large body. Parts are numbered from 0.
@@ -85,7 +85,7 @@ class Egress:
         began = time.monotonic()
         try:
             url = check_request(settings, job)
-        except ConfigError as error:
+        except InputError as error:
             problems = "; ".join(error.problems)
             text = f"the target does not allow this request any more: {problems}"
             return CallResult("refused", text)

@@ -13,7 +13,7 @@ from sidecar.http.auth.session import operator
 from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.shorten import shorten_values
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.endpoints.operator import state_of
@@ -118,7 +118,7 @@ async def _change(
 
 
 async def _check(request: web.Request, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return all settings with the changes applied. Raises ConfigError if one is not allowed."""
+    """Return all settings with the changes applied. Raises InputError if one is not allowed."""
     room = room_of(request)
     await room.refresh()
     file = room.file_settings.model_dump()
@@ -129,7 +129,7 @@ async def _check(request: web.Request, changes: dict[str, Any]) -> dict[str, Any
         problem = request.app[TEMPLATES].problem(changed.template)
         problems += [f"template: {problem}"] if problem else []
     if problems:
-        raise ConfigError(problems)
+        raise InputError(problems)
     return changed.model_dump()
 
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from sidecar.http.auth.session import operator
 from sidecar.http.endpoint import ADMINS, Endpoints
 from sidecar.http.problems import ProblemError
-from sidecar.kit.errors import ConfigError, StoreError
+from sidecar.kit.errors import InputError, StoreError
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.schemas.transfer import (
@@ -99,7 +99,7 @@ async def import_room(request: web.Request, _at: RoomAddress, step: ImportStep) 
         write = partial(transfer.write, step.kind, step.rows, read_ms=step.exported_at_ms)
         return Imported(room=room.name, added=await call_with_retries(write))
     if step.head.room != room.name:
-        raise ConfigError(
+        raise InputError(
             ["head: the file is of another room; tickets are of one alone, so both have one name"]
         )
     if step.kind == "begin":
@@ -122,7 +122,7 @@ async def call_with_retries(call: Callable[[], Awaitable[T]]) -> T:
 
 async def _begin(request: web.Request, room: Room, head: ExportHead) -> Imported:
     if not room.tokens.read(head.proof):
-        raise ConfigError(
+        raise InputError(
             ["made with other secret_keys, or over a day ago: its tickets are invalid here"]
         )
     await _find_changes(room, head.settings)  # invalid settings are refused now, not at the end
@@ -140,7 +140,7 @@ async def _begin(request: web.Request, room: Room, head: ExportHead) -> Imported
 
 async def _find_changes(room: Room, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the changes that turn the room's run-time settings into those of the file. Raises
-    ConfigError if one is not allowed."""
+    InputError if one is not allowed."""
     new_settings = room.file_settings.changed(settings).model_dump()
     overrides = (await room.refresh()).overrides
     resets = dict.fromkeys(name for name in overrides if name not in settings)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.kit.batch import Batcher
+from sidecar.kit.batch import CallBatcher
 from sidecar.kit.clock import LATE_MS, StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.shorten import shorten_values
@@ -133,7 +133,7 @@ class RoomStore(PlainCommands):
         is_plain = not settings.keys() & {"classes", "lines"}
         limit = BATCH_LIMIT if is_plain else LINES_BATCH_LIMIT
         self._enter, self._beat, self._renew, self._leave = (
-            Batcher(self._batch_runner(script), limit=limit) for script in _BATCHED_SCRIPTS
+            CallBatcher(self._batch_runner(script), limit=limit) for script in _BATCHED_SCRIPTS
         )
 
     @property

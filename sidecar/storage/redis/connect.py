@@ -7,7 +7,7 @@ from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.exceptions import RedisClusterException, RedisError
 
-from sidecar.kit.errors import ConfigError
+from sidecar.kit.errors import InputError
 from sidecar.kit.extras import require
 from sidecar.storage.redis.topology import Cluster, cluster_store, sentinel_store, single_store
 
@@ -21,7 +21,7 @@ def connect(url: str, *, timeout_s: float) -> Store:
     `memory://` is a Redis inside this process, with the same scripts: good for one
     replica and for trying things out, gone when the process ends.
 
-    Raises ConfigError for an option that redis-py does not take.
+    Raises InputError for an option that redis-py does not take.
     """
     if url.startswith("memory://"):
         require("memory", setting="store")
@@ -34,7 +34,7 @@ def connect(url: str, *, timeout_s: float) -> Store:
         if isinstance(redis, Redis):
             redis.connection_pool.make_connection()  # type: ignore[no-untyped-call] # reads all options, and sends nothing
     except (TypeError, ValueError, RedisError, RedisClusterException) as error:
-        raise ConfigError([f"store: {error}"]) from error
+        raise InputError([f"store: {error}"]) from error
     return redis
 
 

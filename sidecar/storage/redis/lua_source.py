@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from sidecar.kit.errors import WaitroomError
+from sidecar.kit.errors import SidecarError
 
 #: The package's folder: "rooms/enter" is rooms/lua/enter.lua below it.
 LUA_ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ _INCLUDE = re.compile(r'^-- @include "(?P<name>[a-z_/]+)"\s*$')
 _RUN = "local function run(KEYS, ARGV)"
 
 
-class IncludeError(WaitroomError):
+class IncludeError(SidecarError):
     """An include that cannot be resolved."""
 
 

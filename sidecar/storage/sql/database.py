@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from sidecar.kit.errors import ConfigError, DatabaseError, DatabaseUnavailableError
+from sidecar.kit.errors import DatabaseError, DatabaseUnavailableError, InputError
 
 #: The package: migrations of the history lie in history/migrations/.
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -60,7 +60,7 @@ class UnversionedError(RuntimeError):
 def open_database(url: str, *, setting: str = "history") -> AsyncEngine:
     """Return an engine for any address that the `setting` allows. Nothing is sent yet.
 
-    Raises ConfigError, naming the setting, for an address that cannot be read, and for a driver
+    Raises InputError, naming the setting, for an address that cannot be read, and for a driver
     that is not installed.
     """
     try:
@@ -69,12 +69,12 @@ def open_database(url: str, *, setting: str = "history") -> AsyncEngine:
         return _engine(parsed.set(drivername=driver), setting)
     except ModuleNotFoundError:
         how = f'pip install "waitroom[{extra}]"'
-        raise ConfigError(
+        raise InputError(
             [f"{setting}: the driver {module} is missing; install it: {how}"]
         ) from None
     except (ArgumentError, KeyError, ValueError) as error:
         why = type(error).__name__
-        raise ConfigError([f"{setting}: the address cannot be read: {why}"]) from None
+        raise InputError([f"{setting}: the address cannot be read: {why}"]) from None
 
 
 def _engine(url: URL, setting: str) -> AsyncEngine:
@@ -94,13 +94,13 @@ def _engine(url: URL, setting: str) -> AsyncEngine:
 
 
 def _check_file(file: Path, setting: str) -> None:
-    """Raise ConfigError if SQLite could not create or write the file."""
+    """Raise InputError if SQLite could not create or write the file."""
     folder = file.absolute().parent
     if not folder.is_dir():
-        raise ConfigError([f"{setting}: {folder} is no folder; make it first"])
+        raise InputError([f"{setting}: {folder} is no folder; make it first"])
     for path in (folder, file):
         if path.exists() and not os.access(path, os.W_OK):
-            raise ConfigError([f"{setting}: {path} cannot be written by this user"])
+            raise InputError([f"{setting}: {path} cannot be written by this user"])
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
