@@ -273,7 +273,7 @@ class RoomSettings(BaseModel):
     @property
     def shortest_claim_s(self) -> float:
         """The shortest time in s for which a called visitor's slot is held, that of three polls.
-        The same as `patience_ms` in rooms/lua/parts/heartbeat_due.lua."""
+        The same as `patience_ms` in rooms/lua/parts/no_show.lua."""
         return min(self.claim_window, max(10, 3 * (self.heartbeat_interval or 2)))
 
     @property

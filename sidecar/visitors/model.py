@@ -19,7 +19,7 @@ class Phase(StrEnum):
 #: The lifetime of a ticket after its signature, which heartbeats renew.
 TICKET_LIFETIME_MS = 24 * 3600 * 1000
 #: The age from which a ticket is signed anew at a heartbeat, so that the time of its signature is
-#: near the time of the last heartbeat (rooms/lua/parts/heartbeat.lua).
+#: near the time of the last heartbeat (rooms/lua/parts/rejoin.lua).
 RESIGN_MS = 300_000
 #: The distance between the orders of two priorities or sub-queues (rooms/lua/parts/order.lua).
 ORDER_BAND = 2**51

@@ -8,6 +8,7 @@
 -- @include "rooms/parts/expire"
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/heartbeat"
+-- @include "rooms/parts/rejoin"
 
 -- Returns a result for each visitor: for how long the visitor is over poll_limit, ms (0: not over);
 -- REJECTED for a visitor without a session in a closed room; FULL if the address has all its
@@ -25,7 +26,7 @@ local function hear(visitors, dues, ARGV)
     elseif due then
       limits[n] = arrive(visitor, due + 0, ARGV[i + 1], ARGV[i + 4])
     else
-      limits[n] = come_back(visitor, ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 4]),
+      limits[n] = rejoin(visitor, ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 4]),
         tonumber(ARGV[i + 5]), ARGV[i + 6])
     end
     present[visitor] = limits[n] and limits[n] >= 0

@@ -18,16 +18,6 @@
 -- A replica that has not asked for this long is not counted. Replicas ask every second.
 local REPLICA_MS = 5000
 
--- Begins a recovery if Redis has older data than the replica has seen: it was restored, or a
--- failover lost the latest writes. Visitors admitted since then are known only by their passes.
-local function begin_behind(seen, near, known)
-  local data_of = stats.measured_at
-  if not data_of or not seen or seen <= data_of then return end
-  count('behind')
-  begin_recovery(near, known, now)
-  stats.lost_since = data_of
-end
-
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
   begin_behind(tonumber(ARGV[9]), tonumber(ARGV[3]), tonumber(ARGV[4]))

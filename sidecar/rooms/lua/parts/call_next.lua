@@ -1,5 +1,5 @@
 -- @include "visitors/call_heads"
--- @include "rooms/parts/heartbeat_due"
+-- @include "rooms/parts/no_show"
 -- @include "rooms/parts/rate"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/weighted_queues"

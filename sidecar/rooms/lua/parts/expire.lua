@@ -1,5 +1,5 @@
 -- @include "rooms/parts/measure"
--- @include "rooms/parts/admit"
+-- @include "rooms/parts/unused_session"
 -- Ends expired sessions.
 local expire
 do
@@ -20,11 +20,6 @@ local function keep_called(names)
   return kept
 end
 
--- Returns whether slots are scarce: somebody waits, or 90 % of the slots are taken.
-local function are_wanted()
-  return redis_call('EXISTS', DUE) == 1 or 10 * size(ACTIVE) >= 9 * cap
-end
-
 -- Ends expired sessions: full ones, provisional ones whose visitor did not arrive, and unused ones
 -- if slots are scarce. After an outage, called visitors and unused sessions first get time until
 -- `back_until`. Returns how many sessions ended.
@@ -43,7 +38,7 @@ function expire()
   end
   local kept, overdue_ms, visitors = keep_called(over), 0, {}
   local admitted = queue.scores_of(ADMITTED, ended)
-  local spares = now < back_until or not are_wanted()
+  local spares = now < back_until or not are_slots_scarce()
   local why = {}
   for i, visitor in ipairs(ended) do
     local started, unused = admitted[i], is_unused(ends[i])

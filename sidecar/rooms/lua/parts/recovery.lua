@@ -67,3 +67,13 @@ local function begin_recovery(near, known, promised)
     stage = 1
   end
 end
+
+-- Begins a recovery if Redis has older data than the replica has seen: it was restored, or a
+-- failover lost the latest writes. Visitors admitted since then are known only by their passes.
+local function begin_behind(seen, near, known)
+  local data_of = stats.measured_at
+  if not data_of or not seen or seen <= data_of then return end
+  count('behind')
+  begin_recovery(near, known, now)
+  stats.lost_since = data_of
+end

@@ -1,4 +1,4 @@
--- @include "rooms/parts/heartbeat_due"
+-- @include "rooms/parts/no_show"
 -- @include "rooms/parts/rate"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/position"

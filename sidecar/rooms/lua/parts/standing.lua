@@ -2,7 +2,7 @@
 -- @include "rooms/parts/estimate_wait"
 -- @include "rooms/parts/poll_interval"
 -- @include "rooms/parts/place"
--- @include "rooms/parts/admit"
+-- @include "rooms/parts/unused_session"
 -- The replies about one visitor, as rooms/store/replies.py reads them:
 -- {ADMITTED_NOW, order, started, expires}
 -- {WAITS, order, ahead, refresh, wait (-1: unknown)}
