@@ -34,7 +34,7 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.driver_errors import text
 from sidecar.storage.redis.lua_source import library
 from sidecar.visitors.answer import Answer
-from sidecar.visitors.model import State, Ticket
+from sidecar.visitors.model import Ticket, VisitorState
 from sidecar.visitors.tokens import Tokens
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
@@ -216,12 +216,12 @@ async def _open(
         with suppress(asyncio.CancelledError):
             await task
     states = [answer.state for answer in answers]
-    called = states.count(State.ADMITTED)
+    called = states.count(VisitorState.ADMITTED)
     problems = []
-    if called + states.count(State.WAITING) < amount.visitors:
+    if called + states.count(VisitorState.WAITING) < amount.visitors:
         problems.append(f"{amount.visitors} joined: {called} were called, "
-                        f"{states.count(State.WAITING)} wait")  # fmt: skip
-    if {answer.state for answer in latecomers} - {State.WAITING}:
+                        f"{states.count(VisitorState.WAITING)} wait")  # fmt: skip
+    if {answer.state for answer in latecomers} - {VisitorState.WAITING}:
         problems.append("latecomers were let in before the pre-queue")
     return answered_s[0], answered_s[-1], called, problems
 

@@ -38,7 +38,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from sidecar.visitors.model import Outcome, Pass, Standing, Ticket
+from sidecar.visitors.model import Pass, QueueOutcome, Standing, Ticket
 from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.site import BY_DEFAULT, SECRET, TO_ORIGIN, Site, gated
 
@@ -147,11 +147,11 @@ class Waitroom(System):
         return Load([visit("/rush/", "site", "place")], joins=True, count=True, connections=256)
 
     def _passes(self, room: str, number: int) -> list[Request]:
-        entered = self._enter(room, number, Outcome.ADMITTED)
+        entered = self._enter(room, number, QueueOutcome.ADMITTED)
         return [visit(f"/{room}/", "site", cookie=each) for each in _cookies(room, entered)]
 
     def _polling(self, room: str, number: int) -> list[Request]:
-        entered = self._enter(room, number, Outcome.WAITING)
+        entered = self._enter(room, number, QueueOutcome.WAITING)
         return [poll(f"/_waitroom/{room}/status", each) for each in _cookies(room, entered)]
 
     def _line(self, room: str, number: int, polled: int) -> list[Request]:
@@ -178,7 +178,7 @@ class Waitroom(System):
             connection.close()
         return statistics.fmean(each["refresh_after_seconds"] for each in documents)
 
-    def _enter(self, room: str, number: int, outcome: Outcome) -> list[Ticket | Pass]:
+    def _enter(self, room: str, number: int, outcome: QueueOutcome) -> list[Ticket | Pass]:
         """Let newcomers join through the product's script. Return their tokens."""
         entered = asyncio.run(_enter(self.site.redis_socket, room, number))
         for _, standing in entered:
@@ -208,7 +208,7 @@ async def _enter(socket: Path, room: str, number: int) -> list[tuple[str, Standi
 
 
 def _token(visitor: str, standing: Standing) -> Ticket | Pass:
-    if standing.outcome is Outcome.ADMITTED:
+    if standing.outcome is QueueOutcome.ADMITTED:
         return Pass(
             visitor, standing.order, standing.now_ms, standing.epoch,
             started_ms=standing.started_ms,

@@ -14,7 +14,7 @@ from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.model import Settings
 from sidecar.settings.operators import OperatorAccount
-from sidecar.visitors.classes import Line, VisitorClass
+from sidecar.visitors.classes import SubQueueSettings, VisitorClass
 from sidecar.webhooks.settings import Webhook
 
 INTRODUCTION = """\
@@ -185,7 +185,7 @@ line = "members"
 )
 LINE = Section(
     "A line",
-    Line,
+    SubQueueSettings,
     """\
 One sub-queue of a room. Here members get three of ten calls while visitors wait in both.
 

@@ -30,16 +30,16 @@ from sidecar.kit.clock import iso
 from sidecar.rooms.exemptions import has_exemptions, has_partial_rollout
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.answer import Answer
-from sidecar.visitors.model import State
+from sidecar.visitors.model import VisitorState
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS
 
 _ROOM, _STAMP = istr("X-Waitroom-Room"), istr("X-Waitroom-Stamp")
 _STATUS = {
-    State.ADMITTED: 204,
-    State.WAITING: 401,
-    State.NOT_QUEUED: 401,
-    State.FULL: 403,
-    State.CLOSED: 403,
+    VisitorState.ADMITTED: 204,
+    VisitorState.WAITING: 401,
+    VisitorState.NOT_QUEUED: 401,
+    VisitorState.FULL: 403,
+    VisitorState.CLOSED: 403,
 }
 #: The cache time of a verdict about a pass, as sent to nginx. nginx counts in whole seconds and so
 #: caches up to a second longer; this is a second shorter than VERDICT_TTL_MS.
@@ -83,7 +83,7 @@ async def check(request: web.Request) -> web.Response:
         _set_clock_from_nginx(room, headers.get("X-Waitroom-Msec", ""))
     visitor_request = VisitorRequest.from_nginx(headers, room)
     if visitor_request.is_preflight:
-        reply = {"X-Waitroom-State": State.ADMITTED.value}
+        reply = {"X-Waitroom-State": VisitorState.ADMITTED.value}
         return close_if_body(request, web.Response(status=204, headers=reply))
     may_join = visitor_request.may_take_place(room)
     answer = await ask(request, room, visitor_request, "check", may_join=may_join)
@@ -91,12 +91,12 @@ async def check(request: web.Request) -> web.Response:
         # nginx keeps only the Set-Cookie of the last response, so repeat that of the first.
         answer = replace(answer, token=visitor_request.earlier_token)
     reply = verdict_headers(room, answer, headers)
-    if answer.state is not State.ADMITTED and (template := find_template(request, room)):
+    if answer.state is not VisitorState.ADMITTED and (template := find_template(request, room)):
         document = build_document(room, answer)
         reply["X-Waitroom-Document"] = format_header(document)
         reply["Refresh"] = refresh_header(template, document)
     if is_cacheable(answer, visitor_request):
-        is_admitted = answer.state is State.ADMITTED
+        is_admitted = answer.state is VisitorState.ADMITTED
         reply["X-Accel-Expires"] = _PASS_CACHE_S if is_admitted else BRIEF_CACHE_S
         if _STAMP in headers:
             _add_stamp(request, room, answer, reply)
@@ -116,7 +116,7 @@ def _may_stamp(settings: RoomSettings) -> bool:
 
 def _add_stamp(request: web.Request, room: Gate, answer: Answer, reply: dict[str, str]) -> None:
     """Add a stamp, with which nginx admits the visitor for as long as by the cached verdict."""
-    if answer.state is State.ADMITTED and not answer.uncounted and _may_stamp(room.settings):
+    if answer.state is VisitorState.ADMITTED and not answer.uncounted and _may_stamp(room.settings):
         stamps = request.app[STAMPS]
         stamp = stamps.sign(request.headers[_STAMP], room.name)
         if stamp is not None:
@@ -144,12 +144,12 @@ def verdict_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> d
     reply = {"X-Waitroom-State": answer.state.value}
     if answer.token is not None:
         reply["Set-Cookie"] = set_cookie(headers, room, answer.token)
-    if answer.state is State.ADMITTED:
+    if answer.state is VisitorState.ADMITTED:
         if is_resource(room) and answer.standing is not None:
             reply["X-Waitroom-Fence"] = str(answer.standing.order)
         return reply
     reply["X-Waitroom-Status"] = str(room.settings.queueing_status_code)
-    has_refresh = answer.standing is not None or answer.state is State.CLOSED
+    has_refresh = answer.standing is not None or answer.state is VisitorState.CLOSED
     reply["Retry-After"] = str(max(1, math.ceil(refresh_s(room, answer))) if has_refresh else 1)
     position, above = visible_position(room, answer.standing)
     if position is not None:
@@ -168,4 +168,4 @@ def is_cacheable(answer: Answer, visitor_request: VisitorRequest) -> bool:
     none. A refusal of a cookie is not cached: made-up cookies would fill the cache."""
     if not answer.is_settled or answer.token is not None:
         return False
-    return answer.state is State.ADMITTED or not visitor_request.has_cookies
+    return answer.state is VisitorState.ADMITTED or not visitor_request.has_cookies

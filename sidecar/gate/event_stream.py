@@ -32,7 +32,7 @@ from sidecar.http.problems import STORE_RETRY_S, problem
 from sidecar.kit.tasks import wait_for
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
-from sidecar.visitors.model import State, Ticket
+from sidecar.visitors.model import Ticket, VisitorState
 
 #: The time without an event after which a comment is sent, so that no proxy closes the connection.
 KEEP_ALIVE_S = 15.0
@@ -49,7 +49,7 @@ _HEADERS = {
     "X-Accel-Buffering": "no",  # so that another nginx in front passes each event on at once
 }
 #: The states in which a stream continues.
-_CONTINUING = {State.WAITING, State.CLOSED}
+_CONTINUING = {VisitorState.WAITING, VisitorState.CLOSED}
 
 log = structlog.get_logger()
 
@@ -159,7 +159,7 @@ async def _events(
     while True:
         document = status_document.build_document(room, answer)
         yield event_text("status", document)
-        if answer.state is State.ADMITTED:
+        if answer.state is VisitorState.ADMITTED:
             # The address of the waiting page, which sets the pass cookie and redirects to the site.
             path = f"/_waitroom/{room.name}/"
             called = {"room": room.name, "visitor": answer.visitor, "path": path}

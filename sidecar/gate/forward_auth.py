@@ -23,7 +23,7 @@ from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import problem
 from sidecar.rooms.schemas.common import RoomAddress
 from sidecar.visitors.answer import Answer
-from sidecar.visitors.model import State
+from sidecar.visitors.model import VisitorState
 
 #: The longest `next` as HTML. The page has it three times, and must fit into a proxy's buffer.
 _MAX_NEXT = 2_048
@@ -86,12 +86,12 @@ async def gate(request: web.Request) -> web.Response:
     uri, method = _read_original_request(request, room)
     visitor_request = VisitorRequest.from_proxy(headers, room, method, uri)
     if visitor_request.is_preflight:
-        reply = {"X-Waitroom-State": State.ADMITTED.value}
+        reply = {"X-Waitroom-State": VisitorState.ADMITTED.value}
         return close_if_body(request, web.Response(headers=reply))
     may_join = visitor_request.may_take_place(room)
     answer = await ask(request, room, visitor_request, "gate", may_join=may_join)
     reply = verdict_headers(room, answer, headers)
-    if answer.state is State.ADMITTED:
+    if answer.state is VisitorState.ADMITTED:
         return close_if_body(request, web.Response(headers=reply))
     status = _refusal_status(room)
     json_text = reply.pop("X-Waitroom-Json", None)

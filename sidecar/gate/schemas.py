@@ -9,7 +9,7 @@ from sidecar.http.models import Body, Headers, Reply, Time, optional
 from sidecar.http.problem_kinds import Kind
 from sidecar.kit.names import NAME
 from sidecar.rooms.schemas.common import VISITOR_ID, RoomAddress
-from sidecar.visitors.model import Phase, State
+from sidecar.visitors.model import Phase, VisitorState
 
 #: A room, or a resource that is leased.
 NAMED = "^" + NAME.pattern.removesuffix(r"\Z") + r"(~[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127})?$"
@@ -25,11 +25,11 @@ FROM_ELSEWHERE = Kind(
 _Whole = Annotated[int, Field(ge=0)]
 _Positive = Annotated[int, Field(ge=1)]
 _Visitor = Annotated[str, Field(pattern=VISITOR_ID)]
-_State = Annotated[State, WithJsonSchema({"type": "string", "enum": [*State]})]
+_State = Annotated[VisitorState, WithJsonSchema({"type": "string", "enum": [*VisitorState]})]
 _Phase = Annotated[Phase, WithJsonSchema({"type": "string", "enum": [*Phase]})]
 _Verdict = Annotated[
-    State | Literal["unknown-room", "unknown-resource"],
-    WithJsonSchema({"type": "string", "enum": [*State, "unknown-room", "unknown-resource"]}),
+    VisitorState | Literal["unknown-room", "unknown-resource"],
+    WithJsonSchema({"type": "string", "enum": [*VisitorState, "unknown-room", "unknown-resource"]}),
 ]
 
 # For proxies --------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from sidecar.kit.addresses import AddressLimit
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
-from sidecar.visitors.model import State, Ticket
+from sidecar.visitors.model import Ticket, VisitorState
 
 #: How many places an address may give up a second, and at once: more than a company's or a mobile
 #: network's visitors do by hand. Each is remembered for as long as its ticket would be valid, which
@@ -148,7 +148,7 @@ async def leave(request: web.Request) -> web.Response:
                 retry_after=math.ceil(wait_s),
             )
     await room.leave(token, why="released" if by_site else "left")
-    request.app[METRICS].requests.count(label(room), "leave", State.NOT_QUEUED)
+    request.app[METRICS].requests.count(label(room), "leave", VisitorState.NOT_QUEUED)
     if visitor_request.wants_page:
         return render_page(request, room, None, await next_in_form(request))
     return web.json_response(status_document.build_document(room, None), headers=NO_STORE)
@@ -173,7 +173,7 @@ def poll_refusal(answer: Answer) -> web.Response | None:
     if answer.store_unavailable and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
     limited_ms = answer.standing.limited_ms if answer.standing else 0
-    if limited_ms and answer.state is State.WAITING:
+    if limited_ms and answer.state is VisitorState.WAITING:
         return problem(
             429,
             "Too many polls",
@@ -216,14 +216,14 @@ def _is_repeatable(request: web.Request, room: Gate, answer: Answer) -> bool:
     if answer.visitor is None:
         return "Cookie" not in request.headers
     is_early = request.app[RECENT_POLLS].is_repeated(answer.visitor, time.monotonic())
-    return is_early and answer.state is State.WAITING
+    return is_early and answer.state is VisitorState.WAITING
 
 
 def _page_response(
     request: web.Request, room: Gate, answer: Answer, following: str
 ) -> web.Response:
     response: web.Response
-    if answer.state is State.ADMITTED:
+    if answer.state is VisitorState.ADMITTED:
         response = web.Response(status=303, headers={"Location": following, **NO_STORE})
     else:
         response = render_page(request, room, answer, following)

@@ -20,7 +20,7 @@ from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.grants import Grants
-from sidecar.visitors.model import RESIGN_MS, Outcome, Standing, State, Ticket, Token
+from sidecar.visitors.model import RESIGN_MS, QueueOutcome, Standing, Ticket, Token, VisitorState
 from sidecar.visitors.tokens import COOKIE_PREFIX, Tokens, new_visitor
 
 #: The placeholder for the resource's name in a template's message.
@@ -66,7 +66,7 @@ class GuardedResource:
         ticket = token if isinstance(token, Ticket) else None
         if ticket is None and (from_page or not may_join):
             new_ticket = Ticket(new_visitor(), 0, 0, 0) if from_page else None
-            return Answer(State.NOT_QUEUED, new_ticket)
+            return Answer(VisitorState.NOT_QUEUED, new_ticket)
         if ticket is not None and ticket.joined_ms:
             self.template.store.note_existence(ticket.joined_ms)
         sent = ticket or Ticket(new_visitor(), 0, 0, 0)
@@ -75,9 +75,9 @@ class GuardedResource:
         except StoreError as error:
             log.debug("store_away", lease=self.name, error=str(error))
             if ticket is not None:
-                return Answer(State.WAITING, visitor=ticket.visitor, store_unavailable=True)
+                return Answer(VisitorState.WAITING, visitor=ticket.visitor, store_unavailable=True)
             # Set the cookie, because Redis may have granted the lease despite the error.
-            return Answer(State.NOT_QUEUED, sent, store_unavailable=True)
+            return Answer(VisitorState.NOT_QUEUED, sent, store_unavailable=True)
         return _answer(state, sent, self._queue_number)
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:  # noqa: ARG002
@@ -165,24 +165,24 @@ def _answer(state: HolderState, ticket: Ticket, queue: int) -> Answer:
     match state.outcome:
         case LeaseOutcome.GRANTED:
             standing = Standing(
-                Outcome.ADMITTED,
+                QueueOutcome.ADMITTED,
                 state.now_ms,
                 order=state.fence,
                 started_ms=state.started_ms,
                 expires_ms=state.expires_ms,
             )
-            return Answer(State.ADMITTED, token, standing, state.started_ms, ticket.visitor)
+            return Answer(VisitorState.ADMITTED, token, standing, state.started_ms, ticket.visitor)
         case LeaseOutcome.WAITING:
-            standing = _queue_standing(state, Outcome.WAITING)
+            standing = _queue_standing(state, QueueOutcome.WAITING)
             joined_ms = state.order // 1000
-            return Answer(State.WAITING, token, standing, joined_ms, ticket.visitor)
+            return Answer(VisitorState.WAITING, token, standing, joined_ms, ticket.visitor)
         case LeaseOutcome.FULL:
-            return Answer(State.FULL, token, _queue_standing(state, Outcome.FULL))
+            return Answer(VisitorState.FULL, token, _queue_standing(state, QueueOutcome.FULL))
         case _:
-            return Answer(State.NOT_QUEUED, token)
+            return Answer(VisitorState.NOT_QUEUED, token)
 
 
-def _queue_standing(state: HolderState, outcome: Outcome) -> Standing:
+def _queue_standing(state: HolderState, outcome: QueueOutcome) -> Standing:
     return Standing(
         outcome,
         state.now_ms,

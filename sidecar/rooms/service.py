@@ -42,14 +42,14 @@ from sidecar.visitors.grants import Grants
 from sidecar.visitors.model import (
     DEFAULT_REFRESH_MS,
     RESIGN_MS,
-    Outcome,
     Outside,
     Pass,
     Phase,
+    QueueOutcome,
     Standing,
-    State,
     Ticket,
     Token,
+    VisitorState,
 )
 from sidecar.visitors.tokens import Tokens, new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_GRACE_MS, VERDICT_TTL_MS
@@ -117,7 +117,7 @@ class Room:
         """Decide about a request, as Gate documents. While the shield is up, only newcomers from
         the waiting page join."""
         if self.is_open:
-            return Answer(State.ADMITTED)
+            return Answer(VisitorState.ADMITTED)
         rollout_number, fingerprint = None, ""
         if self.checks_bearer or bearer is not NOBODY or isinstance(token, Outside):
             uncounted = self._check_uncounted(token, bearer)
@@ -155,12 +155,15 @@ class Room:
         """Return the verdict about an exempt request, or about a visitor who is still outside of
         the roll-out. None if the room applies to the request."""
         if is_exempt(self.settings, bearer):
-            return Answer(State.ADMITTED, uncounted="exempt")
+            return Answer(VisitorState.ADMITTED, uncounted="exempt")
         if not isinstance(token, Outside) or not is_outside(token.draw, self.settings):
             return None
         is_fresh = token.signed_ms > self.clock.now_ms() - RESIGN_MS
         return Answer(
-            State.ADMITTED, None if is_fresh else token, is_settled=is_fresh, uncounted="outside"
+            VisitorState.ADMITTED,
+            None if is_fresh else token,
+            is_settled=is_fresh,
+            uncounted="outside",
         )
 
     def _accept_token(self, token: Ticket | Pass | None, fingerprint: str) -> Ticket | Pass | None:
@@ -194,7 +197,7 @@ class Room:
             if new_pass is None and is_away and self._may_be_unused(token):
                 self._fallback.keep(replace(token, renewed_ms=0))  # reported as used
             if new_pass is None:
-                return Answer(State.ADMITTED, is_settled=self._is_settled(token))
+                return Answer(VisitorState.ADMITTED, is_settled=self._is_settled(token))
         elif isinstance(token, Ticket):
             new_pass = self._fallback.admit_waiting(token, settings, now_ms) if may_enter else None
             if new_pass is None:
@@ -202,7 +205,7 @@ class Room:
                 # The ticket is signed again, because nginx picks the replica by its string, and
                 # another replica may reach Redis.
                 return Answer(
-                    State.WAITING,
+                    VisitorState.WAITING,
                     token,
                     joined_ms=token.joined_ms,
                     visitor=token.visitor,
@@ -212,10 +215,12 @@ class Room:
             new_pass = self._fallback.admit_newcomer(settings, now_ms)
             is_new = True
         if new_pass is None:
-            return Answer(State.NOT_QUEUED, store_unavailable=True)
+            return Answer(VisitorState.NOT_QUEUED, store_unavailable=True)
         self._fallback.keep(new_pass)
         self.store.mark_unreported_admissions(now_ms)
-        return Answer(State.ADMITTED, new_pass, joined_ms=new_pass.joined_ms, failed_open=is_new)
+        return Answer(
+            VisitorState.ADMITTED, new_pass, joined_ms=new_pass.joined_ms, failed_open=is_new
+        )
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
         """Give up the place or session that the token proves."""
@@ -330,13 +335,13 @@ class Room:
         is_due = now_ms >= due_ms
         if is_due or self._may_be_unused(pass_):
             standing = await self.store.renew(pass_)
-            if is_due or standing.outcome is not Outcome.ADMITTED:
+            if is_due or standing.outcome is not QueueOutcome.ADMITTED:
                 return answer_of(self._note_refresh(standing), pass_)
             self._used_passes[pass_.visitor] = None
             if len(self._used_passes) > MAX_USED_PASSES:
                 del self._used_passes[next(iter(self._used_passes))]
         settled = self._is_settled(pass_) and now_ms + VERDICT_TTL_MS < due_ms
-        return Answer(State.ADMITTED, is_settled=settled)
+        return Answer(VisitorState.ADMITTED, is_settled=settled)
 
     def _may_be_unused(self, pass_: Pass) -> bool:
         """Return True if Redis may not know yet that the visitor keeps cookies."""
@@ -346,7 +351,7 @@ class Room:
     def _note_refresh(self, standing: Standing) -> Standing:
         """Record the refresh of a visitor who waits near the head, and return the standing."""
         is_near = (standing.calls or 0) < self.settings.total_active_users
-        if standing.outcome is Outcome.WAITING and is_near:
+        if standing.outcome is QueueOutcome.WAITING and is_near:
             self._refreshes.note(standing.refresh_ms, standing.now_ms)
         return standing
 
@@ -354,25 +359,27 @@ class Room:
         self, may_join: bool, from_page: bool, bearer: Bearer, rollout_number: int | None
     ) -> Answer:
         if self.settings.rollout_percent == 0:  # everybody is outside, and needs no cookie
-            return Answer(State.ADMITTED, is_settled=True, uncounted="outside")
+            return Answer(VisitorState.ADMITTED, is_settled=True, uncounted="outside")
         settings, now_ms = self.settings, self.clock.now_ms()
         outside = prove_outside(self.name, settings, bearer, rollout_number)
         if not may_join:
             # The request is for a picture, say. nginx may give any client without a cookie the
             # answer that it cached while the shield was up, so visitors outside get it too.
             if outside and not from_page and not self._shield.is_kept_by_nginx(now_ms):
-                return Answer(State.ADMITTED, uncounted="outside")
-            return Answer(State.NOT_QUEUED, joins_later=self._shield.is_up(now_ms))
+                return Answer(VisitorState.ADMITTED, uncounted="outside")
+            return Answer(VisitorState.NOT_QUEUED, joins_later=self._shield.is_up(now_ms))
         is_shared = not has_exemptions(settings)
         if not outside and settings.moments(now_ms).phase is Phase.CLOSED:
-            return Answer(State.CLOSED, is_settled=is_shared and not has_partial_rollout(settings))
+            return Answer(
+                VisitorState.CLOSED, is_settled=is_shared and not has_partial_rollout(settings)
+            )
         if not (outside and from_page):
             shelter = self._apply_shield(bearer)
             if shelter is not Shelter.NONE:
                 is_settled = is_shared and shelter is Shelter.UP and not from_page
-                return Answer(State.NOT_QUEUED, is_settled=is_settled, joins_later=True)
+                return Answer(VisitorState.NOT_QUEUED, is_settled=is_settled, joins_later=True)
         if outside:
-            return Answer(State.ADMITTED, outside, uncounted="outside")
+            return Answer(VisitorState.ADMITTED, outside, uncounted="outside")
         return await self._enter(bearer.address_digest(self.name, self.settings), claim_of(bearer))
 
     def _apply_shield(self, bearer: Bearer) -> Shelter:
@@ -404,11 +411,11 @@ class Room:
             # Redis may have given a place nevertheless, but the visitor gets no cookie for it.
             self._orphans.append((visitor, claim))
             raise
-        if standing.outcome is Outcome.ADMITTED:
+        if standing.outcome is QueueOutcome.ADMITTED:
             self._fallback.count_admission()
         newcomer = ticket_of(visitor, standing, claim)
         # The script replies GONE if it ran too late for the client.
-        return answer_of(self._note_refresh(standing), newcomer) or Answer(State.NOT_QUEUED)
+        return answer_of(self._note_refresh(standing), newcomer) or Answer(VisitorState.NOT_QUEUED)
 
 
 class Rooms(Named[Room]):

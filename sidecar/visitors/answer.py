@@ -2,14 +2,23 @@
 
 from sidecar.kit.values import value
 from sidecar.visitors.estimate import Wait, estimate
-from sidecar.visitors.model import RESIGN_MS, Outcome, Pass, Phase, Standing, State, Ticket, Token
+from sidecar.visitors.model import (
+    RESIGN_MS,
+    Pass,
+    Phase,
+    QueueOutcome,
+    Standing,
+    Ticket,
+    Token,
+    VisitorState,
+)
 
 
 @value
 class Answer:
     """The verdict about one visitor. `token` is a new token for them. None: they keep theirs."""
 
-    state: State
+    state: VisitorState
     token: Token | None = None
     standing: Standing | None = None
     joined_ms: int | None = None
@@ -30,14 +39,14 @@ class Answer:
 
     @property
     def wait(self) -> Wait | None:
-        is_waiting = self.standing is not None and self.state is State.WAITING
+        is_waiting = self.standing is not None and self.state is VisitorState.WAITING
         return estimate(self.standing) if is_waiting and self.standing else None
 
 
 def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
     """Return the answer to the token's visitor for a script's reply. None if the token is void."""
     match standing.outcome:
-        case Outcome.ADMITTED:
+        case QueueOutcome.ADMITTED:
             new_pass = Pass(
                 token.visitor,
                 standing.order,
@@ -47,8 +56,8 @@ def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
                 renewed_ms=standing.now_ms,
                 expires_ms=standing.expires_ms,
             )
-            return Answer(State.ADMITTED, new_pass, standing, token.joined_ms, token.visitor)
-        case Outcome.WAITING:
+            return Answer(VisitorState.ADMITTED, new_pass, standing, token.joined_ms, token.visitor)
+        case QueueOutcome.WAITING:
             order = token.order if standing.phase is Phase.PREQUEUE else standing.order
             is_up_to_date = (
                 isinstance(token, Ticket)
@@ -61,10 +70,10 @@ def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
                 class_name = token.class_name if isinstance(token, Ticket) else ""
                 place = token.visitor, order, token.joined_ms, standing.epoch
                 ticket = Ticket(*place, class_name=class_name)
-            return Answer(State.WAITING, ticket, standing, token.joined_ms, token.visitor)
-        case Outcome.FULL:
-            return Answer(State.FULL, standing=standing)
-        case Outcome.REJECTED:
-            return Answer(State.CLOSED, standing=standing)
-        case Outcome.GONE:
+            return Answer(VisitorState.WAITING, ticket, standing, token.joined_ms, token.visitor)
+        case QueueOutcome.FULL:
+            return Answer(VisitorState.FULL, standing=standing)
+        case QueueOutcome.REJECTED:
+            return Answer(VisitorState.CLOSED, standing=standing)
+        case QueueOutcome.GONE:
             return None

@@ -96,7 +96,7 @@ class VisitorClass(BaseModel):
         return round(value, 3)
 
 
-class Line(BaseModel):
+class SubQueueSettings(BaseModel):
     """One sub-queue of a room."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -108,7 +108,7 @@ class Line(BaseModel):
     sub-queues or for none. None: it is called only while all earlier sub-queues are empty."""
 
 
-def find_line_problems(lines: tuple[Line, ...]) -> list[str]:
+def find_line_problems(lines: tuple[SubQueueSettings, ...]) -> list[str]:
     """Return the problems of a room's sub-queues together, each of which is valid by itself."""
     problems = []
     if len(lines) == 1 or len(lines) > MAX_LINES:
@@ -125,7 +125,7 @@ def find_duplicates(names: Iterable[str]) -> list[str]:
 
 
 def find_class_problems(
-    classes: dict[str, VisitorClass], lines: tuple[Line, ...] | None
+    classes: dict[str, VisitorClass], lines: tuple[SubQueueSettings, ...] | None
 ) -> list[str]:
     """Return the problems of a room's classes. `lines` is None if the sub-queues are invalid."""
     problems = []
@@ -149,7 +149,7 @@ Classes = Annotated[
     parse_table(f'{{"vip": {_CLASS_EXAMPLE}}}'),
 ]
 Lines = Annotated[
-    tuple[Annotated[Line, parse_table(_LINE_EXAMPLE)], ...],
+    tuple[Annotated[SubQueueSettings, parse_table(_LINE_EXAMPLE)], ...],
     parse_list(_LINE_EXAMPLE),
     reject_problems(find_line_problems),
 ]

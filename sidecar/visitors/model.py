@@ -37,7 +37,7 @@ DEFAULT_REFRESH_MS = 5_000
 RENEW_MIN_MS = 5_000
 
 
-class Outcome(IntEnum):
+class QueueOutcome(IntEnum):
     """The result of a Lua script for one visitor. The numbers are those that the scripts return."""
 
     ADMITTED = 1
@@ -50,7 +50,7 @@ class Outcome(IntEnum):
     REJECTED = -3
 
 
-class State(StrEnum):
+class VisitorState(StrEnum):
     """The state of a visitor."""
 
     __hash__ = str.__hash__  # each request hashes states, and the hash of Enum is slow Python code
@@ -118,7 +118,7 @@ Token: TypeAlias = Ticket | Pass | Outside
 class Standing:
     """The standing of one visitor in a room, as a Lua script returned it."""
 
-    outcome: Outcome
+    outcome: QueueOutcome
     now_ms: int
     order: int = 0
     #: When the session began and when its pass expires. 0 unless admitted.

@@ -18,7 +18,7 @@ from sidecar.rooms.service import Room
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.breaker import TRIES
-from sidecar.visitors.model import Pass, State, Ticket
+from sidecar.visitors.model import Pass, Ticket, VisitorState
 from sidecar.visitors.tokens import Tokens
 from tests.support.rooms import Time, TurnedClock, new_room_name
 
@@ -197,7 +197,7 @@ class Scene:
         )
         page.token = answer.token or page.token
         page.failures = 0
-        if answer.state is State.ADMITTED:
+        if answer.state is VisitorState.ADMITTED:
             if not was_inside and not page.stays:
                 page.leaves_s = self.now_s + STAY_S
             self.later(self.random.uniform(1, 4), lambda: self.look(page))
@@ -205,7 +205,7 @@ class Scene:
             await self._try_later(page)
         else:
             self.thrown_out += was_inside
-            if answer.state is State.NOT_QUEUED:
+            if answer.state is VisitorState.NOT_QUEUED:
                 page.token = None
             wait_s = told.refresh_s(room, answer) * self.random.uniform(1, 1.05)
             self.later(wait_s, lambda: self.look(page))

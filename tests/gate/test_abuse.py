@@ -13,7 +13,7 @@ import pytest
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key
 from sidecar.settings.load import load
-from sidecar.visitors.model import TICKET_LIFETIME_MS, Outcome, Pass, Ticket
+from sidecar.visitors.model import TICKET_LIFETIME_MS, Pass, QueueOutcome, Ticket
 from sidecar.visitors.tokens import MAX_TOKEN_LENGTH, Tokens, new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.replica import KEYS, cookie_of
@@ -93,7 +93,7 @@ async def test_a_ticket_of_who_left_in_an_emptied_store(replica):
     assert visitor_of(cookie_of(await site.check(ticket))) != visitor_of(ticket)
     await site.room.refresh()
     token = site.room.tokens.read(ticket.partition("=")[2])
-    assert (await site.room.store.beat(token)).outcome is Outcome.GONE
+    assert (await site.room.store.beat(token)).outcome is QueueOutcome.GONE
 
 
 async def test_a_pass_after_leaving(replica):
@@ -352,7 +352,7 @@ async def test_a_flood_from_one_address_is_counted_once(replica):
 
     before = await looked_up()
     told = await asyncio.gather(*(store.enter(new_visitor(), address="a") for _ in range(128)))
-    assert {standing.outcome for standing in told} == {Outcome.FULL}
+    assert {standing.outcome for standing in told} == {QueueOutcome.FULL}
     assert await looked_up() - before < 1000  # two batches, of one and of the others
 
 

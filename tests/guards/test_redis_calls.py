@@ -8,7 +8,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
-from sidecar.visitors.model import Outcome, Ticket
+from sidecar.visitors.model import QueueOutcome, Ticket
 from sidecar.visitors.tokens import new_visitor
 from tests.support.rooms import attended, new_room_name
 
@@ -77,7 +77,7 @@ async def arrive(store, number: int) -> list[Ticket]:
     return [
         Ticket(visitor, standing.order, standing.now_ms, standing.epoch)
         for visitor, standing in zip(visitors, standings, strict=True)
-        if standing.outcome is Outcome.WAITING
+        if standing.outcome is QueueOutcome.WAITING
     ]
 
 

@@ -13,7 +13,7 @@ from loadtest.bench.scale import (
     room_store,
 )
 from loadtest.redis_server import fill_line, redis_server
-from sidecar.visitors.model import Outcome
+from sidecar.visitors.model import QueueOutcome
 
 
 async def _join(server, room, now):
@@ -21,7 +21,7 @@ async def _join(server, room, now):
     for _ in range(10):
         now.ms += 1000
         standings = await enters([store], 100)
-        assert {standing.outcome for standing in standings} == {Outcome.WAITING}
+        assert {standing.outcome for standing in standings} == {QueueOutcome.WAITING}
 
 
 async def test_the_line_is_as_large_as_one_of_real_joins():

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.visitors.model import Outcome, Pass
+from sidecar.visitors.model import Pass, QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.verdict_lifetime import SESSION_GRACE_MS
 from tests.support.visitors import beat_all, go_in, queue
 
-WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
+WAITING, ADMITTED, GONE = QueueOutcome.WAITING, QueueOutcome.ADMITTED, QueueOutcome.GONE
 
 
 def alone(now_ms, *, visitor="", order=0, joined_ms=0, seconds=10) -> Pass:

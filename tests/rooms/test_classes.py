@@ -6,13 +6,13 @@ import pytest
 
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.scripts import Lot
-from sidecar.visitors.model import Outcome
+from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.joiners import DAY_MS, called, claim, in_line, join
 from tests.support.rooms import new_room_name
 from tests.support.visitors import beat_all, go_in, lose, queue
 
-WAITING, GONE = Outcome.WAITING, Outcome.GONE
+WAITING, GONE = QueueOutcome.WAITING, QueueOutcome.GONE
 NOT_IN_LINE, USED, DRAWN, NOT_MOVED = 0, -1, -2, -3
 
 CLASSES = {
@@ -229,9 +229,9 @@ async def test_a_grant_is_not_used_up_by_whoever_need_not_wait(redis, make_room_
     store = make_room_store(total_active_users=1, classes=CLASSES, max_waiting=2)
     once = claim("partner", "order-17")
     admitted = await store.enter(new_visitor(), claim=once)
-    assert admitted.outcome is Outcome.ADMITTED
+    assert admitted.outcome is QueueOutcome.ADMITTED
     first, _ = await queue(store, 2)
-    assert (await store.enter(new_visitor(), claim=once)).outcome is Outcome.FULL
+    assert (await store.enter(new_visitor(), claim=once)).outcome is QueueOutcome.FULL
     again = await store.enter(first.visitor, claim=once)
     assert (again.outcome, again.is_classed) == (WAITING, False)
     await store.configure({"max_waiting": 3})
@@ -448,7 +448,7 @@ async def test_a_full_line_counts_all_lines(make_room_store):
     await join(store, "member")
     for name in ("", "vip", "member"):
         refused = await store.enter(new_visitor(), claim=claim(name))
-        assert refused.outcome is Outcome.FULL
+        assert refused.outcome is QueueOutcome.FULL
         assert refused.refresh_ms > 0
 
 
@@ -457,7 +457,7 @@ async def test_a_free_slot_is_given_at_once_whatever_the_class(make_room_store):
     store = make_room_store(total_active_users=2, classes=CLASSES)
     await go_in(store)
     admitted = await store.enter(new_visitor(), claim=claim("staff"))
-    assert (admitted.outcome, admitted.is_classed) == (Outcome.ADMITTED, False)
+    assert (admitted.outcome, admitted.is_classed) == (QueueOutcome.ADMITTED, False)
     await queue(store, 1)
     standing = await store.enter(new_visitor(), claim=claim("staff"))
     assert (standing.outcome, standing.calls, standing.ahead) == (WAITING, 0, 1)

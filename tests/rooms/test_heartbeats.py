@@ -1,6 +1,6 @@
 """Heartbeats: when they are due, who misses them, and who polls too often."""
 
-from sidecar.visitors.model import Outcome
+from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.visitors import go_in, queue
 
@@ -27,7 +27,7 @@ async def test_a_late_poll_counts_before_the_call(make_room_store, turn):
     await go_in(store)
     first, second = await queue(store, 2)
     turn.forward(60)
-    assert (await store.beat(first)).outcome is Outcome.ADMITTED
+    assert (await store.beat(first)).outcome is QueueOutcome.ADMITTED
     assert (await store.beat(second)).ahead == 0
 
 
@@ -75,7 +75,7 @@ async def test_polls_before_they_are_due_are_limited_and_still_heartbeats(make_r
     turn.forward(57.5)
     await store.sweep()
     again = await store.beat(ticket)
-    assert (again.outcome, again.limited_ms) == (Outcome.WAITING, 0)
+    assert (again.outcome, again.limited_ms) == (QueueOutcome.WAITING, 0)
 
 
 async def test_polls_when_they_are_due_are_never_limited(make_room_store, turn):

@@ -11,14 +11,14 @@ from sidecar.rooms.places import hidden_order, lot_of_newcomer, with_drawn_order
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
-from sidecar.visitors.model import Outcome, Phase, Ticket
+from sidecar.visitors.model import Phase, QueueOutcome, Ticket
 from sidecar.visitors.tokens import new_visitor
 from tests.support.joiners import called, claim, in_line, join
 from tests.support.rooms import Time, new_room_name
 from tests.support.visitors import beat_all, go_in, lose, queue, ticket_of
 
-WAITING, ADMITTED = Outcome.WAITING, Outcome.ADMITTED
-REJECTED, GONE = Outcome.REJECTED, Outcome.GONE
+WAITING, ADMITTED = QueueOutcome.WAITING, QueueOutcome.ADMITTED
+REJECTED, GONE = QueueOutcome.REJECTED, QueueOutcome.GONE
 DRAWN = -2
 
 START = Time().now_ms
@@ -225,7 +225,7 @@ async def test_a_full_prequeue_takes_nobody(shop, turn):
     turn.now_ms = BEGINS
     await drawn(store, 0.9, 0.8)
     refused = await store.enter(new_visitor(), lot=Lot(0.1, BEGINS))
-    assert refused.outcome is Outcome.FULL
+    assert refused.outcome is QueueOutcome.FULL
 
 
 # The opening --------------------------------------------------------------------------------------

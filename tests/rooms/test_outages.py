@@ -8,12 +8,12 @@ import pytest
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from sidecar.visitors.model import Outcome
+from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS
 from tests.support.rooms import new_room_name
 from tests.support.visitors import beat_all, come_in, go_in, queue
 
-WAITING, ADMITTED = Outcome.WAITING, Outcome.ADMITTED
+WAITING, ADMITTED = QueueOutcome.WAITING, QueueOutcome.ADMITTED
 #: Within this a page asks again that found nobody there: 60 s, 5 % late, and the request.
 BACKOFF_S = 65
 #: So long no session is over after an outage: replicas tell whom they kept inside.

@@ -20,7 +20,7 @@ from sidecar.rooms.places import (
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim
 from sidecar.visitors.grants import Grant
-from sidecar.visitors.model import LOT_BITS, Outcome, Standing, Ticket
+from sidecar.visitors.model import LOT_BITS, QueueOutcome, Standing, Ticket
 from tests.support.draws import HOUR, START, an_event, ids_of
 
 KEY = "k" * 32
@@ -106,7 +106,7 @@ async def test_the_store_is_not_asked_about_no_class_or_one_that_the_room_does_n
 def test_a_newcomers_ticket_says_the_class_that_was_given(is_classed):
     """And not the order: its bearer can read it."""
     standing = Standing(
-        Outcome.WAITING, START, order=lot_in(FIRST) - 2**53, epoch=4, is_classed=is_classed
+        QueueOutcome.WAITING, START, order=lot_in(FIRST) - 2**53, epoch=4, is_classed=is_classed
     )
     ticket = ticket_of(VISITOR, standing, ClassClaim("member"))
     name = "member" if is_classed else ""

@@ -4,7 +4,7 @@ import pytest
 
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.scripts import Lot
-from sidecar.visitors.model import Outcome
+from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.joiners import claim, join
 from tests.support.rooms import Time
@@ -38,12 +38,12 @@ async def test_an_address_draws_as_often_as_it_may_have_places(shop, turn):
     first = new_visitor()
     assert (
         await store.enter(first, address="here", lot=Lot(0.2, START))
-    ).outcome is Outcome.WAITING
+    ).outcome is QueueOutcome.WAITING
     turn.forward(60)
     assert (await store.sweep()).waiting == 1
-    assert (await draws()).outcome is Outcome.FULL
+    assert (await draws()).outcome is QueueOutcome.FULL
     await store.leave(first)
-    assert (await draws()).outcome is Outcome.WAITING
+    assert (await draws()).outcome is QueueOutcome.WAITING
 
 
 async def test_no_event_of_a_pre_queue_tells_a_lot(shop, redis, turn):

@@ -7,12 +7,12 @@ import pytest
 from sidecar.kit.clock import LATE_MS
 from sidecar.kit.errors import StoreError
 from sidecar.rooms.redis_keys import room_key
-from sidecar.visitors.model import TICKET_LIFETIME_MS, Outcome
+from sidecar.visitors.model import TICKET_LIFETIME_MS, QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 from tests.support.visitors import beat_all, go_in, in_batches, lose, pass_of, queue
 
-WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
+WAITING, ADMITTED, GONE = QueueOutcome.WAITING, QueueOutcome.ADMITTED, QueueOutcome.GONE
 
 
 async def emptied(redis, store, turn):
@@ -165,7 +165,7 @@ async def test_a_pass_whose_slot_was_given_away_has_a_ticket_that_counts(
     await go_in(store)
     assert (await store.renew(pass_)).outcome is WAITING
     await lose(redis, store, "waiting", "due")
-    assert (await store.beat(ticket)).outcome is not Outcome.GONE
+    assert (await store.beat(ticket)).outcome is not QueueOutcome.GONE
 
 
 async def test_an_emptied_store_is_reminded(redis, make_room_store, turn):
@@ -187,18 +187,18 @@ async def test_an_address_has_no_more_places_than_allowed(make_room_store, turn)
     store = make_room_store(total_active_users=1, max_places_per_address=2, session_duration=10)
     ours = [await store.enter(new_visitor(), address="a") for _ in range(2)]
     assert [reply.outcome for reply in ours] == [ADMITTED, WAITING]
-    assert (await store.enter(new_visitor(), address="a")).outcome is Outcome.FULL
+    assert (await store.enter(new_visitor(), address="a")).outcome is QueueOutcome.FULL
     assert (await store.enter(new_visitor(), address="ab")).outcome is WAITING
     assert (await store.enter(new_visitor())).outcome is WAITING
     turn.forward(31)  # nobody polled, and the session is over
     await store.sweep()
-    assert (await store.enter(new_visitor(), address="a")).outcome is not Outcome.FULL
+    assert (await store.enter(new_visitor(), address="a")).outcome is not QueueOutcome.FULL
 
 
 async def test_in_one_batch_an_address_has_no_more_either(make_room_store):
     store = make_room_store(total_active_users=1, max_places_per_address=3)
     replies = await asyncio.gather(*(store.enter(new_visitor(), address="a") for _ in range(9)))
-    assert [reply.outcome for reply in replies].count(Outcome.FULL) == 6
+    assert [reply.outcome for reply in replies].count(QueueOutcome.FULL) == 6
 
 
 async def test_the_sweep_forgets_addresses(redis, make_room_store, turn):

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from sidecar.visitors.model import Outcome, Pass
+from sidecar.visitors.model import Pass, QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.visitors import go_in, lose, pass_of, queue
 
-WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
+WAITING, ADMITTED, GONE = QueueOutcome.WAITING, QueueOutcome.ADMITTED, QueueOutcome.GONE
 
 GRACE_S = SESSION_GRACE_MS / 1000
 HOLD_S = RELEASE_HOLD_MS / 1000

@@ -6,12 +6,12 @@ test_model.py drives all scripts at random.
 
 import asyncio
 
-from sidecar.visitors.model import TICKET_LIFETIME_MS, Outcome
+from sidecar.visitors.model import TICKET_LIFETIME_MS, QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.visitors import beat_all, go_in, lose, pass_of, queue, ticket_of
 
-WAITING, ADMITTED, GONE = Outcome.WAITING, Outcome.ADMITTED, Outcome.GONE
+WAITING, ADMITTED, GONE = QueueOutcome.WAITING, QueueOutcome.ADMITTED, QueueOutcome.GONE
 
 GRACE_S = SESSION_GRACE_MS / 1000
 HOLD_S = RELEASE_HOLD_MS / 1000
@@ -82,7 +82,7 @@ async def test_a_full_line_takes_nobody(make_room_store):
     await go_in(store)
     tickets = await queue(store, 2)
     refused = await store.enter(new_visitor())
-    assert refused.outcome is Outcome.FULL
+    assert refused.outcome is QueueOutcome.FULL
     assert refused.refresh_ms > 0
     assert [reply.ahead for reply in await beat_all(store, tickets)] == [0, 1]
 
@@ -91,7 +91,7 @@ async def test_a_room_that_rejects_has_no_line(make_room_store, turn):
     """A newcomer comes in or is turned away; the next free slot is anybody's."""
     store = make_room_store(queueing_method="reject", session_duration=10)
     await go_in(store)
-    assert (await store.enter(new_visitor())).outcome is Outcome.REJECTED
+    assert (await store.enter(new_visitor())).outcome is QueueOutcome.REJECTED
     assert (await store.snapshot()).waiting == 0
     turn.forward(10 + GRACE_S)
     await go_in(store)

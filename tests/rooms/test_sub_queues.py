@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from sidecar.visitors.model import Outcome
+from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.joiners import called, claim, join, last_called
 from tests.support.visitors import beat_all, go_in
@@ -285,7 +285,7 @@ async def test_a_newcomer_is_told_the_place_in_the_own_line(redis, make_room_sto
         *(room.store.enter(new_visitor(), claim=claim(name)) for name, _ in batch)
     )
     for standing, (name, ahead) in zip(standings, batch, strict=True):
-        assert standing.outcome is Outcome.WAITING
+        assert standing.outcome is QueueOutcome.WAITING
         assert (standing.ahead, standing.line) == (ahead, 0 if name else 1)
     assert [s.calls for s in standings] == [0, 4, 1, 6]
     assert [s.line_waiting for s in standings] == [1, 4, 2, 5]

@@ -17,7 +17,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.store.transfer import PAGE, READ_ORDER, WRITE_ORDER, stats_rows
 from sidecar.storage.redis.connect import close, connect
-from sidecar.visitors.model import Outcome
+from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.nginx_client import Visitor
 from tests.support.processes import Process, listens, wait_until
@@ -143,24 +143,26 @@ async def test_a_visitor_who_polls_all_the_while_keeps_the_place(stores, turn):
     for kind in WRITE_ORDER:
         # I expect it to wait although nobody is inside or in line yet, and to know no position.
         during = await new.beat(mine)
-        assert (during.outcome, during.order) == (Outcome.WAITING, mine.order)
+        assert (during.outcome, during.order) == (QueueOutcome.WAITING, mine.order)
         assert during.recovery_stage > 0
-        assert (await new.enter(new_visitor())).outcome is Outcome.WAITING
+        assert (await new.enter(new_visitor())).outcome is QueueOutcome.WAITING
         for rows in found[kind]:
             await new.transfer.write(kind, rows, read_ms=snapshot.now_ms)
     await new.configure({"queue_all": None})
     assert (await new.beat(mine)).ahead == 2
-    assert (await new.renew(inside)).outcome is Outcome.ADMITTED
+    assert (await new.renew(inside)).outcome is QueueOutcome.ADMITTED
     # The recovery: nobody is called, although the slot is given up.
     await new.leave(inside.visitor, why="unseen")
     turn.forward(4.9)
     standings = await beat_all(new, tickets)
     assert [(one.outcome, one.ahead) for one in standings] == [
-        (Outcome.WAITING, ahead) for ahead in range(4)
+        (QueueOutcome.WAITING, ahead) for ahead in range(4)
     ]
     turn.forward(1)
     standings = await beat_all(new, tickets)
-    assert [one.outcome for one in standings] == [Outcome.ADMITTED] + [Outcome.WAITING] * 3
+    assert [one.outcome for one in standings] == [QueueOutcome.ADMITTED] + [
+        QueueOutcome.WAITING
+    ] * 3
     assert [one.ahead for one in standings[1:]] == [0, 1, 2]
     assert (await new.snapshot()).active == 1
 
@@ -180,7 +182,7 @@ async def test_doing_it_twice_equals_once(stores, turn):
     await new.configure({"queue_all": None})
     turn.forward(6)
     await new.leave(inside[0].visitor, why="unseen")
-    assert (await new.beat(tickets[0])).outcome is Outcome.ADMITTED
+    assert (await new.beat(tickets[0])).outcome is QueueOutcome.ADMITTED
     await new.leave(tickets[1].visitor)
     assert await write(new, found, snapshot) == 0
     now = await held(new)
@@ -211,9 +213,9 @@ async def test_there_and_back(stores, turn):
     await old.configure({"total_active_users": 2})
     after = await beat_all(old, line)
     assert [standing.outcome for standing in after] == [
-        Outcome.ADMITTED, Outcome.WAITING, Outcome.WAITING,
+        QueueOutcome.ADMITTED, QueueOutcome.WAITING, QueueOutcome.WAITING,
     ]  # fmt: skip
-    assert (await old.beat(tickets[1])).outcome is Outcome.GONE
+    assert (await old.beat(tickets[1])).outcome is QueueOutcome.GONE
 
 
 async def test_sessions_come_in_above_the_cap(stores):
@@ -227,8 +229,8 @@ async def test_sessions_come_in_above_the_cap(stores):
     await write(new, found, snapshot)
     await new.configure({"total_active_users": 1})
     assert (await new.snapshot()).active == 3
-    assert (await new.renew(third)).outcome is Outcome.ADMITTED
-    assert (await new.beat(waiting)).outcome is Outcome.WAITING
+    assert (await new.renew(third)).outcome is QueueOutcome.ADMITTED
+    assert (await new.beat(waiting)).outcome is QueueOutcome.WAITING
 
 
 async def test_the_time_that_the_move_takes_is_nobodys_silence(stores, turn):
@@ -269,7 +271,7 @@ async def test_a_line_that_was_reset_takes_in_no_older_one(stores):
     await empty.reset()
     found["active"] = []
     await write(empty, found, snapshot)
-    assert (await empty.beat(ticket)).outcome is Outcome.WAITING
+    assert (await empty.beat(ticket)).outcome is QueueOutcome.WAITING
 
 
 async def test_twenty_thousand(stores, turn):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from sidecar.visitors.model import Outcome
+from sidecar.visitors.model import QueueOutcome
 from tests.support.replica import cookie_of, take_away
 from tests.support.visitors import beat_all, come_in, go_in, queue
 
-ADMITTED, WAITING = Outcome.ADMITTED, Outcome.WAITING
+ADMITTED, WAITING = QueueOutcome.ADMITTED, QueueOutcome.WAITING
 SETTINGS = {"total_active_users": 10, "session_duration": 300, "claim_window": 30}
 
 

@@ -12,7 +12,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.topology import POOL_SIZE
-from sidecar.visitors.model import Outcome
+from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.rooms import new_room_name
@@ -61,7 +61,7 @@ async def enter(url):
 @pytest.mark.parametrize("kind", ["plain", "tls"])
 async def test_a_password_a_database_and_tls(server, kind):
     """A session is had over each; the certificate is checked against the one named."""
-    assert (await enter(server[kind])).outcome is Outcome.ADMITTED
+    assert (await enter(server[kind])).outcome is QueueOutcome.ADMITTED
 
 
 @pytest.mark.parametrize("kind", ["stranger", "wrong"])

@@ -19,7 +19,7 @@ from sidecar.rooms.store.scripts import ClassClaim, RoomStore
 from sidecar.storage.redis import scripts
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, library
-from sidecar.visitors.model import Outcome, Ticket
+from sidecar.visitors.model import QueueOutcome, Ticket
 from sidecar.visitors.tokens import new_visitor
 from tests.support.limits import ALL, TurnedClock, make_limit
 from tests.support.products import open_products, use_products
@@ -88,8 +88,8 @@ async def live(store):
     first, second = await queue(store, 2)
     assert [one.ahead for one in await beat_all(store, [first, second])] == [0, 1]
     assert await store.configure({"total_active_users": 2}) == 1
-    assert (await store.renew(inside)).outcome is Outcome.ADMITTED
-    assert (await store.beat(first)).outcome is Outcome.ADMITTED
+    assert (await store.renew(inside)).outcome is QueueOutcome.ADMITTED
+    assert (await store.beat(first)).outcome is QueueOutcome.ADMITTED
     assert await store.leave(inside.visitor)
     assert await store.move(second.visitor, 1, by="somebody") == 1
     assert (await store.snapshot()).waiting == 1
@@ -327,7 +327,7 @@ async def test_settings_are_those_of_the_moment(server, open_rooms, by):
     async def cap():
         await store._redis.delete(*(set(room_keys(store._name)) - {config}))
         seen = [(await store.enter(new_visitor())).outcome for _ in range(4)]
-        return seen.count(Outcome.ADMITTED)
+        return seen.count(QueueOutcome.ADMITTED)
 
     assert await cap() == 1
     await store.configure({"total_active_users": 2})
@@ -363,7 +363,7 @@ async def test_rooms_and_replicas_know_nothing_of_each_other(server, open_rooms)
         ]
         assert [reply.refresh_ms // 1000 for reply in replies] == [2, 7, 2]
         assert [reply.line_waiting for reply in replies] == [None] * 3
-    assert (await new_file.enter(new_visitor())).outcome is Outcome.WAITING
+    assert (await new_file.enter(new_visitor())).outcome is QueueOutcome.WAITING
     assert (await new_file.snapshot()).active == 3
     assert (await one.snapshot()).active == 3
     assert (await two.snapshot()).active == 1

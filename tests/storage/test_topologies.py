@@ -16,7 +16,7 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis import topology as clients
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.topology import POOL_SIZE
-from sidecar.visitors.model import Outcome
+from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import wait_until
 from tests.support.products import open_products, use_products
@@ -125,7 +125,7 @@ async def all_calls(store):
     inside = await go_in(store)
     first, second = await queue(store, 2)
     assert [one.ahead for one in await beat_all(store, [first, second])] == [0, 1]
-    assert (await store.renew(inside)).outcome is Outcome.ADMITTED
+    assert (await store.renew(inside)).outcome is QueueOutcome.ADMITTED
     assert await store.configure({"total_active_users": 2}) == 1
     shot = await store.snapshot()
     assert (shot.active, shot.overrides) == (2, {"total_active_users": 2})
@@ -290,10 +290,10 @@ async def survive(topology, store, name, fail) -> float:
     # As if the library had not been copied yet.
     await asyncio.to_thread(topology.primary_of(key).cli, "function", "flush")
     replies = await beat_all(store, tickets)
-    assert [one.outcome for one in replies] == [Outcome.WAITING] * 3
+    assert [one.outcome for one in replies] == [QueueOutcome.WAITING] * 3
     assert [one.order for one in replies] == [ticket.order for ticket in tickets]
     assert (await store.snapshot()).recovery_stage == 0
-    assert (await store.renew(inside)).outcome is Outcome.ADMITTED
+    assert (await store.renew(inside)).outcome is QueueOutcome.ADMITTED
     await use_products(*open_products(store._redis, new_room_name()))
     print(f"chosen after {chosen:.1f} s, answered after {seconds:.1f} s, {errors} errors")
     assert seconds < chosen + 2

@@ -2,7 +2,7 @@
 
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim
-from sidecar.visitors.model import Outcome
+from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.visitors import ticket_of
 
@@ -17,7 +17,7 @@ async def join(store, name="", grant="", *, visitor=None, lot=None):
     """Let a newcomer join who has to wait. Return the ticket."""
     visitor = visitor or new_visitor()
     standing = await store.enter(visitor, claim=claim(name, grant), lot=lot)
-    assert standing.outcome is Outcome.WAITING
+    assert standing.outcome is QueueOutcome.WAITING
     return ticket_of(visitor, standing)
 
 

@@ -15,7 +15,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import LINES_BATCH_LIMIT, ClassClaim, Lot, RoomStore
-from sidecar.visitors.model import RESIGN_MS, Outcome, Pass, Phase, Ticket
+from sidecar.visitors.model import RESIGN_MS, Pass, Phase, QueueOutcome, Ticket
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from tests.support.machines import SELDOM, Bench, StoreMachine, latest
 from tests.support.room_model import Model, Newcomer, Reply
@@ -539,7 +539,7 @@ class RoomMachine(StoreMachine):
         )
         expected = self.model.beat(self.now, batch, addresses)
         for ticket, reply in zip(batch, replies, strict=True):
-            if reply.outcome is not Outcome.REJECTED:
+            if reply.outcome is not QueueOutcome.REJECTED:
                 self.model.told(ticket.visitor, reply.refresh_ms)
         step = self.settle()
         for ticket, reply, wanted in zip(batch, replies, expected, strict=True):
@@ -560,7 +560,7 @@ class RoomMachine(StoreMachine):
 
     def check_refresh(self, reply):
         """Check that the next poll is neither too soon nor too late to keep the place."""
-        if reply.outcome is Outcome.WAITING:
+        if reply.outcome is QueueOutcome.WAITING:
             patience_ms = self.model.settings.heartbeat_timeout * 500
             assert reply.limited_ms <= reply.refresh_ms
             assert 1000 <= reply.refresh_ms <= max(reply.limited_ms, min(60_000, patience_ms))
@@ -604,11 +604,11 @@ class RoomMachine(StoreMachine):
     def keep_token(self, shown: Ticket | Pass, reply) -> None:
         """Keep the token that rooms/service.py would sign."""
         fields = shown.visitor, reply.order, shown.joined_ms, reply.epoch
-        if reply.outcome is Outcome.WAITING:
+        if reply.outcome is QueueOutcome.WAITING:
             young = [t for t in self.tickets if t.signed_ms > self.now - RESIGN_MS]
             if Ticket(*fields) not in (replace(ticket, signed_ms=0) for ticket in young):
                 self.tickets.append(Ticket(*fields, signed_ms=self.now))
-        elif reply.outcome is Outcome.ADMITTED:
+        elif reply.outcome is QueueOutcome.ADMITTED:
             times = reply.started_ms, reply.now_ms, reply.expires_ms
             self.passes.append(Pass(*fields, *times))
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
-from sidecar.visitors.model import TICKET_LIFETIME_MS, Outcome, Pass, Phase, Ticket
+from sidecar.visitors.model import TICKET_LIFETIME_MS, Pass, Phase, QueueOutcome, Ticket
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support import room_policy as policy
 
@@ -57,7 +57,7 @@ class Session:
 class Reply:
     """The reply to a visitor; times are 0 unless admitted, `ahead` unless waiting."""
 
-    outcome: Outcome
+    outcome: QueueOutcome
     order: int = 0
     started: int = 0
     expires: int = 0
@@ -167,7 +167,7 @@ class Model:
             return [
                 self._stand(t.visitor, t.order, 0, t.joined_ms)
                 if t.visitor in self.inside
-                else Reply(Outcome.REJECTED)
+                else Reply(QueueOutcome.REJECTED)
                 for t in tickets
             ]
         limits = [self._arrive(t, a) for t, a in zip(tickets, addresses, strict=True)]
@@ -176,9 +176,9 @@ class Model:
             self.line[t.visitor].order if t.visitor in self.line else t.order for t in tickets
         ]
         return [
-            Reply(Outcome.GONE)
+            Reply(QueueOutcome.GONE)
             if limited is None
-            else Reply(Outcome.FULL)
+            else Reply(QueueOutcome.FULL)
             if limited < 0
             else self._stand(t.visitor, order, limited, t.joined_ms)
             for t, order, limited in zip(tickets, orders, limits, strict=True)
@@ -567,17 +567,17 @@ class Model:
         visitor = newcomer.visitor
         is_classed = False
         if visitor in self.revoked:
-            return Reply(Outcome.GONE)
+            return Reply(QueueOutcome.GONE)
         if visitor in self.inside:
             return self._claim(visitor, self.now * 1000)
         self._take_back(visitor, self.now)
         if self.phase is Phase.CLOSED:
-            return Reply(Outcome.REJECTED)
+            return Reply(QueueOutcome.REJECTED)
         if visitor not in self.line:
             if self.phase is Phase.PREQUEUE and newcomer.lot_of != self._opening.begins_ms:
-                return Reply(Outcome.REJECTED)
+                return Reply(QueueOutcome.REJECTED)
             if self._is_hoarding(newcomer.address):
-                return Reply(Outcome.FULL)
+                return Reply(QueueOutcome.FULL)
             most = self.settings.max_waiting
             if not self.line and self._has_slot() and self._has_token():
                 order, _ = self._next_order(newcomer.draw, "")
@@ -586,11 +586,11 @@ class Model:
                 self._event("admitted", visitor, "at_once")
                 self.inside[visitor] = session = Session(0, self.now)
                 expires = self._admit_unused(session)
-                return Reply(Outcome.ADMITTED, order, self.now, expires)
+                return Reply(QueueOutcome.ADMITTED, order, self.now, expires)
             if self.settings.queueing_method == "reject":
-                return Reply(Outcome.REJECTED)
+                return Reply(QueueOutcome.REJECTED)
             if most is not None and len(self.line) >= most:
-                return Reply(Outcome.FULL)
+                return Reply(QueueOutcome.FULL)
             name = self._granted(newcomer)
             order, arrival = self._next_order(newcomer.draw, name)
             self.line[visitor] = Place(order, due=self.now, polled=False, joined=self.now)
@@ -701,7 +701,7 @@ class Model:
     def _keep(self, pass_: Pass) -> Reply | None:
         """Renew a session; None if there is none."""
         if pass_.visitor in self.revoked:
-            return Reply(Outcome.GONE)
+            return Reply(QueueOutcome.GONE)
         session = self.inside.get(pass_.visitor)
         if session is None:
             return None
@@ -747,7 +747,7 @@ class Model:
         turn, place = self._turn(visitor), self.line[visitor]
         rank = sum(self._turn(other) < turn for other in self.line)
         line, by_arrival = self._line(place), policy.is_by_arrival(self.settings)
-        reply = Reply(Outcome.WAITING, order, ahead=rank, limited=limited, calls=rank)
+        reply = Reply(QueueOutcome.WAITING, order, ahead=rank, limited=limited, calls=rank)
         if policy.is_drawn(order) or not (self.settings.lines or by_arrival):
             return reply
         if by_arrival and place.arrival is None:
@@ -788,7 +788,7 @@ class Model:
         expires = int(session.ends) - SESSION_GRACE_MS
         if session.is_unused:
             expires = self._admit_unused(session)
-        return Reply(Outcome.ADMITTED, order, session.started, expires)
+        return Reply(QueueOutcome.ADMITTED, order, session.started, expires)
 
     def _admit_unused(self, session: Session) -> int:
         """Admit for claim_window, or until the slot is needed. Return when the pass ends."""
@@ -814,7 +814,7 @@ class Model:
         expires = max(expires, promised)
         self.last_end = max(self.last_end, expires)
         self.inside[visitor] = Session(expires + SESSION_GRACE_MS, started)
-        return Reply(Outcome.ADMITTED, order, started, expires)
+        return Reply(QueueOutcome.ADMITTED, order, started, expires)
 
     def _leave(self, visitor: str, why: str) -> bool:
         if visitor in self.revoked:

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
-from sidecar.visitors.model import Outcome, Phase, Standing
+from sidecar.visitors.model import Phase, QueueOutcome, Standing
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.room_model import BACKOFF_MS, UNUSED
 from tests.support.room_policy import is_by_arrival, is_drawn, is_weighted, line_of
@@ -275,7 +275,7 @@ class Promises:
     # What the replies promised ---------------------------------------------------------------
 
     def replied(self, visitor: str, reply: Standing, step: Step, *, is_poll: bool) -> None:
-        if reply.outcome is Outcome.ADMITTED:
+        if reply.outcome is QueueOutcome.ADMITTED:
             assert reply.started_ms <= reply.now_ms
             # Of a first pass replicas ask the store, for claim_window it has the slot in any case.
             is_first = not is_poll and step.after.active[visitor] % 1 == UNUSED
@@ -284,7 +284,7 @@ class Promises:
             self.honoured[visitor] = max(self.honoured.get(visitor, 0), expires)
             self.told.pop(visitor, None)
             self.shown.pop(visitor, None)
-        elif reply.outcome is Outcome.WAITING:
+        elif reply.outcome is QueueOutcome.WAITING:
             assert reply.ahead < reply.waiting
             is_random = step.settings.queueing_method == "random" or reply.phase is Phase.PREQUEUE
             if is_random or not are_noted(step.after, step.settings):

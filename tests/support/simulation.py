@@ -24,7 +24,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store import scripts as rooms
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.visitors.estimate import Wait, estimate
-from sidecar.visitors.model import Outcome, Pass, Standing, Ticket
+from sidecar.visitors.model import Pass, QueueOutcome, Standing, Ticket
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.rooms import attended, new_room_name
 
@@ -268,19 +268,19 @@ class _Player:
         self._alive += 1
         if visitor.leaves_at is None:
             self._staying += 1
-        elif standing.outcome is Outcome.WAITING:
+        elif standing.outcome is QueueOutcome.WAITING:
             # The expected wait: only visitors who stay take slots.
             wait_s = self._staying * self._sale.held_s / self._sale.cap
             self._at(self._now_ms + visitor.leaves_at * wait_s * 1000, "die", visitor)
         self._stand(visitor, standing)
 
     def _stand(self, visitor: _Visitor, standing: Standing) -> None:
-        if standing.outcome is Outcome.WAITING:
+        if standing.outcome is QueueOutcome.WAITING:
             visitor.told.append(standing)
             lag_ms = self._rng.uniform(*NETWORK_MS)
             self._at(self._now_ms + self._rests_ms(visitor, standing) + lag_ms, "beat", visitor)
             return
-        assert standing.outcome is Outcome.ADMITTED, standing
+        assert standing.outcome is QueueOutcome.ADMITTED, standing
         visitor.admitted_ms = self._now_ms
         if visitor.hidden:
             late = visitor.ticket.order < self._front
@@ -307,7 +307,7 @@ class _Player:
         return standing.refresh_ms
 
     def _stay_on(self, visitor: _Visitor, standing: Standing) -> None:
-        assert standing.outcome is Outcome.ADMITTED, standing
+        assert standing.outcome is QueueOutcome.ADMITTED, standing
         visitor.pass_ = Pass(
             visitor.name, standing.order, visitor.ticket.joined_ms, standing.epoch,
             standing.started_ms, standing.now_ms, standing.expires_ms,

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from sidecar.rooms.redis_keys import room_key, room_keys
-from sidecar.visitors.model import Outcome, Pass, Ticket
+from sidecar.visitors.model import Pass, QueueOutcome, Ticket
 from sidecar.visitors.tokens import new_visitor
 
 #: How many calls the store sends in one script.
@@ -28,7 +28,7 @@ async def queue(store, number):
     """Let newcomers join a full room. Return their tickets."""
     visitors = [new_visitor() for _ in range(number)]
     standings = await in_batches(store.enter, visitors)
-    assert {standing.outcome for standing in standings} <= {Outcome.WAITING}
+    assert {standing.outcome for standing in standings} <= {QueueOutcome.WAITING}
     return list(map(ticket_of, visitors, standings))
 
 
@@ -55,7 +55,7 @@ async def come_in(store, visitor=None):
     """Admit a newcomer. Return the first pass, which was not shown yet."""
     visitor = visitor or new_visitor()
     standing = await store.enter(visitor)
-    assert standing.outcome is Outcome.ADMITTED
+    assert standing.outcome is QueueOutcome.ADMITTED
     return pass_of(visitor, standing)
 
 

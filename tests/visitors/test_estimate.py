@@ -7,7 +7,7 @@ import random
 import pytest
 
 from sidecar.visitors.estimate import estimate
-from sidecar.visitors.model import Outcome, Standing, Ticket
+from sidecar.visitors.model import QueueOutcome, Standing, Ticket
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.visitors import beat_all, in_batches, pass_of, queue
 
@@ -15,7 +15,7 @@ HOLD_S = RELEASE_HOLD_MS / 1000
 
 
 def standing(wait_ms: int | None, *, ahead: int = 100, spread: float = 0.1) -> Standing:
-    return Standing(Outcome.WAITING, 0, ahead=ahead, wait_ms=wait_ms, spread=spread)
+    return Standing(QueueOutcome.WAITING, 0, ahead=ahead, wait_ms=wait_ms, spread=spread)
 
 
 def test_what_cannot_be_known_is_none():
@@ -65,7 +65,7 @@ async def line_up(store, people: int) -> list[Ticket]:
 async def fill(store, slots: int) -> list[str]:
     names = [f"inside{number:016d}" for number in range(slots)]
     standings = await in_batches(store.enter, names)
-    assert {standing.outcome for standing in standings} <= {Outcome.ADMITTED}
+    assert {standing.outcome for standing in standings} <= {QueueOutcome.ADMITTED}
     await in_batches(store.renew, list(map(pass_of, names, standings)))
     return names
 
@@ -84,7 +84,7 @@ async def test_before_anything_was_measured_the_settings_speak(make_room_store):
 async def test_a_room_that_calls_nobody_promises_nothing(make_room_store, settings):
     store = make_room_store(**settings)
     told = await store.enter("v" * 22)
-    assert told.outcome is Outcome.WAITING
+    assert told.outcome is QueueOutcome.WAITING
     assert told.wait_ms is None
     assert (await store.snapshot()).wait_ms is None
 
@@ -108,7 +108,7 @@ async def test_a_free_slot_that_the_rate_limit_keeps_is_a_short_wait(make_room_s
     turn.forward(3)
     assert (await store.snapshot()).wait_ms == pytest.approx(7000, abs=1)
     told = await store.enter("v" * 22)
-    assert (told.outcome, told.wait_ms) == (Outcome.WAITING, pytest.approx(7000, abs=1))
+    assert (told.outcome, told.wait_ms) == (QueueOutcome.WAITING, pytest.approx(7000, abs=1))
 
 
 async def test_in_one_batch_who_comes_after_the_last_free_slot_waits(make_room_store):
@@ -118,7 +118,7 @@ async def test_in_one_batch_who_comes_after_the_last_free_slot_waits(make_room_s
     await store.configure({"total_active_users": 2})
     names = {"b" * 22: "a", "c" * 22: "c", "d" * 22: "d"}
     told = await asyncio.gather(*(store.enter(name, address=at) for name, at in names.items()))
-    outcomes = [Outcome.FULL, Outcome.ADMITTED, Outcome.WAITING]
+    outcomes = [QueueOutcome.FULL, QueueOutcome.ADMITTED, QueueOutcome.WAITING]
     assert [standing.outcome for standing in told] == outcomes
     assert told[-1].wait_ms == 150_000
 
@@ -132,7 +132,7 @@ async def test_slots_that_are_free_already_shorten_the_wait(make_room_store, tur
     turn.forward(1)
     snapshot = await store.snapshot()
     assert (snapshot.waiting > 0, snapshot.wait_ms) == (True, 0)
-    assert (await store.beat(tickets[-1])).outcome is Outcome.ADMITTED
+    assert (await store.beat(tickets[-1])).outcome is QueueOutcome.ADMITTED
 
 
 async def test_further_back_waits_longer(make_room_store):
@@ -152,7 +152,7 @@ async def serve(store, turn, inside: list[str], tickets: list[Ticket], stay_s: f
         turn.forward(HOLD_S)
         for ticket in list(tickets):
             now = await store.beat(ticket)
-            if now.outcome is Outcome.ADMITTED:
+            if now.outcome is QueueOutcome.ADMITTED:
                 inside.append(ticket.visitor)
                 tickets.remove(ticket)
         told.append(now)
@@ -200,7 +200,7 @@ async def test_the_silent_are_not_counted_as_ahead(make_room_store, turn):
 async def test_the_rate_limit_bounds_the_rate(make_room_store):
     """new_users_per_minute lets in 6 a minute, however many slots would come free."""
     store = make_room_store(total_active_users=1000, session_duration=10, new_users_per_minute=6)
-    while (await store.enter(f"{random.random():.20f}")).outcome is Outcome.ADMITTED:
+    while (await store.enter(f"{random.random():.20f}")).outcome is QueueOutcome.ADMITTED:
         pass
     last = (await line_up(store, 59))[-1]
     told = await store.beat(last)
@@ -210,7 +210,7 @@ async def test_the_rate_limit_bounds_the_rate(make_room_store):
 async def test_free_slots_are_filled_at_the_limit_then_at_the_rooms_pace(make_room_store):
     """100 slots at 60 a minute; once they are full, one comes free every 6 seconds."""
     store = make_room_store(total_active_users=100, session_duration=600, new_users_per_minute=60)
-    while (await store.enter(f"{random.random():.20f}")).outcome is Outcome.ADMITTED:
+    while (await store.enter(f"{random.random():.20f}")).outcome is QueueOutcome.ADMITTED:
         pass
     tickets = await line_up(store, 200)
     early, late = await store.beat(tickets[49]), await store.beat(tickets[-1])

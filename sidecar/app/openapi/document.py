@@ -19,7 +19,7 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.rooms.appearance import Link
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
-from sidecar.visitors.classes import Line, VisitorClass
+from sidecar.visitors.classes import SubQueueSettings, VisitorClass
 
 _DESCRIPTION = """\
 A virtual waiting room beside your proxy. Of the two listeners of a replica, visitors reach the \
@@ -138,11 +138,11 @@ class Problem(Reply):
 
 
 def document() -> Json:
-    # Described apart, because both listeners have a model that is named State.
+    # Described apart, because both listeners may have models of the same name.
     edge_paths, edge_schemas = describe((*VISITOR, *PROXY), _SERVERS)
     paths, schemas = describe((*ENDPOINTS, *OPS, *JOBS), _SERVERS)
     paths, schemas = edge_paths | paths, edge_schemas | schemas
-    schemas |= settings.schemas(RoomSettings, VisitorClass, Line, RoomEvent, Link)
+    schemas |= settings.schemas(RoomSettings, VisitorClass, SubQueueSettings, RoomEvent, Link)
     schemas["TargetChanges"] |= {
         "properties": settings.accepted(TargetSettings),
         "additionalProperties": False,

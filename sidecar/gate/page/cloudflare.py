@@ -11,7 +11,7 @@ from sidecar.gate.page.status_document import updated_ms
 from sidecar.http.json_text import to_json
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.estimate import Z_80
-from sidecar.visitors.model import Phase, State
+from sidecar.visitors.model import Phase, VisitorState
 
 _METHODS = {
     "isFIFOQueue": "fifo",
@@ -40,7 +40,7 @@ def members(document: Mapping[str, Any], settings: RoomSettings) -> dict[str, An
     wait = median or _minutes(document["wait_seconds"])
     is_known = document["wait_seconds"] is not None
     span = f"{_format_wait(low)} to {_format_wait(high)}" if low < high else _format_wait(wait)
-    is_final = method == "reject" and document["state"] == State.CLOSED
+    is_final = method == "reject" and document["state"] == VisitorState.CLOSED
     return {
         "inWaitingRoom": True,
         "waitTimeKnown": is_known,
@@ -49,7 +49,7 @@ def members(document: Mapping[str, Any], settings: RoomSettings) -> dict[str, An
         "waitTime50Percentile": median,
         "waitTime75Percentile": high,
         "waitTimeFormatted": span if is_known else "unavailable",
-        "queueIsFull": document["state"] == State.FULL,
+        "queueIsFull": document["state"] == VisitorState.FULL,
         "queueAll": settings.queue_all,
         "lastUpdated": document["updated_at"].replace("+00:00", "Z"),
         "refreshIntervalSeconds": 0 if is_final else math.ceil(document["refresh_after_seconds"]),

@@ -24,7 +24,7 @@ from sidecar.http.problems import problem
 from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.kit.templates import Template
 from sidecar.visitors.answer import Answer
-from sidecar.visitors.model import State
+from sidecar.visitors.model import VisitorState
 
 NO_STORE = {"Cache-Control": "no-store"}
 
@@ -82,7 +82,7 @@ def render_page(
     document = status_document.build_document(room, answer)
     # The page must not refresh for visitors who left or lost their place, because that would queue
     # them again. Newcomers need the refresh to join: instead of a page, or while the shield is up.
-    has_no_place = document["state"] == State.NOT_QUEUED
+    has_no_place = document["state"] == VisitorState.NOT_QUEUED
     is_final = has_no_place and method is None and "join_url" not in document
     if not is_final and (template := find_template(request, room)):
         return _render_template(request, room, template, document, next_url, unsent=unsent)
@@ -90,7 +90,7 @@ def render_page(
     language = page.languages.choose(request.headers.get("Accept-Language"))
     view = status_document.choose_view(document) if answer else "left"
     if has_no_place and not is_final:
-        view = State.WAITING.value
+        view = VisitorState.WAITING.value
     refresh_s = max(1, math.ceil(document["refresh_after_seconds"]))
     text = page.render(
         language=language,

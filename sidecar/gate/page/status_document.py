@@ -11,7 +11,7 @@ from sidecar.rooms.openings import Moments, RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.estimate import Wait
-from sidecar.visitors.model import DEFAULT_REFRESH_MS, Outcome, Phase, Standing, State
+from sidecar.visitors.model import DEFAULT_REFRESH_MS, Phase, QueueOutcome, Standing, VisitorState
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
 #: The age of a snapshot, ms, from which Redis counts as unavailable.
@@ -96,9 +96,9 @@ def join_query(document: Mapping[str, Any]) -> str:
 def choose_view(document: Mapping[str, Any]) -> str:
     """Return the page's view for a status document (by the same rule as static/waiting.js)."""
     state, phase = document["state"], document["phase"]
-    if state == State.CLOSED and phase == Phase.CLOSED and document["opens_at"]:
+    if state == VisitorState.CLOSED and phase == Phase.CLOSED and document["opens_at"]:
         return "opens"
-    if state == State.WAITING and phase == Phase.PREQUEUE:
+    if state == VisitorState.WAITING and phase == Phase.PREQUEUE:
         return "prequeue"
     return "next" if document["position"] == 1 else str(state)
 
@@ -122,7 +122,7 @@ def current_or_next_event(moments: Moments) -> RoomEvent | None:
 def visible_position(room: Gate, standing: Standing | None) -> tuple[int | None, int | None]:
     """Return the position, from 1 on, or None and the `rank_limit` that it is above. Both are None
     in recovery, because the position might grow, and before the opening, because it is secret."""
-    if standing is None or standing.outcome is not Outcome.WAITING or standing.recovery_stage:
+    if standing is None or standing.outcome is not QueueOutcome.WAITING or standing.recovery_stage:
         return None, None
     if standing.phase is not Phase.OPEN:
         return None, None
@@ -130,14 +130,14 @@ def visible_position(room: Gate, standing: Standing | None) -> tuple[int | None,
     return (None, limit) if limit is not None and position > limit else (position, None)
 
 
-def _visible_state(room: Gate, answer: Answer | None, moments: Moments) -> State:
+def _visible_state(room: Gate, answer: Answer | None, moments: Moments) -> VisitorState:
     """Return the state to show, which is `closed` for visitors without a place in a closed room."""
     if answer is None:
-        return State.NOT_QUEUED
+        return VisitorState.NOT_QUEUED
     # In a partial roll-out, only joining shows whether a visitor is outside and passes anyway.
-    if answer.state is not State.NOT_QUEUED or room.settings.rollout_percent < 100:
+    if answer.state is not VisitorState.NOT_QUEUED or room.settings.rollout_percent < 100:
         return answer.state
-    return State.CLOSED if moments.phase is Phase.CLOSED else answer.state
+    return VisitorState.CLOSED if moments.phase is Phase.CLOSED else answer.state
 
 
 def refresh_s(room: Gate, answer: Answer | None) -> float:
@@ -148,7 +148,10 @@ def refresh_s(room: Gate, answer: Answer | None) -> float:
 
 def _refresh_s(room: Gate, answer: Answer | None, moments: Moments, now_ms: int) -> float:
     standing = answer.standing if answer else None
-    if moments.phase is Phase.CLOSED and _visible_state(room, answer, moments) is State.CLOSED:
+    if (
+        moments.phase is Phase.CLOSED
+        and _visible_state(room, answer, moments) is VisitorState.CLOSED
+    ):
         draw = random.random()  # noqa: S311 - only spreads requests
         return closed_refresh_s(moments.coming, now_ms, draw=draw)
     return ((standing and standing.refresh_ms) or DEFAULT_REFRESH_MS) / 1000
@@ -173,7 +176,7 @@ def _is_paused(room: Gate, answer: Answer, moments: Moments) -> bool:
     if answer.store_unavailable or (standing is not None and standing.recovery_stage == 2):
         return True
     is_paused = room.settings.queue_all
-    return is_paused and answer.state is State.WAITING and moments.phase is Phase.OPEN
+    return is_paused and answer.state is VisitorState.WAITING and moments.phase is Phase.OPEN
 
 
 def moments_of(document: Mapping[str, Any], settings: RoomSettings) -> Moments:

@@ -19,7 +19,7 @@ from sidecar.gate.return_address import UNSENT
 from sidecar.http.app_keys import TEMPLATES
 from sidecar.kit.templates import Template
 from sidecar.rooms.settings import RoomSettings
-from sidecar.visitors.model import State
+from sidecar.visitors.model import VisitorState
 
 #: The policy of a template. The site wrote it, so it may load and run what its other pages may.
 POLICY = (
@@ -51,7 +51,7 @@ def refresh_header(
     if document["visitor"] and _OUR_SCRIPT in template.text:
         return ""
     seconds = str(max(1, math.ceil(document["refresh_after_seconds"])))
-    if not next_url or (document["state"] != State.NOT_QUEUED and not unsent):
+    if not next_url or (document["state"] != VisitorState.NOT_QUEUED and not unsent):
         return seconds
     # The page is reloaded from its own address for two reasons: newcomers can join there even while
     # the shield is up, and the address that a form was sent to must not be requested by GET.
@@ -69,7 +69,7 @@ def template_values(
     unsent: bool = False,
 ) -> dict[str, Any]:
     """Return the values that a template may use: ours, and those of Cloudflare's templates."""
-    has_no_place = document["state"] == State.NOT_QUEUED
+    has_no_place = document["state"] == VisitorState.NOT_QUEUED
     view = "waiting" if has_no_place else status_document.choose_view(document)
     opens = format_opening(document, settings)
     heading, intro = page.headings(language, view, opens)

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.storage.redis.driver_errors import text
-from sidecar.visitors.model import Outcome, Phase, Standing
+from sidecar.visitors.model import Phase, QueueOutcome, Standing
 
 #: The field of `stats` with the time until which the shield is up.
 SHIELD = "shield_until_ms"
 #: The kinds of a reply about one visitor, which is its first value, and how many values it has.
 _WAITING, _WAITING_LONG, _ADMITTED, _GIVEN_UP = 0, 2, 1, -4
 _WIDTHS = {_WAITING: 5, _WAITING_LONG: 10, _ADMITTED: 4}
-_OUTCOMES = {outcome.value: outcome for outcome in Outcome} | {
-    _WAITING_LONG: Outcome.WAITING,
-    _GIVEN_UP: Outcome.GONE,
+_OUTCOMES = {outcome.value: outcome for outcome in QueueOutcome} | {
+    _WAITING_LONG: QueueOutcome.WAITING,
+    _GIVEN_UP: QueueOutcome.GONE,
 }
 #: The phases by the scripts' numbers (rooms/lua/parts/openings.lua).
 _PHASES = (Phase.CLOSED, Phase.OPEN, Phase.PREQUEUE)
