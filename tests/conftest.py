@@ -22,7 +22,7 @@ from sidecar.storage.redis.connect import close, connect
 from tests.support.memory import compile_scripts_once
 from tests.support.processes import Process, listens, wait_until
 from tests.support.replica import replica, service
-from tests.support.rooms import Time, attended, new_room_name
+from tests.support.rooms import RedisTime, attended, new_room_name
 from tests.support.tiers import is_full_file, mark_full
 from tests.support.unit import Guard, mark_servers
 
@@ -152,7 +152,7 @@ async def redis(store_url):
 
 @pytest.fixture
 def turn():
-    return Time()
+    return RedisTime()
 
 
 @pytest.fixture

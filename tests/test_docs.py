@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from scripts.docs_pages import BUILT
-from tests.support.markdown import problems
+from tests.support.markdown import find_problems
 from tests.support.site import ROOT
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -29,7 +29,7 @@ def tree(tmp_path_factory):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_is_shown_as_it_is_meant(tree, name):
     """Nothing in it is broken."""
-    assert problems(tree / name) == []
+    assert find_problems(tree / name) == []
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_is_broken_is_found(tmp_path, text, found):
     """Each with its line."""
     (tmp_path / "other.md").write_text("# Other\n")
     (tmp_path / "page.md").write_text(text)
-    assert problems(tmp_path / "page.md") == [found]
+    assert find_problems(tmp_path / "page.md") == [found]
 
 
 def test_what_is_right_is_not_found(tmp_path):
@@ -67,4 +67,4 @@ def test_what_is_right_is_not_found(tmp_path):
     )
     (tmp_path / "other.md").write_text("# Other\n")
     (tmp_path / "page.md").write_text(text)
-    assert problems(tmp_path / "page.md") == []
+    assert find_problems(tmp_path / "page.md") == []

@@ -20,7 +20,7 @@ from tests.support.site import (
     TO_ORIGIN,
     Site,
     answers,
-    around,
+    build_nginx_config,
     fill,
     make_folder,
     nginx_binary,
@@ -115,7 +115,7 @@ class PlainSite(Site):
         self.url = f"http://127.0.0.1:{self.port}"
         text = fill(_PLAIN, port=self.port, origin=self.origin_port, lines="\n".join(TO_ORIGIN))
         config = self.folder / "nginx.conf"
-        config.write_text(around(self.folder, text))
+        config.write_text(build_nginx_config(self.folder, text))
         self.nginx = self._run("nginx", [nginx_binary(), "-p", str(self.folder), "-c", str(config)])
         wait_until(lambda: answers(f"{self.url}/"), "nginx", of=self.nginx)
 

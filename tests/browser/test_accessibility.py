@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.accessibility import findings
+from tests.support.accessibility import find_violations
 from tests.support.played_page import NOWHERE, SERVER, closed, prequeue
 
 STATES = {
@@ -38,18 +38,18 @@ def test_no_rule_is_broken_in_any_state(told, scheme, locale):
         expect(page.locator("#heading")).not_to_be_empty()
         expect(page.locator("#intro")).not_to_be_empty()
         expect(page.locator("html.load")).to_have_count(0)  # hidden until it has its texts
-        found[name] = findings(page)
+        found[name] = find_violations(page)
     page = site.open(**STATES["waiting"])
     expect(page.locator("#know li")).not_to_have_count(0)
     page.locator("summary").click()
-    found["leaving"] = findings(page)
+    found["leaving"] = find_violations(page)
     page.locator("#leave").click()
-    found["left"] = findings(page)
+    found["left"] = find_violations(page)
     page.locator("#undo").click()
     page.route("**/status", lambda route: route.abort())
     page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
     expect(page.locator("#offline")).to_be_visible()
-    found["offline"] = findings(page)
+    found["offline"] = find_violations(page)
     assert {name: each for name, each in found.items() if each} == {}
 
 
@@ -110,7 +110,7 @@ def test_forced_colours_show_the_progress_and_what_is_pressed(told):
     for each in (bar, button):
         assert each.evaluate("e => getComputedStyle(e).borderTopStyle") == "solid"
     page.clock.resume()
-    assert findings(page) == []
+    assert find_violations(page) == []
 
 
 def test_no_rule_is_broken_without_scripts(told):
@@ -124,4 +124,4 @@ def test_no_rule_is_broken_without_scripts(told):
     expect(page.get_by_role("button", name="Leave", exact=True)).to_be_visible()
     page.evaluate("document.documentElement.lang = 'en'")  # of the page that the sidecar makes
     # It loads itself again: without a script there is no other way in.
-    assert [each for each in findings(page) if "meta-refresh" not in each] == []
+    assert [each for each in find_violations(page) if "meta-refresh" not in each] == []

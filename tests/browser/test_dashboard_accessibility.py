@@ -4,7 +4,7 @@ in colours that the system forces."""
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.accessibility import findings
+from tests.support.accessibility import find_violations
 from tests.support.dashboard import WithHistory, log_in, view
 
 VIEWS = ("", "rooms/sale", "look/sale", "leases", "leases/seat", "leases/seat/17", "limits",
@@ -49,18 +49,18 @@ def test_no_rule_is_broken_in_any_view(site, browser, scheme, width, forced):
     ) as context:
         page = context.new_page()
         page.goto(site.dashboard)
-        found = {"log-in": findings(page)}
+        found = {"log-in": find_violations(page)}
         log_in(site, page, "Night shift")
         expect(page.locator("#overview")).to_contain_text("sale")
         for address in VIEWS:
             view(page, address)
             expect(page.locator("main h1:visible, main h2:visible").first).to_be_visible()
             page.wait_for_timeout(300)  # what the replica lists
-            found[address or "overview"] = findings(page)
+            found[address or "overview"] = find_violations(page)
             width_of_all = page.evaluate("document.documentElement.scrollWidth")
             if width_of_all > width:
                 found[address].append(f"{width_of_all} px wide")
         page.goto(f"{site.dashboard}/wall?room=sale")
         expect(page.locator("h1")).to_be_visible()
-        found["wall"] = findings(page)
+        found["wall"] = find_violations(page)
     assert {name: lines for name, lines in found.items() if lines} == {}

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from tests.support.dashboard import confirm, press, view
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN
-from tests.support.works import Works
+from tests.support.works import JobSystem
 
 FAILED, HELD = 7, 3
 
@@ -19,7 +19,7 @@ def works():
         "images": {"retries": 0, "fail_on": ["4xx", "5xx"], "break_after": 999},
         "held": {"paused": True},
     }
-    with Works(targets, runners=1) as works:
+    with JobSystem(targets, runners=1) as works:
         shop = works.caller("shop")
         paths = [("images", "status/503")] * FAILED + [("images", "status/404")]
         sent = [shop.submit(target=target, path=path).id for target, path in paths]

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from sidecar.jobs.redis_keys import target_key
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN
-from tests.support.works import Works
+from tests.support.works import JobSystem
 
 TARGETS = {"images": {"concurrency": 2}, "reports": {"retries": 0}, "films": {"abort": True}}
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -19,7 +19,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture(scope="module")
 def works():
-    with Works(TARGETS, runners=1) as works:
+    with JobSystem(TARGETS, runners=1) as works:
         yield works
 
 

@@ -11,13 +11,13 @@ from playwright.sync_api import expect
 
 from sidecar.lottery.commitment import by_lot, commitment_to, lot, secret_of
 from sidecar.rooms.redis_keys import room_key
-from tests.support.draws import HOUR, an_event, ids_of
+from tests.support.draws import HOUR_MS, make_event, make_ids
 from tests.support.processes import wait_until
 from tests.support.site import SECRET, Site
 
 NOW = int(time.time() * 1000)
 #: In the pre-queue, which opens in an hour.
-EVENT = an_event(begins=NOW - HOUR, opens_at=NOW + HOUR, closes_at=None)
+EVENT = make_event(begins=NOW - HOUR_MS, opens_at=NOW + HOUR_MS, closes_at=None)
 
 
 def written(**changes) -> list[dict]:
@@ -59,7 +59,7 @@ def published(site: Site, room: str) -> dict:
 def test_the_page_shows_the_commitment_and_then_checks_the_draw(site, visitor):
     """Through nginx. Before the opening there is the commitment, which the browser remembers;
     afterwards all is computed again, and the visitor's own place is told."""
-    order = fill(site, "shop", ids_of(random.Random(1), 60))
+    order = fill(site, "shop", make_ids(random.Random(1), 60))
     page = visitor()
     address = f"{site.url}/_waitroom/shop/draw?id={order[41]}"
     page.goto(address)
@@ -81,7 +81,7 @@ def test_the_page_shows_the_commitment_and_then_checks_the_draw(site, visitor):
 
 def test_the_page_finds_a_draw_that_is_rigged(site, visitor):
     """And names the first wrong place."""
-    ids = ids_of(random.Random(2), 60)
+    ids = make_ids(random.Random(2), 60)
     order = by_lot(secret_of(SECRET, "rigged", EVENT), ids)
     fill(site, "rigged", [one for one in ids if one != order[30]], ahead=order[30])
     open_it(site, "rigged")

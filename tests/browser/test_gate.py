@@ -45,7 +45,7 @@ def test_in_wait_enter(site, visitor):
     """One slot: the first is in, two wait with 1 and 2, in place; the first finishes; the second's
     page enters by itself at the address it had asked for, in both tabs; the third, without
     JavaScript, sees 1, and enters when there is one slot more."""
-    story.in_wait_enter(site, visitor)
+    story.play_story(site, visitor)
 
 
 def test_reload_and_second_tab_keep_the_place(site, visitor):

@@ -6,7 +6,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.events import opening
+from tests.support.events import make_opening_event
 from tests.support.nginx_client import Visitor
 from tests.support.site import ROOT, Site, gated
 
@@ -18,7 +18,7 @@ def site():
         "turns": shop,
         "plain": shop,
         "packed": {**shop, "max_waiting": 0},
-        "lots": {**shop, "events": json.dumps([opening(hours=1, prequeue_hours=2)])},
+        "lots": {**shop, "events": json.dumps([make_opening_event(hours=1, prequeue_hours=2)])},
         "rush": {**shop, "total_active_users": 9, "shield_above": 1},
     }
     templates = ROOT / "tests" / "support" / "templates"

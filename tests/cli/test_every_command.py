@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from sidecar import __version__
 from sidecar.cli import main
-from tests.support.commands import command, every_command
+from tests.support.commands import command, list_commands
 from tests.support.processes import CLEAN, WAITROOM, run_command
 from tests.support.redis_servers import RedisServer
 
@@ -38,7 +38,7 @@ NO_JSON = {
 
 
 def leaves(*words: str):
-    for path in every_command(*words):
+    for path in list_commands(*words):
         if not isinstance(command(*path), click.Group):
             yield " ".join(path), command(*path)
 
@@ -195,7 +195,7 @@ def invoke(*words: str, **environ: str):
     return CliRunner(env=environ).invoke(main, list(words))
 
 
-@pytest.mark.parametrize("path", [(), *every_command()], ids=" ".join)
+@pytest.mark.parametrize("path", [(), *list_commands()], ids=" ".join)
 def test_help_needs_no_configuration(path, tmp_path, monkeypatch):
     """-h and --help of every command, in a folder with nothing."""
     monkeypatch.chdir(tmp_path)

@@ -19,7 +19,7 @@ from sidecar.history.store.tables import HISTORY
 from sidecar.jobs.store.tables import JOBS
 from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, wait_until
 from tests.support.site import SECRET, make_folder, redis_command
-from tests.support.target import bad_target
+from tests.support.target import run_target
 from tests.support.terminal import CONTROLS
 from waitroom import Jobs, UnavailableError
 
@@ -70,7 +70,7 @@ def works():
             stack.enter_context(Process([*command], log=log, env=CLEAN))
 
         start("redis", *redis_command(folder / "redis.sock"))
-        target = stack.enter_context(bad_target(folder))
+        target = stack.enter_context(run_target(folder))
         config = folder / "waitroom.toml"
         config.write_text(CONFIG.format(folder=folder, url=target.url))
         for name in ("serve", "run-jobs"):

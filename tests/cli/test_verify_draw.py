@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sidecar.cli import main
 from sidecar.cli import verify_draw as commands
 from sidecar.lottery.commitment import as_lines, by_lot, commitment_to
-from tests.support.draws import ids_of, numbered
+from tests.support.draws import make_ids, with_places
 from tests.support.processes import run_command
 
 SECRET = "5e" * 32
@@ -24,7 +24,7 @@ class FakeRoom:
 
     def __init__(self, ids: list[str]) -> None:
         self.order = by_lot(SECRET, ids)
-        self.places = [list(row) for row in numbered(self.order)]
+        self.places = [list(row) for row in with_places(self.order)]
         self.status = 200
         self.leads_to = ""
         self.is_endless = False
@@ -57,7 +57,7 @@ class FakeRoom:
 
 @pytest.fixture
 async def room():
-    room = FakeRoom(ids_of(random.Random(1), 250))
+    room = FakeRoom(make_ids(random.Random(1), 250))
     app = web.Application()
     app.add_routes([web.get(PATH, room.show), web.get(f"{PATH}/places", room.page)])
     async with TestServer(app) as server:

@@ -20,7 +20,7 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.visitors.model import Pass, Ticket, VisitorState
 from sidecar.visitors.tokens import Tokens
-from tests.support.rooms import Time, TurnedClock, new_room_name
+from tests.support.rooms import FollowingClock, RedisTime, new_room_name
 
 CAP, WAITING = 10, 200
 #: Lets newcomers join at once.
@@ -115,7 +115,7 @@ class Scene:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        self.time, self.random = Time(), Random(self.seed)
+        self.time, self.random = RedisTime(), Random(self.seed)
         self.began_ms = self.time.now_ms
         self.name = new_room_name()
         self.file = RoomSettings(total_active_users=CAP, session_duration=self.outage.session_s)
@@ -127,7 +127,7 @@ class Scene:
         self.thrown_out = 0
 
     def _replica(self) -> Room:
-        clock = TurnedClock(self.time)
+        clock = FollowingClock(self.time)
         store = _Store(
             self.redis, self.name, settings=self.file.for_scripts(), clock=clock,
             now_ms=self.time, timeout_s=5,

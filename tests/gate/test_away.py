@@ -7,7 +7,7 @@ import pytest
 from sidecar.kit.clock import iso
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.redis_keys import room_key, room_keys
-from tests.support.replica import ADMIN_TOKEN, cookie_of, take_away
+from tests.support.replica import ADMIN_TOKEN, break_redis, cookie_of
 
 
 async def empty(site):
@@ -26,7 +26,7 @@ async def test_newcomers_come_in_as_far_as_there_was_room(replica):
     inside = cookie_of(await site.check())
     await site.room.refresh()
     await site.room.refresh()  # a second later: nobody else came
-    back = await take_away(site)
+    back = await break_redis(site)
     first, second = await site.check(), await site.check()
     assert (first.status, second.status) == (204, 401)
     assert let_in_alone(site)
@@ -42,7 +42,7 @@ async def test_nobody_takes_the_slot_before_it_is_claimed(replica):
     """What the replica promised is waited for."""
     site = await replica(total_active_users=1, recovery_window=20)
     await site.room.refresh()
-    back = await take_away(site)
+    back = await break_redis(site)
     let_in = await site.check()
     assert let_in.status == 204
     back()
@@ -59,7 +59,7 @@ async def test_the_policies(replica, policy, status):
     waits = await site.check()
     assert waits.status == 401
     await site.room.refresh()
-    await take_away(site)
+    await break_redis(site)
     assert (await site.check()).status == status
     assert (await site.check(cookie_of(waits))).status == status
 
@@ -68,7 +68,7 @@ async def test_a_pass_lasts_as_long_as_the_store_is_away(replica):
     """A visitor who keeps coming passes for hours; one who stops does not."""
     site = await replica(session_duration=60)
     gone = cookie = cookie_of(await site.check())
-    await take_away(site)
+    await break_redis(site)
     for _ in range(20):
         site.turn.forward(31)
         reply = await site.check(cookie)
@@ -84,7 +84,7 @@ async def test_a_pass_kept_alive_meanwhile_is_a_session_again(replica):
     cookie = cookie_of(await site.check())
     waits = cookie_of(await site.check())
     await site.room.refresh()
-    back = await take_away(site)
+    back = await break_redis(site)
     for _ in range(3):
         site.turn.forward(31)
         cookie = cookie_of(await site.check(cookie))
@@ -102,7 +102,7 @@ async def test_redis_hears_of_passes_at_once_and_not_when_their_visitors_are_bac
     inside = cookie_of(await site.check())
     waiting = cookie_of(await site.check())
     await site.room.refresh()
-    back = await take_away(site)
+    back = await break_redis(site)
     site.turn.forward(20)
     inside = cookie_of(await site.check(inside))
     site.turn.forward(22)
@@ -120,7 +120,7 @@ async def test_redis_hears_of_passes_at_once_and_not_when_their_visitors_are_bac
 async def test_those_in_line_are_told_that_it_is_paused(replica):
     site = await replica(total_active_users=0)
     waits = await site.check()
-    await take_away(site)
+    await break_redis(site)
     status = await (await site.status(cookie_of(waits))).json()
     assert (status["state"], status["paused"]) == ("waiting", True)
     assert status["joined_at"]
@@ -133,7 +133,7 @@ async def test_a_paused_visitor_is_led_to_another_replica(replica):
     ticket = cookie_of(await site.check())
     site.turn.forward(1)
     assert "Set-Cookie" not in (await site.status(ticket)).headers
-    await take_away(site)
+    await break_redis(site)
     again = cookie_of(await site.status(ticket))
     assert again != ticket
     assert again.partition(".")[0] == ticket.partition(".")[0]
@@ -210,7 +210,7 @@ async def test_whoever_was_admitted_above_the_cap_stays(replica):
     inside = [cookie_of(await site.check())]
     waits = cookie_of(await site.check())
     await site.room.refresh()
-    back = await take_away(site)
+    back = await break_redis(site)
     inside += [cookie_of(await site.check()) for _ in range(3)]
     inside.append(cookie_of(await site.check(waits)))
     back()
@@ -240,7 +240,7 @@ async def test_one_replica_cut_off_from_redis(replica):
     for _ in range(2):
         await site.room.refresh()
         await other.room.refresh()
-    back = await take_away(other)
+    back = await break_redis(other)
     alone = [cookie_of(reply) for _ in range(9) if (reply := await other.check()).status == 204]
     assert len(alone) == 2  # half of the four slots that were free
     inside += [cookie_of(await site.check()) for _ in range(4)]

@@ -7,7 +7,7 @@ import pytest
 from sidecar.kit.clock import StoreClock
 from sidecar.visitors.model import Pass
 from sidecar.visitors.tokens import Tokens, new_visitor
-from tests.support.replica import KEYS, cookie_of, take_away
+from tests.support.replica import KEYS, break_redis, cookie_of
 
 HOUR_MS = 3_600_000
 
@@ -18,7 +18,7 @@ def started(replica, monkeypatch):
 
     async def make(off_ms: int, **settings):
         site = await replica(total_active_users=9, session_duration=600, **settings)
-        await take_away(site)
+        await break_redis(site)
         machine = time.time
         monkeypatch.setattr(time, "time", lambda: machine() + off_ms / 1000)
         clock = StoreClock()

@@ -16,7 +16,7 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.sql import database as sql
 from sidecar.visitors.tokens import Tokens
 from tests.support.databases import KINDS, Sqlite, servers  # noqa: F401 - a fixture
-from tests.support.rooms import Time, TurnedClock, attended, new_room_name
+from tests.support.rooms import FollowingClock, RedisTime, attended, new_room_name
 
 PARTITIONS = 16
 BACKLOG = 10_000_000
@@ -41,7 +41,7 @@ class Recorded:
     history: History
     recorder: Recorder
     metrics: Metrics
-    turn: Time
+    turn: RedisTime
 
     def turn_to_now(self) -> None:
         """For what compares with the real time."""
@@ -84,7 +84,7 @@ def record(redis, turn, open_history):
 
     async def make(url: str, *, name: str = "", owner: str = "one", **settings) -> Recorded:
         file = RoomSettings(**{"total_active_users": 1, **settings})
-        name, clock = name or new_room_name(), TurnedClock(turn)
+        name, clock = name or new_room_name(), FollowingClock(turn)
         scripts = attended(file, events_kept=BACKLOG)
         store = RoomStore(redis, name, settings=scripts, clock=clock, now_ms=turn, timeout_s=5)
         room = Room(name, file, Tokens(name, ["k" * 32], clock), store, clock)

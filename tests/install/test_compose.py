@@ -26,19 +26,19 @@ from tests.support.compose import (
     ROOT,
     SERVICES,
     answers,
-    dockerfile,
-    environment,
-    healthy,
-    image_env,
+    build_environment,
+    is_healthy,
     is_ignored,
-    last_stage,
+    list_mounts,
     make_secrets,
-    mounts,
     nginx_command,
     nginx_folder,
     port_of,
-    upstreams,
-    visit,
+    read_dockerfile,
+    read_image_env,
+    read_last_stage,
+    read_upstreams,
+    request_status,
 )
 from tests.support.processes import Process, free_port, wait_until
 
@@ -78,14 +78,14 @@ def test_a_service_has_no_more_rights_than_it_needs(name):
     assert "privileged" not in service
     # Images of others start as root unless they are told not to; ours does not.
     assert service.get("user") == {"nginx": "nginx", "redis": "redis"}.get(name)
-    writable = [(source, target) for source, target, mode in mounts(name) if mode != "ro"]
+    writable = [(source, target) for source, target, mode in list_mounts(name) if mode != "ro"]
     assert writable == ([("redis", "/data")] if name == "redis" else [])
 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_mounted_file_is_in_the_repository(name):
     """Every host path that is mounted exists; a volume is one that is declared."""
-    for source, target, _ in mounts(name):
+    for source, target, _ in list_mounts(name):
         assert target.startswith("/")
         if source.startswith("./"):
             assert (ROOT / source).exists(), source
@@ -96,8 +96,8 @@ def test_every_mounted_file_is_in_the_repository(name):
 def test_a_file_is_mounted_over_one_that_is_there():
     """Docker can make no mount point in a folder that is read-only: each is there already."""
     for name in SERVICES:
-        for source, target, mode in mounts(name):
-            for outer, above, _ in mounts(name):
+        for source, target, mode in list_mounts(name):
+            for outer, above, _ in list_mounts(name):
                 if above != target and target.startswith(f"{above}/") and mode == "ro":
                     assert (ROOT / outer / target.removeprefix(f"{above}/")).exists(), source
 
@@ -161,7 +161,7 @@ def test_there_are_several_replicas():
 
 def test_every_variable_is_a_setting():
     """A variable of the image or the service that is ours names a setting of the code."""
-    environ = {**image_env(), **SERVICES["sidecar"]["environment"]}
+    environ = {**read_image_env(), **SERVICES["sidecar"]["environment"]}
     ours = [name for name in environ if name.startswith(ENV_PREFIX)]
     assert len(ours) == 5
     for name in ours:
@@ -171,10 +171,10 @@ def test_every_variable_is_a_setting():
 
 def test_the_mounted_rooms_are_right(tmp_path):
     """deploy/docker/waitroom.toml and the service's environment are a configuration."""
-    ((source, target, _),) = mounts("sidecar")
-    settings = load(str(ROOT / source), environment(tmp_path))
+    ((source, target, _),) = list_mounts("sidecar")
+    settings = load(str(ROOT / source), build_environment(tmp_path))
     # It is where the commands look without being told.
-    assert target == f"{last_stage()['WORKDIR']}/{DEFAULT_FILE}"
+    assert target == f"{read_last_stage()['WORKDIR']}/{DEFAULT_FILE}"
     assert not settings.demo
     assert settings.admin_token
     # nginx asks for a room that is there.
@@ -186,12 +186,12 @@ def test_the_mounted_rooms_are_right(tmp_path):
 
 def test_ports_agree(tmp_path):
     """Image, nginx and Redis name the ports that the code listens on by default."""
-    settings = load(str(ROOT / "deploy/docker/waitroom.toml"), environment(tmp_path))
+    settings = load(str(ROOT / "deploy/docker/waitroom.toml"), build_environment(tmp_path))
     edge, ops = (Settings.model_fields[name].default for name in ("edge_listen", "ops_listen"))
     assert port_of(settings.edge_listen) == port_of(edge)
     assert port_of(settings.ops_listen) == port_of(ops)
-    assert last_stage()["EXPOSE"].split() == [str(port_of(edge)), str(port_of(ops))]
-    servers = upstreams()
+    assert read_last_stage()["EXPOSE"].split() == [str(port_of(edge)), str(port_of(ops))]
+    servers = read_upstreams()
     assert servers["waitroom"] == ("sidecar", port_of(edge))
     assert settings.store == "redis://redis:6379/0"
     command = SERVICES["origin"]["command"]
@@ -226,10 +226,9 @@ def test_secrets_are_files_that_no_commit_takes(tmp_path):
 
 def test_commands_are_commands():
     """`waitroom serve` and `waitroom healthcheck` are what starts and what is asked."""
-    assert (
-        SERVICES["sidecar"]["command"] == json.loads(last_stage()["CMD"]) == ["waitroom", "serve"]
-    )
-    check = last_stage()["HEALTHCHECK"].partition("CMD ")[2]
+    stage = read_last_stage()
+    assert SERVICES["sidecar"]["command"] == json.loads(stage["CMD"]) == ["waitroom", "serve"]
+    check = stage["HEALTHCHECK"].partition("CMD ")[2]
     assert json.loads(check) == SERVICES["sidecar"]["healthcheck"]["test"][1:]
     for command in (["waitroom", "serve"], ["waitroom", "healthcheck"]):
         assert find_command(command[1])
@@ -240,7 +239,7 @@ def test_the_origins_command_is_there():
     """The shop's file is mounted where the command looks, and listens to what it asks."""
     origin = SERVICES["origin"]
     script = origin["command"][1]
-    ((source, target, _),) = mounts("origin")
+    ((source, target, _),) = list_mounts("origin")
     assert f"{origin['working_dir']}/{script}" == f"{target}/{Path(script).name}"
     assert (ROOT / source / Path(script).name).is_file()
     # The last word of its health check is Python that parses.
@@ -253,25 +252,25 @@ def test_the_origins_command_is_there():
 
 def test_the_image_is_small_and_unprivileged():
     """A slim Python of one minor version that the code runs on; a user by number, no root."""
-    bases = [argument for name, argument in dockerfile() if name == "FROM"]
+    bases = [argument for name, argument in read_dockerfile() if name == "FROM"]
     assert len(bases) == 2
     assert {base.split()[0] for base in bases} == {"python:3.12-slim"}
-    stage = last_stage()
+    stage = read_last_stage()
     user, group = stage["USER"].split(":")
     assert int(user) > 0
     assert int(group) > 0
     assert f"--uid {user} --gid {group}" in stage["RUN"]
     # Nothing is installed in the last stage, and Python writes nothing at run time.
     assert not re.search(r"apt|pip |gcc|build-essential", stage["RUN"])
-    assert image_env()["PYTHONDONTWRITEBYTECODE"] == "1"
+    assert read_image_env()["PYTHONDONTWRITEBYTECODE"] == "1"
 
 
 def test_the_image_takes_the_tested_versions():
     """Installing is bound to constraints.txt, which names every direct dependency."""
-    (install,) = [argument for name, argument in dockerfile() if "pip --" in argument]
+    (install,) = [argument for name, argument in read_dockerfile() if "pip --" in argument]
     assert "install --constraint constraints.txt" in install
     # By the pip of the stage that is left behind.
-    (made,) = [argument for name, argument in dockerfile() if " venv " in argument]
+    (made,) = [argument for name, argument in read_dockerfile() if " venv " in argument]
     assert made == "python -m venv --without-pip /opt/waitroom"
     assert install.startswith("pip --python /opt/waitroom/bin/python ")
     pinned = {
@@ -288,7 +287,7 @@ def test_the_image_takes_the_tested_versions():
 def test_what_the_build_copies_is_there_and_not_ignored():
     """Every COPY finds its source, and together they are all that the wheel is made of."""
     copied = set()
-    for name, argument in dockerfile():
+    for name, argument in read_dockerfile():
         if name == "COPY" and "--from" not in argument:
             copied |= set(argument.split()[:-1])
     for source in copied:
@@ -324,12 +323,12 @@ def test_nginx_takes_its_configuration(tmp_path):
 
 def test_names_are_asked_again():
     """Each server is a service's name that is looked up again, with what that takes."""
-    assert {host for host, _ in upstreams().values()} <= set(SERVICES)
+    assert {host for host, _ in read_upstreams().values()} <= set(SERVICES)
     text = (ROOT / "deploy/docker/nginx.conf").read_text() + (
         ROOT / "deploy/docker/settings.conf"
     ).read_text()
     blocks = re.findall(r"upstream \w+ \{(.*?)\n *\}", text, re.DOTALL)
-    assert len(blocks) == len(upstreams()) == 2
+    assert len(blocks) == len(read_upstreams()) == 2
     assert all(re.search(r"zone \w+ \d+k;", block) for block in blocks)
     assert re.search(r"resolver 127\.0\.0\.11 valid=\d+s", text)
     # Open-source nginx knows `resolve` since 1.27.3.
@@ -350,7 +349,7 @@ def test_the_settings_stand_in_for_all_of_the_usual_ones():
     assert len(usual) >= 4
     assert names(ROOT / "deploy/docker/settings.conf") == usual
     assert (f"{INCLUDES}/settings.conf", "./deploy/docker/settings.conf") in [
-        (target, source) for source, target, _ in mounts("nginx")
+        (target, source) for source, target, _ in list_mounts("nginx")
     ]
 
 
@@ -377,7 +376,9 @@ def test_the_site_works_as_composed(tmp_path):
     """The services' commands, settings and health checks make a site with a waiting room."""
     ports = {name: free_port() for name in ("redis", "origin", "nginx")}
     edges, ops = [free_port(), free_port()], [free_port(), free_port()]
-    environ = environment(tmp_path) | {"WAITROOM_STORE": f"redis://127.0.0.1:{ports['redis']}/0"}
+    environ = build_environment(tmp_path) | {
+        "WAITROOM_STORE": f"redis://127.0.0.1:{ports['redis']}/0"
+    }
     replicas = [
         environ | {"WAITROOM_EDGE_LISTEN": f"0.0.0.0:{e}", "WAITROOM_OPS_LISTEN": f"0.0.0.0:{o}"}
         for e, o in zip(edges, ops, strict=True)
@@ -395,21 +396,21 @@ def test_the_site_works_as_composed(tmp_path):
             return stack.enter_context(process)
 
         run("redis", redis)
-        wait_until(lambda: healthy("redis", "-p", str(ports["redis"])), "Redis")
+        wait_until(lambda: is_healthy("redis", "-p", str(ports["redis"])), "Redis")
         run("origin", shop, cwd=ROOT)
         for number, one in enumerate(replicas):
             run(f"sidecar-{number}", [str(BIN / "waitroom"), "serve"], env=one, cwd=tmp_path)
         nginx = run("nginx", nginx_command(folder))
         wait_until(lambda: answers(ports["nginx"]), f"nginx: {nginx.output}")
-        wait_until(lambda: healthy("origin", port=(9000, ports["origin"])), "the shop")
+        wait_until(lambda: is_healthy("origin", port=(9000, ports["origin"])), "the shop")
         for one in replicas:
-            wait_until(lambda one=one: healthy("sidecar", env=one, cwd=tmp_path), "a replica")
+            wait_until(lambda one=one: is_healthy("sidecar", env=one, cwd=tmp_path), "a replica")
         page = SERVICES["nginx"]["healthcheck"]["test"][-1].replace(":8080", f":{ports['nginx']}")
         with urllib.request.urlopen(page, timeout=5) as answer:
             assert b"waitroom" in answer.read()
         # I expect two to be in the shop, and the third to wait.
         url = f"http://127.0.0.1:{ports['nginx']}/"
-        assert [visit(url) for _ in range(3)] == [200, 200, 503]
+        assert [request_status(url) for _ in range(3)] == [200, 200, 503]
         # And an operator to see them, from a container's shell.
         done = subprocess.run(
             [BIN / "waitroom", "rooms", "list"], env=replicas[1], cwd=tmp_path,

@@ -22,7 +22,14 @@ from sidecar.gate.stamps import key_file
 from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
 from sidecar.settings.values import ENV_PREFIX
-from tests.support.compose import ROOT, SERVICES, image_env, last_stage, nginx_command, port_of
+from tests.support.compose import (
+    ROOT,
+    SERVICES,
+    nginx_command,
+    port_of,
+    read_image_env,
+    read_last_stage,
+)
 from tests.support.processes import free_port
 
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -83,7 +90,7 @@ def selected(selector: dict[str, str]) -> list[str]:
 @pytest.fixture
 def settings(tmp_path):
     """What a replica in the cluster would load."""
-    environ = image_env() | {e["name"]: e["value"] for e in SIDECAR["env"]}
+    environ = read_image_env() | {e["name"]: e["value"] for e in SIDECAR["env"]}
     mounted = {m["name"]: m["mountPath"] for m in SIDECAR["volumeMounts"]}
     for file in kustomization("")["secretGenerator"][0]["files"]:
         (tmp_path / Path(file).name).write_text("0123456789abcdef" * 4)
@@ -147,7 +154,7 @@ def test_ports_agree(settings):
     """Containers, services, rules, annotations and nginx name the ports that are listened on."""
     edge, ops = port(SIDECAR, "edge"), port(SIDECAR, "ops")
     assert (edge, ops) == (port_of(settings.edge_listen), port_of(settings.ops_listen))
-    assert last_stage()["EXPOSE"].split() == [str(edge), str(ops)]
+    assert read_last_stage()["EXPOSE"].split() == [str(edge), str(ops)]
     for name in ("waitroom-edge", "waitroom-replicas"):
         (only,) = find("Service", name)["spec"]["ports"]
         assert (only["port"], only["targetPort"]) == (edge, "edge")
@@ -181,7 +188,7 @@ def test_probes_ask_endpoints_that_are_there():
 def test_the_settings_are_right(settings):
     """waitroom.toml lies where the command looks, and its secrets come from files."""
     mounts = {m["name"]: m["mountPath"] for m in SIDECAR["volumeMounts"]}
-    assert mounts["settings"] == last_stage()["WORKDIR"]
+    assert mounts["settings"] == read_last_stage()["WORKDIR"]
     assert kustomization("")["configMapGenerator"][0]["files"] == [DEFAULT_FILE]
     keys = {Path(f).name for f in kustomization("")["secretGenerator"][0]["files"]}
     assert {e["value"] for e in SIDECAR["env"]} == {f"{mounts['secrets']}/{key}" for key in keys}
@@ -207,7 +214,7 @@ def test_a_pod_has_no_more_rights_than_it_needs(name):
     assert pod["runAsNonRoot"] is True
     assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
     if not name:
-        assert f"{pod['runAsUser']}:{pod['runAsGroup']}" == last_stage()["USER"]
+        assert f"{pod['runAsUser']}:{pod['runAsGroup']}" == read_last_stage()["USER"]
     for container in containers(name):
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sidecar import __version__
-from tests.support.compose import ROOT, copied_by_the_image
+from tests.support.compose import ROOT, copy_image_files
 
 #: What a checkout has and an installation must not.
 STRAY = re.compile(r"(^|/)(__pycache__|tests|demo|docs|\.\w)|\.(pyc|orig|rej|toml|pem|key)$")
@@ -21,7 +21,7 @@ STRAY = re.compile(r"(^|/)(__pycache__|tests|demo|docs|\.\w)|\.(pyc|orig|rej|tom
 def wheel(tmp_path_factory):
     """The wheel, built from what the image's build has and nothing more."""
     folder = tmp_path_factory.mktemp("wheel")
-    copied_by_the_image(folder / "source")
+    copy_image_files(folder / "source")
     done = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet",
          "--disable-pip-version-check", "--wheel-dir", str(folder), str(folder / "source")],

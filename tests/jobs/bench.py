@@ -28,7 +28,7 @@ from sidecar.storage.redis.connect import Store, close, connect
 from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.storage.sql import database as sql
 from sidecar.visitors.grants import Grants
-from tests.support.rooms import Time, new_room_name
+from tests.support.rooms import RedisTime, new_room_name
 
 Hook = Callable[..., Awaitable[None]]
 _numbers = itertools.count()
@@ -123,7 +123,7 @@ class Egress:
 class Bench:
     def __init__(self, redis: Store, database: Database) -> None:
         self.redis, self.store, self.metrics = redis, database, Metrics()
-        self.time = Time()
+        self.time = RedisTime()
         #: Targets whose settings were changed, as other processes are told.
         self.changed: list[str] = []
         self.jobs = Jobs(

@@ -4,7 +4,7 @@ little above what they are now."""
 import asyncio
 
 from tests.jobs.bench import running, until
-from tests.support.jobs import statements_of
+from tests.support.jobs import record_statements
 
 JOBS = 100
 
@@ -13,7 +13,7 @@ async def test_many_submissions_share_scripts_and_statements(here, sent):
     """A place and a row for each, and into the queue: 100 at once take six script calls, of which
     some are loaded first, and one statement."""
     target = await here.target()
-    statements = statements_of(here.store)
+    statements = record_statements(here.store)
     await asyncio.gather(*(here.submit(target) for _ in range(JOBS)))
     assert len(sent) <= 12
     assert len(statements) <= 3
@@ -26,7 +26,7 @@ async def test_calls_under_way_share_scripts_and_statements(here, sent):
     await asyncio.gather(*(here.submit(target) for _ in range(JOBS)))
     here.egress.over.set()
     worker = here.worker(target, most=50)
-    statements = statements_of(here.store)
+    statements = record_statements(here.store)
     sent.clear()
     async with running(worker.run()):
         await until(lambda: len(here.egress.called) == JOBS and not len(worker))

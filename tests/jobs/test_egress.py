@@ -25,7 +25,7 @@ from sidecar.jobs.worker.target_call import Egress
 from sidecar.kit import egress as connections
 from sidecar.kit.errors import DatabaseError
 from tests.support.processes import free_port
-from tests.support.target import PART, Target, bad_target
+from tests.support.target import PART, Target, run_target
 
 ALL = ["GET", "HEAD", "POST", "PUT", "DELETE"]
 _numbers = itertools.count()
@@ -33,7 +33,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
-    with bad_target(tmp_path_factory.mktemp("target")) as target:
+    with run_target(tmp_path_factory.mktemp("target")) as target:
         yield target
 
 

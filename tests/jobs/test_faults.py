@@ -27,7 +27,13 @@ from tests.jobs.bench import running, until
 from tests.support.jobs import job as make_job
 from tests.support.processes import wait_until
 from tests.support.rooms import new_room_name
-from tests.support.works import Sent, Works, most_open, most_within, overtaken
+from tests.support.works import (
+    JobSystem,
+    SubmittedJob,
+    count_most_open,
+    count_most_within,
+    count_overtaken,
+)
 
 IS_FULL = os.environ.get("JOBS_FULL") == "1"
 DOWN_S = 60 if IS_FULL else 4
@@ -44,7 +50,9 @@ pytestmark = pytest.mark.timeout(900)
 class Phase:
     """What a fault did: how the jobs of a target ended, and what the target noted."""
 
-    def __init__(self, sent: list[Sent], rows: dict[str, Job], notes: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, sent: list[SubmittedJob], rows: dict[str, Job], notes: list[dict[str, Any]]
+    ) -> None:
         self.sent, self.rows = sent, rows
         ids = {one.id for one in sent}
         self.calls: dict[str, list[dict[str, Any]]] = {id_: [] for id_ in ids}
@@ -59,7 +67,7 @@ class Phase:
 # The worker ---------------------------------------------------------------------------------------
 
 
-def kill_a_runner(works: Works) -> Phase:
+def kill_a_runner(works: JobSystem) -> Phase:
     """Each of them makes as many calls as it can, which take long; others wait behind them."""
     slow = range(AT_A_TIME * RUNNERS)
     orders = [{"target": "killed", "path": "slow", "query": f"seconds=5&n={n}"} for n in slow]
@@ -84,7 +92,7 @@ class Down:
     seen: list[dict[str, Any]]
 
 
-def take_the_target_down(works: Works) -> Down:
+def take_the_target_down(works: JobSystem) -> Down:
     """A target that is made at run time; it closes each connection for a while."""
     target, operator = works.another_target(), works.caller("operator")
     # So late is a job tried again that the failures of three have opened the breaker by then.
@@ -109,12 +117,12 @@ def take_the_target_down(works: Works) -> Down:
 # Redis --------------------------------------------------------------------------------------------
 
 
-def submit_many(works: Works) -> list[Sent]:
+def submit_many(works: JobSystem) -> list[SubmittedJob]:
     """They wait for as long as their target is paused."""
     return works.submit_all([{"target": "many", "path": f"ok/{n}"} for n in range(WAITING)])
 
 
-def lose_the_store_twice(works: Works, sent: list[Sent]) -> Phase:
+def lose_the_store_twice(works: JobSystem, sent: list[SubmittedJob]) -> Phase:
     before = works.ended_calls()
     operator = works.caller("operator")
     assert operator.call("PATCH", "/targets/many", {"paused": False}).status == 200
@@ -146,7 +154,7 @@ class Faults:
             },
         }
         with (
-            Works(settings, runners=RUNNERS, at_a_time=AT_A_TIME) as works,
+            JobSystem(settings, runners=RUNNERS, at_a_time=AT_A_TIME) as works,
             ThreadPoolExecutor(3) as pool,
         ):
             many = pool.submit(submit_many, works)
@@ -185,7 +193,7 @@ def test_the_jobs_of_a_worker_that_was_killed_are_taken_up(faults):
 def test_a_job_of_a_killed_worker_is_not_called_by_two_at_a_time(faults):
     """Nor are more called than the target bears."""
     phase = faults.killed()
-    assert {most_open(notes) for notes in phase.calls.values()} == {1}
+    assert {count_most_open(notes) for notes in phase.calls.values()} == {1}
     together_ = [note for notes in phase.calls.values() for note in notes]
     assert max(note["open"] for note in together_) <= AT_A_TIME * RUNNERS
 
@@ -229,14 +237,14 @@ def test_jobs_keep_their_order_when_redis_is_lost(faults):
     sent = [one for one in phase.sent if one.id in fences]
     before = [(one.ended_us, fences[one.id]) for one in sent]
     after = [(one.began_us, fences[one.id]) for one in sent]
-    assert overtaken(before, after) == 0
+    assert count_overtaken(before, after) == 0
 
 
 def test_the_rate_holds_when_redis_is_lost(faults):
     """It has forgotten the calls of this window; none is made until that is over."""
     moments = [row.fence for row in faults.lost().rows.values()]
     # Each of those that are claimed together has a number more than the moment.
-    assert most_within(moments, WINDOW_US - AT_A_TIME) <= RATE
+    assert count_most_within(moments, WINDOW_US - AT_A_TIME) <= RATE
 
 
 # A reconciler or a worker, within this process ----------------------------------------------------

@@ -8,7 +8,7 @@ from sidecar.jobs.model import ENDED, Ending, JobQuery, QueueEntry, State
 from sidecar.jobs.store import endings
 from sidecar.jobs.store.endings import DEFAULT_TTL_MS, PERMIT_MS
 from sidecar.jobs.store.jobs import EndedJobs
-from tests.support.jobs import NOW_MS, chunk_count, job, statements_of
+from tests.support.jobs import NOW_MS, count_chunks, job, record_statements
 
 LATER_MS = NOW_MS + 5000
 URL = "https://shop.example/back"
@@ -148,12 +148,12 @@ async def test_what_was_kept_long_enough_is_removed_with_its_answer(store):
         made[3].id,
         made[4].id,
     }
-    assert await chunk_count(store) == 1
+    assert await count_chunks(store) == 1
     await store.endings.record_callback(
         made[3].id, ended_ms=(await store.jobs.find(made[3].id)).ended_ms, next_ms=None, tries=1
     )
     assert await store.endings.delete_old(gone_ms, 2) == 1
-    assert await chunk_count(store) == 0
+    assert await count_chunks(store) == 0
 
 
 async def test_two_reconcilers_do_the_work_once(database, store, open_store):
@@ -202,7 +202,7 @@ async def test_two_reconcilers_do_the_work_once(database, store, open_store):
 async def test_a_reconciler_that_finds_nothing_to_do_locks_nothing(store):
     """It asks one question each time."""
     await store.jobs.insert(job())
-    seen = statements_of(store)
+    seen = record_statements(store)
     assert await store.endings.expire(NOW_MS, 10, {}) == []
     assert await store.endings.delete_old(NOW_MS, 10) == 0
     assert await store.endings.due_callbacks(NOW_MS, 10, hold_ms=1) == []

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from sidecar.jobs.model import Ending, Job, JobQuery, State, new_job_id
 from sidecar.jobs.store import jobs as search
 from sidecar.kit.errors import DatabaseError
-from tests.support.jobs import NOW_MS, chunk_count, job, statements_of
+from tests.support.jobs import NOW_MS, count_chunks, job, record_statements
 
 HOUR_MS = 3_600_000
 LATER_MS = NOW_MS + 5000
@@ -203,7 +203,7 @@ async def test_a_job_is_begun_by_who_claimed_it_last(store):
 async def test_fifty_claims_take_few_statements(store):
     """One that reads and one that writes; and endings are written together."""
     made = await insert(store, *(job() for _ in range(50)))
-    seen = statements_of(store)
+    seen = record_statements(store)
     assert len(await store.attempts.start([(one.id, 7) for one in made], at_ms=NOW_MS)) == 50
     assert len(seen) == 2
     seen.clear()
@@ -254,7 +254,7 @@ async def test_a_job_that_is_tried_again_keeps_its_time_and_counts_its_failures(
     assert await store.attempts.finish(completed(made, fence=9, body=b"whole", size=5))
     assert (await store.jobs.find(made.id)).callback_ms == LATER_MS
     assert await body_of(store, made.id) == b"whole"
-    assert await chunk_count(store) == 1
+    assert await count_chunks(store) == 1
 
 
 async def test_a_long_answer_is_read_as_it_was_written(store):
@@ -334,7 +334,7 @@ async def test_a_job_that_ended_can_be_tried_again_from_the_start(store):
     changed = {"queue_order": 99, "expires_ms": LATER_MS + 1, "attempts": 1, "fence": 7,
                "started_ms": NOW_MS}  # fmt: skip
     assert found == replace(made, body=b"", state=State.PENDING, **changed)
-    assert await chunk_count(store) == 0
+    assert await count_chunks(store) == 0
     await store.attempts.start([(made.id, 8)], at_ms=LATER_MS)
     assert not await store.jobs.retry(made.id, **again)
     await store.attempts.finish(completed(made, fence=8))

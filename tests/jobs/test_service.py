@@ -19,7 +19,15 @@ import pytest
 
 from tests.support.processes import free_port, wait_until
 from tests.support.target import PART
-from tests.support.works import Answer, Caller, Sent, Works, grant, now_us, together
+from tests.support.works import (
+    Answer,
+    JobClient,
+    JobSystem,
+    SubmittedJob,
+    now_us,
+    run_in_threads,
+    sign_grant,
+)
 
 SECRET = "a-secret-for-callbacks"
 #: Bytes of an answer that a job's document holds.
@@ -77,7 +85,7 @@ class Place:
     """What the tests of this file share. `early` was submitted first, for what takes some seconds
     to happen."""
 
-    def __init__(self, works: Works, receiver: Receiver) -> None:
+    def __init__(self, works: JobSystem, receiver: Receiver) -> None:
         self.works, self.receiver = works, receiver
         self.shop, self.press = works.caller("shop"), works.caller("press", replica=1)
         self.service, self.operator = works.caller(), works.caller("operator", replica=1)
@@ -110,7 +118,7 @@ def place():
                   "callback_secret": SECRET},
         "permits": {"kinds": ["online"], "concurrency": 1},
     }  # fmt: skip
-    with receiver.running(), Works(targets, replicas=2, runners=1) as works:
+    with receiver.running(), JobSystem(targets, replicas=2, runners=1) as works:
         yield Place(works, receiver)
 
 
@@ -159,10 +167,10 @@ def test_a_key_names_one_job_for_all_who_come_at_once(place):
     """Ten at a time, at two replicas: one of them made it."""
 
     def submit(replica: int) -> Answer:
-        with Caller(place.works.urls[replica], place.works.caller("shop")._token) as caller:
+        with JobClient(place.works.urls[replica], place.works.caller("shop")._token) as caller:
             return caller.call("POST", "/jobs", {"target": "still", "idempotency_key": "crowd"})
 
-    answers = together(*(partial(submit, number % 2) for number in range(10)))
+    answers = run_in_threads(*(partial(submit, number % 2) for number in range(10)))
     assert sorted(answer.status for answer in answers) == [200] * 9 + [202]
     assert len({answer.json["id"] for answer in answers}) == 1
 
@@ -194,7 +202,7 @@ def test_a_key_names_its_job_when_the_queue_is_full_and_the_grant_is_spent(place
     again = place.shop.call("POST", "/jobs", order)
     assert (again.status, again.json["id"]) == (200, job["id"])
     order = {"target": "images", "path": "ok/spent", "idempotency_key": "spent", "class": "gold",
-             "grant": grant("images", "gold", id_="one-job")}  # fmt: skip
+             "grant": sign_grant("images", "gold", id_="one-job")}  # fmt: skip
     sent = place.shop.submit(**order)
     again = place.shop.call("POST", "/jobs", order)
     assert (again.status, again.json["id"]) == (200, sent.id)
@@ -294,13 +302,13 @@ def test_an_unknown_target_is_refused(place):
     [
         ({"class": "gold"}, "needs a grant"),
         ({"class": "gold", "grant": "gold.9999999999.." + "0" * 64}, "forged"),
-        ({"class": "gold", "grant": grant("other", "gold")}, "forged"),
-        ({"class": "gold", "grant": grant("images", "gold", kind="room")}, "forged"),
-        ({"class": "gold", "grant": grant("images", "gold", kind="")}, "outdated"),
-        ({"class": "gold", "grant": grant("images", "gold", life_s=-1)}, "expired"),
+        ({"class": "gold", "grant": sign_grant("other", "gold")}, "forged"),
+        ({"class": "gold", "grant": sign_grant("images", "gold", kind="room")}, "forged"),
+        ({"class": "gold", "grant": sign_grant("images", "gold", kind="")}, "outdated"),
+        ({"class": "gold", "grant": sign_grant("images", "gold", life_s=-1)}, "expired"),
         ({"class": "gold", "grant": "please"}, "malformed"),
-        ({"class": "gold", "grant": grant("images", "silver")}, "for silver"),
-        ({"grant": grant("images", "bronze")}, "no class bronze"),
+        ({"class": "gold", "grant": sign_grant("images", "silver")}, "for silver"),
+        ({"grant": sign_grant("images", "bronze")}, "no class bronze"),
     ],
 )
 def test_a_class_needs_a_grant_that_covers_it(place, given, says):
@@ -310,7 +318,7 @@ def test_a_class_needs_a_grant_that_covers_it(place, given, says):
 
 
 def test_a_grant_with_an_id_is_for_one_job(place):
-    given = {"target": "images", "path": "ok/1", "grant": grant("images", "gold", id_="once")}
+    given = {"target": "images", "path": "ok/1", "grant": sign_grant("images", "gold", id_="once")}
     assert place.shop.submit(**given).document["class"] == "gold"
     answer = place.shop.call("POST", "/jobs", given)
     assert (answer.status, "used" in answer.json["detail"]) == (403, True), answer
@@ -393,7 +401,7 @@ def test_who_waits_for_a_job_hears_of_its_end(place):
     """Of whatever end: here somebody cancels it."""
     sent = place.shop.submit(target="still", path="ok/1")
     waits = place.works.caller("shop", replica=1)
-    looked, cancelled = together(
+    looked, cancelled = run_in_threads(
         lambda: waits.job(sent.id, wait_s=30),
         lambda: time.sleep(0.3) or place.shop.call("DELETE", f"/jobs/{sent.id}"),
     )
@@ -412,7 +420,7 @@ def test_many_wait_at_a_time(place):
     sent = [place.shop.submit(target="images", path="slow", query=f"seconds=0.5&n={n}")
             for n in range(8)]  # fmt: skip
     callers = [place.works.caller("shop", replica=n % 2) for n in range(8)]
-    jobs = together(*(partial(caller.job, one.id, 20)
+    jobs = run_in_threads(*(partial(caller.job, one.id, 20)
                       for caller, one in zip(callers, sent, strict=True)))  # fmt: skip
     assert [job["id"] for job in jobs] == [one.id for one in sent]
     assert {job["state"] for job in jobs} == {"completed"}
@@ -421,7 +429,7 @@ def test_many_wait_at_a_time(place):
 # Cancelled, tried again ---------------------------------------------------------------------------
 
 
-def begun(place: Place, target: str, path: str, **request: str) -> Sent:
+def begun(place: Place, target: str, path: str, **request: str) -> SubmittedJob:
     """A job whose call has reached its target. In state processing it may still be put back: its
     worker was too slow to call."""
     before = place.works.target.open()
@@ -623,7 +631,7 @@ def test_a_result_that_was_read_is_deleted_soon(place, door):
     assert 15 <= seconds_between(after["ended_at"], after["expires_at"]) <= 120
 
 
-def until_ended(place: Place, sent: Sent) -> dict[str, Any]:
+def until_ended(place: Place, sent: SubmittedJob) -> dict[str, Any]:
     """Looks without reading it, as a list does."""
 
     def listed() -> dict[str, Any]:
@@ -717,7 +725,7 @@ def test_a_target_is_made_changed_and_removed_while_all_run(place):
     assert other.job(sent.id, wait_s=20)["state"] == "completed"
 
     place.operator.call("PATCH", "/targets/made", {"paused": True, "max_pending": 1})
-    waiting: list[Sent] = []
+    waiting: list[SubmittedJob] = []
 
     def one_waits() -> bool:
         """The worker hears of the change, and calls no more."""

@@ -24,16 +24,16 @@ from tests.support.works import (
     Answer,
     Claim,
     Held,
-    Sent,
-    Works,
-    arrivals,
-    claims_in,
-    grant,
-    holds_in,
-    most_open,
-    most_within,
-    overtaken,
-    together,
+    JobSystem,
+    SubmittedJob,
+    count_most_open,
+    count_most_within,
+    count_overtaken,
+    read_arrivals,
+    read_claims,
+    read_holds,
+    run_in_threads,
+    sign_grant,
 )
 
 IS_FULL = os.environ.get("JOBS_FULL") == "1"
@@ -74,7 +74,7 @@ class Story:
 
     size: int
     rate: int
-    sent: list[Sent]
+    sent: list[SubmittedJob]
     kinds: dict[str, str]
     classes: dict[str, str]
     rows: dict[str, Job]
@@ -113,7 +113,7 @@ def kinds_of(count: int) -> list[str]:
 class Away:
     """What was told and done while the database was away."""
 
-    sent: list[Sent]
+    sent: list[SubmittedJob]
     rows: dict[str, Job]
     notes: list[dict[str, Any]]
     #: What those heard who submitted and looked meanwhile, and who submitted after it.
@@ -142,7 +142,7 @@ def tell(kind: type, servers: Any) -> tuple[Story, Away | None]:
     server = None if kind is Sqlite else servers(kind)
     many = IS_FULL or kind is Sqlite
     with (
-        Works(
+        JobSystem(
             {"story": settings, "away": AWAY},
             database=server.url if server else "", replicas=1 + IS_FULL, runners=2 + many,
         ) as works,
@@ -153,7 +153,7 @@ def tell(kind: type, servers: Any) -> tuple[Story, Away | None]:
         sent = works.submit_all(orders[:first])
         changed = works.caller("operator").call("PATCH", "/targets/story", {"paused": False})
         assert changed.status == 200, changed
-        _, more = together(partial(be_busy, works, first // 4),
+        _, more = run_in_threads(partial(be_busy, works, first // 4),
                            lambda: works.submit_all(orders[first:]))  # fmt: skip
         sent += more or []
         ids = [one.id for one in sent]
@@ -167,8 +167,8 @@ def tell(kind: type, servers: Any) -> tuple[Story, Away | None]:
         story = Story(
             size, rate, sent, dict(zip(ids, kinds, strict=True)),
             dict(zip(ids, classes, strict=True)), rows, documents, bodies,
-            claims_in(monitor, "story"), holds_in(monitor, "story"),
-            works.target.calls(), arrivals(works.target),
+            read_claims(monitor, "story"), read_holds(monitor, "story"),
+            works.target.calls(), read_arrivals(works.target),
         )  # fmt: skip
         return story, server and stop(server, works)
 
@@ -176,10 +176,10 @@ def tell(kind: type, servers: Any) -> tuple[Story, Away | None]:
 def order(path: str, class_name: str) -> dict[str, Any]:
     path, _, query = path.partition("?")
     return {"target": "story", "path": path, "query": query, "class": class_name,
-            "grant": grant("story", class_name)}  # fmt: skip
+            "grant": sign_grant("story", class_name)}  # fmt: skip
 
 
-def be_busy(works: Works, after: int) -> None:
+def be_busy(works: JobSystem, after: int) -> None:
     """In the midst of it the target asks to be left alone for a second."""
     wait_until(lambda: len(works.target.calls()) >= after, "calls", 60)
     works.target.mood("429", retry_after="1")
@@ -192,13 +192,17 @@ def is_busy(note: dict[str, Any]) -> bool:
     return note["status"] == 429 and "how=429" not in note["path"]
 
 
-def stop(server: Any, works: Works) -> Away:
+def stop(server: Any, works: JobSystem) -> Away:
     """The database, while calls are under way and others wait."""
     caller, before = works.caller(), works.ended_calls()
     orders = [{"target": "away", "path": "slow", "query": f"seconds=3&n={n}"} for n in range(4)]
     orders += [{"target": "away", "path": f"ok/{n}"} for n in range(30)]
     sent = works.submit_all(orders)
-    another = {"target": "away", "path": "ok/another", "grant": grant("away", "gold", id_="one")}
+    another = {
+        "target": "away",
+        "path": "ok/another",
+        "grant": sign_grant("away", "gold", id_="one"),
+    }
     wait_until(lambda: works.target.open() == 4, "four slow calls")
     server.stop()
     try:
@@ -224,7 +228,7 @@ def told(request, servers):
         if kind is not Sqlite:
             servers(kind)
     works = [partial(tell, kind, servers) for kind in kinds]
-    found = [work() for work in works] if IS_FULL else together(*works)
+    found = [work() for work in works] if IS_FULL else run_in_threads(*works)
     return {kind.kind: pair for kind, pair in zip(kinds, found, strict=True)}
 
 
@@ -288,7 +292,7 @@ def test_each_call_is_made_once_unless_it_failed(story):
 def test_calls_are_never_more_at_a_time_than_the_target_bears(story):
     """By its own count, over three workers."""
     assert max(note["open"] for note in story.notes) <= CONCURRENCY
-    assert most_open(story.notes) <= CONCURRENCY
+    assert count_most_open(story.notes) <= CONCURRENCY
 
 
 def test_calls_are_never_more_in_a_second_than_the_rate(story):
@@ -304,7 +308,7 @@ def test_the_target_sees_no_more_than_the_rate(story):
     moment until they arrived."""
     delays = [story.arrived[key] - claim.at_us for key, claim in story.attempts().items()]
     assert min(delays) > 0
-    most = most_within(story.arrived.values(), max(0, WINDOW_US - max(delays)))
+    most = count_most_within(story.arrived.values(), max(0, WINDOW_US - max(delays)))
     assert most <= story.rate
 
 
@@ -319,7 +323,7 @@ def test_a_higher_class_goes_first(story):
                   if story.classes[one.id] == CLASSES[lower]]  # fmt: skip
         assert waits
         assert called
-        wrong[CLASSES[higher], CLASSES[lower]] = overtaken(waits, called)
+        wrong[CLASSES[higher], CLASSES[lower]] = count_overtaken(waits, called)
     assert set(wrong.values()) == {0}, wrong
 
 
@@ -329,7 +333,7 @@ def test_within_a_class_those_who_came_first_are_called_first(story):
         mine = [one for one in story.sent if story.classes[one.id] == name]
         before = [(one.ended_us, first[one.id]) for one in mine]
         after = [(one.began_us, first[one.id]) for one in mine]
-        assert overtaken(before, after) == 0
+        assert count_overtaken(before, after) == 0
 
 
 def test_a_target_that_asks_for_a_pause_has_it(story):

@@ -18,8 +18,8 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, source
 from sidecar.storage.redis.scripts import Observer
 from tests.support.jobs import job
-from tests.support.limits import WINDOWS, S, TurnedClock, check_promise
-from tests.support.lua import COMMANDS, header
+from tests.support.limits import WINDOWS, RedisTimeUs, S, check_promise
+from tests.support.lua import COMMANDS, read_header
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 
@@ -31,7 +31,7 @@ LOCK = 10 * S
 
 @pytest.fixture
 def clock():
-    return TurnedClock()
+    return RedisTimeUs()
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ async def lose(redis, store):
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_documents_its_contract(path):
     """Its head says what it is given and returns, or which part of it does."""
-    assert re.search(r"KEYS.*ARGV.*RETURNS", header(path), re.DOTALL)
+    assert re.search(r"KEYS.*ARGV.*RETURNS", read_header(path), re.DOTALL)
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
@@ -775,7 +775,7 @@ async def test_news_go_on_after_a_lost_connection(redis_socket):
 async def test_a_full_store(redis_socket):
     """Takes nobody, and nothing is half done; what was taken is called, renewed and ended."""
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
-    clock = TurnedClock()
+    clock = RedisTimeUs()
     store = TargetStore(redis, new_room_name(), clock=StoreClock(), now_us=clock, timeout_s=5)
     values = settings(rate=100)
     await store.ready(0)

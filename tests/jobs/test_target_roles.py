@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 
 from sidecar.http.auth.accounts import HASHER
-from tests.support.works import Works
+from tests.support.works import JobSystem
 
 PASSWORD = "correct horse battery"
 KEY = "the-key-of-the-target"
@@ -52,7 +52,7 @@ class Session:
 
 @pytest.fixture(scope="module")
 def works():
-    with Works(TARGETS, runners=1, more=ACCOUNTS) as works:
+    with JobSystem(TARGETS, runners=1, more=ACCOUNTS) as works:
         yield works
 
 

@@ -21,16 +21,16 @@ SEAT = "/leases/{name}/17"
 
 
 async def take(site, holder: str, *, at: str = SEAT, status: int = 200, **more):
-    return await site.told("POST", at, {"holder": holder, **more}, status=status)
+    return await site.fetch("POST", at, {"holder": holder, **more}, status=status)
 
 
 async def look(site, holder: str):
-    return await site.told("GET", f"{SEAT}?holder={holder}")
+    return await site.fetch("GET", f"{SEAT}?holder={holder}")
 
 
 async def release(site, holder: str, *, fence: int | None = None) -> bool:
     also = "" if fence is None else f"&fence={fence}"
-    said = await site.told("DELETE", f"{SEAT}?holder={holder}{also}")
+    said = await site.fetch("DELETE", f"{SEAT}?holder={holder}{also}")
     return said["released"]
 
 
@@ -107,7 +107,7 @@ async def test_releasing(service):
     assert not await release(site, "anna", fence=FIRST)
     # Another lease of the same holder stays.
     newer = await take(site, "anna")
-    said = await site.told("DELETE", f"{SEAT}?holder=anna&fence={FIRST}", status=409)
+    said = await site.fetch("DELETE", f"{SEAT}?holder=anna&fence={FIRST}", status=409)
     assert (said["title"], str(FIRST) in said["detail"]) == ("The lease is over", True)
     assert (await look(site, "anna"))["fence"] == newer["fence"]
 
@@ -118,11 +118,11 @@ async def test_renewing(service):
     await take(site, "anna")
     site.turn.forward(20)
     body = {"holder": "anna", "fence": FIRST}
-    document = await site.told("PUT", SEAT, body)
+    document = await site.fetch("PUT", SEAT, body)
     assert (document["state"], document["expires_in_seconds"]) == ("granted", 60)
     site.turn.forward(20)
-    assert (await site.told("PUT", SEAT, body))["expires_in_seconds"] == 50
-    said = await site.told("PUT", SEAT, body, status=409)
+    assert (await site.fetch("PUT", SEAT, body))["expires_in_seconds"] == 50
+    said = await site.fetch("PUT", SEAT, body, status=409)
     assert (said["title"], said["detail"]) == (
         "Not renewed", "max_term is reached. It ends when it said.",
     )  # fmt: skip
@@ -133,15 +133,15 @@ async def test_what_is_not_renewed(service):
     """409 for a lease that is not renewable or over, and for another's fencing number."""
     site = await service(lease={"term": "1m"})
     await take(site, "anna")
-    said = await site.told("PUT", SEAT, {"holder": "anna", "fence": FIRST}, status=409)
+    said = await site.fetch("PUT", SEAT, {"holder": "anna", "fence": FIRST}, status=409)
     assert said["detail"] == "Its leases are not renewable. It ends when it said."
     for holder, fence in (("anna", FIRST + 1), ("ben", FIRST), ("anna", 0)):
         body = {"holder": holder, "fence": fence}
-        said = await site.told("PUT", SEAT, body, status=409)
+        said = await site.fetch("PUT", SEAT, body, status=409)
         assert (said["title"], said["status"]) == ("The lease is over", 409)
         assert said["detail"].startswith(f"{fence} is not the fencing number of this holder's")
     site.turn.forward(61)
-    said = await site.told("PUT", SEAT, {"holder": "anna", "fence": FIRST}, status=409)
+    said = await site.fetch("PUT", SEAT, {"holder": "anna", "fence": FIRST}, status=409)
     assert said["title"] == "The lease is over"
     assert counts(site) == {
         ("take", "granted"): 1, ("renew", "not_renewed"): 1, ("renew", "stale"): 4,
@@ -168,8 +168,8 @@ async def test_who_holds_what(service):
         await take(site, "anna", at=f"/leases/{{name}}/{seat}")
     await take(site, "ben", at="/leases/{name}/a")
     await take(site, "eva", at="/leases/{name}/a", status=202)
-    await site.told("DELETE", "/leases/{name}/a?holder=anna")
-    page = await site.told("GET", "/leases/{name}?limit=2")
+    await site.fetch("DELETE", "/leases/{name}/a?holder=anna")
+    page = await site.fetch("GET", "/leases/{name}?limit=2")
     assert [each["name"] for each in page["resources"]] == ["a", "b"]
     assert (page["template"], page["next"], page["count"]) == (site.name, "b", 3)
     holders = {each["holder"]: each for each in page["resources"][0]["holders"]}
@@ -177,9 +177,9 @@ async def test_who_holds_what(service):
     assert holders["ben"]["expires_at"] == "2027-01-15T08:01:00.000+00:00"
     assert holders["ben"]["fence"] > FIRST
     assert (holders["eva"]["fence"], holders["eva"]["granted_at"]) == (None, None)
-    rest = await site.told("GET", "/leases/{name}?limit=2&after=b")
+    rest = await site.fetch("GET", "/leases/{name}?limit=2&after=b")
     assert ([each["name"] for each in rest["resources"]], rest["next"]) == (["c"], None)
-    (template,) = (await site.told("GET", "/leases"))["leases"]
+    (template,) = (await site.fetch("GET", "/leases"))["leases"]
     assert (template["name"], template["term"], template["in_use"]) == (site.name, 60, 3)
     assert template["max_waiting"] is None
 
@@ -190,23 +190,23 @@ async def test_who_waits(service):
     for holder in ("anna", "ben", "eva"):
         await take(site, holder, status=200 if holder == "anna" else 202)
         site.turn.forward(1)
-    first = await site.told("GET", f"{SEAT}/queue?limit=1")
+    first = await site.fetch("GET", f"{SEAT}/queue?limit=1")
     assert [each["holder"] for each in first["holders"]] == ["anna"]
     assert (first["held"], first["waiting"], first["wait_seconds"]) == (1, 2, 57 + 2 * 60)
     assert first["oldest_at"] == "2027-01-15T08:00:00.000+00:00"
     (ben,) = first["queue"]
     assert (ben["holder"], ben["owner"], ben["position"]) == ("ben", "service", 1)
     assert ben["joined_at"] == "2027-01-15T08:00:01.000+00:00"
-    rest = await site.told("GET", f"{SEAT}/queue?limit=1&after={first['next']}")
+    rest = await site.fetch("GET", f"{SEAT}/queue?limit=1&after={first['next']}")
     assert [(each["holder"], each["position"]) for each in rest["queue"]] == [("eva", 2)]
-    (listed,) = (await site.told("GET", "/leases/{name}"))["resources"]
+    (listed,) = (await site.fetch("GET", "/leases/{name}"))["resources"]
     assert listed.items() <= first.items()
     site.turn.forward(600)  # nobody was heard of, whatever was looked at
-    state = await site.told("GET", f"{SEAT}/queue")
+    state = await site.fetch("GET", f"{SEAT}/queue")
     assert (state["holders"], state["oldest_at"]) == ([], None)
     await site.ops.app[LEASES].get(site.name).store.sweep()
-    assert (await site.told("GET", f"{SEAT}/queue"))["waiting"] == 0
-    free = await site.told("GET", "/leases/{name}/18/queue")
+    assert (await site.fetch("GET", f"{SEAT}/queue"))["waiting"] == 0
+    free = await site.fetch("GET", "/leases/{name}/18/queue")
     assert (free["held"], free["wait_seconds"], free["queue"]) == (0, 0, [])
 
 
@@ -217,12 +217,12 @@ async def test_a_search(service):
     fences = {}
     for at, holder, token in (("17", "anna", SHOP), ("18", "ben", PRESS), ("2", "anna", PRESS)):
         path = f"/leases/{{name}}/{at}"
-        fences[at] = (await site.told("POST", path, {"holder": holder}, token=token))["fence"]
-    await site.told("POST", "/leases/{name}/18", {"holder": "anna"}, token=SHOP, status=202)
+        fences[at] = (await site.fetch("POST", path, {"holder": holder}, token=token))["fence"]
+    await site.fetch("POST", "/leases/{name}/18", {"holder": "anna"}, token=SHOP, status=202)
 
     async def found(text: str, **more: str) -> list[str]:
         query = urlencode({"find": text, **more})
-        page = await site.told("GET", f"/leases/{{name}}?{query}", token=ADMIN_TOKEN)
+        page = await site.fetch("GET", f"/leases/{{name}}?{query}", token=ADMIN_TOKEN)
         assert page["next"] is None
         return [each["name"] for each in page["resources"]]
 
@@ -234,11 +234,11 @@ async def test_a_search(service):
     assert await found(str(fences["2"] + 1)) == []
     assert await found("an") == []
     path = "/leases/{name}?find=anna&limit=2"
-    page = await site.told("GET", path)
+    page = await site.fetch("GET", path)
     assert [each["name"] for each in page["resources"]] == ["17", "18"]
-    page = await site.told("GET", f"{path}&after={page['next']}")
+    page = await site.fetch("GET", f"{path}&after={page['next']}")
     assert ([each["name"] for each in page["resources"]], page["next"]) == (["2"], None)
-    (few, *_) = (await site.told("GET", "/leases/{name}?holders=0"))["resources"]
+    (few, *_) = (await site.fetch("GET", "/leases/{name}?holders=0"))["resources"]
     assert (few["holders"], few["held"]) == ([], 1)
     (said,) = await errors(site, "GET", "/leases/{name}?find=a%20b")
     assert said.startswith("find: ")
@@ -251,16 +251,16 @@ async def test_one_search_looks_at_so_many(service, monkeypatch):
     site = await service(lease={"term": "1m"})
     for number in range(10, 17):
         await take(site, f"h{number}", at=f"/leases/{{name}}/{number}")
-    page = await site.told("GET", "/leases/{name}?find=h15")
+    page = await site.fetch("GET", "/leases/{name}?find=h15")
     assert (page["resources"], page["next"]) == ([], "13")
-    page = await site.told("GET", "/leases/{name}?find=h15&after=13")
+    page = await site.fetch("GET", "/leases/{name}?find=h15&after=13")
     assert ([each["name"] for each in page["resources"]], page["next"]) == (["15"], None)
 
 
 async def test_an_unknown_template(service):
     """An unknown template is a 404 that names it, whatever it is called."""
     site = await service(lease={"term": "1m"})
-    said = await site.told("POST", "/leases/sead/17", {"holder": "anna"}, status=404)
+    said = await site.fetch("POST", "/leases/sead/17", {"holder": "anna"}, status=404)
     assert (said["title"], said["detail"]) == ("Unknown lease", "no lease is named 'sead'")
     for name in ("%00", "%FF", "..", "{x}", "a%2Fb", "x" * 3000):
         for method in ("GET", "POST", "PUT", "DELETE"):
@@ -316,7 +316,7 @@ async def test_bodies_that_are_not_allowed(service):
     assert await errors(site, "PUT", SEAT, {"holder": "a", "fence": "1"}) == [
         f"fence: {WHOLE} (got '1')"
     ]
-    assert (await site.told("GET", "/leases/{name}"))["count"] == 0
+    assert (await site.fetch("GET", "/leases/{name}"))["count"] == 0
     # What is null is as if it was not there.
     await take(site, "anna", order=None)
 
@@ -383,20 +383,20 @@ async def test_a_program_gives_up_only_its_own(service):
     """A token's holder of the same name is another holder, who can neither release, renew nor see
     the first one's lease or place."""
     site = await service(**OF_TWO)
-    held = await site.told("POST", SEAT, {"holder": "a"}, token=SHOP)
-    await site.told("POST", SEAT, {"holder": "b"}, token=SHOP, status=202)
+    held = await site.fetch("POST", SEAT, {"holder": "a"}, token=SHOP)
+    await site.fetch("POST", SEAT, {"holder": "b"}, token=SHOP, status=202)
     with_fence = f"{SEAT}?holder=a&fence={held['fence']}"
-    assert await site.told("DELETE", with_fence, token=PRESS) == {"released": False}
+    assert await site.fetch("DELETE", with_fence, token=PRESS) == {"released": False}
     for path in (f"{SEAT}?holder=a", f"{SEAT}?holder=b"):
-        assert await site.told("DELETE", path, token=PRESS) == {"released": False}
-        assert (await site.told("GET", path, token=PRESS))["state"] == "gone"
+        assert await site.fetch("DELETE", path, token=PRESS) == {"released": False}
+        assert (await site.fetch("GET", path, token=PRESS))["state"] == "gone"
     body = {"holder": "a", "fence": held["fence"]}
-    await site.told("PUT", SEAT, body, token=PRESS, status=409)
-    own = await site.told("POST", SEAT, {"holder": "a"}, token=PRESS, status=202)
+    await site.fetch("PUT", SEAT, body, token=PRESS, status=409)
+    own = await site.fetch("POST", SEAT, {"holder": "a"}, token=PRESS, status=202)
     assert (own["state"], own["fence"]) == ("waiting", None)
-    assert (await site.told("PUT", SEAT, body, token=SHOP))["fence"] == held["fence"]
-    assert (await site.told("GET", f"{SEAT}?holder=b", token=SHOP))["state"] == "waiting"
-    assert await site.told("DELETE", f"{SEAT}?holder=a", token=SHOP) == {"released": True}
+    assert (await site.fetch("PUT", SEAT, body, token=SHOP))["fence"] == held["fence"]
+    assert (await site.fetch("GET", f"{SEAT}?holder=b", token=SHOP))["state"] == "waiting"
+    assert await site.fetch("DELETE", f"{SEAT}?holder=a", token=SHOP) == {"released": True}
 
 
 async def test_a_browsers_lease_is_no_programs(service):
@@ -406,9 +406,9 @@ async def test_a_browsers_lease_is_no_programs(service):
     hold = await template.take("17", "visitor")
     for fence in ("", f"&fence={hold.fence}"):
         path = f"{SEAT}?holder=visitor{fence}"
-        assert await site.told("DELETE", path, token=SHOP) == {"released": False}
+        assert await site.fetch("DELETE", path, token=SHOP) == {"released": False}
     assert (await template.poll("17", "visitor")).fence == hold.fence
-    assert await site.told("DELETE", f"{SEAT}?holder=visitor", token=ADMIN_TOKEN) == {
+    assert await site.fetch("DELETE", f"{SEAT}?holder=visitor", token=ADMIN_TOKEN) == {
         "released": True
     }
 
@@ -417,20 +417,20 @@ async def test_the_operator_releases_anybodys(service):
     """The operator releases a holder of any token, or of one token alone."""
     site = await service(lease={"term": "1m", "capacity": 3}, tokens={"shop": SHOP, "press": PRESS})
     for token in (SHOP, PRESS, SERVICE_TOKEN):
-        await site.told("POST", SEAT, {"holder": "a"}, token=token)
-    page = await site.told("GET", "/leases/{name}", token=ADMIN_TOKEN)
+        await site.fetch("POST", SEAT, {"holder": "a"}, token=token)
+    page = await site.fetch("GET", "/leases/{name}", token=ADMIN_TOKEN)
     held = [(each["holder"], each["owner"]) for each in page["resources"][0]["holders"]]
     assert sorted(held) == [("a", "press"), ("a", "service"), ("a", "shop")]
     path = f"{SEAT}?holder=a"
-    one = await site.told("DELETE", f"{path}&owner=press", token=ADMIN_TOKEN)
-    again = await site.told("DELETE", f"{path}&owner=press", token=ADMIN_TOKEN)
+    one = await site.fetch("DELETE", f"{path}&owner=press", token=ADMIN_TOKEN)
+    again = await site.fetch("DELETE", f"{path}&owner=press", token=ADMIN_TOKEN)
     assert (one["released"], again["released"]) == (True, False)
-    assert (await site.told("GET", path, token=SHOP))["state"] == "granted"
-    assert await site.told("DELETE", path, token=ADMIN_TOKEN) == {"released": True}
+    assert (await site.fetch("GET", path, token=SHOP))["state"] == "granted"
+    assert await site.fetch("DELETE", path, token=ADMIN_TOKEN) == {"released": True}
     for token in (SHOP, SERVICE_TOKEN):
-        assert (await site.told("GET", path, token=token))["state"] == "gone"
+        assert (await site.fetch("GET", path, token=token))["state"] == "gone"
     # A program that says another owner is not asked.
-    await site.told("POST", SEAT, {"holder": "a"}, token=SHOP)
-    assert await site.told("DELETE", f"{path}&owner=shop", token=PRESS) == {"released": False}
+    await site.fetch("POST", SEAT, {"holder": "a"}, token=SHOP)
+    assert await site.fetch("DELETE", f"{path}&owner=shop", token=PRESS) == {"released": False}
     (said,) = await errors(site, "DELETE", f"{path}&owner=a%20b", token=ADMIN_TOKEN)
     assert said.startswith("owner: the name of a token")

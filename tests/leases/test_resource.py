@@ -19,15 +19,15 @@ from sidecar.leases.store import LeaseStore
 from sidecar.rooms.service import Rooms
 from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens
-from tests.support.replica import HTML, KEYS, Jar, TurnedClock, cookie_of
-from tests.support.rooms import Time, new_room_name
+from tests.support.replica import HTML, KEYS, FollowingClock, Jar, cookie_of
+from tests.support.rooms import RedisTime, new_room_name
 
 
 @dataclass
 class Seats:
     edge: TestClient
     template: TemplateLeases
-    turn: Time
+    turn: RedisTime
 
     async def check(self, cookie: str = "", *, seat: str = "1", **headers: str):
         asked = {"X-Waitroom-Room": f"{self.template.name}~{seat}", **HTML, **headers}
@@ -47,7 +47,7 @@ async def seats(redis_socket, aiohttp_client, turn):
 
     async def make(name: str = "", **settings: Any) -> Seats:
         file = LeaseSettings(**{"term": 60, **settings})
-        name, metrics, clock = name or new_room_name(), Metrics(), TurnedClock(turn)
+        name, metrics, clock = name or new_room_name(), Metrics(), FollowingClock(turn)
         store = LeaseStore(redis, name, settings=file, clock=clock, now_ms=turn)
         template = TemplateLeases(name, file, store, clock, metrics.of(LeaseMetrics))
         resources = Resources([template], KEYS)
@@ -237,8 +237,8 @@ async def test_a_forged_cookie_is_none(seats, cookie):
 async def test_a_rooms_cookie_of_the_same_name_is_none(seats):
     """A ticket of a room of the same name is not valid for the template, nor the reverse."""
     site = await seats()
-    room = Tokens(site.template.name, KEYS, TurnedClock(site.turn))
-    theirs = Tokens(site.template.name + "~", KEYS, TurnedClock(site.turn))
+    room = Tokens(site.template.name, KEYS, FollowingClock(site.turn))
+    theirs = Tokens(site.template.name + "~", KEYS, FollowingClock(site.turn))
     first = cookie_of(await site.check())
     text = first.partition("=")[2]
     assert room.read(text) is None

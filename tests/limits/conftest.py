@@ -3,13 +3,13 @@ from functools import partial
 import pytest
 
 from sidecar.storage.redis.connect import close, connect
-from tests.support.limits import TurnedClock, make_limit
+from tests.support.limits import RedisTimeUs, make_limit
 from tests.support.rooms import new_room_name
 
 
 @pytest.fixture
 def clock():
-    return TurnedClock()
+    return RedisTimeUs()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.limits.model import Call
 from sidecar.storage.redis.connect import close, connect
-from tests.support.limits import TurnedClock, make_limit
+from tests.support.limits import RedisTimeUs, make_limit
 
 #: A batch of distinct keys: of the rule once, of each key so many.
 COMMANDS = {
@@ -39,7 +39,7 @@ async def counted(redis, work) -> dict[str, int]:
 @pytest.mark.parametrize("algorithm", COMMANDS)
 async def test_a_batch_is_one_script_and_few_commands(redis, algorithm):
     """128 at a time, whoever asks: one call after the other, or a list."""
-    store = make_limit(redis, TurnedClock(), algorithm, limit=1000)
+    store = make_limit(redis, RedisTimeUs(), algorithm, limit=1000)
     asks = [Call(f"customer-{n}") for n in range(128)]
     await store.acquire_all(asks)
     made = await counted(redis, lambda: store.acquire_all(asks))
@@ -51,7 +51,7 @@ async def test_a_batch_is_one_script_and_few_commands(redis, algorithm):
 
 async def test_calls_of_one_key_share_its_commands(redis):
     """Refused or granted: its state is read once, and written once."""
-    store = make_limit(redis, TurnedClock(), "token_bucket", limit=20)
+    store = make_limit(redis, RedisTimeUs(), "token_bucket", limit=20)
     await store.acquire(Call("bank"))
     made = await counted(redis, lambda: store.acquire_all([Call("bank")] * 128))
     assert sum(made.values()) <= 4

@@ -115,7 +115,7 @@ async def test_without_any_token_the_api_is_off(service):
 async def test_an_unknown_limit(service):
     """An unknown limit is a 404 that names it, whatever it is called."""
     site = await service(limit=FIXED)
-    said = await site.told("POST", "/limits/pai/acquire", {}, status=404)
+    said = await site.fetch("POST", "/limits/pai/acquire", {}, status=404)
     assert (said["title"], said["detail"]) == ("Unknown limit", "no limit is named 'pai'")
     for name in ("%00", "%FF", "%F0%9F%8E%AB", "..", "%2e%2e", "{x}", "a%2Fb", "x" * 3000):
         for way in ("GET /limits/{}", "POST /limits/{}/acquire", "POST /limits/{}/release",
@@ -360,12 +360,12 @@ async def test_a_look_takes_nothing(service):
     """A look by fields or by the whole key counts nothing, and has the limit's settings."""
     site = await service(limit={**FIXED, "key": KEYED, "values": {"pay:wx": 1}})
     for _ in range(3):
-        told = await site.told("GET", "/limits/{name}?biz=refund&channel=wx")
+        told = await site.fetch("GET", "/limits/{name}?biz=refund&channel=wx")
     assert (told["allowed"], told["remaining"], told["key"]) == (True, 2, "refund:wx")
     assert (told["algorithm"], told["window"], told["fields"]) == (
         "fixed_window", 10, ["biz", "channel"],
     )  # fmt: skip
-    assert (await site.told("GET", "/limits/{name}?key=pay:wx"))["limit"] == 1
+    assert (await site.fetch("GET", "/limits/{name}?key=pay:wx"))["limit"] == 1
     await acquire(site, key="pay:wx")
     answer = await site.ask("GET", "/limits/{name}?key=pay:wx")
     told = await answer.json()
@@ -388,7 +388,7 @@ async def test_a_look_at_a_limit_that_paces_says_what_a_call_is_told(service):
         ("paced", True, 200),
         ("refused", False, 429),
     ):
-        looked = await site.told("GET", "/limits/{name}")
+        looked = await site.fetch("GET", "/limits/{name}")
         told, _ = await acquire(site, {}, status=status)
         assert (looked["outcome"], looked["allowed"]) == (outcome, allowed)
         assert [looked[name] for name in SAID] == [told[name] for name in SAID]
@@ -399,7 +399,7 @@ async def test_the_rules_are_listed(service):
     """Limits are listed as configured, with the fields that a call names."""
     site = await service(limit={"algorithm": "token_bucket", "limit": -1, "window": "1m",
                                 "key": KEYED, "idempotency_window": "5m"})  # fmt: skip
-    (rule,) = (await site.told("GET", "/limits"))["limits"]
+    (rule,) = (await site.fetch("GET", "/limits"))["limits"]
     assert rule == {
         "name": site.name, "algorithm": "token_bucket", "key": KEYED, "fields": ["biz", "channel"],
         "limit": None, "window": 60, "burst": None, "on_exceed": "refuse", "max_wait": 60,
@@ -413,12 +413,12 @@ async def test_a_moment_is_given_back(service):
     await acquire(site, {})
     document, _ = await acquire(site, {})
     for permit in ("1~nobody", "0~a", "x", "1~a~b", "99999~a", document["permit"] + "x"):
-        assert await site.told("POST", "/limits/{name}/release", {"permit": permit}) == {
+        assert await site.fetch("POST", "/limits/{name}/release", {"permit": permit}) == {
             "released": False
         }
     body = {"permit": document["permit"]}
-    assert await site.told("POST", "/limits/{name}/release", body) == {"released": True}
-    assert await site.told("POST", "/limits/{name}/release", body) == {"released": False}
+    assert await site.fetch("POST", "/limits/{name}/release", body) == {"released": True}
+    assert await site.fetch("POST", "/limits/{name}/release", body) == {"released": False}
     assert (await acquire(site, {}))[0]["wait_seconds"] == 60
     assert given_back(site) == 1
 
@@ -431,7 +431,7 @@ async def test_a_permit_is_given_back(service):
     refused, _ = await acquire(site, key="a", status=429)
     assert refused["expires_in_seconds"] is None
     body = {"fields": {"biz": "a"}, "permit": document["permit"]}
-    assert await site.told("POST", "/limits/{name}/release", body) == {"released": True}
+    assert await site.fetch("POST", "/limits/{name}/release", body) == {"released": True}
     assert (await acquire(site, key="a"))[0]["allowed"]
     for bad, said in (
         ({"key": "a"}, ["permit: is needed"]),
@@ -452,28 +452,28 @@ async def test_a_keys_limit_is_changed(service):
     # The key of the path a/b: its percent sign is encoded in the address.
     path = "/limits/{name}/values/a%252Fb"
     assert (await acquire(site, fields={"path": "a/b"}))[0]["limit"] == 2
-    assert await site.told("PUT", path, {"limit": 5}) == {"key": "a%2Fb", "limit": 5}
+    assert await site.fetch("PUT", path, {"limit": 5}) == {"key": "a%2Fb", "limit": 5}
     assert (await acquire(site, fields={"path": "a/b"}))[0]["limit"] == 5
-    await site.told("PUT", path, {"limit": -1})
+    await site.fetch("PUT", path, {"limit": -1})
     assert (await acquire(site, fields={"path": "a/b"}))[0]["limit"] is None
-    await site.told("PUT", "/limits/{name}/values/slow", {"limit": 0})
-    assert await site.told("GET", "/limits/{name}/values") == {
+    await site.fetch("PUT", "/limits/{name}/values/slow", {"limit": 0})
+    assert await site.fetch("GET", "/limits/{name}/values") == {
         "file": {"slow": 1}, "set": {"a%2Fb": -1, "slow": 0},
     }  # fmt: skip
-    assert await site.told("DELETE", path) == {"key": "a%2Fb", "limit": 2}
-    assert await site.told("DELETE", path) == {"key": "a%2Fb", "limit": 2}
-    assert await site.told("DELETE", "/limits/{name}/values/slow") == {"key": "slow", "limit": 1}
-    assert (await site.told("GET", "/limits/{name}/values"))["set"] == {}
+    assert await site.fetch("DELETE", path) == {"key": "a%2Fb", "limit": 2}
+    assert await site.fetch("DELETE", path) == {"key": "a%2Fb", "limit": 2}
+    assert await site.fetch("DELETE", "/limits/{name}/values/slow") == {"key": "slow", "limit": 1}
+    assert (await site.fetch("GET", "/limits/{name}/values"))["set"] == {}
 
 
 async def test_a_value_for_a_key_that_no_fields_can_make(service):
     """A value for a key that no fields can make is set, with a warning."""
     site = await service(limit={**FIXED, "key": KEYED})
-    told = await site.told("PUT", "/limits/{name}/values/pay", {"limit": 1})
+    told = await site.fetch("PUT", "/limits/{name}/values/pay", {"limit": 1})
     assert (told["key"], told["limit"]) == ("pay", 1)
     assert told["warning"].startswith("no call that names its fields has the key 'pay': such keys")
     assert (await acquire(site, key="pay"))[0]["limit"] == 1
-    told = await site.told("PUT", "/limits/{name}/values/pay:wx", {"limit": 1})
+    told = await site.fetch("PUT", "/limits/{name}/values/pay:wx", {"limit": 1})
     assert "warning" not in told
 
 
@@ -485,20 +485,20 @@ async def test_a_program_neither_changes_nor_resets_a_key(service, method, path)
     site = await service(limit={**FIXED, "key": "{a}"})
     await acquire(site, fields={"a": "x"})
     path = f"/limits/{{name}}/{path}"
-    said = await site.told(method, path, {"limit": -1}, status=403, token=SERVICE_TOKEN)
+    said = await site.fetch(method, path, {"limit": -1}, status=403, token=SERVICE_TOKEN)
     assert (said["title"], "admin_token" in said["detail"]) == ("For operators", True)
-    assert (await site.told("GET", "/limits/{name}/values"))["set"] == {}
-    assert (await site.told("GET", "/limits/{name}?a=x"))["remaining"] == 1
+    assert (await site.fetch("GET", "/limits/{name}/values"))["set"] == {}
+    assert (await site.fetch("GET", "/limits/{name}?a=x"))["remaining"] == 1
 
 
 async def test_a_limit_without_fields_is_changed(service):
     """The key of a limit without fields is empty, or the configured text."""
     for key in ("", "all"):
         site = await service(limit={**FIXED, "limit": -1, "key": key})
-        told = await site.told("PUT", "/limits/{name}/values/", {"limit": 1})
+        told = await site.fetch("PUT", "/limits/{name}/values/", {"limit": 1})
         assert told == {"key": key, "limit": 1}
         assert (await acquire(site, {}))[0]["remaining"] == 0
-        told = await site.told("DELETE", "/limits/{name}/values/")
+        told = await site.fetch("DELETE", "/limits/{name}/values/")
         assert told == {"key": key, "limit": -1}
         assert (await acquire(site, {}))[0]["outcome"] == "unlimited"
 
@@ -519,10 +519,10 @@ async def test_a_key_is_reset(service, settings):
         for _ in range(2):
             await acquire(site, fields={"path": path})
     path = "/limits/{name}/counts/a%252Fb"
-    assert await site.told("DELETE", path) == {"key": "a%2Fb", "reset": True}
-    assert await site.told("DELETE", path) == {"key": "a%2Fb", "reset": False}
-    assert (await site.told("GET", "/limits/{name}?path=a/b"))["remaining"] == 2
-    assert (await site.told("GET", "/limits/{name}?path=c"))["remaining"] == 0
+    assert await site.fetch("DELETE", path) == {"key": "a%2Fb", "reset": True}
+    assert await site.fetch("DELETE", path) == {"key": "a%2Fb", "reset": False}
+    assert (await site.fetch("GET", "/limits/{name}?path=a/b"))["remaining"] == 2
+    assert (await site.fetch("GET", "/limits/{name}?path=c"))["remaining"] == 0
 
 
 async def test_a_reset_key_has_no_one_before_it(service):
@@ -530,11 +530,11 @@ async def test_a_reset_key_has_no_one_before_it(service):
     site = await service(limit={**PACED, "max_wait": "2m"})
     calls = [(await acquire(site, {}))[0] for _ in range(3)]
     assert calls[2]["wait_seconds"] == 120
-    await site.told("POST", "/limits/{name}/release", {"permit": calls[2]["permit"]})
-    assert (await site.told("DELETE", "/limits/{name}/counts/"))["reset"]
+    await site.fetch("POST", "/limits/{name}/release", {"permit": calls[2]["permit"]})
+    assert (await site.fetch("DELETE", "/limits/{name}/counts/"))["reset"]
     assert (await acquire(site, {}))[0]["outcome"] == "granted"
     body = {"permit": calls[1]["permit"]}
-    assert await site.told("POST", "/limits/{name}/release", body) == {"released": False}
+    assert await site.fetch("POST", "/limits/{name}/release", body) == {"released": False}
     assert (await acquire(site, {}))[0]["wait_seconds"] == 60
 
 
@@ -544,13 +544,13 @@ async def test_keys_that_are_counted(service, monkeypatch):
     for key, calls in (("few", 1), ("all:of:it", 3), ("some", 2)):
         for _ in range(calls):
             await acquire(site, key=key)
-    page = await site.told("GET", "/limits/{name}/counts")
+    page = await site.fetch("GET", "/limits/{name}/counts")
     assert [(each["key"], each["remaining"]) for each in page["keys"]] == [
         ("all:of:it", 0), ("some", 1), ("few", 2),
     ]  # fmt: skip
     assert (page["found"], page["next"]) == (3, None)
     assert (page["keys"][0]["limit"], page["keys"][0]["reset_seconds"] > 0) == (3, True)
-    page = await site.told("GET", "/limits/{name}/counts?limit=1")
+    page = await site.fetch("GET", "/limits/{name}/counts?limit=1")
     assert ([each["key"] for each in page["keys"]], page["found"]) == (["all:of:it"], 3)
     more = {f"more-{number}" for number in range(40)}
     for key in more:
@@ -559,7 +559,7 @@ async def test_keys_that_are_counted(service, monkeypatch):
     monkeypatch.setattr(store, "SCANS", 1)
     found, after, pages = set(), "", 0
     while after is not None:
-        page = await site.told("GET", f"/limits/{{name}}/counts?after={after}")
+        page = await site.fetch("GET", f"/limits/{{name}}/counts?after={after}")
         found |= {each["key"] for each in page["keys"]}
         after = page["next"]
         pages += 1
@@ -621,8 +621,8 @@ async def test_what_can_be_held(service):
     for text in ("61", "-1", "1.5", "true"):
         said = await errors(site, path + text, {})
         assert said == [f"wait: whole seconds from 0 to 60 (got '{text}')"]
-    await site.told("POST", path + "0", {})
-    assert (await site.told("POST", path + "0", {}))["wait_seconds"] == 60
+    await site.fetch("POST", path + "0", {})
+    assert (await site.fetch("POST", path + "0", {}))["wait_seconds"] == 60
 
 
 async def test_an_answer_is_held_no_longer_than_was_asked_for(service):
@@ -750,7 +750,7 @@ async def test_while_the_store_is_away(service, tmp_path, says, status):
     ):  # fmt: skip
         answer = await site.ask(method, path, body)
         assert (answer.status, answer.headers["Retry-After"]) == (503, str(STORE_RETRY_S)), path
-    await site.told("GET", "/limits")
+    await site.fetch("GET", "/limits")
     # A wrong call is a 422 all the same.
     assert await errors(site, "/limits/{name}/acquire", {"cost": 0})
 

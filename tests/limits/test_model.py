@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.limits.model import Call, Outcome
 from tests.support.limit_model import LIMITS, SETTINGS, Key
-from tests.support.limits import WINDOWS, S, TurnedClock, make_limit
+from tests.support.limits import WINDOWS, RedisTimeUs, S, make_limit
 from tests.support.rooms import refuse_functions
 
 
@@ -21,7 +21,7 @@ async def test_the_scripts_say_what_the_model_says(redis, algorithm, on_exceed, 
     without, given back, looked at, under limits and a clock that change."""
     if by == "evalsha":
         refuse_functions(redis)
-    numbers, clock = random.Random(f"{algorithm} {on_exceed} {seed}"), TurnedClock()
+    numbers, clock = random.Random(f"{algorithm} {on_exceed} {seed}"), RedisTimeUs()
     store = make_limit(redis, clock, algorithm, on_exceed=on_exceed, **SETTINGS)
     keys = {name: Key(algorithm, on_exceed == "pace") for name in "ab"}
     limits = dict(LIMITS)

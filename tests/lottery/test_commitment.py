@@ -22,7 +22,7 @@ from sidecar.lottery.commitment import (
 )
 from sidecar.rooms.openings import RoomEvent
 from sidecar.visitors.model import LOT_BITS
-from tests.support.draws import HOUR, START, an_event, ids_of, numbered
+from tests.support.draws import HOUR_MS, START_MS, make_event, make_ids, with_places
 
 # The lot ------------------------------------------------------------------------------------------
 
@@ -43,15 +43,15 @@ def test_a_double_holds_every_lot():
 def test_a_draw_has_a_secret_of_its_own():
     """Another room, event or beginning of the pre-queue is another secret; another opening is
     not, so that it can be moved after the commitment was published."""
-    secret = secret_of("k" * 32, "shop", an_event())
+    secret = secret_of("k" * 32, "shop", make_event())
     others = [
-        secret_of("l" * 32, "shop", an_event()),
-        secret_of("k" * 32, "hall", an_event()),
-        secret_of("k" * 32, "shop", an_event("winter")),
-        secret_of("k" * 32, "shop", an_event(begins=START + 1, opens_at=START + HOUR)),
+        secret_of("l" * 32, "shop", make_event()),
+        secret_of("k" * 32, "hall", make_event()),
+        secret_of("k" * 32, "shop", make_event("winter")),
+        secret_of("k" * 32, "shop", make_event(begins=START_MS + 1, opens_at=START_MS + HOUR_MS)),
     ]
     assert len({secret, *others}) == 5
-    assert secret_of("k" * 32, "shop", an_event(opens_at=START + HOUR // 2)) == secret
+    assert secret_of("k" * 32, "shop", make_event(opens_at=START_MS + HOUR_MS // 2)) == secret
     assert commitment_to(secret) == hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -66,24 +66,29 @@ def test_of_two_equal_lots_the_id_that_sorts_first_goes_first(monkeypatch):
 
 def test_the_draw_that_is_shown_is_that_of_the_event_that_is_on():
     """Else of the coming one, else of the last. Events without a pre-queue draw nothing."""
-    first, second = an_event("one"), an_event("two", START + 10 * HOUR)
-    plain = RoomEvent(name="plain", opens_at=START + 5 * HOUR, closes_at=START + 6 * HOUR)
+    first, second = make_event("one"), make_event("two", START_MS + 10 * HOUR_MS)
+    plain = RoomEvent(
+        name="plain", opens_at=START_MS + 5 * HOUR_MS, closes_at=START_MS + 6 * HOUR_MS
+    )
     events = [second, plain, first]
-    at = {hours: shown_draw(events, START + round(hours * HOUR)) for hours in (-9, 1.5, 3, 5.5, 99)}
+    at = {
+        hours: shown_draw(events, START_MS + round(hours * HOUR_MS))
+        for hours in (-9, 1.5, 3, 5.5, 99)
+    }
     assert at == {-9: first, 1.5: first, 3: second, 5.5: second, 99: second}
-    assert shown_draw([plain], START) is None
-    assert shown_draw([], START) is None
+    assert shown_draw([plain], START_MS) is None
+    assert shown_draw([], START_MS) is None
 
 
 def test_an_event_that_does_not_close_is_on_until_the_next_begins():
     """Also where the next one draws nothing."""
-    first = an_event("one", closes_at=None)
-    plain = RoomEvent(name="plain", opens_at=START + 5 * HOUR)
-    coming = an_event("two", START + 9 * HOUR)
+    first = make_event("one", closes_at=None)
+    plain = RoomEvent(name="plain", opens_at=START_MS + 5 * HOUR_MS)
+    coming = make_event("two", START_MS + 9 * HOUR_MS)
     events = [first, plain, coming]
-    assert shown_draw(events, START + 4 * HOUR) == first
-    assert shown_draw(events, START + 6 * HOUR) == coming
-    assert first.draw_key != an_event("one", START + 1).draw_key
+    assert shown_draw(events, START_MS + 4 * HOUR_MS) == first
+    assert shown_draw(events, START_MS + 6 * HOUR_MS) == coming
+    assert first.draw_key != make_event("one", START_MS + 1).draw_key
 
 
 # The check ----------------------------------------------------------------------------------------
@@ -108,7 +113,7 @@ def published(ids: list[str], **more) -> Published:
 
 @pytest.fixture(scope="module")
 def ids():
-    return by_lot(SECRET, ids_of(random.Random(1), 500))
+    return by_lot(SECRET, make_ids(random.Random(1), 500))
 
 
 def wrong(checks) -> dict[str, str]:
@@ -117,7 +122,7 @@ def wrong(checks) -> dict[str, str]:
 
 def test_a_draw_that_is_right_passes(ids):
     """In whatever order its places are read, with what was noted, and for anybody in it."""
-    draw, rows = published(ids), numbered(ids)
+    draw, rows = published(ids), with_places(ids)
     random.Random(2).shuffle(rows)
     checks = verify(
         draw, rows, commitment=draw.commitment.upper(), digest=draw.places_sha256, visitor=ids[6]
@@ -137,12 +142,12 @@ def test_a_draw_of_nobody_passes():
 
 def test_a_changed_secret_is_found(ids):
     """It is not the one of the commitment; a commitment changed with it is not the one noted."""
-    rows, other = numbered(ids), "5f" * 32
+    rows, other = with_places(ids), "5f" * 32
     found = wrong(verify(published(ids, secret=other), rows))
     assert {"secret", "lots"} <= set(found)
     draw = published(ids, secret=other, commitment=commitment_to(other))
     assert set(wrong(verify(draw, rows))) == {"lots"}
-    drawn_again = numbered(by_lot(other, ids))
+    drawn_again = with_places(by_lot(other, ids))
     noted = published(ids).commitment
     assert "commitment" in wrong(verify(draw, drawn_again, commitment=noted))
 
@@ -150,29 +155,29 @@ def test_a_changed_secret_is_found(ids):
 def test_an_id_that_was_added_is_found(ids):
     """At a place that is not its own by the lots; at its own by the count and the list's
     SHA-256; and where those were changed too, by the SHA-256 that somebody noted."""
-    draw, new = published(ids), ids_of(random.Random(3), 1)[0]
-    pushed = numbered([new, *ids])
+    draw, new = published(ids), make_ids(random.Random(3), 1)[0]
+    pushed = with_places([new, *ids])
     assert wrong(verify(draw, pushed))["lots"] == (
         f"place 1 is listed as {new}'s; by the lots it is {ids[0]}'s"
     )
     fitted = by_lot(SECRET, [*ids, new])
-    assert set(wrong(verify(draw, numbered(fitted)))) == {"count", "list"}
-    forged = verify(published(fitted), numbered(fitted), digest=draw.places_sha256)
+    assert set(wrong(verify(draw, with_places(fitted)))) == {"count", "list"}
+    forged = verify(published(fitted), with_places(fitted), digest=draw.places_sha256)
     assert set(wrong(forged)) == {"list"}
 
 
 def test_an_id_that_was_removed_is_found(ids):
     """By the gap that it leaves; where the others moved up, by the count and the SHA-256."""
-    draw, rows = published(ids), numbered(ids)
+    draw, rows = published(ids), with_places(ids)
     gap = wrong(verify(draw, rows[:99] + rows[100:]))
     assert gap["places"] == f"place 101 ({ids[100]}) comes where 100 should"
-    assert set(wrong(verify(draw, numbered(ids[:99] + ids[100:])))) == {"count", "list"}
+    assert set(wrong(verify(draw, with_places(ids[:99] + ids[100:])))) == {"count", "list"}
 
 
 def test_an_id_that_was_replaced_is_found(ids):
     """The first place that is wrong is named."""
-    new = ids_of(random.Random(4), 1)[0]
-    found = wrong(verify(published(ids), numbered([*ids[:99], new, *ids[100:]])))
+    new = make_ids(random.Random(4), 1)[0]
+    found = wrong(verify(published(ids), with_places([*ids[:99], new, *ids[100:]])))
     assert set(found) == {"lots", "list"}
     first = min(100, by_lot(SECRET, [*ids, new]).index(new) + 1)
     assert found["lots"].startswith(f"place {first} is listed as")
@@ -182,14 +187,14 @@ def test_two_ids_that_were_swapped_are_found(ids):
     """Neighbours too; both by the lots, and where the list's SHA-256 was made to fit."""
     swapped = [*ids[:9], ids[10], ids[9], *ids[11:]]
     said = f"place 10 is listed as {ids[10]}'s; by the lots it is {ids[9]}'s"
-    assert wrong(verify(published(ids), numbered(swapped)))["lots"] == said
+    assert wrong(verify(published(ids), with_places(swapped)))["lots"] == said
     forged = published(ids, places_sha256=hashlib.sha256(as_lines(swapped)).hexdigest())
-    assert wrong(verify(forged, numbered(swapped))) == {"lots": said}
+    assert wrong(verify(forged, with_places(swapped))) == {"lots": said}
 
 
 def test_a_changed_place_is_found(ids):
     """There twice, before the first, or of somebody who has another."""
-    draw, rows = published(ids), numbered(ids)
+    draw, rows = published(ids), with_places(ids)
     twice = [*rows[:5], (rows[5][0], 5), *rows[6:]]
     assert wrong(verify(draw, twice))["places"] == f"place 5 ({ids[5]}) is there twice"
     for low in (0, -1):
@@ -202,7 +207,7 @@ def test_a_changed_place_is_found(ids):
 def test_what_is_no_id_is_found(ids):
     """A line break in one could make two lists look the same."""
     odd = f"{ids[1]}\n3 {ids[2]}"
-    found = wrong(verify(published(ids), numbered([ids[0], odd, *ids[3:]])))
+    found = wrong(verify(published(ids), with_places([ids[0], odd, *ids[3:]])))
     assert found["ids"].startswith("place 2: ")
 
 
@@ -222,7 +227,7 @@ def test_what_would_speak_to_a_terminal_is_not_read(ids, odd):
 def test_what_was_not_published_is_not_right(ids):
     """No count, no SHA-256; and a visitor who is not in the list is told so."""
     draw = published(ids, count=None, places_sha256=None)
-    found = wrong(verify(draw, numbered(ids), visitor="x" * 22))
+    found = wrong(verify(draw, with_places(ids), visitor="x" * 22))
     assert set(found) == {"count", "list", "visitor"}
 
 
@@ -296,7 +301,7 @@ def placed(order: list[str], ids: list[str]) -> list[int]:
 def people():
     """In order of joining; and of each draw its secret, and the order by lot."""
     rng = random.Random("a fixed list")
-    ids, secrets = ids_of(rng, VISITORS), [rng.randbytes(32).hex() for _ in range(DRAWS)]
+    ids, secrets = make_ids(rng, VISITORS), [rng.randbytes(32).hex() for _ in range(DRAWS)]
     return ids, {secret: by_lot(secret, ids) for secret in secrets}
 
 

@@ -27,12 +27,12 @@ from sidecar.lottery.commitment import (
 from sidecar.lottery.service import Draws
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.redis_keys import room_key
-from tests.support.draws import HOUR, START, an_event, ids_of
+from tests.support.draws import HOUR_MS, START_MS, make_event, make_ids
 from tests.support.replica import HTML, KEYS, cookie_of
 from tests.support.site import ROOT
 
 HEX = re.compile("[0-9a-f]{64}")
-PLAIN = RoomEvent(name="plain", opens_at=START + 9 * HOUR)
+PLAIN = RoomEvent(name="plain", opens_at=START_MS + 9 * HOUR_MS)
 
 
 class Stage:
@@ -66,7 +66,7 @@ class Stage:
 
     async def fill(self, event: RoomEvent, count: int) -> list[str]:
         """Fill the list as a pre-queue does. Return the ids in the order of their lots."""
-        secret, ids = self.secret(event), ids_of(random.Random(event.name), count)
+        secret, ids = self.secret(event), make_ids(random.Random(event.name), count)
         key = room_key(self.room.name, "drawn")
         await self.redis.delete(key)
         await self.redis.zadd(key, {one: lot(secret, one) - 2**53 for one in ids})
@@ -83,7 +83,7 @@ def stage(replica):
     async def make(*events: RoomEvent, **settings) -> Stage:
         stage = Stage(await replica(events=events, **settings))
         stage.room.draws = Draws(stage.room.name, KEYS, stage.room.draws.store)
-        await stage.at(START - HOUR)
+        await stage.at(START_MS - HOUR_MS)
         return stage
 
     return make
@@ -105,10 +105,10 @@ def is_as_described(path: str, document: dict) -> dict:
 async def test_before_the_opening_there_is_the_commitment_alone(stage):
     """Until 3 s after the opening only the commitment is public, and it stays the same. A request
     for the list says when it is published."""
-    event = an_event()
+    event = make_event()
     room = await stage(event)
     said = []
-    for ms in (START - HOUR, START, event.opens_at, event.opens_at + 2999):
+    for ms in (START_MS - HOUR_MS, START_MS, event.opens_at, event.opens_at + 2999):
         await room.at(ms)
         document = await room.draw()
         hidden = ("secret", "count", "places_sha256", "places_url")
@@ -124,7 +124,7 @@ async def test_before_the_opening_there_is_the_commitment_alone(stage):
 
 async def test_after_the_opening_anybody_can_draw_again(stage):
     """After the opening the secret fits the commitment, and every check of the list passes."""
-    event = an_event()
+    event = make_event()
     room = await stage(event)
     noted = (await room.draw())["commitment"]
     order = await room.fill(event, 1234)
@@ -145,9 +145,9 @@ async def test_after_the_opening_anybody_can_draw_again(stage):
 async def test_who_waits_has_the_place_that_was_drawn(stage):
     """Positions after the opening are those of the list, and unknown before. Latecomers are not in
     the list."""
-    event = an_event(opens_at=START + 20_000)
+    event = make_event(opens_at=START_MS + 20_000)
     room = await stage(event, total_active_users=0)
-    await room.at(START)
+    await room.at(START_MS)
     cookies = {}
     for _ in range(30):
         reply = await room.site.edge.post(room.path.replace("/draw", "/join"))
@@ -169,9 +169,9 @@ async def test_who_waits_has_the_place_that_was_drawn(stage):
 
 async def test_the_secret_is_not_told_by_the_machines_clock(stage):
     """Until Redis' time is known the secret is not published."""
-    event = an_event()
+    event = make_event()
     room = await stage(event)
-    room.turn.now_ms = event.opens_at + HOUR
+    room.turn.now_ms = event.opens_at + HOUR_MS
     room.room.snapshot = None
     assert (await room.draw())["secret"] is None
     assert (await room.get("/places")).status == 404
@@ -179,7 +179,7 @@ async def test_the_secret_is_not_told_by_the_machines_clock(stage):
 
 async def test_the_list_comes_in_pages(stage):
     """The list has pages from any place on, with `next`; wrong numbers are refused."""
-    event = an_event()
+    event = make_event()
     room = await stage(event)
     order = await room.fill(event, 25)
     await room.at(event.opens_at + 3000)
@@ -203,9 +203,9 @@ async def test_the_list_comes_in_pages(stage):
 async def test_a_list_from_which_a_store_was_emptied_is_said_to_be_one(stage):
     """After Redis was emptied no SHA-256 is published until places are back, and then one of the
     visitors who came back."""
-    event = an_event()
+    event = make_event()
     room = await stage(event)
-    await room.at(START)
+    await room.at(START_MS)
     await room.fill(event, 9)
     await room.at(event.opens_at + 3000)
     assert (await room.draw())["count"] == 9
@@ -218,7 +218,7 @@ async def test_a_list_from_which_a_store_was_emptied_is_said_to_be_one(stage):
     assert document["store_emptied_at"] == "2027-01-15T09:00:09.000+00:00"
     assert document["commitment"] == commitment_to(room.secret(event))
     await room.fill(event, 8)
-    await room.at(event.opens_at + HOUR // 2)
+    await room.at(event.opens_at + HOUR_MS // 2)
     document = await room.draw()
     assert document["count"] == 8
     assert document["store_emptied_at"] == "2027-01-15T09:00:09.000+00:00"
@@ -227,10 +227,10 @@ async def test_a_list_from_which_a_store_was_emptied_is_said_to_be_one(stage):
 async def test_each_draw_can_be_asked_for(stage):
     """A draw is found by its event's name, by default by the time. Its list is kept until the first
     visitor of the next pre-queue, and its SHA-256 longer."""
-    first, second = an_event("one"), an_event("two", START + 20 * HOUR)
+    first, second = make_event("one"), make_event("two", START_MS + 20 * HOUR_MS)
     room = await stage(second, PLAIN, first)
     await room.fill(first, 3)
-    await room.at(START + 3 * HOUR)
+    await room.at(START_MS + 3 * HOUR_MS)
     document = await room.draw()
     assert (document["event"], document["events"]) == ("two", ["one", "two"])
     assert document["secret"] is None
@@ -258,7 +258,7 @@ async def test_a_room_without_a_pre_queue_has_no_draw(stage):
 
 async def test_no_commitment_is_told_that_might_be_taken_back(stage):
     """Until the published commitment is known the draw is a 503."""
-    event = an_event()
+    event = make_event()
     room = await stage(event)
     room.room.draws = Draws(room.room.name, KEYS, room.room.draws.store)
     reply = await room.get()
@@ -269,7 +269,7 @@ async def test_no_commitment_is_told_that_might_be_taken_back(stage):
 
 async def test_a_browser_gets_the_page(stage):
     """A browser gets a page with a Content-Security-Policy, and without inline scripts."""
-    room = await stage(an_event())
+    room = await stage(make_event())
     reply = await room.get(**HTML)
     text = await reply.text()
     assert (reply.status, reply.content_type) == (200, "text/html")
@@ -282,7 +282,7 @@ async def test_a_browser_gets_the_page(stage):
 
 async def test_the_command_understands_what_is_published(stage):
     """`waitroom verify-draw` reads the draw of a real room."""
-    event = an_event()
+    event = make_event()
     room = await stage(event)
     order = await room.fill(event, 1500)
     await room.at(event.opens_at + 3000)
@@ -297,7 +297,7 @@ async def test_the_command_understands_what_is_published(stage):
 
 async def test_the_check_that_the_docs_show_checks(stage, tmp_path):
     """The code of docs/draw.md accepts a right list, and refuses one with two swapped places."""
-    event = an_event()
+    event = make_event()
     room = await stage(event)
     await room.fill(event, 300)
     await room.at(event.opens_at + 3000)

@@ -13,11 +13,11 @@ from sidecar.lottery.service import Draws
 from sidecar.lottery.store import PAGE, DrawsStore, ListDigest
 from sidecar.rooms.openings import problems_of_change
 from sidecar.rooms.redis_keys import room_key
-from tests.support.draws import HOUR, START, an_event, ids_of
+from tests.support.draws import HOUR_MS, START_MS, make_event, make_ids
 from tests.support.rooms import new_room_name
 
 OLD, NEW = "o" * 32, "n" * 32
-EVENT = an_event()
+EVENT = make_event()
 KEY = EVENT.draw_key
 
 
@@ -25,8 +25,8 @@ KEY = EVENT.draw_key
 class Seen:
     """The part of a snapshot that draws read."""
 
-    now_ms: int = START - HOUR
-    born_ms: int = START - 9 * HOUR
+    now_ms: int = START_MS - HOUR_MS
+    born_ms: int = START_MS - 9 * HOUR_MS
     recovery_stage: int = 0
 
 
@@ -43,7 +43,7 @@ class Shop:
     def key(self, name: str) -> str:
         return room_key(self.name, name)
 
-    async def fill(self, ids: list[str], secret: str, *, begins: int = START) -> list[str]:
+    async def fill(self, ids: list[str], secret: str, *, begins: int = START_MS) -> list[str]:
         """Fill the list as a pre-queue does. Return the ids in the order of their lots."""
         for at in range(0, len(ids), 10_000):
             scores = {one: lot(secret, one) - 2**53 for one in ids[at : at + 10_000]}
@@ -59,7 +59,7 @@ def shop(redis):
 
 
 async def digest_of(store: DrawsStore, **more) -> ListDigest | None:
-    asked = {"begins_ms": START, "born_ms": Seen.born_ms, "wait_s": 30, **more}
+    asked = {"begins_ms": START_MS, "born_ms": Seen.born_ms, "wait_s": 30, **more}
     return await store.list_digest(KEY, **asked)
 
 
@@ -87,7 +87,7 @@ def test_the_published_commitment_chooses_the_key():
         assert draws.secret(EVENT) == secret_of(OLD, "shop", EVENT)
         assert draws.commitment(EVENT) == published
         assert draws.is_agreed(EVENT)
-    other = an_event("winter")
+    other = make_event("winter")
     assert draws.secret(other) == secret_of(NEW, "shop", other)
 
 
@@ -123,7 +123,7 @@ async def test_while_keys_are_changed_any_replica_may_publish_first(shop, keys):
     """In each step of a change of keys any replica may publish first."""
     for number, order in enumerate((keys, keys[::-1])):
         replicas = [Draws(shop.name, one, shop.store()) for one in order]
-        event = an_event(begins=START + number)
+        event = make_event(begins=START_MS + number)
         for draws in replicas:
             await draws.refresh([event], Seen())
         with capture_logs() as logs:
@@ -138,39 +138,39 @@ async def test_an_emptied_store_is_told_again(shop):
     await shop.store().publish(KEY, published)
     await draws.refresh([EVENT], Seen())
     await shop.redis.delete(shop.key("draws"))
-    await draws.refresh([EVENT], Seen(born_ms=START - HOUR))
+    await draws.refresh([EVENT], Seen(born_ms=START_MS - HOUR_MS))
     assert await shop.store().read_published() == {KEY: published}
 
 
 async def test_without_a_pre_queue_nothing_is_asked(shop):
     """Without a pre-queue a refresh asks Redis nothing."""
-    plain = an_event(prequeue_from=None)
-    await Draws(shop.name, [OLD], None).refresh([plain], Seen(now_ms=START + 9 * HOUR))
+    plain = make_event(prequeue_from=None)
+    await Draws(shop.name, [OLD], None).refresh([plain], Seen(now_ms=START_MS + 9 * HOUR_MS))
 
 
 # What an operator may change ----------------------------------------------------------------------
 
 MINUTE = 60_000
-ON, OPENED, OVER = START + MINUTE, EVENT.opens_at + MINUTE, EVENT.closes_at + MINUTE
-LATER = an_event(opens_at=EVENT.opens_at + 9 * MINUTE)
-POSTPONED = an_event(begins=START + HOUR // 2)
-RENAMED = an_event("winter")
+ON, OPENED, OVER = START_MS + MINUTE, EVENT.opens_at + MINUTE, EVENT.closes_at + MINUTE
+LATER = make_event(opens_at=EVENT.opens_at + 9 * MINUTE)
+POSTPONED = make_event(begins=START_MS + HOUR_MS // 2)
+RENAMED = make_event("winter")
 
 
 @pytest.mark.parametrize(
     ("now_ms", "after", "said"),
     [
-        (START - 1, [POSTPONED], ""), (START - 1, [RENAMED], ""), (START - 1, [], ""),
-        (ON, [EVENT, an_event("next", OVER)], ""), (ON, [], ""), (ON, [LATER], ""),
+        (START_MS - 1, [POSTPONED], ""), (START_MS - 1, [RENAMED], ""), (START_MS - 1, [], ""),
+        (ON, [EVENT, make_event("next", OVER)], ""), (ON, [], ""), (ON, [LATER], ""),
         (ON, [POSTPONED], "autumn: its pre-queue is on"),
-        (ON, [an_event(prequeue_from=None)], "autumn: its pre-queue is on"),
+        (ON, [make_event(prequeue_from=None)], "autumn: its pre-queue is on"),
         (ON, [RENAMED], "winter: the pre-queue of autumn is on"),
-        (ON, [an_event("winter", START + 1)], "winter: the pre-queue of autumn is on"),
-        (ON, [an_event("winter", OVER)], ""),
+        (ON, [make_event("winter", START_MS + 1)], "winter: the pre-queue of autumn is on"),
+        (ON, [make_event("winter", OVER)], ""),
         (OPENED, [LATER], "autumn: its secret is published"),
         (OVER, [LATER], "autumn: its secret is published"),
-        (OVER, [an_event(closes_at=None)], ""), (OVER, [an_event(begins=OVER)], ""),
-        (OPENED, [], ""), (OPENED, [RENAMED], ""), (OPENED, [an_event(prequeue_from=None)], ""),
+        (OVER, [make_event(closes_at=None)], ""), (OVER, [make_event(begins=OVER)], ""),
+        (OPENED, [], ""), (OPENED, [RENAMED], ""), (OPENED, [make_event(prequeue_from=None)], ""),
     ],
 )  # fmt: skip
 def test_a_draw_that_is_on_is_not_changed(now_ms, after, said):
@@ -185,7 +185,7 @@ def test_a_draw_that_is_on_is_not_changed(now_ms, after, said):
 
 async def test_the_list_is_told_in_the_order_of_its_places(shop):
     """The list is read from any place on, across pages, up to the last place."""
-    ids = ids_of(random.Random(1), 2 * PAGE + 7)
+    ids = make_ids(random.Random(1), 2 * PAGE + 7)
     order = await shop.fill(ids, "s" * 64)
     store = shop.store()
     for offset, limit in (
@@ -196,22 +196,22 @@ async def test_the_list_is_told_in_the_order_of_its_places(shop):
         (5000, 9),
         (4, 0),
     ):
-        found = await store.drawn(begins_ms=START, offset=offset, limit=limit)
+        found = await store.drawn(begins_ms=START_MS, offset=offset, limit=limit)
         assert found == order[offset : offset + limit]
 
 
 async def test_equal_lots_stand_in_the_store_as_the_rule_says(shop):
     """Equal lots are sorted by the bytes of the ids, in Redis as in Python."""
-    ids = ids_of(random.Random(2), 300)
+    ids = make_ids(random.Random(2), 300)
     await shop.fill([], "s" * 64)
     await shop.redis.zadd(shop.key("drawn"), dict.fromkeys(ids, -(2**53)))
-    assert await shop.store().drawn(begins_ms=START, offset=0, limit=300) == sorted(ids)
+    assert await shop.store().drawn(begins_ms=START_MS, offset=0, limit=300) == sorted(ids)
 
 
 async def test_the_store_is_asked_seldom(shop):
     """A page is cached, so that Redis is read seldom."""
-    order = await shop.fill(ids_of(random.Random(3), 10), "s" * 64)
-    store, asked = shop.store(), {"begins_ms": START, "offset": 0, "limit": 10}
+    order = await shop.fill(make_ids(random.Random(3), 10), "s" * 64)
+    store, asked = shop.store(), {"begins_ms": START_MS, "offset": 0, "limit": 10}
     await store.drawn(**asked)
     await shop.redis.delete(shop.key("drawn"))
     assert await store.drawn(**asked) == order
@@ -221,28 +221,28 @@ async def test_the_store_is_asked_seldom(shop):
 async def test_the_next_pre_queues_list_is_told_to_nobody(shop):
     """The next pre-queue's list, which has the same key, is never sent as the last one's, not even
     if it begins during a read."""
-    last = await shop.fill(ids_of(random.Random(10), 5), "s" * 64)
-    asked = {"begins_ms": START, "offset": 0, "limit": 10}
+    last = await shop.fill(make_ids(random.Random(10), 5), "s" * 64)
+    asked = {"begins_ms": START_MS, "offset": 0, "limit": 10}
     known, late = shop.store(), shop.store()
     assert await known.drawn(**asked) == last
-    coming, read_page = ids_of(random.Random(11), 5), late._read_page
+    coming, read_page = make_ids(random.Random(11), 5), late._read_page
 
     async def overtaken(offset: int) -> list[str]:
         await shop.redis.delete(shop.key("drawn"))
-        await shop.fill(coming, "s" * 64, begins=START + 9 * HOUR)
+        await shop.fill(coming, "s" * 64, begins=START_MS + 9 * HOUR_MS)
         return await read_page(offset)
 
     late._read_page = overtaken
     assert await late.drawn(**asked) == []
     assert await shop.store().drawn(**asked) == []
     assert await known.drawn(**asked) == last
-    asked["begins_ms"] = START + 9 * HOUR
+    asked["begins_ms"] = START_MS + 9 * HOUR_MS
     assert set(await known.drawn(**asked)) == set(coming)
 
 
 async def test_the_digest_is_published_once(shop):
     """The digest is published once; a list that changes later does not change it."""
-    ids = ids_of(random.Random(4), PAGE + 5)
+    ids = make_ids(random.Random(4), PAGE + 5)
     order = await shop.fill(ids, "s" * 64)
     whole = ListDigest(len(ids), hashlib.sha256(as_lines(order)).hexdigest())
     first = shop.store()
@@ -255,7 +255,7 @@ async def test_the_digest_is_published_once(shop):
 
 async def test_the_digest_is_there_when_nobody_has_asked(shop):
     """A refresh computes the digest from 3 s after the opening on, but not during a recovery."""
-    await shop.fill(ids_of(random.Random(5), 10), "s" * 64)
+    await shop.fill(make_ids(random.Random(5), 10), "s" * 64)
     draws = Draws(shop.name, [OLD], shop.store())
     store = draws.store
     published = commitment_to(secret_of(OLD, shop.name, EVENT))
@@ -271,21 +271,21 @@ async def test_the_digest_is_there_when_nobody_has_asked(shop):
 
 async def test_nobody_in_the_pre_queue_is_an_empty_list(shop):
     """A pre-queue without visitors has an empty list, not the last pre-queue's."""
-    await shop.fill(ids_of(random.Random(6), 5), "s" * 64, begins=START - HOUR)
+    await shop.fill(make_ids(random.Random(6), 5), "s" * 64, begins=START_MS - HOUR_MS)
     assert await digest_of(shop.store()) == ListDigest(0, hashlib.sha256(b"").hexdigest())
 
 
 async def test_no_digest_of_what_may_be_half_a_list(shop):
     """A later pre-queue's list, or one in an emptied Redis, has no digest."""
-    await shop.fill(ids_of(random.Random(7), 5), "s" * 64)
-    assert await digest_of(shop.store(), begins_ms=START - HOUR) is None
+    await shop.fill(make_ids(random.Random(7), 5), "s" * 64)
+    assert await digest_of(shop.store(), begins_ms=START_MS - HOUR_MS) is None
     assert await digest_of(shop.store(), born_ms=Seen.born_ms - 1) is None
     assert await shop.store().read_published() == {}
 
 
 async def test_a_list_that_grows_while_it_is_read_has_no_digest_yet(shop):
     """A list that grows during a read has no digest yet; the next request has it."""
-    ids = ids_of(random.Random(8), PAGE + 1)
+    ids = make_ids(random.Random(8), PAGE + 1)
     await shop.fill(ids[:-1], "s" * 64)
     store, asked = shop.store(), []
     read_page = store._read_page
@@ -306,6 +306,6 @@ async def test_a_store_that_is_away_is_asked_again_later(shop, monkeypatch):
     """While Redis is unavailable the digest is unknown, and the next request has it."""
     store = DrawsStore(shop.redis, shop.name, timeout_s=0)
     assert await digest_of(store) is None
-    await shop.fill(ids_of(random.Random(9), 3), "s" * 64)
+    await shop.fill(make_ids(random.Random(9), 3), "s" * 64)
     monkeypatch.setattr(store, "_timeout_s", 5)
     assert (await digest_of(store)).count == 3

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.gate.page.template import POLICY
 from sidecar.visitors.tokens import JOIN_FROM_S
-from tests.support.events import opening
+from tests.support.events import make_opening_event
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
 from tests.support.site import ROOT, Site, gated
@@ -37,7 +37,7 @@ def site(folder):
         "turns": {**own, "total_active_users": 1},
         "packed": {**own, "max_waiting": 1},
         "rush": {**own, "total_active_users": 100, "shield_above": 1},
-        "lots": {**shop, "events": json.dumps([opening(hours=1, prequeue_hours=2)])},
+        "lots": {**shop, "events": json.dumps([make_opening_event(hours=1, prequeue_hours=2)])},
         "paused": {**shop, "queue_all": True, "total_active_users": 9},
         "changes": {**own},
         "scripted": {**shop, "template": "scripted.html"},

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from sidecar.cli import main
 from sidecar.rooms.redis_keys import room_key
-from tests.support.events import opening
+from tests.support.events import make_opening_event
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
 from tests.support.site import ROOT, Site, gated
@@ -27,8 +27,11 @@ def site():
         "moves": {"total_active_users": 0},
         "quiet": {"total_active_users": 0},
         "bounded": {"total_active_users": 0, "rank_limit": 1},
-        "soon": {"total_active_users": 1, "events": [opening(hours=48)]},
-        "lots": {"total_active_users": 0, "events": [opening(hours=1, prequeue_hours=2)]},
+        "soon": {"total_active_users": 1, "events": [make_opening_event(hours=48)]},
+        "lots": {
+            "total_active_users": 0,
+            "events": [make_opening_event(hours=1, prequeue_hours=2)],
+        },
     }
     rooms = {
         room: {**settings, "events": json.dumps(settings.get("events", []))}

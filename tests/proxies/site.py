@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from tests.support.processes import Process, free_port
-from tests.support.site import ROOT, Site, adapted, around
+from tests.support.site import ROOT, Site, build_nginx_config, replace_each
 
 EXAMPLES = ROOT / "deploy"
 ORIGINS = Path(__file__).parent / "origins"
@@ -18,7 +18,7 @@ class NginxSite(Site):
 
     def _write_nginx(self) -> None:
         super()._write_nginx()
-        text = adapted(
+        text = replace_each(
             (ROOT / "nginx" / "example.conf").read_text(),
             {
                 "listen 80;": f"listen 127.0.0.1:{self.port};",
@@ -26,7 +26,7 @@ class NginxSite(Site):
                 "/var/log/nginx/access.log": f"{self.folder}/access.log",
             },
         )
-        (self.folder / "nginx.conf").write_text(around(self.folder, text))
+        (self.folder / "nginx.conf").write_text(build_nginx_config(self.folder, text))
 
 
 class CaddySite(Site):
@@ -35,7 +35,7 @@ class CaddySite(Site):
     name = "caddy"
 
     def _start_gate(self) -> Process:
-        text = adapted(
+        text = replace_each(
             (EXAMPLES / "caddy" / "Caddyfile").read_text(),
             {
                 "shop.example {": f"http://127.0.0.1:{self.port} {{",
@@ -61,12 +61,12 @@ class HaproxySite(Site):
         asking = f"127.0.0.1:{free_port()}"
         script = self.folder / "waitroom.lua"
         source = (EXAMPLES / "haproxy" / "waitroom.lua").read_text()
-        script.write_text(adapted(source, {"127.0.0.1:8409": asking}))
+        script.write_text(replace_each(source, {"127.0.0.1:8409": asking}))
         servers = "\n".join(
             f"    server replica{number} {address}"
             for number, address in enumerate(self._upstreams, start=1)
         )
-        text = adapted(
+        text = replace_each(
             (EXAMPLES / "haproxy" / "haproxy.cfg").read_text(),
             {
                 "bind :80": f"bind 127.0.0.1:{self.port}",

@@ -10,7 +10,7 @@ from tests.support.nginx_client import Visitor
 def test_in_wait_enter(site, one_free, visitor):
     """The first is in; two wait with 1 and 2 in place, one of them with two tabs, the other
     without JavaScript; both enter by themselves at the addresses they had asked for."""
-    story.in_wait_enter(site, visitor)
+    story.play_story(site, visitor)
 
 
 def test_the_last_page_frees_the_slot(site):

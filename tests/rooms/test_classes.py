@@ -8,7 +8,7 @@ from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.scripts import Lot
 from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
-from tests.support.joiners import DAY_MS, called, claim, in_line, join
+from tests.support.joiners import DAY_MS, claim, join, list_called, list_waiting
 from tests.support.rooms import new_room_name
 from tests.support.visitors import beat_all, go_in, lose, queue
 
@@ -47,7 +47,7 @@ async def test_a_head_start_is_as_if_they_had_come_so_much_earlier(
     [rival] = await queue(store, 1)
     turn.now_ms += later_ms
     member = await join(store, "member")
-    assert await in_line(redis, store) == (
+    assert await list_waiting(redis, store) == (
         [member.visitor, rival.visitor] if is_ahead else [rival.visitor, member.visitor]
     )
 
@@ -62,7 +62,7 @@ async def test_the_class_that_comes_later_has_the_longer_head_start(redis, shop,
     late = await join(store, "gold")
     members.append(await join(store, "member"))
     order = [gold, members[0], late, members[1]]
-    assert await in_line(redis, store) == [ticket.visitor for ticket in order]
+    assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
 
 
 async def test_a_priority_goes_before_all_of_any_lower(redis, shop, turn):
@@ -75,7 +75,7 @@ async def test_a_priority_goes_before_all_of_any_lower(redis, shop, turn):
     turn.forward(86_000)
     staff = [await join(store, "staff") for _ in range(2)]
     order = [*staff, *partners, gold, ordinary]
-    assert await in_line(redis, store) == [ticket.visitor for ticket in order]
+    assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
 
 
 async def test_those_of_one_class_are_first_come_first_called(redis, shop, turn):
@@ -86,11 +86,11 @@ async def test_those_of_one_class_are_first_come_first_called(redis, shop, turn)
     for name in names:
         tickets[name].append((await join(store, name)).visitor)
         turn.forward(0.001)
-    line = await in_line(redis, store)
+    line = await list_waiting(redis, store)
     for own in tickets.values():
         assert [visitor for visitor in line if visitor in own] == own
     await store.configure({"total_active_users": 30})
-    assert await called(redis, store) == line
+    assert await list_called(redis, store) == line
 
 
 async def test_a_class_that_the_room_does_not_know_is_none(redis, shop):
@@ -113,7 +113,7 @@ async def test_in_a_random_room_head_starts_do_not_count_and_priorities_do(
     first = await join(store)
     partner = await join(store, "partner")
     order = [partner, first, middle, last]
-    assert await in_line(redis, store) == [ticket.visitor for ticket in order]
+    assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
     assert [standing.ahead for standing in await beat_all(store, order)] == [0, 1, 2, 3]
 
 
@@ -263,7 +263,7 @@ async def test_a_grant_takes_somebody_in_line_ahead_and_nobody_back(redis, shop,
     turn.forward(3000)
     assert await store.reclassify(third.visitor, claim("member", "x")) == 2
     assert await store.reclassify(second.visitor, claim("member", "y")) == 1
-    assert await in_line(redis, store) == [t.visitor for t in (second, first, third)]
+    assert await list_waiting(redis, store) == [t.visitor for t in (second, first, third)]
     assert await store.reclassify(second.visitor, claim("gold", "z")) == 1
     assert await store.reclassify(second.visitor, claim("member", "back")) == 1
     assert await store.reclassify(second.visitor, claim("gold", "same")) == 1
@@ -287,17 +287,17 @@ async def test_an_operator_gives_any_class_and_takes_it_away(redis, shop, turn):
         tickets.append(await join(store, name))
         turn.forward(1)
     a, b, c, d = (ticket.visitor for ticket in tickets)
-    assert await in_line(redis, store) == [c, b, a, d]
+    assert await list_waiting(redis, store) == [c, b, a, d]
     assert await store.reclassify(d, claim("staff"), by="desk", why="VIP") == 1
-    assert await in_line(redis, store) == [d, c, b, a]
+    assert await list_waiting(redis, store) == [d, c, b, a]
     assert await store.reclassify(d, claim("member"), by="desk") == 3
-    assert await in_line(redis, store) == [c, b, d, a]
+    assert await list_waiting(redis, store) == [c, b, d, a]
     assert await store.reclassify(c, claim(""), by="desk") == 4
-    assert await in_line(redis, store) == [b, d, a, c]
+    assert await list_waiting(redis, store) == [b, d, a, c]
     assert await store.move(d, 4, by="desk") == 4
     assert await store.move(d, 0, by="desk") == 4
     assert await store.move(c, 0, by="desk") == 1
-    assert await in_line(redis, store) == [c, b, a, d]
+    assert await list_waiting(redis, store) == [c, b, a, d]
     assert await store.move(d, 0, by="desk") == NOT_MOVED
     assert await store.reclassify(a, claim(""), by="desk") == 3  # has none
     assert await store.reclassify(d, claim("staff"), by="") == 1
@@ -316,7 +316,7 @@ async def test_a_grant_counts_from_where_somebody_was_before_a_move(redis, shop,
     assert await store.reclassify(d, claim("member")) == 3  # 300 s of 600: between b and c too
     assert await store.move(a, 4, by="desk") == 4
     assert await store.reclassify(a, claim("member")) == 1
-    assert await in_line(redis, store) == [a, b, d, c]
+    assert await list_waiting(redis, store) == [a, b, d, c]
     assert await store.move(d, 4, by="desk") == 4
     assert await store.move(d, 0, by="desk") == 3
     assert await store.move(a, 0, by="desk") == 1
@@ -368,7 +368,7 @@ async def test_a_class_with_a_line_moves_somebody_there(redis, make_room_store, 
     assert await store.move(mover.visitor, 0, by="desk") == 2
     standings = await beat_all(store, [mover, resident, other])
     assert [(s.line, s.line_waiting) for s in standings] == [(1, 2), (0, 1), (1, 2)]
-    assert (await in_line(redis, store)) == [t.visitor for t in (resident, other, mover)]
+    assert (await list_waiting(redis, store)) == [t.visitor for t in (resident, other, mover)]
 
 
 async def test_a_move_stays_in_the_own_line(redis, make_room_store):
@@ -380,10 +380,10 @@ async def test_a_move_stays_in_the_own_line(redis, make_room_store):
     assert await store.move(vips[0].visitor, 99, by="desk") == 3
     assert await store.move(vips[0].visitor, 2, by="desk") == 2
     order = [vips[1], vips[0], vips[2], rest[2], rest[0], rest[1]]
-    assert await in_line(redis, store) == [ticket.visitor for ticket in order]
+    assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
     assert await store.move(rest[2].visitor, 99, by="desk") == 3
     last = (await queue(store, 1))[0]
-    assert (await in_line(redis, store))[-1] == last.visitor
+    assert (await list_waiting(redis, store))[-1] == last.visitor
 
 
 @pytest.mark.parametrize("name", ["vip", ""])
@@ -397,7 +397,7 @@ async def test_whoever_comes_later_is_behind_all_that_were_moved_to_the_end(
         assert await store.move(pair[n % 2].visitor, 2, by="desk") == 2
     late = await join(store, name)
     order = [*pair, late]
-    assert await in_line(redis, store) == [ticket.visitor for ticket in order]
+    assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
 
 
 # What survives ----------------------------------------------------------------------------------
@@ -428,11 +428,11 @@ async def test_everybody_is_back_at_their_order_after_the_store_was_emptied(
         standing = await store.beat(ticket)
         before[ticket.visitor] = standing
     kept = [type(t)(t.visitor, before[t.visitor].order, t.joined_ms, t.epoch) for t in tickets]
-    line = await in_line(redis, store)
+    line = await list_waiting(redis, store)
     await lose(redis, store)
     back = await beat_all(store, kept[::-1])
     assert {s.outcome for s in back} == {WAITING}
-    assert await in_line(redis, store) == line
+    assert await list_waiting(redis, store) == line
     for ticket, standing in zip(kept, await beat_all(store, kept), strict=True):
         was = before[ticket.visitor]
         assert (standing.order, standing.calls, standing.line) == (was.order, was.calls, was.line)

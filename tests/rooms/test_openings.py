@@ -13,15 +13,15 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
 from sidecar.visitors.model import Phase, QueueOutcome, Ticket
 from sidecar.visitors.tokens import new_visitor
-from tests.support.joiners import called, claim, in_line, join
-from tests.support.rooms import Time, new_room_name
+from tests.support.joiners import claim, join, list_called, list_waiting
+from tests.support.rooms import RedisTime, new_room_name
 from tests.support.visitors import beat_all, go_in, lose, queue, ticket_of
 
 WAITING, ADMITTED = QueueOutcome.WAITING, QueueOutcome.ADMITTED
 REJECTED, GONE = QueueOutcome.REJECTED, QueueOutcome.GONE
 DRAWN = -2
 
-START = Time().now_ms
+START = RedisTime().now_ms
 BEGINS, OPENS, CLOSES = START + 600_000, START + 1_200_000, START + 4_800_000
 SALE = {"name": "sale", "prequeue_from": BEGINS, "opens_at": OPENS, "closes_at": CLOSES}
 CLASSES = {
@@ -123,7 +123,7 @@ async def test_in_the_prequeue_nobody_is_called_and_all_are_equal(redis, shop, t
     assert await store.reclassify(first.visitor, once) == DRAWN
     assert await store.reclassify(first.visitor, once, by="desk") == DRAWN
     assert await store.move(first.visitor, 1, by="desk") == DRAWN
-    assert await in_line(redis, store) == [late.visitor, visitor, first.visitor]
+    assert await list_waiting(redis, store) == [late.visitor, visitor, first.visitor]
     assert (await store.sweep()).called == 0
     assert (await store.snapshot()).active == 0
     assert not await redis.zcard(room_key(store._name, "grants"))
@@ -295,9 +295,9 @@ async def test_latecomers_are_behind_the_prequeue_whatever_their_class(
     assert [standing.calls for standing in standings] == [0, 1, *calls]
     assert [standing.ahead for standing in standings] == [0, 1, *ahead]
     assert [standing.line for standing in standings[:2]] == [None, None]
-    assert await in_line(redis, store) == [ticket.visitor for ticket in order]
+    assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
     await store.configure({"total_active_users": 2})
-    assert await called(redis, store) == [first.visitor, last.visitor]
+    assert await list_called(redis, store) == [first.visitor, last.visitor]
 
 
 @pytest.mark.parametrize("weight", [1, None])
@@ -314,7 +314,7 @@ async def test_a_position_in_a_line_is_counted_behind_the_drawn(redis, shop, tur
     assert await store.move(staff[0].visitor, 99, by="desk") == 3
     assert await store.move(rest[1].visitor, 1, by="desk") == 1
     order = [*tickets, staff[2], staff[1], staff[0], rest[1], rest[0]]
-    assert await in_line(redis, store) == [ticket.visitor for ticket in order]
+    assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
 
 
 async def test_a_drawn_place_has_no_class_and_may_be_moved_once_it_has_opened(redis, shop, turn):
@@ -329,10 +329,10 @@ async def test_a_drawn_place_has_no_class_and_may_be_moved_once_it_has_opened(re
     assert await store.reclassify(c, claim("staff"), by="desk") == DRAWN
     assert await store.move(c, 1, by="desk") == 1
     assert await store.move(d, 3, by="desk") == 3
-    assert await in_line(redis, store) == [c, a, d, b]
+    assert await list_waiting(redis, store) == [c, a, d, b]
     assert await store.move(c, 0, by="desk") == 4
     assert await store.move(d, 0, by="desk") == 4
-    assert await in_line(redis, store) == [a, b, c, d]
+    assert await list_waiting(redis, store) == [a, b, c, d]
 
 
 async def test_the_cap_and_the_rate_of_the_event_hold_while_it_is_open(shop, turn):
@@ -386,7 +386,7 @@ async def test_joining_early_or_late_makes_no_difference(redis, shop, turn):
                 )
             )
             turn.forward(1)
-        line = await in_line(redis, store)
+        line = await list_waiting(redis, store)
         early += [line.index(visitor) for visitor in visitors[:10]]
         late += [line.index(visitor) for visitor in visitors[-10:]]
     error = ((40**2 - 1) / 12 / 300 * 30 / 39) ** 0.5
@@ -483,7 +483,7 @@ async def test_leftovers_of_an_earlier_draw_are_behind_the_next_one(redis, make_
     turn.now_ms = NEXT_BEGINS
     new = await drawn(store, 0.15, 0.9, begins=NEXT_BEGINS)
     await beat_all(store, left)
-    assert await in_line(redis, store) == [ticket.visitor for ticket in [*new, *left]]
+    assert await list_waiting(redis, store) == [ticket.visitor for ticket in [*new, *left]]
     turn.forward(60)
     assert [s.ahead for s in await beat_all(store, [*new, *left])] == [0, 1, 2, 3]
     assert await redis.zcard(room_key(store._name, "drawn")) == 2
@@ -548,7 +548,7 @@ async def test_a_draw_survives_the_store(redis, make_room_store, turn, when):
     for number in range(30):
         turn.now_ms = BEGINS + 7000 * number
         tickets.append(await replicas[number % 2].join(turn.now_ms))
-    line = await in_line(redis, replicas[0].store)
+    line = await list_waiting(redis, replicas[0].store)
     assert line != [ticket.visitor for ticket in tickets]
     turn.now_ms = when
     if when > OPENS:  # some have polled, and their tickets say the place
@@ -558,7 +558,7 @@ async def test_a_draw_survives_the_store(redis, make_room_store, turn, when):
     turn.forward(1)
     standings = await replicas[1].beat(tickets[::-2]) + await replicas[0].beat(tickets[::2])
     assert set(outcomes(standings)) == {WAITING}
-    assert await in_line(redis, replicas[0].store) == line
+    assert await list_waiting(redis, replicas[0].store) == line
     listed = await redis.zrange(room_key(room, "drawn"), 0, -1)
     assert [visitor.decode() for visitor in listed] == line
     turn.now_ms = max(turn.now_ms, OPENS)

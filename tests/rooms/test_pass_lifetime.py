@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.visitors.verdict_lifetime import RELEASE_GRACE_MS
-from tests.support.replica import cookie_of, take_away
+from tests.support.replica import break_redis, cookie_of
 
 
 class Insider:
@@ -59,7 +59,7 @@ async def test_a_session_raised_while_redis_is_unavailable_is_a_session_again(re
     site = await replica(session_duration=30, recovery_window=0)
     inside = await enters(site)
     await changes(site, session_duration=600)
-    back = await take_away(site)
+    back = await break_redis(site)
     await inside.asks_each_second(6)
     back()
     await site.room.refresh()

@@ -21,16 +21,16 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim
 from sidecar.visitors.grants import Grant
 from sidecar.visitors.model import LOT_BITS, QueueOutcome, Standing, Ticket
-from tests.support.draws import HOUR, START, an_event, ids_of
+from tests.support.draws import HOUR_MS, START_MS, make_event, make_ids
 
 KEY = "k" * 32
 VISITOR = "a" * 22
 #: One after the other, with hours between; the second has no pre-queue.
-FIRST = an_event("first")
-SECOND = an_event(
-    "second", prequeue_from=None, opens_at=START + 5 * HOUR, closes_at=START + 6 * HOUR
+FIRST = make_event("first")
+SECOND = make_event(
+    "second", prequeue_from=None, opens_at=START_MS + 5 * HOUR_MS, closes_at=START_MS + 6 * HOUR_MS
 )
-THIRD = an_event("third", START + 9 * HOUR)
+THIRD = make_event("third", START_MS + 9 * HOUR_MS)
 SETTINGS = RoomSettings(
     total_active_users=1, events=(THIRD, FIRST, SECOND), classes={"member": {"head_start": 60}}
 )
@@ -73,7 +73,7 @@ class Reclassifier:
         return self.answer
 
 
-TICKET = Ticket(VISITOR, 7, START, 0, signed_ms=START)
+TICKET = Ticket(VISITOR, 7, START_MS, 0, signed_ms=START_MS)
 
 
 async def test_a_class_that_is_claimed_while_waiting_is_asked_for_once():
@@ -106,11 +106,11 @@ async def test_the_store_is_not_asked_about_no_class_or_one_that_the_room_does_n
 def test_a_newcomers_ticket_says_the_class_that_was_given(is_classed):
     """And not the order: its bearer can read it."""
     standing = Standing(
-        QueueOutcome.WAITING, START, order=lot_in(FIRST) - 2**53, epoch=4, is_classed=is_classed
+        QueueOutcome.WAITING, START_MS, order=lot_in(FIRST) - 2**53, epoch=4, is_classed=is_classed
     )
     ticket = ticket_of(VISITOR, standing, ClassClaim("member"))
     name = "member" if is_classed else ""
-    assert ticket == Ticket(VISITOR, START * 1000, START, 4, class_name=name)
+    assert ticket == Ticket(VISITOR, START_MS * 1000, START_MS, 4, class_name=name)
     assert ticket.order == hidden_order(ticket.joined_ms)
 
 
@@ -120,14 +120,14 @@ def test_a_newcomers_ticket_says_the_class_that_was_given(is_classed):
 @pytest.mark.parametrize(
     ("now_ms", "event"),
     [
-        (START - HOUR, FIRST),
-        (START, FIRST),
-        (START + HOUR - 1, FIRST),
-        (START + HOUR + 1999, FIRST),  # our clock may be ahead of the store's
-        (START + HOUR + 2000, None),  # the next event has no pre-queue
-        (START + 5 * HOUR + 1999, None),
-        (START + 5 * HOUR + 2000, THIRD),
-        (START + 10 * HOUR + 2000, None),
+        (START_MS - HOUR_MS, FIRST),
+        (START_MS, FIRST),
+        (START_MS + HOUR_MS - 1, FIRST),
+        (START_MS + HOUR_MS + 1999, FIRST),  # our clock may be ahead of the store's
+        (START_MS + HOUR_MS + 2000, None),  # the next event has no pre-queue
+        (START_MS + 5 * HOUR_MS + 1999, None),
+        (START_MS + 5 * HOUR_MS + 2000, THIRD),
+        (START_MS + 10 * HOUR_MS + 2000, None),
     ],
 )
 def test_a_newcomers_lot_is_that_of_the_prequeue_that_is_on_or_comes_next(draws, now_ms, event):
@@ -141,28 +141,28 @@ def test_a_newcomers_lot_is_that_of_the_prequeue_that_is_on_or_comes_next(draws,
 
 def test_without_what_all_replicas_agree_on_there_is_no_lot(draws):
     """No draws, no events, or a commitment that the store has not told yet."""
-    assert lot_of_newcomer(VISITOR, SETTINGS, None, START) is None
-    assert lot_of_newcomer(VISITOR, PLAIN, draws, START) is None
-    assert lot_of_newcomer(VISITOR, SETTINGS, Draws("shop", [KEY], None), START) is None
+    assert lot_of_newcomer(VISITOR, SETTINGS, None, START_MS) is None
+    assert lot_of_newcomer(VISITOR, PLAIN, draws, START_MS) is None
+    assert lot_of_newcomer(VISITOR, SETTINGS, Draws("shop", [KEY], None), START_MS) is None
 
 
 def test_lots_are_those_of_the_key_whose_commitment_was_published():
     """Also while keys are being changed."""
     draws = Draws("shop", [KEY, "n" * 32], None)
     draws.note_published({FIRST.draw_key: commitment_to(secret_of(KEY, "shop", FIRST))})
-    found = lot_of_newcomer(VISITOR, SETTINGS, draws, START)
+    found = lot_of_newcomer(VISITOR, SETTINGS, draws, START_MS)
     assert found.number * 2**LOT_BITS == lot_in(FIRST)
 
 
 @pytest.mark.parametrize(
     ("joined_ms", "event"),
     [
-        (START - 1, None),
-        (START, FIRST),
-        (START + HOUR - 1, FIRST),
-        (START + HOUR, None),
-        (START + 5 * HOUR - 1, None),
-        (START + 9 * HOUR, THIRD),
+        (START_MS - 1, None),
+        (START_MS, FIRST),
+        (START_MS + HOUR_MS - 1, FIRST),
+        (START_MS + HOUR_MS, None),
+        (START_MS + 5 * HOUR_MS - 1, None),
+        (START_MS + 9 * HOUR_MS, THIRD),
     ],
 )
 def test_a_ticket_of_a_prequeue_is_worth_the_lot(draws, joined_ms, event):
@@ -177,20 +177,22 @@ def test_a_ticket_of_a_prequeue_is_worth_the_lot(draws, joined_ms, event):
 
 def test_a_ticket_that_says_the_order_is_believed(draws):
     """It was told when the event had opened; or an operator moved its bearer since."""
-    for order in (LOWEST_DRAWN_ORDER + 17, hidden_order(START) + 1, 0):
-        ticket = Ticket(VISITOR, order, START, 0)
+    for order in (LOWEST_DRAWN_ORDER + 17, hidden_order(START_MS) + 1, 0):
+        ticket = Ticket(VISITOR, order, START_MS, 0)
         assert with_drawn_order(ticket, SETTINGS, draws) is ticket
-    hidden = Ticket(VISITOR, hidden_order(START), START, 0)
+    hidden = Ticket(VISITOR, hidden_order(START_MS), START_MS, 0)
     assert with_drawn_order(hidden, SETTINGS, None) is hidden
     assert with_drawn_order(hidden, PLAIN, draws) is hidden
 
 
 def test_a_lot_that_is_found_again_is_the_one_that_was_drawn(draws):
     """To the last bit: the newcomer's, as a number below 1, and the one of the ticket."""
-    for visitor in ids_of(random.Random(2), 1000):
-        newcomer = lot_of_newcomer(visitor, SETTINGS, draws, START)
+    for visitor in make_ids(random.Random(2), 1000):
+        newcomer = lot_of_newcomer(visitor, SETTINGS, draws, START_MS)
         assert 0 <= newcomer.number < 1
-        ticket = with_drawn_order(Ticket(visitor, hidden_order(START), START, 0), SETTINGS, draws)
+        ticket = with_drawn_order(
+            Ticket(visitor, hidden_order(START_MS), START_MS, 0), SETTINGS, draws
+        )
         assert int(float(repr(newcomer.number)) * 2**LOT_BITS) == ticket.order - LOWEST_DRAWN_ORDER
         assert LOWEST_DRAWN_ORDER <= ticket.order < LOWEST_DRAWN_ORDER + 2**LOT_BITS
         assert float(ticket.order) == ticket.order

@@ -7,10 +7,10 @@ from sidecar.rooms.store.scripts import Lot
 from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.joiners import claim, join
-from tests.support.rooms import Time
+from tests.support.rooms import RedisTime
 from tests.support.visitors import queue
 
-START = Time().now_ms
+START = RedisTime().now_ms
 SALE = {
     "name": "sale",
     "prequeue_from": START,

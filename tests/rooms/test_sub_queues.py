@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
-from tests.support.joiners import called, claim, join, last_called
+from tests.support.joiners import claim, find_last_called, join, list_called
 from tests.support.visitors import beat_all, go_in
 
 #: A class for each line but the last.
@@ -54,7 +54,7 @@ class Lines:
 
     async def calls(self):
         """The lines of all who were called, in order."""
-        return [self.line_of[visitor] for visitor in await called(self.redis, self.store)]
+        return [self.line_of[visitor] for visitor in await list_called(self.redis, self.store)]
 
     async def call(self, number):
         """Calls so many, as many at a time as one script can; the lines of those."""
@@ -129,7 +129,7 @@ async def test_who_came_first_in_a_line_is_called_first_there(redis, make_room_s
     for line in (0, 1, 2, 2, 1, 0) * 5:
         await room.join(line)
     await room.call(30)
-    order = await called(redis, room.store)
+    order = await list_called(redis, room.store)
     for line in range(3):
         assert [v for v in order if room.line_of[v] == line] == [
             v for v, of in room.line_of.items() if of == line
@@ -150,7 +150,9 @@ async def test_lines_that_are_empty_leave_their_share_to_the_others(redis, make_
         first, window = errors(calls, present)
         assert first < 2
         assert window < 2
-        left = {ticket.visitor for ticket in tickets}.difference(await called(redis, room.store))
+        left = {ticket.visitor for ticket in tickets}.difference(
+            await list_called(redis, room.store)
+        )
         await asyncio.gather(*map(room.store.leave, left))
 
 
@@ -191,7 +193,7 @@ async def test_nobody_starves_beside_full_lines(redis, make_room_store, absent):
                 await room.join(line)
                 waiting[line] = 1
         assert await room.store.leave(holder, why="unseen")  # its slot is free at once
-        holder = await last_called(redis, room.store)
+        holder = await find_last_called(redis, room.store)
         line = room.line_of[holder]
         waiting[line] = 0
         since += 1
@@ -220,7 +222,7 @@ async def test_silent_heads_do_not_use_up_a_lines_call(redis, make_room_store, t
     first, window = errors(calls, (7, 2, 1))
     assert first < 1
     assert window <= 1
-    assert set(await called(redis, room.store)) <= {ticket.visitor for ticket in alive}
+    assert set(await list_called(redis, room.store)) <= {ticket.visitor for ticket in alive}
     assert (await room.store.snapshot()).counters["expired_unused"] > 20
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.visitors.model import QueueOutcome
-from tests.support.replica import cookie_of, take_away
+from tests.support.replica import break_redis, cookie_of
 from tests.support.visitors import beat_all, come_in, go_in, queue
 
 ADMITTED, WAITING = QueueOutcome.ADMITTED, QueueOutcome.WAITING
@@ -126,7 +126,7 @@ async def test_one_page_view_while_the_store_is_away_counts_as_used(replica):
     """Its replica tells the store when it is back."""
     site = await replica(total_active_users=1, claim_window=10, recovery_window=0)
     first = cookie_of(await site.check())
-    back = await take_away(site)
+    back = await break_redis(site)
     assert (await site.check(first)).status == 204
     back()
     await site.room.refresh()

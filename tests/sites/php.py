@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.databases import Mariadb
 from tests.support.processes import Process, listens, wait_until
-from tests.support.site import ROOT, Site, adapted, around
+from tests.support.site import ROOT, Site, build_nginx_config, replace_each
 
 WORDPRESS = Path("/usr/share/wordpress")
 PASSWORD = "a-password-of-the-shop"
@@ -81,7 +81,7 @@ class WithFpm(Site):
     def _write_nginx(self) -> None:
         super()._write_nginx()
         shutil.copy("/etc/nginx/fastcgi.conf", self.folder)
-        text = adapted(
+        text = replace_each(
             self.block,
             {
                 "listen 80;": f"listen 127.0.0.1:{self.port};",
@@ -91,7 +91,7 @@ class WithFpm(Site):
             },
         )
         includes = "include /etc/nginx/mime.types;\ninclude waitroom/http.conf;\n"
-        (self.folder / "nginx.conf").write_text(around(self.folder, includes + text))
+        (self.folder / "nginx.conf").write_text(build_nginx_config(self.folder, includes + text))
 
 
 class FrontController(WithFpm):

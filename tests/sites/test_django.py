@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from tests.sites.php import recipe
 from tests.support.nginx_client import Visitor
 from tests.support.processes import listens, wait_until
-from tests.support.site import ROOT, Site, adapted, around
+from tests.support.site import ROOT, Site, build_nginx_config, replace_each
 from tests.support.story import ahead
 
 
@@ -32,7 +32,7 @@ class Shop(Site):
 
     def _write_nginx(self) -> None:
         super()._write_nginx()
-        text = adapted(
+        text = replace_each(
             recipe("django.md"),
             {
                 "listen 80;": f"listen 127.0.0.1:{self.port};",
@@ -41,7 +41,7 @@ class Shop(Site):
             },
         )
         (self.folder / "nginx.conf").write_text(
-            around(self.folder, "include waitroom/http.conf;\n" + text)
+            build_nginx_config(self.folder, "include waitroom/http.conf;\n" + text)
         )
 
 

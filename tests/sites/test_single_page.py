@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from tests.sites.php import recipe
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import free_port, wait_until
-from tests.support.site import ROOT, Site, adapted, around
+from tests.support.site import ROOT, Site, build_nginx_config, replace_each
 from tests.support.story import ahead
 
 PAGE = "single-page-application.md"
@@ -59,8 +59,8 @@ class App(Site):
             "listen 80;": f"listen 127.0.0.1:{self.port};",
             "127.0.0.1:9000": f"127.0.0.1:{self.app_port}",
         }
-        text = "include waitroom/http.conf;\n" + adapted(recipe(PAGE), changes)
-        (self.folder / "nginx.conf").write_text(around(self.folder, text))
+        text = "include waitroom/http.conf;\n" + replace_each(recipe(PAGE), changes)
+        (self.folder / "nginx.conf").write_text(build_nginx_config(self.folder, text))
 
 
 @pytest.fixture(scope="module")

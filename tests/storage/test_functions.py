@@ -21,7 +21,7 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, library
 from sidecar.visitors.model import QueueOutcome, Ticket
 from sidecar.visitors.tokens import new_visitor
-from tests.support.limits import ALL, TurnedClock, make_limit
+from tests.support.limits import ALL, RedisTimeUs, make_limit
 from tests.support.products import open_products, use_products
 from tests.support.redis_servers import RedisServer
 from tests.support.rooms import attended, new_room_name, refuse_functions
@@ -131,7 +131,7 @@ async def test_limits_scripts_are_a_library_too(server, algorithm):
     redis = connect(server.url, timeout_s=5)
     server.cli("function", "flush")
     server.cli("config", "resetstat")
-    store = make_limit(redis, TurnedClock(), algorithm, limit=5)
+    store = make_limit(redis, RedisTimeUs(), algorithm, limit=5)
     for _ in range(2):
         permit = (await store.acquire(Call("a", id="b"))).permit
         await store.peek("a")
@@ -167,7 +167,7 @@ async def test_functions_are_flushed_while_all_products_use_them(server, open_al
 async def test_a_full_store_lets_through_what_makes_room(server):
     """It runs no function that may write; by EVALSHA it refuses what takes room, and that alone."""
     redis = connect(server.url, timeout_s=5)
-    store = make_limit(redis, TurnedClock(), "concurrency", limit=1)
+    store = make_limit(redis, RedisTimeUs(), "concurrency", limit=1)
     permit = (await store.acquire(Call("a", id="b"))).permit
     server.config_set("maxmemory", 1)
     try:
@@ -183,7 +183,7 @@ async def test_a_full_store_lets_through_what_makes_room(server):
 async def test_a_store_that_takes_no_writes_is_read(server):
     """Without enough copies, say. That says nothing of functions, which are asked for again."""
     redis = connect(server.url, timeout_s=5)
-    store = make_limit(redis, TurnedClock(), "concurrency", limit=1)
+    store = make_limit(redis, RedisTimeUs(), "concurrency", limit=1)
     permit = (await store.acquire(Call("a", id="b"))).permit
     for known in (True, False):
         if not known:

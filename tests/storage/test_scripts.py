@@ -13,7 +13,7 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, IncludeError, source
 from sidecar.visitors.model import Pass, Ticket
-from tests.support.lua import COMMANDS, header
+from tests.support.lua import COMMANDS, read_header
 from tests.support.rooms import new_room_name
 
 ALL = sorted(LUA_ROOT.rglob("*.lua"))
@@ -111,7 +111,7 @@ def test_a_script_says_what_it_is_for(path):
 @pytest.mark.parametrize("path", ROOM_SCRIPTS, ids=named)
 def test_a_rooms_script_documents_its_contract(path):
     """Its head says what it returns, what it takes beyond the common, and what it tells."""
-    head, code = header(path), path.read_text(encoding="utf-8")
+    head, code = read_header(path), path.read_text(encoding="utf-8")
     assert "RETURNS" in head
     assert ("ARGV" in head) == ("ARGV[" in code or "#ARGV" in code)
     told = set(re.findall(r"\bevent\('(\w+)'", code))
@@ -145,7 +145,7 @@ def test_a_rooms_script_touches_nothing_but_its_keys(path):
 @pytest.mark.parametrize("path", LIMIT_SCRIPTS, ids=named)
 def test_a_limits_script_documents_its_contract(path):
     """Its head says what it is given and returns, or which part of it does."""
-    assert re.search(r"KEYS.*ARGV.*RETURNS", header(path), re.DOTALL)
+    assert re.search(r"KEYS.*ARGV.*RETURNS", read_header(path), re.DOTALL)
 
 
 @pytest.mark.parametrize("path", LIMIT_SCRIPTS, ids=named)

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import Any
 
-from tests.support.service import Api, tell
+from tests.support.service import Api, print_document
 
 PAYMENT = {"fields": {"biz": "pay", "channel": "wx"}}
 
@@ -46,7 +46,7 @@ def main(url: str, target: str, *words: str) -> None:
     for thread in threads:
         thread.join()
     for each in told:
-        tell(each)
+        print_document(each)
 
 
 if __name__ == "__main__":

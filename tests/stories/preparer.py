@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.support.service import Api, tell
+from tests.support.service import Api, print_document
 
 #: The pause between two requests for a permit, which may be released long before its lease ends.
 ASK_S = 0.05
@@ -19,7 +19,7 @@ def main(url: str, holder: str, mark: Path) -> None:
     api = Api(url)
     while True:
         status, permit = api.call("POST", "/limits/prepare/acquire", {"id": holder})
-        tell(permit)
+        print_document(permit)
         if status == 200:
             break
         time.sleep(min(ASK_S, permit["wait_seconds"]))
@@ -29,7 +29,7 @@ def main(url: str, holder: str, mark: Path) -> None:
     api.call("POST", "/limits/prepare/release", {"permit": permit["permit"]})
     # Only now: the term is for the work, and none of it is spent on waiting for others.
     _, lease = api.call("POST", f"/leases/title/of-{holder}", {"holder": holder})
-    tell(lease)
+    print_document(lease)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import select
 import sys
 
 from tests.support.processes import wait_until
-from tests.support.service import Api, ms, tell
+from tests.support.service import Api, print_document, to_ms
 
 REFUND = {"biz": "refund", "channel": "wx"}
 GONE = 2
@@ -26,15 +26,15 @@ def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
     def free_ms() -> int:
         """Return the moment that a refund would get now."""
         query = "&".join(f"{name}={value}" for name, value in REFUND.items())
-        return ms(looking.call("GET", f"/limits/{rule}?{query}")[1]["at"])
+        return to_ms(looking.call("GET", f"/limits/{rule}?{query}")[1]["at"])
 
     asked = [ask() for _ in range(refunds)]
     [first], _, _ = select.select(asked, [], [])
     asked.remove(first)
     told = [first.answer()[1]]
-    behind_ms = ms(told[0]["at"]) + refunds * window_ms
+    behind_ms = to_ms(told[0]["at"]) + refunds * window_ms
     wait_until(lambda: free_ms() == behind_ms, "a moment for each refund")
-    tell({"state": "asked"})
+    print_document({"state": "asked"})
     gone = [ask() for _ in range(GONE)]
     last_ms = behind_ms + GONE * window_ms
     wait_until(lambda: free_ms() == last_ms, "moments for those who go away")
@@ -47,7 +47,7 @@ def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
         wait_until(lambda ms=given_back_ms: free_ms() > ms, "somebody who takes it")
     told += [api.answer()[1] for api in asked]
     for each in told:
-        tell(each)
+        print_document(each)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 
 from tests.stories.refunder import GONE
 from tests.support.processes import free_port, wait_until
-from tests.support.service import Api, Service, us
+from tests.support.service import Api, Service, to_us
 from tests.support.site import answers
 
 IS_FULL = os.environ.get("PAYMENTS_FULL") == "1"
@@ -43,7 +43,7 @@ class Run(NamedTuple):
 
     def moments(self, rule: str) -> list[int]:
         """µs since 1970."""
-        return sorted(us(call["at"]) for call in self.paid[rule])
+        return sorted(to_us(call["at"]) for call in self.paid[rule])
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def run():
         service.program("target", port)
         wait_until(lambda: answers(f"{target}/v1/"), "the target")
         refunder = service.program("refunder", service.urls[0], "slidi-pace", WINDOW_MS, REFUNDS)
-        refunder.told()  # beside payments they might be asked for more than a window apart
+        refunder.read()  # beside payments they might be asked for more than a window apart
         workers = [
             service.program("payer", service.urls[number % 2], target, number, WORKERS,
                             CALLS, AT_ONCE, *RULES)
@@ -68,9 +68,9 @@ def run():
         ]  # fmt: skip
         paid: dict[str, list[dict[str, Any]]] = {name: [] for name in RULES}
         for worker in workers:
-            for call in worker.rest():
+            for call in worker.read_all():
                 paid[call["rule"]].append(call)
-        refunded = refunder.rest()
+        refunded = refunder.read_all()
         api = Api(target)
         _, arrived = api.call("GET", "/")
         api.close()
@@ -82,7 +82,7 @@ def test_no_aligned_window_has_more_than_the_limit(run, mode):
     """However many workers ask at the window's edge."""
     counts = Counter[int]()
     for call in run.paid[f"fixed-{mode}"]:
-        counts[us(call["at"]) // WINDOW_US] += 1
+        counts[to_us(call["at"]) // WINDOW_US] += 1
     assert counts.total() == CALLS
     assert max(counts.values()) == LIMIT
 
@@ -111,7 +111,7 @@ def test_every_payment_is_made_once(run, rule):
 
 def test_no_payment_arrives_before_its_moment(run):
     """The target's clock is the store's."""
-    at = {f"/v1/{call['rule']}/{call['number']}": us(call["at"]) / 1000
+    at = {f"/v1/{call['rule']}/{call['number']}": to_us(call["at"]) / 1000
           for calls in run.paid.values() for call in calls}  # fmt: skip
     assert len(run.arrived) == len(at)
     early = {path: at[path] - when for path, when in run.arrived if when < at[path]}
@@ -121,7 +121,7 @@ def test_no_payment_arrives_before_its_moment(run):
 def test_refunds_are_a_window_apart_while_payments_run(run):
     """Each is answered, in the moment after the one before; moments of callers who went away went
     to those who came later."""
-    moments = sorted(us(refund["at"]) for refund in run.refunded)
+    moments = sorted(to_us(refund["at"]) for refund in run.refunded)
     assert len(moments) == REFUNDS + GONE
     assert {later - earlier for earlier, later in pairwise(moments)} == {WINDOW_US}
     paid = run.moments("slidi-pace")

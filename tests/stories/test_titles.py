@@ -7,7 +7,7 @@ import pytest
 
 from tests.stories import fenced
 from tests.stories.preparer import PREPARES_S
-from tests.support.service import Api, Service, ms, us
+from tests.support.service import Api, Service, to_ms, to_us
 
 TERM_MS = 3000
 RULES = """
@@ -40,36 +40,36 @@ def test_a_title_goes_to_the_next_when_the_term_ends(service):
     one = service.program("user", first_url, "title/A", "one")
     two = service.program("user", second_url, "title/A", "two")
     three = service.program("user", second_url, "title/B", "three")
-    one.say("take")
-    first = one.told()
+    one.send("take")
+    first = one.read()
     assert first["state"] == "granted"
-    two.say("take")
-    waited = [two.told()]
+    two.send("take")
+    waited = [two.read()]
     assert (waited[0]["state"], waited[0]["position"]) == ("waiting", 1)
-    three.say("take")
-    other = three.told()
+    three.send("take")
+    other = three.read()
     assert other["state"] == "granted"
     one.kill()  # nobody is told
 
-    waited += two.told_until("granted")
+    waited += two.read_until("granted")
     second = waited.pop()
-    end = ms(first["expires_at"])
-    assert end == ms(first["granted_at"]) + TERM_MS
-    assert ms(second["granted_at"]) >= end
+    end = to_ms(first["expires_at"])
+    assert end == to_ms(first["granted_at"]) + TERM_MS
+    assert to_ms(second["granted_at"]) >= end
     # The last poll that was in vain came before the end, and was told to ask again at the end; the
     # very next one took the title.
-    asked = [ms(reply["updated_at"]) for reply in waited]
+    asked = [to_ms(reply["updated_at"]) for reply in waited]
     assert {reply["state"] for reply in waited} == {"waiting"}
     assert max(asked) < end
     assert asked[-1] + 1000 * waited[-1]["refresh_after_seconds"] <= end + 10
     assert second["granted_at"] == second["updated_at"]
-    assert ms(second["expires_at"]) == ms(second["granted_at"]) + TERM_MS
+    assert to_ms(second["expires_at"]) == to_ms(second["granted_at"]) + TERM_MS
     assert first["fence"] < other["fence"] < second["fence"]
 
     # User 1 was only asleep, and goes on. It is refused wherever its fencing number is looked at.
     late = Api(first_url)
-    two.say("renew")
-    assert two.told()["status"] == 200
+    two.send("renew")
+    assert two.read()["status"] == 200
     status, said = late.call("PUT", "/leases/title/A", {"holder": "one", "fence": first["fence"]})
     assert (status, said["title"]) == (409, "The lease is over")
     late.close()
@@ -90,21 +90,21 @@ def test_an_early_release_hands_over_at_the_next_poll(service):
     first_url, second_url = service.urls
     one = service.program("user", first_url, "document/A", "one")
     two = service.program("user", second_url, "document/A", "two")
-    one.say("take")
-    first = one.told()
-    two.say("take")
-    waited = [two.told()]
+    one.send("take")
+    first = one.read()
+    two.send("take")
+    waited = [two.read()]
     assert waited[0]["state"] == "waiting"
-    one.say("release")
-    assert one.told() == {"status": 200, "released": True}
+    one.send("release")
+    assert one.read() == {"status": 200, "released": True}
     api = Api(first_url)
     _, after = api.call("GET", "/leases/document/A?holder=nobody")
     api.close()
-    waited += two.told_until("granted")
+    waited += two.read_until("granted")
     second = waited.pop()
     # `after` is a moment at which the document was free already.
-    assert all(ms(reply["updated_at"]) <= ms(after["updated_at"]) for reply in waited)
-    assert ms(second["granted_at"]) < ms(first["expires_at"])
+    assert all(to_ms(reply["updated_at"]) <= to_ms(after["updated_at"]) for reply in waited)
+    assert to_ms(second["granted_at"]) < to_ms(first["expires_at"])
     assert second["fence"] > first["fence"]
 
 
@@ -117,14 +117,14 @@ def test_a_shared_preparation_holds_up_no_term(service):
     users = [
         service.program("preparer", service.urls[n % 2], f"user-{n}", mark) for n in range(USERS)
     ]
-    assert {user.told()["outcome"] for user in users} == {"refused"}
+    assert {user.read()["outcome"] for user in users} == {"refused"}
     api.call("POST", "/limits/prepare/release", {"permit": first["permit"]})
     api.close()
-    told = [user.rest() for user in users]  # of one that met another at work this fails
+    told = [user.read_all() for user in users]  # of one that met another at work this fails
     for *_, permit, lease in told:
         assert (permit["outcome"], lease["state"]) == ("granted", "granted")
         # The one is told in whole ms, the other in µs.
-        assert ms(lease["granted_at"]) + 1 > us(permit["at"]) / 1000 + PREPARES_MS
-        assert ms(lease["expires_at"]) == ms(lease["granted_at"]) + TERM_MS
-    began = sorted(ms(permit["at"]) for *_, permit, _ in told)
+        assert to_ms(lease["granted_at"]) + 1 > to_us(permit["at"]) / 1000 + PREPARES_MS
+        assert to_ms(lease["expires_at"]) == to_ms(lease["granted_at"]) + TERM_MS
+    began = sorted(to_ms(permit["at"]) for *_, permit, _ in told)
     assert all(after - before >= PREPARES_MS for before, after in pairwise(began))

@@ -7,24 +7,24 @@ line "release" gives it up, and "renew" renews it.
 import sys
 import time
 
-from tests.support.service import Api, tell
+from tests.support.service import Api, print_document
 
 
 def main(url: str, resource: str, holder: str) -> None:
     api, path = Api(url), f"/leases/{resource}"
     sys.stdin.readline()
     _, lease = api.call("POST", path, {"holder": holder})
-    tell(lease)
+    print_document(lease)
     while lease["state"] == "waiting":
         time.sleep(lease["refresh_after_seconds"])
         _, lease = api.call("GET", f"{path}?holder={holder}")
-        tell(lease)
+        print_document(lease)
     for word in sys.stdin:
         if word.strip() == "renew":
             status, said = api.call("PUT", path, {"holder": holder, "fence": lease["fence"]})
         else:
             status, said = api.call("DELETE", f"{path}?holder={holder}&fence={lease['fence']}")
-        tell({"status": status, **said})
+        print_document({"status": status, **said})
 
 
 if __name__ == "__main__":

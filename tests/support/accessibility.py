@@ -7,7 +7,7 @@ AXE = Axe()
 OPTIONS = {"resultTypes": ["violations"]}
 
 
-def findings(page):
+def find_violations(page):
     """Return a line for each violation."""
     return [
         f"{rule['impact']}: {rule['id']}: {node['html'][:120]}"

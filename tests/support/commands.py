@@ -17,10 +17,10 @@ def command(*words: str) -> click.Command:
     return current
 
 
-def every_command(*words: str) -> Iterator[tuple[str, ...]]:
+def list_commands(*words: str) -> Iterator[tuple[str, ...]]:
     """Yield the words of each command and group below these."""
     group = command(*words)
     if isinstance(group, click.Group):
         for name in group.list_commands(click.Context(group)):
             yield (*words, name)
-            yield from every_command(*words, name)
+            yield from list_commands(*words, name)

@@ -28,34 +28,34 @@ SERVICES = COMPOSE["services"]
 BIN = Path(sys.executable).parent
 
 
-def dockerfile() -> list[tuple[str, str]]:
+def read_dockerfile() -> list[tuple[str, str]]:
     """Return instructions and their arguments, in order; continued lines are joined."""
     text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
     return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
 
 
-def last_stage() -> dict[str, str]:
+def read_last_stage() -> dict[str, str]:
     """Return the last instruction of each kind in the final stage."""
-    found = dockerfile()
+    found = read_dockerfile()
     start = max(i for i, (name, _) in enumerate(found) if name == "FROM")
     return dict(found[start:])
 
 
-def image_env() -> dict[str, str]:
-    return dict(part.split("=", 1) for part in shlex.split(last_stage()["ENV"]))
+def read_image_env() -> dict[str, str]:
+    return dict(part.split("=", 1) for part in shlex.split(read_last_stage()["ENV"]))
 
 
-def mounts(service: str) -> list[tuple[str, str, str]]:
+def list_mounts(service: str) -> list[tuple[str, str, str]]:
     """Return source, target and mode of a service's volumes."""
     found = [[*volume.split(":"), "rw"][:3] for volume in SERVICES[service].get("volumes", [])]
     return [(source, target, mode) for source, target, mode in found]
 
 
-def environment(folder: Path) -> dict[str, str]:
+def build_environment(folder: Path) -> dict[str, str]:
     """Return the sidecar's environment, with secrets in `folder` as the page describes."""
     make_secrets(folder)
-    environ = {**image_env(), **SERVICES["sidecar"]["environment"]}
+    environ = {**read_image_env(), **SERVICES["sidecar"]["environment"]}
     for name, secret in COMPOSE["secrets"].items():
         mounted, file = f"/run/secrets/{name}", str(folder / secret["file"])
         environ = {key: file if value == mounted else value for key, value in environ.items()}
@@ -72,11 +72,11 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def copied_by_the_image(folder: Path) -> None:
+def copy_image_files(folder: Path) -> None:
     """Copy the files that the image's build copies."""
     folder.mkdir()
     stray = shutil.ignore_patterns("__pycache__")
-    for name, argument in dockerfile():
+    for name, argument in read_dockerfile():
         if name != "COPY" or "--from" in argument:
             continue
         *sources, target = argument.split()
@@ -92,19 +92,19 @@ def is_ignored(path: str) -> bool:
     ignored = False
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         pattern = line.removeprefix("!")
-        if line and not line.startswith("#") and fits(path, pattern):
+        if line and not line.startswith("#") and matches_pattern(path, pattern):
             ignored = not line.startswith("!")
     return ignored
 
 
-def fits(path: str, pattern: str) -> bool:
+def matches_pattern(path: str, pattern: str) -> bool:
     return any(
         fnmatch.fnmatchcase("/".join(path.split("/")[:depth]), pattern)
         for depth in range(1, path.count("/") + 2)
     )
 
 
-def upstreams() -> dict[str, tuple[str, int]]:
+def read_upstreams() -> dict[str, tuple[str, int]]:
     """Return host and port of each upstream's server by name."""
     text = (ROOT / "deploy/docker/nginx.conf").read_text() + (
         ROOT / "deploy/docker/settings.conf"
@@ -119,7 +119,7 @@ def nginx_folder(folder: Path, ports: dict[str, list[int]], listen: int) -> Path
     `resolve` is newer than many an installed nginx, so its names are replaced by addresses.
     """
     folder.mkdir(exist_ok=True)
-    for source, target, _ in mounts("nginx"):
+    for source, target, _ in list_mounts("nginx"):
         if target.startswith("/etc/nginx/"):
             place = folder / target.removeprefix("/etc/nginx/")
             if (ROOT / source).is_dir():
@@ -129,7 +129,7 @@ def nginx_folder(folder: Path, ports: dict[str, list[int]], listen: int) -> Path
     (key,) = SERVICES["nginx"]["secrets"]
     key_place = folder / key["target"].removeprefix("/etc/nginx/")
     key_place.write_text(key_file(["a secret of the replicas"]))
-    static = next(target for source, target, _ in mounts("nginx") if source == "./static")
+    static = next(target for source, target, _ in list_mounts("nginx") if source == "./static")
     (folder / "tmp").mkdir(mode=0o777)
     for file in [folder / "nginx.conf", *folder.glob("waitroom/*.conf")]:
         text = file.read_text().replace("/tmp/", f"{folder}/tmp/")
@@ -149,7 +149,7 @@ def nginx_command(folder: Path, *more: str) -> list[str]:
     return [nginx_binary(), "-p", f"{folder}/", "-c", f"{folder}/nginx.conf", "-g", lines, *more]
 
 
-def healthy(service: str, *options: str, port: tuple[int, int] = (0, 0), **how: Any) -> bool:
+def is_healthy(service: str, *options: str, port: tuple[int, int] = (0, 0), **how: Any) -> bool:
     """Run a service's health check, perhaps with another port or options. Return its result."""
     program, *words = SERVICES[service]["healthcheck"]["test"][1:]
     inside, here = port
@@ -166,7 +166,7 @@ def answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def visit(url: str) -> int:
+def request_status(url: str) -> int:
     request = urllib.request.Request(url, headers={"Accept": "text/html"})
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:

@@ -5,22 +5,26 @@ import random
 
 from sidecar.rooms.openings import RoomEvent
 
-HOUR = 3_600_000
-#: When the pre-queue of `an_event` begins, ms.
-START = 1_800_000_000_000
+HOUR_MS = 3_600_000
+#: When the pre-queue of `make_event` begins, ms.
+START_MS = 1_800_000_000_000
 
 
-def an_event(name: str = "autumn", begins: int = START, **more) -> RoomEvent:
+def make_event(name: str = "autumn", begins: int = START_MS, **more) -> RoomEvent:
     """Return an event with a pre-queue of an hour that is open for another."""
-    times = {"prequeue_from": begins, "opens_at": begins + HOUR, "closes_at": begins + 2 * HOUR}
+    times = {
+        "prequeue_from": begins,
+        "opens_at": begins + HOUR_MS,
+        "closes_at": begins + 2 * HOUR_MS,
+    }
     return RoomEvent(name=name, **{**times, **more})
 
 
-def ids_of(rng: random.Random, count: int) -> list[str]:
+def make_ids(rng: random.Random, count: int) -> list[str]:
     """Return visitors' ids, the same for the same seed."""
     made = (base64.urlsafe_b64encode(rng.randbytes(16)).decode()[:22] for _ in range(count))
     return [visitor.replace("-", "A", 1) if visitor[0] == "-" else visitor for visitor in made]
 
 
-def numbered(ids: list[str]) -> list[tuple[str, int]]:
+def with_places(ids: list[str]) -> list[tuple[str, int]]:
     return [(visitor, place) for place, visitor in enumerate(ids, 1)]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 
-def opening(*, hours: float, prequeue_hours: float = 0) -> dict[str, Any]:
+def make_opening_event(*, hours: float, prequeue_hours: float = 0) -> dict[str, Any]:
     """Return an event that opens in `hours`, with a pre-queue of `prequeue_hours`."""
     opens = datetime.now(UTC) + timedelta(hours=hours)
     begins = {"prequeue_from": iso(opens - timedelta(hours=prequeue_hours))}

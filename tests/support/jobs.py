@@ -18,7 +18,7 @@ def job(**values) -> Job:
     return Job(**{**default, **values})
 
 
-def statements_of(store) -> list[str]:
+def record_statements(store) -> list[str]:
     """Return a list that receives the store's statements from now on, without BEGIN."""
     seen: list[str] = []
 
@@ -30,6 +30,6 @@ def statements_of(store) -> list[str]:
     return seen
 
 
-async def chunk_count(store) -> int:
+async def count_chunks(store) -> int:
     async with sql.begin(store.engine) as connection:
         return (await connection.execute(select(func.count()).select_from(chunks))).scalar()

@@ -21,18 +21,18 @@ async def join(store, name="", grant="", *, visitor=None, lot=None):
     return ticket_of(visitor, standing)
 
 
-async def in_line(redis, store):
+async def list_waiting(redis, store):
     """Return the queue, in the order of calls unless sub-queues have weights."""
     return [v.decode() for v in await redis.zrange(room_key(store._name, "waiting"), 0, -1)]
 
 
-async def called(redis, store):
+async def list_called(redis, store):
     """Return all visitors who were ever called, in order."""
     events = await redis.xrange(room_key(store._name, "events"))
     return [e[b"visitor"].decode() for _, e in events if e[b"kind"] == b"called"]
 
 
-async def last_called(redis, store):
+async def find_last_called(redis, store):
     """Return the visitor who was called last, from the last ten events."""
     events = await redis.xrevrange(room_key(store._name, "events"), count=10)
     return next(e[b"visitor"].decode() for _, e in events if e[b"kind"] == b"called")

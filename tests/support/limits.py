@@ -17,7 +17,7 @@ S = 1_000_000
 BEGIN = 1_800_000_000 * S
 
 
-class TurnedClock:
+class RedisTimeUs:
     """Redis' time, µs, which a test sets."""
 
     def __init__(self) -> None:

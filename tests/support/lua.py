@@ -9,7 +9,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def header(path):
+def read_header(path):
     """Return the comment with which a script begins."""
     lines = path.read_text(encoding="utf-8").splitlines()
     code = next((i for i, line in enumerate(lines) if not line.startswith("-- ")), len(lines))

@@ -40,7 +40,7 @@ def parse(text: str) -> list[Token]:
     return PARSER.parse(text)
 
 
-def problems(page: Path) -> list[str]:
+def find_problems(page: Path) -> list[str]:
     """Return all problems of a page, with their lines."""
     text = page.read_text()
     return [*broken_tables(text), *broken_blocks(text), *broken_links(page)]
@@ -53,17 +53,17 @@ def broken_tables(text: str) -> Iterator[str]:
             continue
         first, end = token.map
         if token.type == "table_open":
-            wanted = cells(lines[first])
+            wanted = count_cells(lines[first])
             for number in range(first + 2, end):
-                if cells(lines[number]) != wanted:
-                    yield f"{number + 1}: {cells(lines[number])} cells, the head has {wanted}"
+                if count_cells(lines[number]) != wanted:
+                    yield f"{number + 1}: {count_cells(lines[number])} cells, the head has {wanted}"
         if token.type == "inline" and any(
             line.strip().startswith("|") for line in token.content.splitlines()
         ):
             yield f"{first + 1}: a row outside a table"
 
 
-def cells(row: str) -> int:
+def count_cells(row: str) -> int:
     return len(re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|")))
 
 
@@ -84,18 +84,18 @@ def broken_blocks(text: str) -> Iterator[str]:
 
 
 def broken_links(page: Path) -> Iterator[str]:
-    for line, link in links(page.read_text()):
+    for line, link in find_links(page.read_text()):
         if ELSEWHERE.match(link):
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path) if path else page
         if not target.exists():
             yield f"{line}: {link}: there is no such file"
-        elif anchor and anchor not in anchors(target):
+        elif anchor and anchor not in find_anchors(target):
             yield f"{line}: {link}: there is no such heading"
 
 
-def links(text: str) -> Iterator[tuple[int, str]]:
+def find_links(text: str) -> Iterator[tuple[int, str]]:
     """Yield the targets of links and pictures, with their lines."""
     for token in parse(text):
         for child in token.children or []:
@@ -105,7 +105,7 @@ def links(text: str) -> Iterator[tuple[int, str]]:
 
 
 @cache
-def anchors(page: Path) -> frozenset[str]:
+def find_anchors(page: Path) -> frozenset[str]:
     """Return the anchors of a page's headings on GitHub."""
     tokens = parse(page.read_text())
     seen: Counter[str] = Counter()

@@ -30,7 +30,7 @@ ABOUT = {
 NOWHERE = {"position": None, "ahead": None, "wait_seconds": None}
 
 
-class Told:
+class PlayedPage:
     """A page, and the responses to it. `answer` has the fields that differ from those of a waiting
     visitor, `asked` the paths of requests other than for files."""
 
@@ -146,6 +146,6 @@ def prequeue(opens_at):
 def told(visitor):
     def make(**options):
         server = options.pop("server", SERVER)
-        return Told(visitor(timezone_id="Europe/Zurich", **options), server=server)
+        return PlayedPage(visitor(timezone_id="Europe/Zurich", **options), server=server)
 
     return make

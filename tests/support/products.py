@@ -10,7 +10,7 @@ from sidecar.leases.store import LeaseStore
 from sidecar.limits.model import Call
 from sidecar.limits.store import LimitStore
 from sidecar.visitors.tokens import new_visitor
-from tests.support.limits import TurnedClock, make_limit
+from tests.support.limits import RedisTimeUs, make_limit
 
 Products = tuple[LimitStore, LeaseStore, TargetStore]
 
@@ -19,7 +19,7 @@ def open_products(redis, name) -> Products:
     """Return the stores of all three, under one name."""
     leases = LeaseSettings(term=60)
     return (
-        make_limit(redis, TurnedClock(), "sliding_window", limit=50, name=name),
+        make_limit(redis, RedisTimeUs(), "sliding_window", limit=50, name=name),
         LeaseStore(redis, name, settings=leases, clock=StoreClock(), timeout_s=5),
         TargetStore(redis, name, clock=StoreClock(), timeout_s=5),
     )

@@ -20,7 +20,7 @@ SERVICE = "mymaster"
 _REPLICATION = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
 
 
-def quiet_port() -> int:
+def find_free_ports() -> int:
     """Return a free port whose bus port is free too."""
     while True:
         port = random.choice(PORTS)
@@ -38,7 +38,7 @@ class RedisServer(Servers):
         self, *options: str, aof: bool = False, password: str = "", port: int | None = None
     ) -> None:
         super().__init__()
-        self.port = port or quiet_port()
+        self.port = port or find_free_ports()
         self.password = password
         self._options = [
             "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",

@@ -31,7 +31,7 @@ from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens
 from tests.support.described import check_answer
-from tests.support.rooms import Time, TurnedClock, attended, new_room_name
+from tests.support.rooms import FollowingClock, RedisTime, attended, new_room_name
 
 KEYS = ["k" * 32]
 ADMIN_TOKEN = "admin-token-for-tests"
@@ -52,7 +52,7 @@ class Replica:
     ops: TestClient
     room: Room
     metrics: Metrics
-    turn: Time
+    turn: RedisTime
 
     async def check(self, cookie: str | None = None, headers: dict[str, str] | None = None):
         """Ask as nginx does about a request for a page."""
@@ -89,7 +89,7 @@ async def replica(redis_socket, aiohttp_client, turn):
         if beside:
             file = beside.room.file_settings
         name = beside.room.name if beside else new_room_name()
-        clock = TurnedClock(turn)
+        clock = FollowingClock(turn)
         store = RoomStore(
             redis, name, settings=attended(file), clock=clock, now_ms=turn,
             replica=new_room_name(), timeout_s=5,
@@ -118,7 +118,7 @@ class Service:
     ops: TestClient
     name: str
     metrics: Metrics
-    turn: Time
+    turn: RedisTime
 
     async def ask(self, method: str, path: str, body: Any = None, **more: Any):
         """Make a call of the service API, and check the response against its description. {name}
@@ -134,7 +134,7 @@ class Service:
         await check_answer(method, url.raw_path, answer)
         return answer
 
-    async def told(
+    async def fetch(
         self, method: str, path: str, body: Any = None, *, status: int = 200, **more: Any
     ) -> Any:
         """Make a call whose response must have a status. Return its document."""
@@ -162,7 +162,7 @@ async def service(redis_socket, aiohttp_client, turn):
     ) -> Service:
         redis = connect(store, timeout_s=5)
         stores.append(redis)
-        name, metrics, clock = new_room_name(), Metrics(), TurnedClock(turn)
+        name, metrics, clock = new_room_name(), Metrics(), FollowingClock(turn)
         tokens = {"admin_token": ADMIN_TOKEN, "service_token": SERVICE_TOKEN, **settings}
         of = {
             "leases": {name: LeaseSettings(**lease)} if lease else {},
@@ -198,7 +198,7 @@ async def service(redis_socket, aiohttp_client, turn):
         await close(redis)
 
 
-async def take_away(site):
+async def break_redis(site):
     """Make every script fail. Return a function that ends this."""
     scripts = site.room.store._scripts
     send = scripts.send

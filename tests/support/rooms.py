@@ -12,7 +12,7 @@ from sidecar.storage.redis.scripts import function_support
 _numbers = itertools.count()
 
 
-class Time:
+class RedisTime:
     """Redis' time, which a test sets."""
 
     def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
@@ -25,10 +25,10 @@ class Time:
         self.now_ms += round(seconds * 1000)
 
 
-class TurnedClock(StoreClock):
+class FollowingClock(StoreClock):
     """A replica's clock that is always equal to Redis' time."""
 
-    def __init__(self, turn: Time) -> None:
+    def __init__(self, turn: RedisTime) -> None:
         super().__init__()
         self._turn = turn
 

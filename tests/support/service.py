@@ -72,26 +72,27 @@ class Program(AbstractContextManager["Program"]):
             assert pipe is not None
             pipe.close()
 
-    def told(self) -> Any:
-        """Return the next document that it prints."""
+    def read(self) -> Any:
+        """Return the next document that the program prints."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, f"it ended with status {self._process.wait()}"
+        assert line, f"the program ended with status {self._process.wait()}"
         return json.loads(line)
 
-    def told_until(self, state: str) -> list[dict[str, Any]]:
-        """Return the documents that it prints until one with this state."""
-        told = [self.told()]
-        while told[-1].get("state") != state:
-            told.append(self.told())
-        return told
+    def read_until(self, state: str) -> list[dict[str, Any]]:
+        """Return the documents that the program prints, up to one with this state."""
+        documents = [self.read()]
+        while documents[-1].get("state") != state:
+            documents.append(self.read())
+        return documents
 
-    def rest(self) -> list[Any]:
-        """Return all documents that it prints until it ends."""
+    def read_all(self) -> list[Any]:
+        """Return all documents that the program prints until it ends."""
         assert self._process.stdout is not None
         return [json.loads(line) for line in self._process.stdout]
 
-    def say(self, word: str) -> None:
+    def send(self, word: str) -> None:
+        """Write a line to the program's standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n")
         self._process.stdin.flush()
@@ -134,17 +135,17 @@ class Api:
         self._connection.close()
 
 
-def tell(document: Mapping[str, Any]) -> None:
+def print_document(document: Mapping[str, Any]) -> None:
     """Print a document, for the test that started this program."""
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
 
 
-def ms(moment: str) -> int:
+def to_ms(moment: str) -> int:
     """Convert an ISO time to ms since 1970."""
     return round(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
-def us(moment: str) -> int:
+def to_us(moment: str) -> int:
     """Convert an ISO time to µs since 1970."""
     return round(datetime.fromisoformat(moment).timestamp() * 1_000_000)

@@ -287,7 +287,7 @@ def fill(text: str, **values: object) -> str:
     return text
 
 
-def adapted(text: str, changes: dict[str, str]) -> str:
+def replace_each(text: str, changes: dict[str, str]) -> str:
     """Replace each key in a text, which must have it."""
     for there, here in changes.items():
         assert there in text, there
@@ -295,7 +295,7 @@ def adapted(text: str, changes: dict[str, str]) -> str:
     return text
 
 
-def around(folder: Path, text: str) -> str:
+def build_nginx_config(folder: Path, text: str) -> str:
     """Return a whole nginx configuration around lines of the http level."""
     return (
         f"{user_line()}\ndaemon off;\npid {folder}/nginx.pid;\n"

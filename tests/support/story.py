@@ -23,7 +23,7 @@ def go_in(page, url):
     page.reload()
 
 
-def in_wait_enter(site, visitor):
+def play_story(site, visitor):
     """Play the story in a room with one free slot and nobody waiting."""
     first, second, third = visitor(), visitor(), visitor(java_script_enabled=False)
     go_in(first, f"{site.url}/page/one")

@@ -37,7 +37,7 @@ A note is a line of the log, written when the call is over, however it ends:
     open when it had begun, it included, "began_ns", "ended_ns": time.monotonic_ns, "at_ms": when it
     began, since 1970, "status": null where it was cut off or not answered}
 
-`bad_target` starts one for a test.
+`run_target` starts one for a test.
 """
 
 import argparse
@@ -105,7 +105,7 @@ class Target:
 
 
 @contextlib.contextmanager
-def bad_target(folder: Path) -> Iterator[Target]:
+def run_target(folder: Path) -> Iterator[Target]:
     """Start a target on a free port, with its log and output in `folder`."""
     port, log = free_port(), folder / "calls.jsonl"
     command = [sys.executable, __file__, "--port", str(port), "--log", str(log)]

@@ -33,7 +33,7 @@ from sidecar.visitors.grants import Grant, sign
 from tests.support.processes import WAITROOM, Process, listens, wait_until
 from tests.support.service import TOKEN, Service
 from tests.support.site import ADMIN_TOKEN, SECRET, Servers, SocketRedis, make_folder
-from tests.support.target import Target, bad_target
+from tests.support.target import Target, run_target
 
 #: Named callers beside the service, each with jobs of its own.
 TOKENS = {"shop": "test-shop-token-000000", "press": "test-press-token-00000"}
@@ -48,7 +48,7 @@ _WORDS = re.compile(r'"([^"]*)"')
 Result = TypeVar("Result")
 
 
-class Works(Servers):
+class JobSystem(Servers):
     """Replicas, runners and a target. `targets` are settings by name; they call `target` unless
     they have a url. `database` is the URL of a server that runs already; empty: an SQLite file.
     `at_a_time` is the runners' bound of calls. `more` are further tables of the settings file."""
@@ -70,7 +70,7 @@ class Works(Servers):
         self.runners: list[Process] = []
         self.replicas: list[Process] = []
 
-    def __enter__(self) -> "Works":
+    def __enter__(self) -> "JobSystem":
         with _STARTING:
             return super().__enter__()
 
@@ -86,7 +86,7 @@ class Works(Servers):
         asyncio.run(_emptied(self.database))
         redis = self._stack.enter_context(SocketRedis(folder=self.folder))
         self.socket, self.redis = redis.socket, redis.process
-        self.target: Target = self._stack.enter_context(bad_target(self.folder))
+        self.target: Target = self._stack.enter_context(run_target(self.folder))
         rules = self._rules()
         self._config = self.folder / "runner.toml"
         self._config.write_text(
@@ -119,7 +119,7 @@ class Works(Servers):
         """Start another target."""
         folder = self.folder / f"target-{time.monotonic_ns()}"
         folder.mkdir()
-        return self._stack.enter_context(bad_target(folder))
+        return self._stack.enter_context(run_target(folder))
 
     # The store --------------------------------------------------------------------------------
 
@@ -148,15 +148,15 @@ class Works(Servers):
         """Return how many calls the target has logged."""
         return self.target.log.read_bytes().count(b"\n")
 
-    def caller(self, who: str = "service", *, replica: int = 0) -> "Caller":
+    def caller(self, who: str = "service", *, replica: int = 0) -> "JobClient":
         token = {"service": TOKEN, "operator": ADMIN_TOKEN, **TOKENS}[who]
-        return self._stack.enter_context(Caller(self.urls[replica], token))
+        return self._stack.enter_context(JobClient(self.urls[replica], token))
 
-    def submit_all(self, orders: Sequence[dict[str, Any]]) -> "list[Sent]":
+    def submit_all(self, orders: Sequence[dict[str, Any]]) -> "list[SubmittedJob]":
         """Submit by several callers, over all replicas in turn; in the order of `orders`."""
 
-        def work(part: int) -> list[tuple[int, Sent]]:
-            with Caller(self.urls[part % len(self.urls)], TOKEN) as caller:
+        def work(part: int) -> list[tuple[int, SubmittedJob]]:
+            with JobClient(self.urls[part % len(self.urls)], TOKEN) as caller:
                 mine = range(part, len(orders), CALLERS)
                 return [(number, caller.submit(**orders[number])) for number in mine]
 
@@ -195,7 +195,7 @@ class Works(Servers):
 
 
 @dataclass
-class Sent:
+class SubmittedJob:
     """A submitted job: the response's document, and when it was requested and answered."""
 
     document: dict[str, Any]
@@ -218,7 +218,7 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-class Caller(AbstractContextManager["Caller"]):
+class JobClient(AbstractContextManager["JobClient"]):
     """A keep-alive connection to a replica, with a token."""
 
     def __init__(self, url: str, token: str) -> None:
@@ -238,11 +238,11 @@ class Caller(AbstractContextManager["Caller"]):
         with self._connection.getresponse() as answer:
             return Answer(answer.status, answer.headers, answer.read())
 
-    def submit(self, **order: Any) -> Sent:
+    def submit(self, **order: Any) -> SubmittedJob:
         began_us = now_us()
         answer = self.call("POST", "/jobs", order)
         assert answer.status == 202, answer
-        return Sent(answer.json, began_us, now_us(), order)
+        return SubmittedJob(answer.json, began_us, now_us(), order)
 
     def job(self, id_: str, wait_s: int = 0) -> dict[str, Any]:
         answer = self.call("GET", f"/jobs/{id_}?wait={wait_s}")
@@ -259,7 +259,7 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def grant(
+def sign_grant(
     target: str, class_name: str, *, life_s: int = 3600, id_: str = "", kind: str = "target"
 ) -> str:
     """Sign a grant; with an empty `kind` as earlier versions did."""
@@ -271,7 +271,7 @@ def grant(
     return f"{class_name}.{given.expires_s}.{id_}.{digest}"
 
 
-def together(*works: Callable[[], Result]) -> list[Result]:
+def run_in_threads(*works: Callable[[], Result]) -> list[Result]:
     """Run functions in threads. Return their results."""
     with ThreadPoolExecutor(len(works)) as pool:
         return [future.result() for future in [pool.submit(work) for work in works]]
@@ -289,7 +289,7 @@ class Claim(NamedTuple):
     is_trial: bool
 
 
-def claims_in(monitor: Path, target: str) -> list[Claim]:
+def read_claims(monitor: Path, target: str) -> list[Claim]:
     """Read claims from redis-cli's output, without those that were restored after a loss."""
     key, found = f'"waitroom:{{target:{target}}}:facts"', []
     for line in monitor.read_text(errors="replace").splitlines():
@@ -310,7 +310,7 @@ class Held(NamedTuple):
     until_us: int
 
 
-def holds_in(monitor: Path, target: str) -> list[Held]:
+def read_holds(monitor: Path, target: str) -> list[Held]:
     key, found = f'"waitroom:{{target:{target}}}:state"', []
     for line in monitor.read_text(errors="replace").splitlines():
         words = _WORDS.findall(line) if key in line else []
@@ -320,7 +320,7 @@ def holds_in(monitor: Path, target: str) -> list[Held]:
     return [held for held in found if held.until_us > held.from_us]
 
 
-def arrivals(target: Target) -> dict[tuple[str, int], int]:
+def read_arrivals(target: Target) -> dict[tuple[str, int], int]:
     """Return when calls arrived at the target, by job and attempt."""
     ahead_ns = time.time_ns() - time.monotonic_ns()
     return {
@@ -329,13 +329,13 @@ def arrivals(target: Target) -> dict[tuple[str, int], int]:
     }
 
 
-def most_within(moments: Iterable[int], window_us: int) -> int:
+def count_most_within(moments: Iterable[int], window_us: int) -> int:
     """Return the most moments within any `window_us`, its end excluded."""
     found = sorted(moments)
     return max((bisect_left(found, at + window_us) - i for i, at in enumerate(found)), default=0)
 
 
-def most_open(notes: Iterable[dict[str, Any]]) -> int:
+def count_most_open(notes: Iterable[dict[str, Any]]) -> int:
     """Return the most calls that were open at the same time."""
     edges = sorted(
         edge for note in notes for edge in ((note["began_ns"], 1), (note["ended_ns"], -1))
@@ -347,7 +347,7 @@ def most_open(notes: Iterable[dict[str, Any]]) -> int:
     return most
 
 
-def overtaken(earlier: Iterable[tuple[int, int]], later: Iterable[tuple[int, int]]) -> int:
+def count_overtaken(earlier: Iterable[tuple[int, int]], later: Iterable[tuple[int, int]]) -> int:
     """Count `later` jobs that were called before an `earlier` job that was submitted before them.
     Pairs are (first moment surely in the queue, called) and (first possible moment, called)."""
     before, count, last_called = sorted(earlier), 0, 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.support.processes import WAITROOM
 from tests.support.service import Service
-from tests.support.target import bad_target
+from tests.support.target import run_target
 
 ADMIN = "test-admin-token-000000"
 RULES = """
@@ -50,7 +50,7 @@ key = "{{n}}"
 
 @contextlib.contextmanager
 def installation(folder: Path):
-    with bad_target(folder) as target:
+    with run_target(folder) as target:
         rules = RULES.format(admin=ADMIN, folder=folder, url=target.url)
         with Service(rules, replicas=2) as service:
             config = service.folder / "replica-0.toml"
