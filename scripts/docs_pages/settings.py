@@ -23,11 +23,11 @@ from sidecar.settings.model import Settings
 _READ_BY = {
     "parse_duration": "duration",
     "parse_moment": "time",
-    "read_listen": "address `host:port` or `unix:/path`",
+    "check_listen": "address `host:port` or `unix:/path`",
     "_listen_or_off": "address `host:port` or `unix:/path`",
-    "read_store": "address `redis://…`, `rediss://…` (TLS), `unix:///path`, `redis+sentinel://…`, "
+    "check_store": "address `redis://…`, `rediss://…` (TLS), `unix:///path`, `redis+sentinel://…`, "
     "`rediss+sentinel://…`, `redis+cluster://…`, `rediss+cluster://…` or `memory://`",
-    "read_database": "address `sqlite:///path`, `mysql://…`, `mariadb://…` or `postgresql://…`",
+    "check_database": "address `sqlite:///path`, `mysql://…`, `mariadb://…` or `postgresql://…`",
     "_value": f"whole number from 0 to {MAX_LIMIT:,}, or {UNLIMITED}",
 }
 _TYPES = {

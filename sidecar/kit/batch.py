@@ -4,68 +4,58 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-Item = TypeVar("Item")
-Reply = TypeVar("Reply")
+BatchItem = TypeVar("BatchItem")
+BatchReply = TypeVar("BatchReply")
 
 
-class CallBatcher(Generic[Item, Reply]):
+class CallBatcher(Generic[BatchItem, BatchReply]):
     """Turns many calls of `submit(item)` into few calls of `run(items)`, one at a time.
 
-    An idle batcher adds no delay: the first item goes alone, at once. The item of a cancelled
-    caller is still sent, since the store may already have it; its reply is dropped."""
+    An idle batcher adds no delay: it sends the first item alone, at once. If a caller is cancelled,
+    its item is still sent, since the store may already have the item. The reply is dropped."""
 
     def __init__(
-        self, run: Callable[[Sequence[Item]], Awaitable[Sequence[Reply]]], *, limit: int
+        self, run: Callable[[Sequence[BatchItem]], Awaitable[Sequence[BatchReply]]], *, limit: int
     ) -> None:
         self._run = run
         self._limit = limit
-        self._waiting: list[Item] = []
-        self._futures: list[asyncio.Future[Reply]] = []
+        self._waiting: list[tuple[BatchItem, asyncio.Future[BatchReply]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    def submit(self, item: Item) -> asyncio.Future[Reply]:
+    def submit(self, item: BatchItem) -> asyncio.Future[BatchReply]:
         """Return a future of the reply to this item, or of the exception of its batch."""
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._waiting.append(item)
-        self._futures.append(future)
+        future: asyncio.Future[BatchReply] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
         if self._task is None:
             self._task = asyncio.create_task(self._run_batches())
         return future
 
     async def _run_batches(self) -> None:
-        futures: list[asyncio.Future[Reply]] = []
+        batch: list[tuple[BatchItem, asyncio.Future[BatchReply]]] = []
         try:
             while self._waiting:
-                items, futures = self._waiting[: self._limit], self._futures[: self._limit]
-                del self._waiting[: self._limit], self._futures[: self._limit]
-                await self._send(items, futures)
+                batch = self._waiting[: self._limit]
+                del self._waiting[: self._limit]
+                await self._send(batch)
         finally:
             self._task = None
             # If this task is cancelled, cancel callers too: no reply will come.
-            for future in (*futures, *self._futures):
+            for _, future in (*batch, *self._waiting):
                 future.cancel()
             self._waiting.clear()
-            self._futures.clear()
 
-    async def _send(self, items: list[Item], futures: list[asyncio.Future[Reply]]) -> None:
+    async def _send(self, batch: list[tuple[BatchItem, asyncio.Future[BatchReply]]]) -> None:
+        items = [item for item, _ in batch]
         try:
-            replies = await self._run(items)
+            replies: Sequence[BatchReply | Exception] = await self._run(items)
+            if len(replies) != len(items):
+                raise RuntimeError(f"{len(items)} items got {len(replies)} replies")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - each caller gets the error
-            _fail(futures, error)
-            return
-        if len(replies) != len(items):
-            _fail(futures, RuntimeError(f"{len(items)} items got {len(replies)} replies"))
-            return
-        for future, reply in zip(futures, replies, strict=True):
+            replies = [error] * len(items)
+        for (_, future), reply in zip(batch, replies, strict=True):
             if future.done():  # its caller was cancelled
                 continue
-            if isinstance(reply, Exception):  # an error of this item alone
+            if isinstance(reply, Exception):
                 future.set_exception(reply)
             else:
                 future.set_result(reply)
-
-
-def _fail(futures: Sequence[asyncio.Future[Reply]], error: Exception) -> None:
-    for future in futures:
-        if not future.done():
-            future.set_exception(error)

@@ -1,8 +1,8 @@
-"""The clock of Redis, estimated by this replica.
+"""The clock of Redis, estimated by this replica, and times in ISO 8601.
 
 All decisions use the store's time (Redis TIME), because clocks of replicas and browsers may be
-hours off. Every reply of a script has the store's time. Between replies this replica's monotonic
-clock is added."""
+hours off. Every reply of a script has the store's time. Between replies the estimate advances by
+this replica's monotonic clock."""
 
 import time
 from datetime import UTC, datetime
@@ -10,15 +10,13 @@ from functools import lru_cache
 
 #: The largest error of the estimate, ms.
 LATE_MS = 500
-
-
 #: The largest difference, ms, between the clocks of two machines that count as equal.
-_MAX_APART_MS = 60_000
+_MAX_DIFFERENCE_MS = 60_000
 
 
 class StoreClock:
-    """The store's time, ms since 1970. Before the first reply it is the time that the proxy sends
-    with requests, or without one this machine's time."""
+    """The store's time, ms since 1970. Before the first reply the clock shows the time that the
+    proxy sends with requests, or this machine's time if the proxy sends none."""
 
     __slots__ = ("_offset_ms", "is_doubtful", "is_known")
 
@@ -34,11 +32,8 @@ class StoreClock:
         return int(time.monotonic() * 1000 + self._offset_ms)
 
     def observe(self, store_ms: int) -> None:
-        """Set the clock from a reply that was just read.
-
-        The reply is half a round trip old, so this clock is late by that time. It is never early by
-        more than a millisecond.
-        """
+        """Set the clock from a reply that was just read. The reply is half a round trip old, so the
+        clock is late by that time. The clock is never early by more than a millisecond."""
         self._offset_ms = store_ms - time.monotonic() * 1000
         self.is_known, self.is_doubtful = True, False
 
@@ -46,16 +41,16 @@ class StoreClock:
         """Set the clock from the proxy's time, unless a reply of the store has set it."""
         if not self.is_known:
             self._offset_ms = proxy_ms - time.monotonic() * 1000
-            self.is_doubtful = abs(proxy_ms - time.time() * 1000) > _MAX_APART_MS
+            self.is_doubtful = abs(proxy_ms - time.time() * 1000) > _MAX_DIFFERENCE_MS
 
 
 def iso(ms: int) -> str:
-    """Return a time, ms since 1970, in ISO 8601, as JSON documents have it."""
+    """Convert a time, ms since 1970, to ISO 8601, the format of times in JSON documents."""
     return f"{_iso_second(ms // 1000)}.{ms % 1000:03}+00:00"
 
 
 def iso_us(us: int) -> str:
-    """Return a time, microseconds since 1970, in ISO 8601."""
+    """Convert a time, microseconds since 1970, to ISO 8601."""
     return f"{_iso_second(us // 1_000_000)}.{us % 1_000_000:06}+00:00"
 
 

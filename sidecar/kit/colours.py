@@ -14,7 +14,8 @@ _HINT = "write a colour such as #0f766e, rgb(15 118 110), hsl(175 77% 26%) or ok
 _HEX = re.compile(r"#([0-9a-fA-F]{3}|[0-9a-fA-F]{6})\Z")
 _FUNCTION = re.compile(r"(rgb|hsl|oklch)\(\s*([^()]{1,60}?)\s*\)\Z", re.IGNORECASE)
 _PART = re.compile(r"(-?\d{0,6}\.?\d{1,9})(%|deg)?\Z")
-_STEPS = 50
+#: The number of tones that ensure_contrast tries.
+_TONES = 50
 
 
 def read_colour(text: str) -> Colour:
@@ -38,7 +39,7 @@ def to_hex(colour: Colour) -> str:
 
 
 def mix(colour: Colour, other: Colour, share: float) -> Colour:
-    """Mix two colours. `share`: the part of the other one, from 0 to 1."""
+    """Mix two colours. `share` is the part of `other`, from 0 to 1."""
     red, green, blue = (a + (b - a) * share for a, b in zip(colour, other, strict=True))
     return red, green, blue
 
@@ -50,14 +51,14 @@ def contrast(colour: Colour, other: Colour) -> float:
 
 
 def text_on(colour: Colour) -> Colour:
-    """Return black or white, whichever has more contrast: at least 4.5:1."""
+    """Return black or white, whichever has more contrast to the colour: at least 4.5:1."""
     return max(WHITE, BLACK, key=lambda text: contrast(text, colour))
 
 
-def seen_on(colour: Colour, behind: Colour, least: float) -> Colour:
-    """Return the colour, made darker or lighter until it has the contrast `least` to `behind`."""
+def ensure_contrast(colour: Colour, behind: Colour, least: float) -> Colour:
+    """Make the colour darker or lighter until its contrast to `behind` is at least `least`."""
     towards = text_on(behind)
-    tones = (mix(colour, towards, step / _STEPS) for step in range(_STEPS))
+    tones = (mix(colour, towards, step / _TONES) for step in range(_TONES))
     return next((tone for tone in tones if contrast(tone, behind) >= least), towards)
 
 
@@ -82,7 +83,7 @@ def _hsl(hue: _Part, saturation: _Part, lightness: _Part) -> Colour:
 
 
 def _oklch(lightness: _Part, chroma: _Part, hue: _Part) -> Colour:
-    """Convert by Ottosson's matrices. The caller cuts off values outside sRGB."""
+    """Convert a colour by Ottosson's matrices. The caller cuts off values outside sRGB."""
     light = lightness[0] / (100 if lightness[1] == "%" else 1)
     full = chroma[0] * (0.004 if chroma[1] == "%" else 1)
     a, b = (full * part(math.radians(hue[0])) for part in (math.cos, math.sin))

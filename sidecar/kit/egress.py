@@ -1,8 +1,8 @@
 """Outgoing connections to URLs that clients name, restricted to public addresses.
 
-The resolver returns only public addresses, and each socket is checked again before it connects, so
-the checked address is the one that is used. No request is sent twice, and no cookies, proxies and
-decompression are used."""
+The resolver returns only public addresses, and the address of each socket is checked again before
+the socket connects. No request is sent twice, and no cookies, proxies and decompression are used.
+"""
 
 import socket
 
@@ -24,16 +24,16 @@ MAX_SKIPPED = 20
 
 
 class PrivateAddressError(OSError):
-    """A name without a public address, or an address that is not public."""
+    """The host of a URL has no public address."""
 
 
 class LostError(aiohttp.ClientConnectionError):
-    """A connection that broke before the response."""
+    """The connection broke before the response."""
 
 
 def open_session(resolver: AbstractResolver, *, is_private: bool) -> aiohttp.ClientSession:
     """Return a session without a limit of connections and without timeouts, which the caller sets.
-    `is_private`: allow private addresses too."""
+    With `is_private` the session connects to private addresses too."""
     connector = _Connector(
         resolver=_Resolver(resolver, is_private=is_private),
         socket_factory=None if is_private else _public_socket,
@@ -67,8 +67,8 @@ async def _send_once(
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Does not reuse a connection on which unrequested data came. The data would be taken for the
-    response to the next call, which may be another client's."""
+    """A connector that reuses no connection on which unrequested data came. aiohttp would take the
+    data for the response to the next call, which may be another client's."""
 
     async def connect(
         self,
@@ -85,12 +85,11 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _Resolver(AbstractResolver):
-    """Returns the addresses of a host that may be called. Raises PrivateAddressError if there are
-    none."""
+    """A resolver that returns only public addresses, or all with `is_private`. It raises
+    PrivateAddressError if a host has none."""
 
     def __init__(self, resolver: AbstractResolver, *, is_private: bool) -> None:
-        self._resolver = resolver
-        self._is_private = is_private
+        self._resolver, self._is_private = resolver, is_private
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -98,17 +97,20 @@ class _Resolver(AbstractResolver):
         addresses = await self._resolver.resolve(host, port, family)
         if not addresses:
             raise OSError(None, "no address")
-        allowed = [one for one in addresses if self._is_private or is_public(one["host"])]
-        if not allowed:
+        if self._is_private:
+            return addresses
+        public_addresses = [address for address in addresses if is_public(address["host"])]
+        if not public_addresses:
             raise PrivateAddressError
-        return allowed
+        return public_addresses
 
     async def close(self) -> None:
         await self._resolver.close()
 
 
 def _public_socket(to: AddrInfoType) -> socket.socket:
-    """Create a socket for a public address. The resolver is not called for literal addresses."""
+    """Create a socket for a public address. aiohttp does not ask the resolver about a URL that has
+    an address instead of a name."""
     family, kind, protocol, _, address = to
     if not is_public(str(address[0])):
         raise PrivateAddressError

@@ -1,11 +1,4 @@
-"""The exceptions of the sidecar.
-
-SidecarError
-├── InputError        settings or input are wrong; has every problem
-├── UnknownNameError   a name is not configured
-├── StoreError         Redis did not answer, or refused
-└── DatabaseError      SQL did not answer, or its tables are of another version
-"""
+"""The exceptions of the sidecar. All of them are SidecarErrors."""
 
 from collections.abc import Iterable
 
@@ -15,7 +8,7 @@ class SidecarError(Exception):
 
 
 class InputError(SidecarError):
-    """Invalid configuration or input. Each of `problems` names a setting and what is allowed."""
+    """Invalid settings or input. Each of `problems` names a setting and what is allowed."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -23,26 +16,25 @@ class InputError(SidecarError):
 
 
 class UnknownNameError(SidecarError):
-    """A name that is not in the configuration. `known`: the names of this `kind` that are."""
+    """A name that is not configured. `known` has the configured names of the same `kind`."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
         super().__init__(f"no {kind} is named {name[:64]!r}")
-        self.kind = kind
-        self.name = name
-        self.known = known
+        self.kind, self.name, self.known = kind, name, known
 
 
 class StoreError(SidecarError):
-    """Redis is unavailable, too slow, or refused; the text says which."""
+    """Redis is unavailable, too slow, or refused a command. The message says which."""
 
 
 class DatabaseError(SidecarError):
-    """SQL is unavailable or refused, or its tables are of another version; the text says which."""
+    """The SQL database is unavailable, refused a statement, or has tables of another version. The
+    message says which."""
 
 
 class DatabaseUnavailableError(DatabaseError):
-    """No connection to SQL, or no answer in time."""
+    """The SQL database did not answer in time."""
 
 
 class StoreUnavailableError(StoreError):
-    """Redis stopped answering, so nothing was sent."""
+    """Redis stopped answering earlier, so nothing was sent."""

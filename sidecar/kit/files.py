@@ -1,4 +1,4 @@
-"""Replaces files as a whole."""
+"""Replaces files atomically."""
 
 import contextlib
 import os
@@ -13,10 +13,8 @@ SECRET = 0o600
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int = SECRET) -> Iterator[IO[bytes]]:
-    """Open a new file that takes the name `path` when the block ends without an error.
-
-    So no process reads half a file, and no other user can read a secret. Raises OSError.
-    """
+    """Open a new file that replaces `path` when the block ends without an error, so that no process
+    reads half a file. By default no other user can read the file. Raises OSError."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -15,15 +15,16 @@ from sidecar.kit.signing import signature
 
 #: How much of a response's body is read at most, bytes.
 RESPONSE_LIMIT = 4096
-#: How long the body of a refusal is read at most, seconds. It does not change the result.
+#: How long the body of an error response is read at most, seconds. The body does not change whether
+#: the message is sent again.
 REFUSAL_S = 1.0
 #: Statuses below 500 after which a retry may succeed.
-_TEMPORARY = {408, 425, 429}
+_TEMPORARY_STATUSES = {408, 425, 429}
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The parts of a POST request. Its URL may be a secret."""
+    """The parts of a POST request. The URL may be a secret."""
 
     url: URL | str
     body: bytes
@@ -32,23 +33,25 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class PostResult:
-    """The result of one POST. `reason` has no part of the receiver's URL."""
+    """The result of one POST."""
 
     is_taken: bool = False
+    #: Why the message was not taken, without any part of the receiver's URL.
     reason: str = ""
-    #: Whether a retry may succeed, and how many seconds the receiver asks to wait before it.
+    #: True if a retry may succeed.
     may_retry: bool = False
+    #: How many seconds the receiver asks to wait before a retry.
     after_s: float = 0.0
-    #: The HTTP status. None: no response came.
+    #: The HTTP status, or None if no response came.
     status: int | None = None
-    #: The first part of the response's body, which may have the receiver's URL in it.
+    #: The first part of the response's body, which may contain the receiver's URL.
     body: bytes = b""
 
 
 def signed_headers(
     event: str, id_: str, body: bytes, secret: str, *, now_s: float
 ) -> dict[str, str]:
-    """Return the headers of a JSON message sent now, with a signature if there is a secret."""
+    """Return the headers of a JSON message that is sent now, signed if there is a secret."""
     headers = {
         "Content-Type": "application/json; charset=utf-8",
         "User-Agent": f"waitroom/{__version__}",
@@ -71,7 +74,7 @@ async def post(
     """Send a message once. Raises nothing, whatever the receiver does, and follows no redirect.
 
     Args:
-        read: Makes the result of a response with status 2xx from its body.
+        read: Returns the result for the body of a response with status 2xx.
         keep_refusal: Put the first part of the body of any other response into the result.
     """
     try:
@@ -95,9 +98,9 @@ async def post(
     except TimeoutError:
         return PostResult(reason=f"no answer within {timeout_s:g} s", may_retry=True)
     except (aiohttp.ClientError, OSError) as error:
-        return PostResult(reason=_reason(error), may_retry=True)
+        return PostResult(reason=_describe_error(error), may_retry=True)
     except ValueError as error:  # such as an impossible host name
-        return PostResult(reason=_reason(error))
+        return PostResult(reason=_describe_error(error))
 
 
 async def _first_part(response: aiohttp.ClientResponse) -> bytes:
@@ -108,19 +111,19 @@ async def _first_part(response: aiohttp.ClientResponse) -> bytes:
 
 
 def judge(status: int, retry_after: str) -> PostResult:
-    """Return what an HTTP status and a Retry-After header mean for a message."""
+    """Return the result that an HTTP status and a Retry-After header mean."""
     if 200 <= status < 300:
         return PostResult(is_taken=True)
     reason = f"HTTP {status}"
     if 300 <= status < 400:
         reason += ", and redirects are not followed"
-    if status not in _TEMPORARY and status < 500:
+    if status not in _TEMPORARY_STATUSES and status < 500:
         return PostResult(reason=reason)
     return PostResult(reason=reason, may_retry=True, after_s=seconds_in(retry_after, time.time()))
 
 
-def _reason(error: Exception) -> str:
-    """Describe an error without its own text, which may have the URL in it."""
+def _describe_error(error: Exception) -> str:
+    """Describe an error without its message, which may contain the URL."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     text = cause.strerror if isinstance(cause, OSError) else None
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""Parses the times in settings, which have a time zone, and in queries about the past."""
+"""Reads times: those in settings, which have a time zone, and those in queries about the past."""
 
 import contextlib
 import re
@@ -19,8 +19,8 @@ _HOW = 'write a date and a time, such as "2026-12-01 10:00", or "2026-12-01T10:0
 
 
 def read_moment(value: object, zone: str) -> int:
-    """Return a setting's time as ms since 1970. The setting is a string, a TOML date-time, or ms.
-    Without an offset it is local time in `zone`. Raises ValueError with how to write a time."""
+    """Convert a setting's time to ms since 1970. The setting is a string, a TOML date-time, or ms.
+    A time without an offset is local time in `zone`. Raises ValueError with how to write a time."""
     moment = _parse_text(value) if isinstance(value, str) else value
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
@@ -33,19 +33,20 @@ def read_moment(value: object, zone: str) -> int:
 
 def _parse_text(value: str) -> datetime:
     text = value.strip().upper()
-    if _TIME.fullmatch(text):  # Python would accept many other forms
+    if _TIME.fullmatch(text):  # fromisoformat would accept many other forms
         with contextlib.suppress(ValueError):
             return datetime.fromisoformat(text)
     raise ValueError(_HOW)
 
 
 def _local_time(moment: datetime, zone: str) -> datetime:
-    """Return a local time with its offset. Raises ValueError if clocks skip it or show it twice."""
+    """Add the zone's offset to a local time. Raises ValueError if the zone's clocks skip this time
+    or show this time twice."""
     where = ZoneInfo(zone)
     before, after = (moment.replace(tzinfo=where, fold=fold) for fold in (0, 1))
     if before.utcoffset() == after.utcoffset():
         return before
-    # Converting to UTC and back gives two times that the clocks do show.
+    # Conversion to UTC and back gives two times that the clocks do show.
     candidates = [one.astimezone(UTC).astimezone(where) for one in (before, after)]
     if candidates[0].replace(tzinfo=None) == moment:
         what, do = "comes twice", "put back then: say which with its offset,"
@@ -63,6 +64,7 @@ def _format(moment: datetime) -> str:
 
 
 def parse_moment(value: object, info: ValidationInfo) -> int:
+    """Read a setting's time for pydantic, in the time zone of the model's field `timezone`."""
     moment_ms = read_moment(value, str(info.data.get("timezone", "UTC")))
     if not 0 <= moment_ms <= LATEST_MS:
         raise ValueError("write a time from 1970 to 2199")
@@ -79,23 +81,17 @@ Past = Annotated[str, Field(json_schema_extra={"pattern": _PAST})]
 
 
 def read_past(text: str, now_ms: int) -> int:
-    """Return a time as ms since 1970. The text is ISO 8601 (UTC if it has no offset), "now", or how
+    """Convert a time to ms since 1970. The text is ISO 8601 (UTC without an offset), "now", or how
     long ago the time was ("24h"). Raises ValueError with how to write a time."""
+    if text == "now":
+        return now_ms
     try:
-        return _parse_past(text, now_ms)
+        if text[-1:].isalpha() and not text.endswith(("Z", "z")):
+            seconds_ago = float(parse_duration(text))  # type: ignore[arg-type] # it converts text
+            return now_ms - int(seconds_ago * 1000)
+        moment = datetime.fromisoformat(text)
+        return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise ValueError(
             "write a time such as 2026-11-27T18:00Z, or how long ago: 90m, 24h, 7d"
         ) from None
-
-
-def _parse_past(text: str, now_ms: int) -> int:
-    if text == "now":
-        return now_ms
-    if text[-1:].isalpha() and not text.endswith(("Z", "z")):
-        ago = parse_duration(text)
-        return now_ms - int(float(ago) * 1000)  # type: ignore[arg-type] # of text it makes a number
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)

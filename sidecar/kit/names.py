@@ -1,4 +1,4 @@
-"""Names in the configuration, and collections keyed by them."""
+"""Names in the configuration, and collections of named items."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,8 @@ from sidecar.kit.errors import UnknownNameError
 SEPARATOR = "~"
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}\Z")
-#: Names that no room or lease may have: two are paths of nginx, waitroom_now is a cookie of ours.
+#: Names that no room or lease may have. `internal` and `static` are paths in nginx, and
+#: waitroom_now is Waitroom's own cookie.
 RESERVED_NAMES = {"internal", "static", "now"}
 
 
@@ -23,26 +24,25 @@ class HasName(Protocol):
     def name(self) -> str: ...
 
 
-T = TypeVar("T", bound=HasName)
+NamedItem = TypeVar("NamedItem", bound=HasName)
 
 
-class Named(Generic[T]):
+class Named(Generic[NamedItem]):
     """The configured items of one `kind`, in the order of the configuration."""
 
     kind: ClassVar[str]
 
-    def __init__(self, items: Iterable[T] = ()) -> None:
+    def __init__(self, items: Iterable[NamedItem] = ()) -> None:
         self._items = {item.name: item for item in items}
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[NamedItem]:
         return iter(self._items.values())
 
-    def find(self, name: str) -> T | None:
+    def find(self, name: str) -> NamedItem | None:
         return self._items.get(name)
 
-    def get(self, name: str) -> T:
+    def get(self, name: str) -> NamedItem:
         """Return the item of this name. Raises UnknownNameError."""
-        item = self._items.get(name)
-        if item is None:
+        if (item := self._items.get(name)) is None:
             raise UnknownNameError(self.kind, name, self._items)
         return item

@@ -1,4 +1,4 @@
-"""Shows the progress of a long command: a bar on standard error, if that is a terminal."""
+"""Shows the progress of a long command as a bar on standard error."""
 
 import contextlib
 import sys
@@ -11,22 +11,23 @@ _EVERY_S = 0.1
 
 
 class Advance(Protocol):
+    """A function that a command calls after each step."""
+
     def __call__(self, by: int = 1, *, total: int | None = None) -> None:
-        """Add `by` finished steps. `total`: the number of all steps, once it is known."""
+        """Add `by` finished steps. `total` is the number of all steps, once that is known."""
 
 
 def uncounted(by: int = 1, *, total: int | None = None) -> None:
-    """Do nothing: an Advance for callers that show no progress."""
+    """Do nothing. This is the Advance of callers that show no progress."""
 
 
 @contextlib.contextmanager
 def progress(what: str, *, total: int | None = None, is_on: bool = True) -> Iterator[Advance]:
-    """Show a bar, and yield the function to call after each step. Without a total the bar shows a
-    count and a rate.
+    """Show a bar if standard error is a terminal, and yield the function to call after each step.
+    Without a total the bar shows a count and a rate.
 
-    `is_on`: False if a program reads the command's output, or if the command prints to the same
-    terminal while the bar is shown.
-    """
+    Pass `is_on=False` if a program reads the command's output, or if the command prints to the same
+    terminal while the bar is shown."""
     if not (is_on and sys.stderr.isatty()):
         yield uncounted
         return

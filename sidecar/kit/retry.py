@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-#: Further failures do not lengthen a delay, because the product would be too large for a float.
-_MOST = 64
+#: Failures beyond this number do not lengthen a delay: a float could not hold the product.
+_MAX_COUNTED_FAILURES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Exponential back-off: `first_s`, then `factor` times as long after each failure, up to
-    `max_s`. `jitter`: the part of a delay, 0 to 1, by which it may be shorter, so that clients that
-    failed together do not all retry together."""
+    `max_s`. A delay may be shorter by the share `jitter`, 0 to 1, so that clients that failed
+    together do not all retry together."""
 
     first_s: float
     max_s: float
@@ -24,7 +24,7 @@ class Backoff:
     def delay_s(self, failures: int, draw: Callable[[], float] = random.random) -> float:
         """Return the delay after this number of failures in a row, at least 1. `draw` returns a
         random number from 0 to 1."""
-        delay_s = self.first_s * self.factor ** min(max(0, failures - 1), _MOST)
+        delay_s = self.first_s * self.factor ** min(max(0, failures - 1), _MAX_COUNTED_FAILURES)
         return min(self.max_s, delay_s) * (1 - self.jitter * draw())
 
 
@@ -36,7 +36,8 @@ class Schedule:
     backoff: Backoff
 
     def pause_s(self, made: int, after_s: float = 0) -> float | None:
-        """Return the pause after `made` attempts, at least `after_s`. None if that was the last."""
+        """Return the pause after `made` attempts, at least `after_s`, or None if no further attempt
+        is allowed."""
         return None if made >= self.attempts else max(after_s, self.backoff.delay_s(made))
 
 

@@ -1,4 +1,4 @@
-"""The types of settings: durations, counts, listen addresses, stores, networks and paths."""
+"""The types of settings: durations, counts, addresses to listen on, URLs, networks and paths."""
 
 import ipaddress
 import re
@@ -15,14 +15,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
 DURATION = r"^\s*[0-9]+(\.[0-9]+)?\s*([mM][sS]|[sSmMhHdD])?\s*$"
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 STORES = (
-    "redis://",
-    "rediss://",
-    "unix://",
-    "memory://",
-    "redis+sentinel://",
-    "rediss+sentinel://",
-    "redis+cluster://",
-    "rediss+cluster://",
+    *("redis://", "rediss://", "unix://", "memory://"),
+    *("redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://"),
 )
 DATABASES = ("sqlite:///", "mysql://", "mariadb://", "postgresql://")
 #: A server in a store's URL: a host name, IPv4 address or IPv6 address in brackets, perhaps a port.
@@ -32,18 +26,15 @@ _MAX_SHOWN = 120
 _READING_HINT = (
     "a port is a number up to 65535, and in a password / is written %2F, @ is written %40"
 )
+_DURATION_HINT = 'write a number of seconds, or text such as "30s", "5m", "2h"'
 
 
 def parse_duration(value: object) -> object:
     """Convert a string such as "90s", "5m", "1.5h" or "2d" to seconds. Return numbers unchanged."""
-    if isinstance(value, str):
-        match = _DURATION.match(value.strip().lower())
-        if match is None:
-            raise ValueError('write a number of seconds, or text such as "30s", "5m", "2h"')
-        return float(match[1]) * _UNIT_S[match[2]]
-    if isinstance(value, bool):
-        raise ValueError('write a number of seconds, or text such as "30s", "5m", "2h"')  # noqa: TRY004 - pydantic turns ValueError into a problem
-    return value
+    match = _DURATION.match(value.strip().lower()) if isinstance(value, str) else None
+    if isinstance(value, str | bool) and match is None:
+        raise ValueError(_DURATION_HINT)
+    return float(match[1]) * _UNIT_S[match[2]] if match else value
 
 
 def _no_boolean(instead: str) -> BeforeValidator:
@@ -58,7 +49,7 @@ def _no_boolean(instead: str) -> BeforeValidator:
 
 
 def from_text(value: object) -> object:
-    """Convert a string of digits to a number: pydantic does not, for a Literal of numbers."""
+    """Convert a string of digits to a number, which pydantic does not do for a Literal."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
@@ -73,7 +64,8 @@ Seconds = Annotated[float, BeforeValidator(parse_duration), Field(allow_inf_nan=
 Count = Annotated[int, _no_boolean("write a whole number")]
 
 
-def read_listen(value: str) -> str:
+def check_listen(value: str) -> str:
+    """Check an address to listen on. Raises ValueError."""
     if value.startswith("unix:") and len(value) > len("unix:"):
         return value
     host, colon, port = value.rpartition(":")
@@ -82,43 +74,41 @@ def read_listen(value: str) -> str:
     return value
 
 
-def read_store(value: str) -> str:
+def check_store(value: str) -> str:
+    """Check a URL of Redis. Raises ValueError."""
     if not value.startswith(STORES):
         raise ValueError(
             "write redis://, rediss://, unix:///path, redis+sentinel://, redis+cluster:// "
             "or memory://"
         )
-    try:
-        if "+" in value.partition("://")[0]:
-            read_servers(value)
-        else:
-            urlsplit(value).port  # noqa: B018 - reading it is what checks it
-    except StoreAddressError as error:
-        raise ValueError(str(error)) from None
-    except ValueError:
-        raise ValueError(f"the address cannot be read: {_READING_HINT}") from None
+    if "+" in value.partition("://")[0]:
+        read_servers(value)
+    else:
+        _check_port(value)
     return value
 
 
-def read_database(value: str) -> str:
+def check_database(value: str) -> str:
+    """Check a URL of an SQL database, or "". Raises ValueError."""
     if value and not value.startswith(DATABASES):
         raise ValueError("write sqlite:///path, mysql://, mariadb:// or postgresql://")
-    try:
-        if value:
-            urlsplit(value).port  # noqa: B018 - reading it is what checks it
-    except ValueError:
-        raise ValueError(f"the address cannot be read: {_READING_HINT}") from None
+    _check_port(value)
     return value
 
 
-class StoreAddressError(ValueError):
-    """An error in the servers or the path of a store's URL. Its text repeats no part of the URL,
-    because that might be the rest of a password."""
+def _check_port(url: str) -> None:
+    try:
+        urlsplit(url).port  # noqa: B018 - reading the port checks it
+    except ValueError:
+        raise ValueError(f"the address cannot be read: {_READING_HINT}") from None
 
 
 def read_servers(url: str) -> tuple[list[tuple[str, int]], list[str]]:
     """Parse a redis+sentinel:// or redis+cluster:// URL. Return its hosts with ports, and the parts
-    of its path: the service's name and the database's number. Raises StoreAddressError."""
+    of its path: the service's name and the database's number.
+
+    Raises ValueError for an error in the servers or the path. The message repeats no part of the
+    URL, because that part might be the rest of a password."""
     kind, _, rest = url.partition("://")
     authority, _, path = rest.partition("?")[0].partition("/")
     servers = []
@@ -126,29 +116,31 @@ def read_servers(url: str) -> tuple[list[tuple[str, int]], list[str]]:
         match = _SERVER.fullmatch(server)
         if match is None or int(match[2] or 1) not in range(1, 65536):
             wrong = "has no host" if server.partition(":")[0] == "" else "cannot be read"
-            raise StoreAddressError(f"server {number} {wrong}: {_READING_HINT}")
+            raise ValueError(f"server {number} {wrong}: {_READING_HINT}")
         port = int(match[2] or (26379 if kind.endswith("+sentinel") else 6379))
         servers.append((match[1].strip("[]"), port))
     parts = path.strip("/").split("/") if path.strip("/") else []
     if kind.endswith("+cluster") and parts:
-        raise StoreAddressError("a cluster has no databases: nothing comes after the servers")
+        raise ValueError("a cluster has no databases: nothing comes after the servers")
     if len(parts) > 2:
-        raise StoreAddressError("after the servers come /SERVICE and /DATABASE, and no more")
+        raise ValueError("after the servers come /SERVICE and /DATABASE, and no more")
     if parts and parts[0].isdecimal():
-        raise StoreAddressError("the database comes after the service: /SERVICE/DATABASE")
+        raise ValueError("the database comes after the service: /SERVICE/DATABASE")
     if len(parts) == 2 and not parts[1].isdecimal():
-        raise StoreAddressError("the database is a number: /SERVICE/DATABASE")
+        raise ValueError("the database is a number: /SERVICE/DATABASE")
     return servers, parts
 
 
 #: How many networks and paths a room may have. Each request is compared with all of them.
 MAX_NETWORKS, MAX_PATHS = 1000, 100
-#: Characters that some servers take for a separator or the end of a path. A % is encoded twice.
+#: Characters that some servers take for a separator or the end of a path. A % that remains after
+#: decoding was encoded twice.
 _AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f\\;%?#]|//")
 
 
 def _split_unique(value: object, most: int) -> list[str]:
-    """Return the parts of a string or list, without duplicates. Raises ValueError for too many."""
+    """Return the parts of a string or list, without duplicates. Raises ValueError if there are more
+    than `most`."""
     value = split_list(value)
     if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
         raise ValueError("write a list of texts, or one text with commas between")
@@ -158,7 +150,7 @@ def _split_unique(value: object, most: int) -> list[str]:
 
 
 def read_networks(value: object) -> tuple[str, ...] | None:
-    """Check networks such as 192.0.2.0/24 and 2001:db8::/32, or single addresses."""
+    """Split and check networks, such as 192.0.2.0/24 and 2001:db8::/32, and single addresses."""
     if value is None:
         return None
     problems = []
@@ -177,7 +169,8 @@ def read_networks(value: object) -> tuple[str, ...] | None:
 
 
 def read_paths(value: object) -> tuple[str, ...] | None:
-    """Check decoded paths: /static/ stands for all below it, /feed.xml for itself and all below."""
+    """Split and check decoded paths. /static/ stands for all paths below /static/, and /feed.xml
+    for itself and all paths below it."""
     if value is None:
         return None
     paths = _split_unique(value, MAX_PATHS)
@@ -193,8 +186,9 @@ def read_paths(value: object) -> tuple[str, ...] | None:
 
 
 def clean_path(address: str) -> str | None:
-    """Return the decoded path of a URL as a browser sent it (`/a%20b?c=d`), or None if two servers
-    might read it differently, because of dots, empty parts, odd separators or double encoding."""
+    """Return the decoded path of a URL as a browser sent it (`/a%20b?c=d`). Return None if two
+    servers might read the path differently, because of dots, empty parts, odd separators or double
+    encoding."""
     raw = address.partition("?")[0]
     if not raw.startswith("/") or not raw.isascii():
         raw = ""
@@ -206,7 +200,7 @@ def clean_path(address: str) -> str | None:
         return None
     if not is_normalized("NFKC", path):  # some servers read a full-width dot as a dot
         return None
-    # "..", and parts that a file system without trailing dots and spaces reads as "..".
+    # Some file systems drop trailing dots and spaces, and read other parts as ".." too.
     if any(part and not part.strip(". ") for part in path.split("/")):
         return None
     return path
@@ -215,20 +209,20 @@ def clean_path(address: str) -> str | None:
 Percent = Annotated[float, _no_boolean("write a number from 0 to 100"), Field(allow_inf_nan=False)]
 Networks = Annotated[tuple[str, ...] | None, BeforeValidator(read_networks)]
 Paths = Annotated[tuple[str, ...] | None, BeforeValidator(read_paths)]
-Listen = Annotated[str, AfterValidator(read_listen)]
+Listen = Annotated[str, AfterValidator(check_listen)]
 DEFAULT_OPS_LISTEN = "127.0.0.1:8401"
-Store = Annotated[str, AfterValidator(read_store)]
-Database = Annotated[str, AfterValidator(read_database)]
+Store = Annotated[str, AfterValidator(check_store)]
+Database = Annotated[str, AfterValidator(check_database)]
 
 
 class HoldsSecrets:
-    """Marks a table of settings that has secret values."""
+    """The mark of a table of settings that has secret values."""
 
 
 def problems_in(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
-    """Return one line for each problem: the setting's name and what is allowed. With `model`, the
-    model that was validated, similar names are suggested, and the values of settings that may be
-    secret (`repr=False`, HoldsSecrets) are hidden."""
+    """Return one line for each problem: the setting's name and what is allowed. `model` is the
+    model that was validated. With `model`, similar names are suggested, and the values of settings
+    that may be secret (`repr=False`, HoldsSecrets) are hidden."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         name = ".".join(str(part) for part in problem["loc"] if part != "[key]")

@@ -1,4 +1,4 @@
-"""Finds folders of static files, in a checkout or in the installed package."""
+"""The folders of static files, in a checkout or in the installed package."""
 
 from pathlib import Path
 

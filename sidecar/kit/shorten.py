@@ -8,9 +8,9 @@ MAX_CHARACTERS = 500
 
 def shorten_values(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values, with long strings replaced by their beginning."""
-    return {name: _shorten(value) for name, value in values.items()}
-
-
-def _shorten(value: Any) -> Any:
-    is_long = isinstance(value, str) and len(value) > MAX_CHARACTERS
-    return f"{value[: MAX_CHARACTERS // 5]}… ({len(value):,} characters)" if is_long else value
+    return {
+        name: f"{value[: MAX_CHARACTERS // 5]}… ({len(value):,} characters)"
+        if isinstance(value, str) and len(value) > MAX_CHARACTERS
+        else value
+        for name, value in values.items()
+    }

@@ -1,7 +1,8 @@
 """Signers that accept only one spelling of each signature.
 
-itsdangerous decodes base64 leniently: it accepts any spare bits in the last character and skips
-others. Each spelling would have its own entry in nginx's cache and in the memory of replicas.
+itsdangerous decodes base64 leniently: the last character may have any spare bits, and characters
+outside the alphabet are skipped. Each of these spellings would have its own entry in nginx's cache
+and in the memory of replicas.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ _USUAL = bytes.maketrans(b"-_", b"+/")
 
 
 class StrictSigner(Signer):
-    """Accepts a signature only in the spelling in which it writes it."""
+    """A signer that accepts a signature only in the spelling in which it writes signatures."""
 
     def verify_signature(self, value: str | bytes, sig: str | bytes) -> bool:
         try:
@@ -33,12 +34,9 @@ class StrictSigner(Signer):
 
 
 class TimeSigner:
-    """Signs text and the time, as `text.time.signature`. The result is the same as that of
-    itsdangerous' TimestampSigner with SHA-256 and `key_derivation="hmac"`, but takes a fifth of the
-    time, because keys are derived once.
-
-    Keys are listed oldest to newest: the last signs, all verify.
-    """
+    """A signer of text and the time, as `text.time.signature`. It writes the same as itsdangerous'
+    TimestampSigner with SHA-256 and `key_derivation="hmac"`, in a fifth of the time, because keys
+    are derived once. Keys are listed oldest to newest: the last signs, all verify."""
 
     def __init__(self, keys: list[str], *, salt: str) -> None:
         self.keys = [hmac.digest(key.encode(), salt.encode(), "sha256") for key in keys]
@@ -63,7 +61,7 @@ class TimeSigner:
 
 
 class _Mac:
-    """HMAC-SHA-256 (RFC 2104) that processes the key once, in half the time."""
+    """HMAC-SHA-256 (RFC 2104) in half the time, because each key is processed only once."""
 
     __slots__ = ("_inner", "_outer")
 

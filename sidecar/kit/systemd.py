@@ -1,8 +1,7 @@
 """Tells systemd that the replica is ready, alive and stopping (sd_notify).
 
-The messages are datagrams of `NAME=value` lines to the socket NOTIFY_SOCKET, for units with
-`Type=notify` and `WatchdogSec=`. Without NOTIFY_SOCKET nothing is sent.
-"""
+The messages are datagrams to the socket that NOTIFY_SOCKET names, for units with `Type=notify` and
+`WatchdogSec=`. Without NOTIFY_SOCKET nothing is sent."""
 
 import asyncio
 import contextlib
@@ -17,10 +16,8 @@ log = structlog.get_logger()
 
 @contextlib.asynccontextmanager
 async def watched(environ: Mapping[str, str]) -> AsyncIterator[Callable[[], None]]:
-    """Send READY=1, and within the block WATCHDOG=1 at intervals of half of WATCHDOG_USEC.
-
-    Yields a function that sends STOPPING=1.
-    """
+    """Send READY=1, and within the block WATCHDOG=1 at intervals of half of WATCHDOG_USEC. Yields a
+    function that sends STOPPING=1."""
     address = environ.get("NOTIFY_SOCKET", "")
     _send(address, "READY=1")
     interval_s = watchdog_s(environ) / 2

@@ -1,4 +1,4 @@
-"""Runs tasks: workers that restart after errors, and work in the background."""
+"""Runs workers that restart after errors, and coroutines in the background."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> None:
-    """Run a worker forever: start it again after any error, so that a bug does not end it."""
+    """Run a worker forever, and start the worker again after any error."""
     while True:
         try:
             await worker()
@@ -26,7 +26,7 @@ async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> 
 
 
 async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None:
-    """Cancel tasks until all have ended. This repeats, as a library may swallow a cancellation."""
+    """Cancel tasks until all have ended, again and again: a library may swallow a cancellation."""
     while running := [task for task in tasks if not task.done()]:
         for task in running:
             task.cancel()
@@ -34,7 +34,7 @@ async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None
 
 
 class Background:
-    """The coroutines that run in the background, so that no request waits for them."""
+    """Coroutines that run in the background, so that no request waits for their end."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -48,14 +48,14 @@ class Background:
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self, timeout_s: float) -> None:
-        """Wait until all are done, and cancel those that take longer than `timeout_s`."""
+        """Wait until all coroutines have ended, and cancel those that take longer."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
             await stop_workers(*late)
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event, for `seconds` at most, and return whether it is set."""
+    """Wait for an event, for `seconds` at most. Return True if the event is set."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -20,21 +20,21 @@ log = structlog.get_logger()
 
 
 class _Renderer(Renderer):  # type: ignore[misc] # the library has no types
-    """Renders without partials and without escaping, because all values are escaped before."""
+    """A renderer without partials and escaping: Template.render has escaped all values before."""
 
     def __init__(self) -> None:
         super().__init__(partials={}, escape=str)
 
     def str_coerce(self, val: object) -> str:
-        """Return a value as a string, with booleans as true and false."""
+        """Convert a value to a string, booleans to `true` and `false`, and None to ""."""
         return "" if val is None else str(val).lower() if isinstance(val, bool) else str(val)
 
 
 class Template:
-    """One compiled template."""
+    """A compiled template."""
 
     def __init__(self, text: str) -> None:
-        """Compile a template. Raises ValueError with the line and the problem."""
+        """Compile a template. Raises ValueError with the line number and the problem."""
         try:
             self._parsed = parse(text, raise_on_mismatch=True)
         except ParsingError as error:
@@ -47,15 +47,12 @@ class Template:
 
     def render(self, values: Mapping[str, Any]) -> str:
         """Render the template with all strings escaped, also those in {{{triple braces}}}."""
-        escaped = {
-            name: escape(value) if isinstance(value, str) else value
-            for name, value in values.items()
-        }
+        escaped = {k: escape(v) if isinstance(v, str) else v for k, v in values.items()}
         return str(_Renderer().render(self._parsed, escaped))
 
 
 def escape(value: str) -> str:
-    """Escape a value for HTML, and for a string in a script, where a template may put it."""
+    """Escape a value for HTML and for a string in a script."""
     return html.escape(value).replace("\\", "&#92;").replace("`", "&#96;")
 
 
@@ -77,20 +74,21 @@ class Templates:
         return ""
 
     def find(self, name: str) -> Template | None:
-        """Return a template, or its last usable version if the file cannot be used now."""
-        stamp, template = self._loaded.get(name, (None, None))
+        """Return a template, or its last usable version if the file cannot be used now. Return None
+        if no version could be used."""
+        loaded_version, template = self._loaded.get(name, (None, None))
         try:
             file = (self._folder / name).stat()
-            now: object = (file.st_mtime_ns, file.st_size, file.st_ino)
+            version: object = (file.st_mtime_ns, file.st_size, file.st_ino)
         except OSError:
-            now = "away"
-        if now == stamp:
+            version = "away"
+        if version == loaded_version:
             return template
         try:
             template = self._read(name)
         except (OSError, ValueError):
             log.error("template_unusable", problem=self.problem(name), kept=template is not None)
-        self._loaded[name] = now, template
+        self._loaded[name] = version, template
         return template
 
     def _read(self, name: str) -> Template:

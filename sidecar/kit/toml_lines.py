@@ -8,12 +8,12 @@ _KEY = re.compile(rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*=")
 _PART = re.compile(_NAME)
 #: Strings and comments, which may contain brackets. The group is the quotes of multi-line strings.
 _TEXT = re.compile(r"(\"\"\"|''')|\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
-_LONG = ('"""', "'''")
+_MULTI_LINE_QUOTES = ('"""', "'''")
 
 
 def find_lines(text: str) -> dict[str, int]:
-    """Return the line numbers, from 1, of the tables and keys of valid TOML by dotted name. In a
-    name, the tables of a list are numbered from 0."""
+    """Return the line numbers, from 1, of the tables and keys of valid TOML by dotted name. A
+    dotted name numbers the tables of a list from 0."""
     lines: dict[str, int] = {}
     table_numbers: dict[str, int] = {}
     table: list[str] = []
@@ -23,7 +23,11 @@ def find_lines(text: str) -> dict[str, int]:
             end = "" if end in row else end
             continue
         if not depth and (match := _TABLE.match(row)):
-            name = _element(_parts(match[1]), table_numbers)
+            name = ""
+            for part in _split_name(match[1]):
+                if name in table_numbers:  # the part belongs to the last table of this list
+                    name += f".{table_numbers[name]}"
+                name += f".{part}" if name else part
             if row.lstrip().startswith("[["):
                 lines.setdefault(name, number)
                 table_numbers[name] = table_numbers.get(name, -1) + 1
@@ -32,29 +36,20 @@ def find_lines(text: str) -> dict[str, int]:
             lines.setdefault(name, number)
             continue
         if not depth and (match := _KEY.match(row)):
-            lines.setdefault(".".join([*table, *_parts(match[1])]), number)
+            lines.setdefault(".".join([*table, *_split_name(match[1])]), number)
         bare = _TEXT.sub(lambda match: match[1] or "", row)
-        end = next((quotes for quotes in _LONG if bare.count(quotes) % 2), "")
+        end = next((quotes for quotes in _MULTI_LINE_QUOTES if bare.count(quotes) % 2), "")
         depth += sum(bare.count(one) for one in "[{") - sum(bare.count(one) for one in "]}")
     return lines
 
 
-def _element(parts: list[str], table_numbers: dict[str, int]) -> str:
-    """Return a table's dotted name. Each list of tables in it is followed by its last number."""
-    name = ""
-    for part in parts:
-        if name in table_numbers:
-            name += f".{table_numbers[name]}"
-        name += f".{part}" if name else part
-    return name
-
-
-def _parts(name: str) -> list[str]:
+def _split_name(name: str) -> list[str]:
     return [part.strip("\"'") for part in _PART.findall(name)]
 
 
 def locate(problem: str, lines: dict[str, int]) -> int | None:
-    """Return the line of the setting that a problem names, or of the table that should have it."""
+    """Return the line of the setting that a problem names, else of the nearest table around the
+    setting, or None if there is no such table."""
     name = problem.partition(":")[0]
     while name:
         if name in lines:

@@ -1,4 +1,4 @@
-"""A decorator for dataclasses that are created many times for each request and never changed."""
+"""A decorator for immutable dataclasses of which each request creates many instances."""
 
 from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform

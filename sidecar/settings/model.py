@@ -25,7 +25,7 @@ from sidecar.kit.setting_types import (
     Listen,
     Seconds,
     Store,
-    read_listen,
+    check_listen,
     split_list,
 )
 from sidecar.leases.settings import LeaseSettings
@@ -63,7 +63,7 @@ def _room_name(value: str) -> str:
 
 
 def _listen_or_off(value: str) -> str:
-    return read_listen(value) if value else value
+    return check_listen(value) if value else value
 
 
 class Settings(HistorySection):

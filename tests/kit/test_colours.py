@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.kit.colours import BLACK, WHITE, contrast, read_colour, seen_on, text_on, to_hex
+from sidecar.kit.colours import (
+    BLACK,
+    WHITE,
+    contrast,
+    ensure_contrast,
+    read_colour,
+    text_on,
+    to_hex,
+)
 
 CARDS = [WHITE, read_colour("#172120")]
 ANY = st.tuples(*[st.floats(0, 1)] * 3)
@@ -49,8 +57,8 @@ def test_contrast_is_that_of_the_guidelines():
 def test_every_colour_can_be_read_on_and_seen(colour, card):
     """Text on it has 4.5:1, and so has the shade of it that stands on a card."""
     assert contrast(text_on(colour), colour) >= 4.5
-    assert contrast(seen_on(colour, card, 4.5), card) >= 4.5
+    assert contrast(ensure_contrast(colour, card, 4.5), card) >= 4.5
 
 
 def test_a_colour_that_is_strong_enough_stays_what_it_is():
-    assert seen_on(read_colour("#0f766e"), WHITE, 4.5) == read_colour("#0f766e")
+    assert ensure_contrast(read_colour("#0f766e"), WHITE, 4.5) == read_colour("#0f766e")

@@ -57,10 +57,10 @@ def _read_redis(context: click.Context, _parameter: click.Parameter, value: str)
         # In a container, the host name `redis` is the Compose service.
         host = "redis" if context.params["system"] == "docker" else "127.0.0.1"
         return f"redis://{host}:6379/0"
-    from sidecar.kit.setting_types import read_store  # noqa: PLC0415
+    from sidecar.kit.setting_types import check_store  # noqa: PLC0415
 
     try:
-        return read_store(value)
+        return check_store(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -8,7 +8,16 @@ import html
 import re
 from collections.abc import Iterable
 
-from sidecar.kit.colours import BLACK, WHITE, Colour, mix, read_colour, seen_on, text_on, to_hex
+from sidecar.kit.colours import (
+    BLACK,
+    WHITE,
+    Colour,
+    ensure_contrast,
+    mix,
+    read_colour,
+    text_on,
+    to_hex,
+)
 from sidecar.rooms.appearance import Link, css_families
 from sidecar.rooms.settings import RoomSettings
 
@@ -62,14 +71,14 @@ def _colours(settings: RoomSettings, *, is_dark: bool) -> dict[str, str]:
         if is_dark:
             is_pale = text_on(background) == BLACK
             card = mix(background, BLACK, _PALE_CARD_BLACK if is_pale else _DARK_CARD_BLACK)
-            card = seen_on(card, _DARK_MUTED, _MIN_CONTRAST)
+            card = ensure_contrast(card, _DARK_MUTED, _MIN_CONTRAST)
             colours |= {"surface": card, "line": mix(card, WHITE, _EDGE_WHITE)}
             background = mix(background, BLACK, _PALE_BLACK) if is_pale else background
         colours |= {"background": background, "on-background": text_on(background)}
     if settings.accent is not None:
         accent = read_colour(settings.accent)
         colours |= {"accent": accent, "on-accent": text_on(accent)}
-        colours["mark"] = seen_on(accent, card, _MIN_CONTRAST)
+        colours["mark"] = ensure_contrast(accent, card, _MIN_CONTRAST)
     return {name: to_hex(colour) for name, colour in colours.items()}
 
 
