@@ -6,10 +6,10 @@ from typing import Any
 import click
 
 from sidecar.cli.output import JSON, Unreachable, fail, print_json
-from sidecar.cli.replica_client import ReplicaCommand, ReplicaOptions
+from sidecar.cli.replica_client import ReplicaOptions, replica_options
 
 
-@click.command(cls=ReplicaCommand)
+@click.command()
 @click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait.")
 @JSON
 @click.pass_obj
@@ -35,3 +35,6 @@ def healthcheck(options: ReplicaOptions, timeout: float, *, as_json: bool) -> No
     if isinstance(answer, click.ClickException):
         fail([f"not ready: {answer.message}"], answer.exit_code)
     (print_json if as_json else click.echo)(answer if as_json else answer["status"])
+
+
+healthcheck.params += replica_options()

@@ -18,7 +18,6 @@ from sidecar.cli.replica_client import (
     api_path,
     explain,
     pass_client,
-    print_reply,
     read_pages,
 )
 from sidecar.jobs.model import ENDED, State
@@ -236,9 +235,8 @@ def _format_count(count: int) -> str:
     return f"{count:,} job{'' if count == 1 else 's'}"
 
 
-@jobs.command()
+@jobs.reply_command(_print_state)
 @click.argument("id_", metavar="ID")
-@print_reply(_print_state)
 def done(client: Client, id_: str) -> Any:
     """Report that an online job's call is over, so that the next one is called."""
     return client.jobs.done(id_)
@@ -255,10 +253,9 @@ def _print_jobs(document: dict[str, Any]) -> None:
     print_table(headings, rows, styles=STYLES)
 
 
-@jobs.command("list")
+@jobs.reply_command(_print_jobs, name="list")
 @_filter_options()
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
-@print_reply(_print_jobs)
 def list_jobs(client: Client, /, limit: int, **filters: str | None) -> Any:
     """List jobs, newest first. A service token sees its own; the admin token sees all."""
     return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_api_query(filters))

@@ -12,7 +12,6 @@ from sidecar.cli.replica_client import (
     ReplicaGroup,
     api_path,
     pass_client,
-    print_reply,
     read_pages,
 )
 
@@ -37,7 +36,7 @@ def _print_list(document: dict[str, Any]) -> None:
     print_table(("resource", "waiting", "held by"), rows)
 
 
-@leases.command("list")
+@leases.reply_command(_print_list, name="list")
 @click.argument("template", required=False)
 @click.option(
     "--find",
@@ -45,7 +44,6 @@ def _print_list(document: dict[str, Any]) -> None:
     metavar="TEXT",
     help="Only resources whose name begins so, of this holder, or with this fencing number.",
 )
-@print_reply(_print_list)
 def list_leases(client: Client, template: str | None, find: str) -> Any:
     """List the templates. For one TEMPLATE, list each resource that somebody holds or waits for."""
     if template is None:
@@ -70,10 +68,7 @@ def _print_queue(document: dict[str, Any]) -> None:
     print_table(("place", "waits", "token", "since", "heartbeat due"), queue)
 
 
-@leases.command(context_settings=ANY_TEXT)
-@click.argument("template")
-@click.argument("resource")
-@print_reply(_print_queue)
+@leases.reply_command(_print_queue, "template", "resource", context_settings=ANY_TEXT)
 def show(client: Client, template: str, resource: str) -> Any:
     """Show who holds a resource and who waits for it."""
     return read_pages(client, f"{_api_path(template, resource)}/queue", "queue")

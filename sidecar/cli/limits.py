@@ -10,7 +10,6 @@ from sidecar.cli.replica_client import (
     Client,
     ReplicaGroup,
     api_path,
-    print_reply,
     read_pages,
 )
 
@@ -31,18 +30,15 @@ def _print_rules(document: dict[str, Any]) -> None:
     print_table(("name", "algorithm", "limit", "each", "exceed", "key"), rows)
 
 
-@limits.command("list")
-@print_reply(_print_rules)
+@limits.reply_command(_print_rules, name="list")
 def list_limits(client: Client) -> Any:
     """List the limits, as configured."""
     return client.request("GET", _LIMITS)
 
 
-@limits.command()
-@click.argument("name")
+@limits.reply_command(print_json, "name")
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
 @click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
-@print_reply(print_json)
 def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> Any:
     """Show the decision on a call made now, as JSON, without counting it. Without the fields of a
     key, show the rule and the limits of single keys."""
@@ -69,10 +65,8 @@ def _print_limit(value: dict[str, Any]) -> None:
         click.echo(f"warning: {warning}", err=True)
 
 
-@limits.command("set", context_settings=ANY_TEXT)
-@click.argument("name")
+@limits.reply_command(_print_limit, "name", name="set", context_settings=ANY_TEXT)
 @click.argument("words", nargs=-1, required=True, metavar="[KEY] LIMIT")
-@print_reply(_print_limit)
 def set_(client: Client, name: str, words: tuple[str, ...]) -> Any:
     """Set a key's limit, from its next call on; -1 is no limit. A limit whose key has no fields
     needs no KEY."""
@@ -87,10 +81,8 @@ def set_(client: Client, name: str, words: tuple[str, ...]) -> Any:
     return client.request("PUT", path, {"limit": number})
 
 
-@limits.command()
-@click.argument("name")
+@limits.reply_command(_print_limit, "name")
 @click.argument("key", default="", required=False)
-@print_reply(_print_limit)
 def unset(client: Client, name: str, key: str) -> Any:
     """Reset a key's limit to the configured value."""
     return client.request("DELETE", api_path(_LIMITS, name, "values", key))
@@ -105,9 +97,7 @@ def _print_counts(document: dict[str, Any]) -> None:
     print_table(("key", "limit", "left", "free again in"), rows)
 
 
-@limits.command("keys")
-@click.argument("name")
-@print_reply(_print_counts)
+@limits.reply_command(_print_counts, "name", name="keys")
 def list_keys(client: Client, name: str) -> Any:
     """List the keys that have a count, those with the least left first. Scans all keys of Redis,
     some thousands at a time."""
@@ -123,10 +113,8 @@ def _print_reset(done: dict[str, Any]) -> None:
     click.echo(f"{name}: {text}")
 
 
-@limits.command()
-@click.argument("name")
+@limits.reply_command(_print_reset, "name")
 @click.argument("key", default="", required=False)
-@print_reply(_print_reset)
 def reset(client: Client, name: str, key: str) -> Any:
     """Reset the count of a key. Its next call has the whole limit."""
     return client.request("DELETE", api_path(_LIMITS, name, "counts", key))

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from sidecar.cli.output import print_table
-from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, print_reply
+from sidecar.cli.replica_client import Client, ReplicaGroup, api_path
 
 
 @click.group(cls=ReplicaGroup)
@@ -23,16 +23,13 @@ def _print_operators(document: dict[str, Any]) -> None:
     print_table(("name", "role", "password", "proxy"), rows)
 
 
-@operators.command("list")
-@print_reply(_print_operators)
+@operators.reply_command(_print_operators, name="list")
 def list_operators(client: Client) -> Any:
     """List the operators that the settings name."""
     return client.request("GET", "/admin/operators")
 
 
-@operators.command("log-out")
-@click.argument("name")
-@print_reply(lambda ended: click.echo(f"{ended['name']}: all sessions have ended"))
+@operators.reply_command("{name}: all sessions have ended", "name", name="log-out")
 def log_out(client: Client, name: str) -> Any:
     """End all sessions of an operator, in every browser and on all replicas.
 

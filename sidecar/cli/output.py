@@ -86,13 +86,14 @@ def print_result(show: Callable[[Any], object]) -> Callable[[Callable[P, Any]], 
     """Decorate a command to print what it returns: as JSON with --json, else by `show`."""
 
     def decorate(command: Callable[P, Any]) -> Callable[P, None]:
-        @JSON
         @functools.wraps(command)
         def run(*args: P.args, **kwargs: P.kwargs) -> None:
             as_json = kwargs.pop("as_json")
             document = command(*args, **kwargs)
             (print_json if as_json else show)(document)
 
+        parameters = vars(JSON(run))["__click_params__"]
+        parameters.insert(0, parameters.pop())  # in the help, --json follows the other options
         return run
 
     return decorate

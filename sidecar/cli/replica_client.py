@@ -135,14 +135,6 @@ def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
     return run
 
 
-def print_reply(
-    show: Callable[[Any], object],
-) -> Callable[[Callable[Concatenate[Client, P], Any]], Callable[P, None]]:
-    """Decorate a command, which then gets a client of the replica. Prints what the command returns:
-    as JSON with --json, else by `show`."""
-    return lambda command: print_result(show)(pass_client(command))
-
-
 def api_path(root: str, *names: str) -> str:
     """Return the path of the API below `root` with these names, URL-quoted."""
     return "/".join([root, *(quote(name, safe="") for name in names)])
@@ -239,45 +231,58 @@ _HELP = {
 }
 
 
-def _options(*names: str, has_letter: bool = True) -> list[click.Option]:
+def replica_options(*, has_letter: bool = True) -> list[click.Parameter]:
     """Create options that are stored in ReplicaOptions. `has_letter`: -c is short for --config."""
     return [
         click.Option(
             [name, "-c"] if name == "--config" and has_letter else [name],
             metavar="URL" if name == "--url" else "FILE",
-            help=_HELP[name],
+            help=help_text,
             expose_value=False,
             callback=_store_option,
         )
-        for name in names
+        for name, help_text in _HELP.items()
     ]
 
 
 class SettingsGroup(click.Group):
     """A group whose commands read the settings. --config may stand before or after their names."""
 
-    options: tuple[str, ...] = ("--config",)
+    #: The first of the options in `replica_options` that the commands have.
+    first_option = -1
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params += _options(*self.options)
+        self.params += replica_options()[self.first_option :]
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         # An argument that begins with -c must not be read as the option -c.
         has_any_text = cmd.context_settings.get("ignore_unknown_options", False)
-        cmd.params += _options(*self.options, has_letter=not has_any_text)
+        cmd.params += replica_options(has_letter=not has_any_text)[self.first_option :]
         super().add_command(cmd, name)
 
 
 class ReplicaGroup(SettingsGroup):
     """A group whose commands talk to a replica over HTTP."""
 
-    options = tuple(_HELP)
+    first_option = 0
 
+    def reply_command(
+        self, show: Callable[[Any], object] | str, *arguments: str, **settings: Any
+    ) -> Callable[[Callable[..., Any]], click.Command]:
+        """Decorate a function as a command that prints the JSON object that the function returns.
 
-class ReplicaCommand(click.Command):
-    """A command outside of a group that talks to a replica over HTTP."""
+        Prints JSON with --json, else `show`: a function that prints the object, or a text with
+        {placeholders} for its members. The function gets a client of the replica and `arguments`.
+        """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.params += _options(*_HELP)
+        def show_text(document: dict[str, Any]) -> None:
+            click.echo(str(show).format(**document))
+
+        def decorate(function: Callable[..., Any]) -> click.Command:
+            run = print_result(show if callable(show) else show_text)(pass_client(function))
+            for argument in reversed(arguments):
+                run = click.argument(argument)(run)
+            return self.command(**settings)(run)
+
+        return decorate

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from sidecar.cli.output import print_changes, print_json, print_table
-from sidecar.cli.replica_client import Client, ReplicaGroup, api_path, print_reply
+from sidecar.cli.replica_client import Client, ReplicaGroup, api_path
 
 _TARGETS = "/v1/targets"
 
@@ -37,25 +37,20 @@ def _print_targets(document: dict[str, Any]) -> None:
     print_table(headings, map(_format_row, document["targets"]), styles=styles)
 
 
-@targets.command("list")
-@print_reply(_print_targets)
+@targets.reply_command(_print_targets, name="list")
 def list_targets(client: Client) -> Any:
     """List the targets."""
     return client.request("GET", _TARGETS)
 
 
-@targets.command()
-@click.argument("name")
-@print_reply(print_json)
+@targets.reply_command(print_json, "name")
 def show(client: Client, name: str) -> Any:
     """Show everything about one target, as JSON; secrets are ***."""
     return client.request("GET", api_path(_TARGETS, name))
 
 
-@targets.command("set")
-@click.argument("name")
+@targets.reply_command(print_changes, "name", name="set")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
-@print_reply(print_changes)
 def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
     """Change settings of a target, or create one. Replicas and workers follow within two
     seconds.
@@ -93,25 +88,19 @@ def _print_state(target: dict[str, Any]) -> None:
     click.echo(f"{target['name']} is {state}: {waiting} waiting, {target['running']} under way")
 
 
-@targets.command()
-@click.argument("name")
-@print_reply(_print_unset)
+@targets.reply_command(_print_unset, "name")
 def unset(client: Client, name: str) -> Any:
     """Reset a target to its configured settings; one that is not configured is removed."""
     return client.request("DELETE", api_path(_TARGETS, name))
 
 
-@targets.command()
-@click.argument("name")
-@print_reply(_print_state)
+@targets.reply_command(_print_state, "name")
 def pause(client: Client, name: str) -> Any:
     """Stop calling: jobs wait, and more may be submitted. Calls in progress go on."""
     return _set_paused(client, name, is_paused=True)
 
 
-@targets.command()
-@click.argument("name")
-@print_reply(_print_state)
+@targets.reply_command(_print_state, "name")
 def resume(client: Client, name: str) -> Any:
     """End a pause."""
     return _set_paused(client, name, is_paused=False)

@@ -15,7 +15,6 @@ from sidecar.cli.replica_client import (
     ReplicaGroup,
     ReplicaOptions,
     api_path,
-    print_reply,
     read_pages,
 )
 
@@ -41,8 +40,7 @@ def _print_webhooks(document: dict[str, Any]) -> None:
     print_table(("webhook", *fields[1:], "last"), rows)
 
 
-@webhooks.command("list")
-@print_reply(_print_webhooks)
+@webhooks.reply_command(_print_webhooks, name="list")
 def list_webhooks(client: Client) -> Any:
     """List the webhooks, and how many of their stored messages wait, failed and were delivered."""
     return client.request("GET", _WEBHOOKS)
@@ -62,8 +60,7 @@ def _response(delivery: dict[str, Any]) -> str:
     return f"{answer}, after {delivery['took_seconds']:.1f} s"
 
 
-@webhooks.command()
-@click.argument("name")
+@webhooks.reply_command(_print_deliveries, "name")
 @click.option(
     "--state",
     type=click.Choice(["all", "waiting", "delivered", "failed"]),
@@ -71,7 +68,6 @@ def _response(delivery: dict[str, Any]) -> str:
     help="Only these.",
 )
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most.")
-@print_reply(_print_deliveries)
 def deliveries(client: Client, name: str, state: str, limit: int) -> Any:
     """List the messages to a webhook, latest first, with the last responses."""
     path = api_path(_WEBHOOKS, name, "deliveries")
@@ -83,11 +79,9 @@ def _print_resent(document: dict[str, Any]) -> None:
     click.echo(f"{document['queued']} sent again{waiting}: see waitroom webhooks deliveries")
 
 
-@webhooks.command()
-@click.argument("name")
+@webhooks.reply_command(_print_resent, "name")
 @click.argument("ids", nargs=-1, metavar="[ID…]")
 @click.option("--failed", is_flag=True, help="All that failed.")
-@print_reply(_print_resent)
 def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> Any:
     """Send messages again by their ids, or all that failed. Each is sent once, with the same id."""
     if failed == bool(ids):

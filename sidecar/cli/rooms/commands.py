@@ -14,9 +14,8 @@ from sidecar.cli.replica_client import (
     Room,
     Visitor,
     api_path,
-    print_reply,
 )
-from sidecar.cli.rooms.events import show_events
+from sidecar.cli.rooms.events import format_document
 from sidecar.cli.rooms.transfer import export_room, import_room
 from sidecar.cli.rooms.watch import rows_of, watch
 from sidecar.kit.clock import iso
@@ -30,7 +29,7 @@ def rooms() -> None:
     """Look at rooms and change them, through a replica's ops listener."""
 
 
-for command in (export_room, import_room, show_events, watch):
+for command in (export_room, import_room, watch):
     rooms.add_command(command)
 
 
@@ -40,25 +39,20 @@ def _print_rooms(document: dict[str, Any]) -> None:
     print_table(headings, rows, styles={"paused": "yellow", "draining": "yellow"})
 
 
-@rooms.command("list")
-@print_reply(_print_rooms)
+@rooms.reply_command(_print_rooms, name="list")
 def list_rooms(client: Client) -> Any:
     """List rooms and their sub-queues."""
     return client.request("GET", _ROOMS)
 
 
-@rooms.command()
-@click.argument("room")
-@print_reply(print_json)
+@rooms.reply_command(print_json, "room")
 def show(client: Client, room: str) -> Any:
     """Show everything about one room, as JSON."""
     return client.rooms.get(room)
 
 
-@rooms.command("set")
-@click.argument("room")
+@rooms.reply_command(print_changes, "room", name="set")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
-@print_reply(print_changes)
 def set_(client: Client, room: str, changes: tuple[str, ...]) -> Any:
     """Change settings of a running room. All replicas apply them within two seconds.
 
@@ -82,28 +76,17 @@ def _print_mode(room: Room) -> None:
     click.echo(f"{room['room']} is {room['mode']}: {people}")
 
 
-@rooms.command()
-@click.argument("room")
-@print_reply(_print_mode)
-def pause(client: Client, room: str) -> Any:
-    """Admit nobody: newcomers queue, visitors inside stay."""
-    return client.rooms.pause(room)
+def _change_mode(client: Client, room: str) -> Any:
+    verb = str(click.get_current_context().info_name)
+    return client.request("POST", api_path(_ROOMS, room, verb))
 
 
-@rooms.command()
-@click.argument("room")
-@print_reply(_print_mode)
-def drain(client: Client, room: str) -> Any:
-    """Admit the visitors who wait; nobody new joins the queue."""
-    return client.rooms.drain(room)
-
-
-@rooms.command()
-@click.argument("room")
-@print_reply(_print_mode)
-def resume(client: Client, room: str) -> Any:
-    """End a pause or a drain."""
-    return client.rooms.resume(room)
+for verb, help_text in {
+    "pause": "Admit nobody: newcomers queue, visitors inside stay.",
+    "drain": "Admit the visitors who wait; nobody new joins the queue.",
+    "resume": "End a pause or a drain.",
+}.items():
+    rooms.reply_command(_print_mode, "room", name=verb, help=help_text)(_change_mode)
 
 
 def _print_place(visitor: Visitor) -> None:
@@ -116,42 +99,41 @@ def _print_place(visitor: Visitor) -> None:
     click.echo(f"{visitor['visitor']} ({number}) is {visitor['state']}{place}{times}")
 
 
-@rooms.command(context_settings=ANY_TEXT)
-@click.argument("room")
-@click.argument("visitor")
-@print_reply(_print_place)
+@rooms.reply_command(_print_place, "room", "visitor", context_settings=ANY_TEXT)
 def find(client: Client, room: str, visitor: str) -> Any:
     """Show where one visitor is: waiting, called, inside, revoked or unknown. VISITOR is an id, or
     the number on the waiting page."""
     return client.rooms.find(room, visitor)
 
 
-@rooms.command()
-@click.argument("room")
+@rooms.reply_command("{removed} place(s) removed", "room")
 @click.confirmation_option(prompt="Everybody in the queue loses their place. Sure?")
-@print_reply(lambda done: click.echo(f"{done['removed']} place(s) removed"))
 def reset(client: Client, room: str) -> Any:
     """Empty a room's queue; visitors inside stay."""
     return client.request("POST", api_path(_ROOMS, room, "reset"))
 
 
-@rooms.command(context_settings=ANY_TEXT)
-@click.argument("room")
-@click.argument("visitor")
-@print_reply(lambda done: click.echo(f"{done['visitor']} released"))
+@rooms.reply_command(
+    "{visitor} released",
+    "room",
+    "visitor",
+    context_settings=ANY_TEXT,
+)
 def release(client: Client, room: str, visitor: str) -> Any:
     """End one visitor's session or place. VISITOR is an id, or the number on the waiting page."""
     return client.request("POST", api_path(_ROOMS, room, "visitors", visitor, "release"))
 
 
-@rooms.command(context_settings=ANY_TEXT)
-@click.argument("room")
-@click.argument("visitor")
+@rooms.reply_command(
+    "{visitor} is at position {position}",
+    "room",
+    "visitor",
+    context_settings=ANY_TEXT,
+)
 @click.argument("where", required=False, metavar="[head|back|POSITION]")
 @click.option("--class", "class_name", metavar="NAME", help="Another class, and its place.")
 @click.option("--no-class", is_flag=True, help="The place of somebody without a class.")
 @click.option("--why", default="", metavar="TEXT", help="For the log.")
-@print_reply(lambda done: click.echo(f"{done['visitor']} is at position {done['position']}"))
 def move(client: Client, /, room: str, visitor: str, why: str, **to: Any) -> Any:
     """Move a waiting visitor to the head, to a position (1 is the head), or back to their place
     before the first move; or give them another class. VISITOR is an id, or the number on the
@@ -175,9 +157,20 @@ def _print_log(document: dict[str, Any]) -> None:
     print_table(headings, ([row[name] for name in headings] for row in rows))
 
 
-@rooms.command()
-@click.argument("room")
-@print_reply(_print_log)
+@rooms.reply_command(_print_log, "room")
 def log(client: Client, room: str) -> Any:
     """List what operators did, latest first."""
     return client.request("GET", api_path(_ROOMS, room, "log"))
+
+
+@rooms.reply_command(lambda document: click.echo(format_document(document)), "room")
+@click.option(
+    "--at",
+    metavar="TIME",
+    help='Say what holds then: "2026-12-01 10:05", in the events\' time zone or with an offset. '
+    "Otherwise now.",
+)
+def events(client: Client, room: str, at: str | None) -> Any:
+    """Show what a room's events will do and when, and what looks like a mistake."""
+    query = {} if at is None else {"at": at}
+    return client.request("GET", api_path(_ROOMS, room, "events"), query=query)

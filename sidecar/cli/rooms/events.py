@@ -1,33 +1,15 @@
-"""waitroom rooms events: show what a room's events will do, and when."""
+"""The text of waitroom rooms events: what the events of a room will do, and when."""
 
 import itertools
 from datetime import datetime
 from typing import Any
 
-import click
-
 from sidecar.cli.config import Settings
-from sidecar.cli.replica_client import Client, api_path, print_reply
 
 _PHASES = {"closed": "closed", "prequeue": "in the pre-queue", "open": "open"}
 _STATES = {**_PHASES, "coming": "to come", "over": "over"}
 _STEPS = {"prequeue_from": "pre-queue from", "opens_at": "opens", "closes_at": "closes"}
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
-
-
-@click.command("events")
-@click.argument("room")
-@click.option(
-    "--at",
-    metavar="TIME",
-    help='Say what holds then: "2026-12-01 10:05", in the events\' time zone or with an offset. '
-    "Otherwise now.",
-)
-@print_reply(lambda document: click.echo("\n".join(_format_document(document))))
-def show_events(client: Client, room: str, at: str | None) -> Any:
-    """Show what a room's events will do and when, and what looks like a mistake."""
-    query = {} if at is None else {"at": at}
-    return client.request("GET", api_path("/admin/rooms", room, "events"), query=query)
 
 
 def format_summary(settings: Settings, now_ms: int) -> list[str]:
@@ -52,7 +34,8 @@ def _format_line(event: dict[str, Any]) -> str:
     )
 
 
-def _format_document(document: dict[str, Any]) -> list[str]:
+def format_document(document: dict[str, Any]) -> str:
+    """Return the text of `waitroom rooms events`."""
     event = f", {document['event']}" if document["event"] else ""
     coming = f"; next is {document['coming']}" if document["coming"] else ""
     mode = "" if document["mode"] == "running" else f" (the room is {document['mode']})"
@@ -65,7 +48,7 @@ def _format_document(document: dict[str, Any]) -> list[str]:
         lines += ["", *_format_event(event, after)]
     lines += [] if document["events"] else ["", "It has no events."]
     lines += [""] if document["warnings"] else []
-    return lines + [f"warning: {warning}" for warning in document["warnings"]]
+    return "\n".join(lines + [f"warning: {warning}" for warning in document["warnings"]])
 
 
 def _format_event(event: dict[str, Any], after: dict[str, Any] | None) -> list[str]:
