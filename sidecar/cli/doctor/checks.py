@@ -1,43 +1,471 @@
-"""All checks, in the order of the report, and the function that runs them."""
+"""All checks of the doctor. Each yields findings about the responses of a visit."""
 
+import contextlib
+import ipaddress
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from stat import S_IWGRP, S_IWOTH
 
 from yarl import URL
 
-from sidecar.cli.doctor import cookie, gate, surroundings
-from sidecar.cli.doctor.findings import Finding
-from sidecar.cli.doctor.visit import Options, Visit, visit_site
+from sidecar.cli.doctor.findings import Finding, find
+from sidecar.cli.doctor.site_response import SetCookie, SiteResponse
+from sidecar.cli.doctor.visit import FALSE_ADDRESS, Options, Visit, visit_site
+from sidecar.storage.redis.eviction import SAFE, UNSEEN
+
+_SCRIPT = "waiting.js"
+#: Status codes with which nginx responds if the sidecar does not.
+_UNREACHABLE = {502, 503, 504}
+#: The age in seconds up to which a stamp must be valid: its lifetime is at least 2 s.
+FRESH_STAMP_S = 1.5
+#: How far clocks may differ, in seconds.
+CLOCK_TOLERANCE_S = 30
+
+# The gate: it is active, it answers, and visitors who must wait see the right page ---------------
+
+
+def check_site(visit: Visit) -> Iterator[Finding]:
+    """Check that the site answers at all."""
+    page, error = visit.page.with_user(None), visit.prefetch.error
+    if not visit.prefetch.status:
+        yield find("untrusted" if "certificate" in error else "silent", page=page, error=error)
+    elif visit.page != visit.requested:
+        yield find("redirected", page=page)
+
+
+def check_sidecar(visit: Visit) -> Iterator[Finding]:
+    """Check that nginx serves /_waitroom/ and that the sidecar answers there."""
+    poll, has_script = visit.poll, visit.assets[_SCRIPT].is_waiting_script
+    if poll.is_of_sidecar:
+        if visit.is_without_redis:
+            yield find("no_redis")
+        else:
+            yield find("sidecar_fails" if poll.status >= 500 else "sidecar", status=poll.status)
+    elif not poll.status:
+        yield find("no_answer", error=poll.error)
+    elif poll.status in _UNREACHABLE:
+        more = "" if has_script else " Is `include waitroom/server.conf;` in the server block?"
+        yield find("no_sidecar", status=poll.status, more=more)
+    elif poll.status in {401, 403}:
+        yield find("refused", status=poll.status)
+    else:
+        is_other = poll.document.get("title") == "Not Found" or has_script
+        yield find("wrong_upstream" if is_other else "no_server_conf", status=poll.status)
+
+
+def check_rate_limits(visit: Visit) -> Iterator[Finding]:
+    """Check that no limit of nginx refuses the waiting page's requests."""
+    if visit.is_limited:
+        yield find("limited")
+
+
+def check_replicas(visit: Visit) -> Iterator[Finding]:
+    """Check that each replica answers. If one does not, nginx hides it by asking another one."""
+    for address, error in visit.unreachable_replicas.items():
+        yield find("dead_replica", address=address, error=error)
+
+
+def check_room(visit: Visit) -> Iterator[Finding]:
+    """Check that nginx names a room of the sidecar, and the one that --room names."""
+    option = visit.options.room
+    if visit.unknown_room is not None:
+        yield find(
+            "unknown_room" if visit.unknown_room else "nameless_room", room=visit.unknown_room
+        )
+        return
+    if visit.poll.document.get("title") == "Unknown room" and visit.room:
+        yield find("unknown_option", room=visit.room)
+    if option and visit.room_of_gate not in {None, option}:
+        yield find("other_room", room=visit.room_of_gate, option=option)
+
+
+def check_gate(visit: Visit) -> Iterator[Finding]:
+    """Check that the page is behind a room."""
+    ahead, first = visit.prefetch, visit.first
+    if ahead.status == 500 and ahead.is_nginx_error:
+        yield find("odd_verdict")
+    elif ahead.status in {401, 403} and not ahead.is_of_gate:
+        only_gate_refuses = first.status not in {401, 403} or first.cookie is not None
+        if "WWW-Authenticate" in ahead.headers:
+            yield find("password")
+        else:
+            yield find("bare_refusal" if only_gate_refuses else "refused_page", status=ahead.status)
+    elif visit.unknown_room is not None:
+        return
+    elif visit.room_of_gate is not None:
+        yield find("gate", room=visit.room_of_gate, visit=_describe_visit(first))
+        if not (first.is_waiting_page or first.status < 400):
+            yield find("site_error", status=first.status)
+    elif visit.poll.document.get("state") == "admitted":
+        yield find("open_room", room=visit.room)
+    elif visit.poll.is_of_sidecar or visit.poll.status not in _UNREACHABLE:
+        why = "A `return` or `rewrite` in the same location answers before the gate."
+        if first.is_cache_hit or ahead.is_cache_hit:
+            why = "This answer came from a cache, which answers before the gate can."
+        yield find("no_gate", room=visit.room or "shop", why=why)
+
+
+def check_spellings(visit: Visit) -> Iterator[Finding]:
+    """Check that no other spelling of the page's path bypasses the room."""
+    for path, reply in visit.odd_paths.items():
+        if reply.status == 200 and not reply.is_of_gate:
+            yield find("odd_path", path=path)
+            return
+
+
+def check_front_controller(visit: Visit) -> Iterator[Finding]:
+    """Check that PHP's front controller, which makes every page, has the room too."""
+    if 200 <= visit.front.status < 400 and not visit.front.is_of_gate:
+        yield find("front_controller", room=visit.room or "shop")
+
+
+def check_error_pages(visit: Visit) -> Iterator[Finding]:
+    """Check that no error_page leads to a room, because nginx follows only one and ends at 401."""
+    for path, reply in visit.missing.items():
+        if reply.status == 401 and reply.is_nginx_error and "WWW-Authenticate" not in reply.headers:
+            yield find("bare_error_page", path=path)
+            return
+
+
+def check_other_origins(visit: Visit) -> Iterator[Finding]:
+    """Check that other origins may read the room's responses if they may read the site's."""
+    header = "Access-Control-Allow-Origin"
+    is_inside = visit.revisit.status and not visit.revisit.is_of_gate
+    if is_inside and header in visit.revisit.headers and header not in visit.prefetch_json.headers:
+        yield find("no_cors")
+
+
+def _describe_visit(first: SiteResponse) -> str:
+    if not first.status:
+        return f"this visit got no answer: {first.error}"
+    if not first.is_of_gate:
+        return "this visit was let in"
+    if first.position is not None:
+        how = f"this visit waited as number {first.position}"
+    else:
+        texts = {"full": "its queue is full", "closed": "it lets nobody new in"}
+        how = texts.get(first.state, "this visit was asked to wait")
+    return f"{how}, so it has not seen the site behind"
+
+
+def check_waiting_page(visit: Visit) -> Iterator[Finding]:
+    """Check the waiting page, its status code and its Retry-After."""
+    page = visit.prefetch
+    if not page.is_of_gate or visit.unknown_room is not None:
+        return
+    seconds = page.headers.get("Retry-After")
+    name = "no_retry_after" if seconds is None else "retry_after"
+    yield find(name, status=page.status, seconds=seconds)
+    if not visit.waiting.is_waiting_page:
+        yield find("not_the_page")
+
+
+def check_assets(visit: Visit) -> Iterator[Finding]:
+    """Check the page's script, style and texts."""
+    if not visit.poll.is_of_sidecar and not visit.assets[_SCRIPT].is_waiting_script:
+        return  # nginx does not serve /_waitroom/ at all
+    missing = [
+        f"{name} ({reply.status or reply.error})"
+        for name, reply in visit.assets.items()
+        if reply.status != 200
+    ]
+    yield find("no_assets" if missing else "assets", names=", ".join(missing))
+
+
+def check_content_policy(visit: Visit) -> Iterator[Finding]:
+    """Check that a Content-Security-Policy of the site allows what the waiting page needs."""
+    if not visit.waiting.is_waiting_page:
+        return
+    policies = ",".join(visit.waiting.headers.getall("Content-Security-Policy", [])).split(",")
+    for directive in ("script-src", "style-src", "connect-src"):
+        for header in policies:
+            if _blocks(header, directive, visit.page):
+                yield find("policy", directive=directive, policy=header.strip()[:120])
+
+
+def _blocks(policy: str, directive: str, page: URL) -> bool:
+    directives: dict[str, list[str]] = {}
+    for name, *values in filter(None, map(str.split, policy.split(";"))):
+        directives.setdefault(name.lower(), values)
+    names = (f"{directive}-elem", directive, "default-src")
+    sources = next((directives[name] for name in names if name in directives), None)
+    if sources is None:
+        return False
+    if directive == "script-src" and "'strict-dynamic'" in sources:
+        return True
+    return not any(_allows(source.lower(), page) for source in sources)
+
+
+def _allows(source: str, page: URL) -> bool:
+    if source in {"'self'", "*", f"{page.scheme}:"}:
+        return True
+    host = source.rpartition("://")[2].partition("/")[0]
+    if host.startswith("*."):
+        return (page.host or "").endswith(host[1:])
+    return host in {page.host, page.authority, f"{page.host}:{page.port}", f"{page.host}:*"}
+
+
+# The visitor's cookie (it is set, correct, not shared, recognised) and stamps ---------------------
+
+
+def check_cookie_presence(visit: Visit) -> Iterator[Finding]:
+    """Check that visitors get a cookie; without one, a visitor is a newcomer at every click."""
+    first, joined = visit.first, visit.join
+    if first.cookie is not None or visit.room_of_gate is None or visit.unknown_room is not None:
+        return
+    if not first.is_of_gate:
+        if first.status and first.status not in {401, 403}:
+            yield find("hidden_cookie" if _is_hidden(visit) else "no_cookie")
+    elif first.position is not None:
+        yield find("hidden_cookie" if _is_hidden(visit) else "no_cookie_to_wait")
+    elif first.state == "not_queued" and joined.cookie is not None:
+        yield find("joins")
+    elif first.state == "not_queued" and joined.status >= 400 and not joined.is_of_sidecar:
+        yield find("cannot_join", status=joined.status)
+
+
+def _is_hidden(visit: Visit) -> bool:
+    """Return True if even the response of the sidecar's own endpoint has no cookie."""
+    return visit.join.is_of_sidecar and visit.join.status == 200 and visit.join.cookie is None
+
+
+def check_cookie_attributes(visit: Visit) -> Iterator[Finding]:
+    """Check that the cookie is sent where it is needed, and nowhere else."""
+    cookie = visit.first.cookie or visit.join.cookie
+    if cookie is None:
+        return
+    wrong = ", ".join(_wrong_attributes(cookie))
+    if wrong:
+        yield find("changed_cookie", name=cookie.name, wrong=wrong)
+    is_secure, is_https = "secure" in cookie.attributes, visit.page.scheme == "https"
+    if is_secure != is_https:
+        yield find("secure" if is_secure else "not_secure")
+    elif not wrong:
+        yield find("cookie", name=cookie.name, secure=", Secure" if is_secure else "")
+
+
+def _wrong_attributes(cookie: SetCookie) -> Iterator[str]:
+    has = cookie.attributes
+    if "httponly" not in has:
+        yield "without HttpOnly"
+    if has.get("samesite", "").lower() != "lax":
+        yield f"with SameSite={has.get('samesite', '(none)')}"
+    if has.get("path") != "/":
+        yield f"with Path={has.get('path', '')}"
+    if "domain" in has:
+        yield f"with Domain={has['domain']}"
+
+
+def check_caching(visit: Visit) -> Iterator[Finding]:
+    """Check that no response for one visitor reaches another."""
+    first, second = visit.first.cookie, visit.second.cookie
+    if first is not None and second is not None and first.value == second.value:
+        yield find("same_cookie")
+        return
+    if visit.prefetch.is_of_gate and visit.prefetch.is_cache_hit:
+        yield find("cached", name="the waiting page")
+    if visit.poll.is_of_sidecar and visit.poll.is_cache_hit:
+        yield find("cached", name="the status under /_waitroom/")
+    if visit.prefetch.is_of_gate and visit.late.status == 200 and not visit.late.is_of_gate:
+        yield find("kept_page")
+    if first is None:
+        return
+    header = ", ".join(visit.first.headers.getall("Cache-Control", [])).lower()
+    is_private = any(word in header for word in ("private", "no-store", "no-cache"))
+    if not is_private and ("public" in header or "s-maxage" in header):
+        yield find("cacheable", header=header)
+    elif second is not None:
+        yield find("two_cookies")
+
+
+def check_heartbeat(visit: Visit) -> Iterator[Finding]:
+    """Check that the status endpoint of every replica recognises the cookie."""
+    for beat in visit.heartbeats:
+        if not beat.is_of_sidecar or beat.status >= 500:
+            yield find("no_heartbeat", error=beat.status or beat.error)
+            return
+    states = [str(beat.document["state"]) for beat in visit.heartbeats if "state" in beat.document]
+    if "not_queued" in states:
+        yield find("unknown_cookie", states=", ".join(states))
+    elif visit.heartbeats:
+        yield find("heartbeat", state=states[-1] if states else "too many polls")
+
+
+def check_recognition(visit: Visit) -> Iterator[Finding]:
+    """Check that the gate recognises a visitor who is inside."""
+    last = visit.heartbeats[-1].document.get("state") if visit.heartbeats else None
+    is_known = visit.revisit.cookie is None and not visit.revisit.is_of_gate
+    if visit.revisit.status and visit.first.cookie and last == "admitted" and not is_known:
+        yield find("forgotten")
+
+
+def check_stamps(visit: Visit) -> Iterator[Finding]:
+    """Check that nginx itself lets a visitor inside pass. Skipped if this visitor is not inside."""
+    back, again = visit.revisit, visit.stamp_visit
+    is_inside = any(beat.document.get("state") == "admitted" for beat in visit.heartbeats)
+    if not back.status or not is_inside or back.cookie is not None or back.is_waiting_page:
+        return
+    if back.stamp is None:
+        yield find("unknown_key" if "unknown" in visit.nginx_keys else "no_stamps")
+    elif not again.status or again.at_s > back.at_s + FRESH_STAMP_S:
+        yield find("slow_stamps")
+    else:
+        is_refused = again.stamp is not None or again.is_waiting_page
+        yield find("refused_stamp" if is_refused else "stamps")
+
+
+def check_leaving(visit: Visit) -> Iterator[Finding]:
+    """Check that the doctor has released its places."""
+    failed = [reply for reply in visit.leaves if reply.status != 200 or not reply.is_of_sidecar]
+    if failed:
+        is_refused = failed[0].status and not failed[0].is_of_sidecar
+        name = "no_post" if is_refused else "not_left"
+        yield find(name, error=failed[0].status or failed[0].error)
+    elif visit.leaves:
+        yield find("left")
+
+
+# The gate's surroundings: ports, addresses, clocks, encryption, Redis ----------------------------
+
+
+def check_encryption(visit: Visit) -> Iterator[Finding]:
+    """Check that the site uses https."""
+    if visit.page.scheme != "https" and not visit.is_loopback:
+        yield find("plain_http")
+
+
+def check_ops_port(visit: Visit) -> Iterator[Finding]:
+    """Check that health, metrics and administration are private."""
+    is_open = visit.ops.document.get("status") == "ok"
+    name = "ops_here" if visit.is_loopback else "ops_open"
+    yield find(name if is_open else "ops_closed", port=visit.options.ops_port)
+
+
+def check_edge_port(visit: Visit) -> Iterator[Finding]:
+    """Check that only nginx reaches the edge port, which believes the addresses in requests."""
+    if "X-Waitroom-State" in visit.edge.headers and not visit.is_loopback:
+        yield find("edge_open", port=visit.options.edge_port)
+
+
+def check_ops_through_site(visit: Visit) -> Iterator[Finding]:
+    """Check that the site does not proxy requests to the ops listener."""
+    titles = {"A token is needed", "Administration is off"}
+    for path, reply in visit.through_site.items():
+        if "\nwaitroom_" in reply.body or reply.document.get("title") in titles:
+            yield find("ops_through_site", path=path)
+
+
+def check_verdict_folder(visit: Visit) -> Iterator[Finding]:
+    """Check that only root can write to the folders above the one of nginx's verdicts."""
+    for folder in visit.verdicts.parents if visit.verdicts else ():
+        with contextlib.suppress(OSError):
+            status = folder.stat()
+            if status.st_uid or status.st_mode & (S_IWGRP | S_IWOTH):
+                yield find("verdicts", folder=visit.verdicts, parent=folder)
+                return
+
+
+def check_store(visit: Visit) -> Iterator[Finding]:
+    """Check that all replicas share one store, and that it outlives them."""
+    stores = visit.stores
+    in_memory = [name for name in stores if name.startswith("memory")]
+    if len(stores) > 1:
+        memory = ", each in its own memory" if len(in_memory) == len(stores) else ""
+        yield find("stores", count=len(stores), memory=memory)
+    elif stores:
+        yield find("in_memory" if in_memory else "one_store")
+    policy = visit.poll.document.get("eviction")
+    if policy not in {None, SAFE}:
+        yield find("eviction_unseen" if policy == UNSEEN else "evicts", eviction=policy)
+
+
+def check_client_address(visit: Visit) -> Iterator[Finding]:
+    """Check that the sidecar sees the visitor's address, not a balancer's or a forged one."""
+    client = visit.poll.document.get("client")
+    if not isinstance(client, str):
+        return
+    parsed = _parse_address(client)
+    is_public = parsed is not None and parsed.is_global
+    if visit.false_address.document.get("client") == FALSE_ADDRESS:
+        yield find("believes_visitors" if is_public else "believes_us", client=client)
+    elif client == visit.own_address:
+        yield find("own_address", client=client)
+    else:
+        # Visitors of a public site do not have private addresses.
+        is_local = parsed is not None and parsed.is_loopback
+        is_public_site = any(address.is_global for address in visit.addresses)
+        is_implausible = not visit.is_loopback if is_local else is_public_site
+        is_right = parsed is not None and (is_public or not is_implausible)
+        yield find("address" if is_right else "balancer", client=client)
+
+
+def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def check_clocks(visit: Visit) -> Iterator[Finding]:
+    """Check that the clocks of nginx and of the store agree with this machine's."""
+    date, updated_at = visit.poll.headers.get("Date"), visit.poll.document.get("updated_at")
+    times: dict[str, datetime] = {}
+    with contextlib.suppress(ValueError):
+        times["nginx"] = parsedate_to_datetime(str(date))
+    with contextlib.suppress(ValueError):
+        times["the store (Redis)"] = datetime.fromisoformat(str(updated_at))
+    offsets = {name: _utc_s(time) - visit.poll.at_s for name, time in times.items()}
+    wrong = {name: by_s for name, by_s in offsets.items() if abs(by_s) > CLOCK_TOLERANCE_S}
+    if offsets and not wrong:
+        yield find("clocks")
+    elif len(wrong) == 2 and max(wrong.values()) - min(wrong.values()) <= CLOCK_TOLERANCE_S:
+        yield find("all_clocks", by=_format_offset(wrong["nginx"]))
+    else:
+        for name, by_s in wrong.items():
+            yield find("clock", name=name, by=_format_offset(by_s))
+
+
+def _utc_s(time: datetime) -> float:
+    return time.replace(tzinfo=time.tzinfo or UTC).timestamp()
+
+
+def _format_offset(seconds: float) -> str:
+    return f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'}"
+
+
+# The report ---------------------------------------------------------------------------------------
 
 #: All checks in the order of the report: earlier findings explain later ones.
 CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
-    gate.site,
-    gate.sidecar,
-    gate.replicas,
-    gate.room,
-    surroundings.store,
-    gate.gate,
-    gate.spellings,
-    gate.front_controller,
-    gate.error_page,
-    gate.other_origins,
-    gate.waiting_page,
-    gate.assets,
-    gate.policy,
-    cookie.presence,
-    cookie.attributes,
-    cookie.cached,
-    cookie.heartbeat,
-    cookie.recognition,
-    cookie.stamps,
-    surroundings.encryption,
-    surroundings.ops_port,
-    surroundings.edge_port,
-    surroundings.ops_through_site,
-    surroundings.address,
-    surroundings.verdicts,
-    surroundings.clocks,
-    cookie.leaving,
+    check_site,
+    check_sidecar,
+    check_replicas,
+    check_room,
+    check_store,
+    check_gate,
+    check_spellings,
+    check_front_controller,
+    check_error_pages,
+    check_other_origins,
+    check_waiting_page,
+    check_assets,
+    check_content_policy,
+    check_cookie_presence,
+    check_cookie_attributes,
+    check_caching,
+    check_heartbeat,
+    check_recognition,
+    check_stamps,
+    check_encryption,
+    check_ops_port,
+    check_edge_port,
+    check_ops_through_site,
+    check_client_address,
+    check_verdict_folder,
+    check_clocks,
+    check_leaving,
 )
 
 
@@ -51,7 +479,7 @@ async def diagnose(
     visit = await visit_site(url, options or Options(), now_s=now_s)
     checks = CHECKS
     if not visit.prefetch.status:
-        checks = (gate.site,)
+        checks = (check_site,)
     elif visit.is_limited:  # the other replies may be nginx's refusals
-        checks = (gate.site, gate.limited)
+        checks = (check_site, check_rate_limits)
     return [finding for check in checks for finding in check(visit)]

@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from sidecar.cli.doctor import cookie, gate, surroundings
+from sidecar.cli.doctor import checks
 from sidecar.cli.doctor.findings import TEXTS, Level
 from sidecar.cli.doctor.site_response import SetCookie
 from sidecar.cli.doctor.visit import FALSE_ADDRESS
@@ -29,7 +29,7 @@ def test_the_clock_that_is_off_is_named(nginx_s, store_s, words):
     date = datetime.fromtimestamp(NOW_S + nginx_s, UTC)
     updated = datetime.fromtimestamp(NOW_S + store_s, UTC)
     poll = reply(200, {"updated_at": updated.isoformat()}, Date=format_datetime(date, usegmt=True))
-    found = only(surroundings.clocks(visit(poll=poll)))
+    found = only(checks.check_clocks(visit(poll=poll)))
     assert words in found.what
     assert (found.level is Level.OK) == ("agree" in words)
 
@@ -48,7 +48,7 @@ def test_the_clock_that_is_off_is_named(nginx_s, store_s, words):
 def test_the_address_that_the_sidecar_is_told(told, told_falsely, level, words):
     """A made-up one must not be believed, a balancer's not be taken for the visitor's."""
     poll, falsely = (reply(200, {"client": address}) for address in (told, told_falsely))
-    found = only(surroundings.address(visit(poll=poll, false_address=falsely)))
+    found = only(checks.check_client_address(visit(poll=poll, false_address=falsely)))
     assert found.level is level
     assert words in found.what
 
@@ -72,7 +72,7 @@ def test_the_address_that_the_sidecar_is_told(told, told_falsely, level, words):
 def test_a_policy_must_allow_the_pages_own_files(policy, blocked):
     """Of several policies each must allow."""
     page = reply(503, PAGE.format("waiting"), Content_Security_Policy=policy)
-    found = list(gate.policy(visit(waiting=page)))
+    found = list(checks.check_content_policy(visit(waiting=page)))
     assert {line.what.partition("(")[2].partition(")")[0] for line in found} == blocked
 
 
@@ -80,7 +80,7 @@ def test_a_waiting_page_that_cannot_join_is_a_problem():
     """It gave no cookie because newcomers come fast, and then POST is refused."""
     page = reply(503, PAGE.format("not_queued"))
     seen = visit(prefetch=page, first=page, join=reply(405, "<html>"))
-    found = only(cookie.presence(seen))
+    found = only(checks.check_cookie_presence(seen))
     assert found.level is Level.PROBLEM
     assert "POST join: 405" in found.what
 
@@ -89,8 +89,8 @@ def test_a_waiting_page_that_joins_by_itself_is_right():
     page = reply(503, PAGE.format("not_queued"))
     joined = reply(200, {}, Set_Cookie="waitroom_shop=t~1; Path=/; HttpOnly; SameSite=Lax; Secure")
     seen = visit(prefetch=page, first=page, join=joined)
-    assert only(cookie.presence(seen)).level is Level.OK
-    assert only(cookie.attributes(seen)).level is Level.OK
+    assert only(checks.check_cookie_presence(seen)).level is Level.OK
+    assert only(checks.check_cookie_attributes(seen)).level is Level.OK
 
 
 def test_set_cookie_is_read_with_its_attributes():
@@ -101,7 +101,7 @@ def test_set_cookie_is_read_with_its_attributes():
 
 def test_an_odd_date_is_no_date():
     seen = visit(poll=reply(200, {"updated_at": "noon"}, Date="noon"))
-    assert list(surroundings.clocks(seen)) == []
+    assert list(checks.check_clocks(seen)) == []
 
 
 INSIDE = [reply(200, {"state": "admitted", "refresh_after_seconds": 5})]
@@ -110,15 +110,15 @@ INSIDE = [reply(200, {"state": "admitted", "refresh_after_seconds": 5})]
 def test_a_stamp_that_nginx_does_not_take():
     """It brings another one."""
     back = reply(200, Set_Cookie="waitroom_now=x.1.y; Path=/")
-    found = only(cookie.stamps(visit(heartbeats=INSIDE, revisit=back, stamp_visit=back)))
+    found = only(checks.check_stamps(visit(heartbeats=INSIDE, revisit=back, stamp_visit=back)))
     assert found.level is Level.WARNING
     assert "$waitroom_stamp_binding" in found.fix
 
 
 def test_who_waits_cannot_tell():
     waits = [reply(200, {"state": "waiting", "refresh_after_seconds": 5})]
-    assert not list(cookie.stamps(visit(heartbeats=waits, revisit=reply(503))))
-    assert not list(cookie.stamps(visit(revisit=reply(200))))
+    assert not list(checks.check_stamps(visit(heartbeats=waits, revisit=reply(503))))
+    assert not list(checks.check_stamps(visit(revisit=reply(200))))
 
 
 def test_each_text_is_used_and_has_its_values():
