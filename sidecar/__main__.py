@@ -7,8 +7,8 @@ _CTRL_C_EXIT_CODE = 130
 
 
 def main() -> None:
-    """Run the command. Ctrl-C ends it with exit code 130 and no traceback, also during imports and
-    at exit, unless the process was started with SIGINT ignored."""
+    """Run the command. Ctrl-C ends the process with exit code 130 and no traceback, also during
+    imports and at exit, unless the process has been started with SIGINT ignored."""
     is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     _exit_on_ctrl_c(is_ignored)
     from sidecar.cli import main as run  # noqa: PLC0415 - slow to import

@@ -1,11 +1,12 @@
 """The command `waitroom`.
 
-To start fast, a command is imported only when it is called, and it imports slow modules only where
-it needs them.
+To start fast, it imports a subcommand only when that is called, and a subcommand imports slow
+modules only where it needs them.
 """
 
 import importlib
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,52 +15,45 @@ import click
 
 #: The exit code after Ctrl-C, as shells use it: 128 plus the number of SIGINT.
 CTRL_C_EXIT_CODE = 130
-#: Where each command is defined, as MODULE:OBJECT.
-_COMMANDS = {
-    "check-config": "sidecar.cli.check_config:check_config",
-    "completion": "sidecar.cli.completion:completion",
-    "doctor": "sidecar.cli.doctor.command:doctor",
-    "grant": "sidecar.cli.grant:grant",
-    "hash-password": "sidecar.cli.operators:hash_password",
-    "healthcheck": "sidecar.cli.healthcheck:healthcheck",
-    "history": "sidecar.cli.history:history",
-    "init": "sidecar.cli.setup.command:init",
-    "jobs": "sidecar.cli.jobs:jobs",
-    "leases": "sidecar.cli.leases:leases",
-    "limits": "sidecar.cli.limits:limits",
-    "migrate": "sidecar.cli.migrate:migrate",
-    "nginx-key": "sidecar.cli.nginx_key:nginx_key",
-    "operators": "sidecar.cli.operators:operators",
-    "page": "sidecar.cli.page:page",
-    "report": "sidecar.cli.history:report",
-    "rooms": "sidecar.cli.rooms.commands:rooms",
-    "run-jobs": "sidecar.cli.serve:run_jobs",
-    "serve": "sidecar.cli.serve:serve",
-    "targets": "sidecar.cli.targets:targets",
-    "update-files": "sidecar.cli.setup.command:update_files",
-    "verify-draw": "sidecar.cli.verify_draw:verify_draw",
-    "webhooks": "sidecar.cli.webhooks:webhooks",
+#: The names of all commands. The function of a command has the command's name.
+_COMMANDS = (
+    "check-config completion doctor grant hash-password healthcheck history init jobs leases limits "
+    "migrate nginx-key operators page report rooms run-jobs serve targets update-files verify-draw "
+    "webhooks"
+).split()
+#: The modules of commands that are not in a module of their name.
+_MODULES = {
+    "doctor": "doctor.command",
+    "hash-password": "operators",
+    "init": "setup.command",
+    "report": "history",
+    "rooms": "rooms.commands",
+    "run-jobs": "serve",
+    "update-files": "setup.command",
 }
 
 
 class _LazyCommands(click.Group):
+    """A group that imports a command when the command is called."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        return list(_COMMANDS)
+        return _COMMANDS
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        module, _, name = _COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"sidecar.cli.{_MODULES.get(cmd_name, name)}")
+        command: click.Command = getattr(module, name)
         return command
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **kwargs: Any) -> Any:
-        """Run a command. Exit quietly if the reader of its output is gone (`report | head`).
+        """Run a command. Exit without an error if no process reads its output (`report | head`).
 
-        click does so while a command runs, but not for output still in the buffer at the end.
+        click does so while a command runs, but not for the rest of the output after the command.
         """
         arguments = list(sys.argv[1:] if args is None else args)
-        # Commands whose arguments may begin with a hyphen have --help only, so accept -h here.
+        # A command whose arguments may begin with a hyphen has only --help, so replace -h.
         if arguments[-1:] == ["-h"]:
             arguments[-1] = "--help"
         try:
@@ -85,18 +79,40 @@ class _LazyCommands(click.Group):
         except InputError as error:
             fail(error.problems)
         except (KeyboardInterrupt, click.Abort) as error:
-            # A prompt raises Abort for Ctrl-C, but also at the end of input and for a no.
+            # A prompt raises Abort for Ctrl-C, for the end of the input and for the answer no.
             if not isinstance(error.__context__ or error, KeyboardInterrupt):
                 raise
             sys.exit(CTRL_C_EXIT_CODE)
 
 
-def _show_version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value and not context.resilient_parsing:
-        from sidecar.cli.version import show  # noqa: PLC0415
+def _show_versions(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    """Print the versions. Redis is left out if no settings name it or the settings are wrong."""
+    if not value or context.resilient_parsing:
+        return
+    from sidecar import __version__  # noqa: PLC0415
+    from sidecar.settings.file import find_file  # noqa: PLC0415
 
-        show()
-        context.exit()
+    click.echo(f"waitroom {__version__}, Python {platform.python_version()}")
+    if find_file(None) or os.environ.keys() & {"WAITROOM_STORE", "WAITROOM_STORE_FILE"}:
+        click.echo(_format_redis_version(), nl=False)
+    context.exit()
+
+
+def _format_redis_version() -> str:
+    from sidecar.kit.errors import ConfigError, StoreError  # noqa: PLC0415
+    from sidecar.settings.load import load  # noqa: PLC0415
+    from sidecar.storage.redis.one_server import ask_server  # noqa: PLC0415
+
+    try:
+        server = ask_server(load(None).store, lambda client: client.info("server"))
+    except ConfigError:
+        return ""
+    except StoreError as error:
+        return f"Redis does not answer: {error}\n"
+    if server is None:
+        return ""
+    name = "Valkey" if "valkey_version" in server else "Redis"
+    return f"{name} {server.get('valkey_version', server['redis_version'])}\n"
 
 
 _EXIT_CODES = (
@@ -113,7 +129,7 @@ _EXIT_CODES = (
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_show_version,
+    callback=_show_versions,
     help="Show the versions of this program, Python and Redis.",
 )
 def main() -> None:

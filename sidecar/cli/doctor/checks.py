@@ -1,4 +1,4 @@
-"""All checks of the doctor. Each yields findings about the responses of a visit."""
+"""The doctor's checks. Each one yields findings about the responses of a visit."""
 
 import contextlib
 import ipaddress
@@ -16,11 +16,11 @@ from sidecar.cli.doctor.visit import FALSE_ADDRESS, Options, Visit, visit_site
 from sidecar.storage.redis.eviction import SAFE, UNSEEN
 
 _SCRIPT = "waiting.js"
-#: Status codes with which nginx responds if the sidecar does not.
+#: The status codes with which nginx responds if the sidecar does not answer.
 _UNREACHABLE = {502, 503, 504}
-#: The age in seconds up to which a stamp must be valid: its lifetime is at least 2 s.
+#: The age in seconds at which a stamp must still be valid. A stamp is valid for at least 2 s.
 FRESH_STAMP_S = 1.5
-#: How far clocks may differ, in seconds.
+#: The largest difference of two clocks that counts as none, in seconds.
 CLOCK_TOLERANCE_S = 30
 
 # The gate: it is active, it answers, and visitors who must wait see the right page ---------------
@@ -62,7 +62,7 @@ def check_rate_limits(visit: Visit) -> Iterator[Finding]:
 
 
 def check_replicas(visit: Visit) -> Iterator[Finding]:
-    """Check that each replica answers. If one does not, nginx hides it by asking another one."""
+    """Check that each replica answers, because nginx hides a failure by asking the next replica."""
     for address, error in visit.unreachable_replicas.items():
         yield find("dead_replica", address=address, error=error)
 
@@ -83,15 +83,17 @@ def check_room(visit: Visit) -> Iterator[Finding]:
 
 def check_gate(visit: Visit) -> Iterator[Finding]:
     """Check that the page is behind a room."""
-    ahead, first = visit.prefetch, visit.first
-    if ahead.status == 500 and ahead.is_nginx_error:
+    prefetch, first = visit.prefetch, visit.first
+    if prefetch.status == 500 and prefetch.is_nginx_error:
         yield find("odd_verdict")
-    elif ahead.status in {401, 403} and not ahead.is_of_gate:
+    elif prefetch.status in {401, 403} and not prefetch.is_of_gate:
         only_gate_refuses = first.status not in {401, 403} or first.cookie is not None
-        if "WWW-Authenticate" in ahead.headers:
+        if "WWW-Authenticate" in prefetch.headers:
             yield find("password")
         else:
-            yield find("bare_refusal" if only_gate_refuses else "refused_page", status=ahead.status)
+            yield find(
+                "bare_refusal" if only_gate_refuses else "refused_page", status=prefetch.status
+            )
     elif visit.unknown_room is not None:
         return
     elif visit.room_of_gate is not None:
@@ -102,7 +104,7 @@ def check_gate(visit: Visit) -> Iterator[Finding]:
         yield find("open_room", room=visit.room)
     elif visit.poll.is_of_sidecar or visit.poll.status not in _UNREACHABLE:
         why = "A `return` or `rewrite` in the same location answers before the gate."
-        if first.is_cache_hit or ahead.is_cache_hit:
+        if first.is_cache_hit or prefetch.is_cache_hit:
             why = "This answer came from a cache, which answers before the gate can."
         yield find("no_gate", room=visit.room or "shop", why=why)
 
@@ -116,13 +118,13 @@ def check_spellings(visit: Visit) -> Iterator[Finding]:
 
 
 def check_front_controller(visit: Visit) -> Iterator[Finding]:
-    """Check that PHP's front controller, which makes every page, has the room too."""
+    """Check that the room also covers PHP's front controller, which makes every page."""
     if 200 <= visit.front.status < 400 and not visit.front.is_of_gate:
         yield find("front_controller", room=visit.room or "shop")
 
 
 def check_error_pages(visit: Visit) -> Iterator[Finding]:
-    """Check that no error_page leads to a room, because nginx follows only one and ends at 401."""
+    """Check that no error_page leads to a room. nginx follows one, then sends a bare 401."""
     for path, reply in visit.missing.items():
         if reply.status == 401 and reply.is_nginx_error and "WWW-Authenticate" not in reply.headers:
             yield find("bare_error_page", path=path)
@@ -165,7 +167,7 @@ def check_waiting_page(visit: Visit) -> Iterator[Finding]:
 def check_assets(visit: Visit) -> Iterator[Finding]:
     """Check the page's script, style and texts."""
     if not visit.poll.is_of_sidecar and not visit.assets[_SCRIPT].is_waiting_script:
-        return  # nginx does not serve /_waitroom/ at all
+        return  # nginx does not serve /_waitroom/.
     missing = [
         f"{name} ({reply.status or reply.error})"
         for name, reply in visit.assets.items()
@@ -181,11 +183,11 @@ def check_content_policy(visit: Visit) -> Iterator[Finding]:
     policies = ",".join(visit.waiting.headers.getall("Content-Security-Policy", [])).split(",")
     for directive in ("script-src", "style-src", "connect-src"):
         for header in policies:
-            if _blocks(header, directive, visit.page):
+            if _is_blocked_by(header, directive, visit.page):
                 yield find("policy", directive=directive, policy=header.strip()[:120])
 
 
-def _blocks(policy: str, directive: str, page: URL) -> bool:
+def _is_blocked_by(policy: str, directive: str, page: URL) -> bool:
     directives: dict[str, list[str]] = {}
     for name, *values in filter(None, map(str.split, policy.split(";"))):
         directives.setdefault(name.lower(), values)
@@ -195,10 +197,10 @@ def _blocks(policy: str, directive: str, page: URL) -> bool:
         return False
     if directive == "script-src" and "'strict-dynamic'" in sources:
         return True
-    return not any(_allows(source.lower(), page) for source in sources)
+    return not any(_is_source_of(source.lower(), page) for source in sources)
 
 
-def _allows(source: str, page: URL) -> bool:
+def _is_source_of(source: str, page: URL) -> bool:
     if source in {"'self'", "*", f"{page.scheme}:"}:
         return True
     host = source.rpartition("://")[2].partition("/")[0]
@@ -211,32 +213,32 @@ def _allows(source: str, page: URL) -> bool:
 
 
 def check_cookie_presence(visit: Visit) -> Iterator[Finding]:
-    """Check that visitors get a cookie; without one, a visitor is a newcomer at every click."""
+    """Check that visitors get a cookie. Without a cookie, each request is a newcomer's."""
     first, joined = visit.first, visit.join
     if first.cookie is not None or visit.room_of_gate is None or visit.unknown_room is not None:
         return
     if not first.is_of_gate:
         if first.status and first.status not in {401, 403}:
-            yield find("hidden_cookie" if _is_hidden(visit) else "no_cookie")
+            yield find("hidden_cookie" if _is_cookie_hidden(visit) else "no_cookie")
     elif first.position is not None:
-        yield find("hidden_cookie" if _is_hidden(visit) else "no_cookie_to_wait")
+        yield find("hidden_cookie" if _is_cookie_hidden(visit) else "no_cookie_to_wait")
     elif first.state == "not_queued" and joined.cookie is not None:
         yield find("joins")
     elif first.state == "not_queued" and joined.status >= 400 and not joined.is_of_sidecar:
         yield find("cannot_join", status=joined.status)
 
 
-def _is_hidden(visit: Visit) -> bool:
+def _is_cookie_hidden(visit: Visit) -> bool:
     """Return True if even the response of the sidecar's own endpoint has no cookie."""
     return visit.join.is_of_sidecar and visit.join.status == 200 and visit.join.cookie is None
 
 
 def check_cookie_attributes(visit: Visit) -> Iterator[Finding]:
-    """Check that the cookie is sent where it is needed, and nowhere else."""
+    """Check that browsers send the cookie to the whole site, and nowhere else."""
     cookie = visit.first.cookie or visit.join.cookie
     if cookie is None:
         return
-    wrong = ", ".join(_wrong_attributes(cookie))
+    wrong = ", ".join(_find_wrong_attributes(cookie))
     if wrong:
         yield find("changed_cookie", name=cookie.name, wrong=wrong)
     is_secure, is_https = "secure" in cookie.attributes, visit.page.scheme == "https"
@@ -246,16 +248,16 @@ def check_cookie_attributes(visit: Visit) -> Iterator[Finding]:
         yield find("cookie", name=cookie.name, secure=", Secure" if is_secure else "")
 
 
-def _wrong_attributes(cookie: SetCookie) -> Iterator[str]:
-    has = cookie.attributes
-    if "httponly" not in has:
+def _find_wrong_attributes(cookie: SetCookie) -> Iterator[str]:
+    attributes = cookie.attributes
+    if "httponly" not in attributes:
         yield "without HttpOnly"
-    if has.get("samesite", "").lower() != "lax":
-        yield f"with SameSite={has.get('samesite', '(none)')}"
-    if has.get("path") != "/":
-        yield f"with Path={has.get('path', '')}"
-    if "domain" in has:
-        yield f"with Domain={has['domain']}"
+    if attributes.get("samesite", "").lower() != "lax":
+        yield f"with SameSite={attributes.get('samesite', '(none)')}"
+    if attributes.get("path") != "/":
+        yield f"with Path={attributes.get('path', '')}"
+    if "domain" in attributes:
+        yield f"with Domain={attributes['domain']}"
 
 
 def check_caching(visit: Visit) -> Iterator[Finding]:
@@ -268,7 +270,11 @@ def check_caching(visit: Visit) -> Iterator[Finding]:
         yield find("cached", name="the waiting page")
     if visit.poll.is_of_sidecar and visit.poll.is_cache_hit:
         yield find("cached", name="the status under /_waitroom/")
-    if visit.prefetch.is_of_gate and visit.late.status == 200 and not visit.late.is_of_gate:
+    if (
+        visit.prefetch.is_of_gate
+        and visit.late_prefetch.status == 200
+        and not visit.late_prefetch.is_of_gate
+    ):
         yield find("kept_page")
     if first is None:
         return
@@ -295,24 +301,24 @@ def check_heartbeat(visit: Visit) -> Iterator[Finding]:
 
 def check_recognition(visit: Visit) -> Iterator[Finding]:
     """Check that the gate recognises a visitor who is inside."""
-    last = visit.heartbeats[-1].document.get("state") if visit.heartbeats else None
+    last_state = visit.heartbeats[-1].document.get("state") if visit.heartbeats else None
     is_known = visit.revisit.cookie is None and not visit.revisit.is_of_gate
-    if visit.revisit.status and visit.first.cookie and last == "admitted" and not is_known:
+    if visit.revisit.status and visit.first.cookie and last_state == "admitted" and not is_known:
         yield find("forgotten")
 
 
 def check_stamps(visit: Visit) -> Iterator[Finding]:
-    """Check that nginx itself lets a visitor inside pass. Skipped if this visitor is not inside."""
-    back, again = visit.revisit, visit.stamp_visit
+    """Check that nginx itself lets a visitor inside pass, if the doctor is inside."""
+    revisit, stamped = visit.revisit, visit.stamp_visit
     is_inside = any(beat.document.get("state") == "admitted" for beat in visit.heartbeats)
-    if not back.status or not is_inside or back.cookie is not None or back.is_waiting_page:
+    if not revisit.status or not is_inside or revisit.cookie is not None or revisit.is_waiting_page:
         return
-    if back.stamp is None:
+    if revisit.stamp is None:
         yield find("unknown_key" if "unknown" in visit.nginx_keys else "no_stamps")
-    elif not again.status or again.at_s > back.at_s + FRESH_STAMP_S:
+    elif not stamped.status or stamped.at_s > revisit.at_s + FRESH_STAMP_S:
         yield find("slow_stamps")
     else:
-        is_refused = again.stamp is not None or again.is_waiting_page
+        is_refused = stamped.stamp is not None or stamped.is_waiting_page
         yield find("refused_stamp" if is_refused else "stamps")
 
 
@@ -344,7 +350,7 @@ def check_ops_port(visit: Visit) -> Iterator[Finding]:
 
 
 def check_edge_port(visit: Visit) -> Iterator[Finding]:
-    """Check that only nginx reaches the edge port, which believes the addresses in requests."""
+    """Check that only nginx reaches the edge port, which trusts the addresses in requests."""
     if "X-Waitroom-State" in visit.edge.headers and not visit.is_loopback:
         yield find("edge_open", port=visit.options.edge_port)
 
@@ -358,17 +364,17 @@ def check_ops_through_site(visit: Visit) -> Iterator[Finding]:
 
 
 def check_verdict_folder(visit: Visit) -> Iterator[Finding]:
-    """Check that only root can write to the folders above the one of nginx's verdicts."""
-    for folder in visit.verdicts.parents if visit.verdicts else ():
+    """Check that only root can write to the parent folders of the folder of nginx's verdicts."""
+    for folder in visit.verdict_folder.parents if visit.verdict_folder else ():
         with contextlib.suppress(OSError):
             status = folder.stat()
             if status.st_uid or status.st_mode & (S_IWGRP | S_IWOTH):
-                yield find("verdicts", folder=visit.verdicts, parent=folder)
+                yield find("verdicts", folder=visit.verdict_folder, parent=folder)
                 return
 
 
 def check_store(visit: Visit) -> Iterator[Finding]:
-    """Check that all replicas share one store, and that it outlives them."""
+    """Check that all replicas share one store, and that a restart of them does not empty it."""
     stores = visit.stores
     in_memory = [name for name in stores if name.startswith("memory")]
     if len(stores) > 1:
@@ -382,7 +388,7 @@ def check_store(visit: Visit) -> Iterator[Finding]:
 
 
 def check_client_address(visit: Visit) -> Iterator[Finding]:
-    """Check that the sidecar sees the visitor's address, not a balancer's or a forged one."""
+    """Check that the sidecar gets the visitor's address, not a load balancer's or a forged one."""
     client = visit.poll.document.get("client")
     if not isinstance(client, str):
         return
@@ -416,7 +422,7 @@ def check_clocks(visit: Visit) -> Iterator[Finding]:
         times["nginx"] = parsedate_to_datetime(str(date))
     with contextlib.suppress(ValueError):
         times["the store (Redis)"] = datetime.fromisoformat(str(updated_at))
-    offsets = {name: _utc_s(time) - visit.poll.at_s for name, time in times.items()}
+    offsets = {name: _to_timestamp_s(time) - visit.poll.at_s for name, time in times.items()}
     wrong = {name: by_s for name, by_s in offsets.items() if abs(by_s) > CLOCK_TOLERANCE_S}
     if offsets and not wrong:
         yield find("clocks")
@@ -427,7 +433,7 @@ def check_clocks(visit: Visit) -> Iterator[Finding]:
             yield find("clock", name=name, by=_format_offset(by_s))
 
 
-def _utc_s(time: datetime) -> float:
+def _to_timestamp_s(time: datetime) -> float:
     return time.replace(tzinfo=time.tzinfo or UTC).timestamp()
 
 
@@ -437,7 +443,7 @@ def _format_offset(seconds: float) -> str:
 
 # The report ---------------------------------------------------------------------------------------
 
-#: All checks in the order of the report: earlier findings explain later ones.
+#: All checks in the order of the report, because earlier findings explain later ones.
 CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     check_site,
     check_sidecar,
@@ -480,6 +486,6 @@ async def diagnose(
     checks = CHECKS
     if not visit.prefetch.status:
         checks = (check_site,)
-    elif visit.is_limited:  # the other replies may be nginx's refusals
+    elif visit.is_limited:  # Other responses may be refusals of nginx.
         checks = (check_site, check_rate_limits)
     return [finding for check in checks for finding in check(visit)]

@@ -1,4 +1,4 @@
-"""waitroom doctor: check an installation as a visitor sees it."""
+"""The command waitroom doctor."""
 
 import json
 import shutil

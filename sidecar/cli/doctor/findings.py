@@ -9,6 +9,8 @@ from pathlib import Path
 
 
 class Level(StrEnum):
+    """The severity of a finding."""
+
     OK = "ok"
     WARNING = "warning"
     PROBLEM = "problem"
@@ -16,6 +18,8 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
+    """What a check has found, and how to fix it."""
+
     level: Level
     what: str
     fix: str = ""
@@ -29,7 +33,7 @@ _WIDTH = max(len(level) for level in Level) + 2
 
 
 def find(name: str, /, **values: object) -> Finding:
-    """Return a finding of findings.ini, with `values` for the {placeholders} of its texts."""
+    """Get a finding of findings.ini. `values` replace the {placeholders} in its texts."""
     level, *texts = (TEXTS.get(name, key, fallback="") for key in ("level", "what", "fix"))
     return Finding(Level(level), *(text.replace("\n", " ").format(**values) for text in texts))
 
@@ -37,7 +41,7 @@ def find(name: str, /, **values: object) -> Finding:
 def as_text(
     findings: Sequence[Finding], *, columns: int, coloured: Callable[[str, str], str]
 ) -> str:
-    """Return a line for each finding, and its fix below it; wrapped unless `columns` is 0."""
+    """Format findings, each with its fix below. Lines are wrapped unless `columns` is 0."""
     lines = []
     for finding in findings:
         label = coloured(f"{finding.level:<{_WIDTH}}", _COLOURS[finding.level])

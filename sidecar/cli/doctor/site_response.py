@@ -15,8 +15,8 @@ from sidecar.visitors.tokens import COOKIE_PREFIX
 _STATE = re.compile(r'data-state="(\w*)"')
 _POSITION = re.compile(r'data-position="(\d+)"')
 _CACHE_HEADERS = ("X-Cache", "X-Cache-Status", "X-Proxy-Cache", "CF-Cache-Status", "Cache-Status")
-#: The titles of the edge's problem documents.
-_TITLES = {
+#: The titles of problem documents of the edge listener.
+_PROBLEM_TITLES = {
     "Unknown room",
     "Too many polls",
     "The store does not answer",
@@ -47,7 +47,7 @@ class SetCookie:
 
 @dataclass(frozen=True)
 class SiteResponse:
-    """A response. Status 0 means that there was none, and `error` says why."""
+    """A response of a site. Status 0 means that there was no response, and `error` says why."""
 
     status: int = 0
     headers: CIMultiDictProxy[str] = field(default_factory=lambda: CIMultiDictProxy(CIMultiDict()))
@@ -58,7 +58,7 @@ class SiteResponse:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The body if it is a JSON object, else an empty dictionary."""
+        """Return the body if it is a JSON object, else an empty dictionary."""
         if "json" not in self.headers.get("Content-Type", ""):
             return {}
         try:
@@ -69,18 +69,18 @@ class SiteResponse:
 
     @cached_property
     def cookie(self) -> SetCookie | None:
-        """The cookie of a room. None if the response sets none."""
+        """Return the cookie of a room that the response sets, or None."""
         ours = (each for each in self._cookies() if each.name.startswith(COOKIE_PREFIX))
         return next((each for each in ours if each.name != STAMP_COOKIE), None)
 
     @cached_property
     def stamp(self) -> SetCookie | None:
-        """The stamp, by which nginx itself lets the next requests pass. None if it is not set."""
+        """Return the stamp, with which nginx itself lets the next requests pass, or None."""
         return next((each for each in self._cookies() if each.name == STAMP_COOKIE), None)
 
     @property
     def state(self) -> str:
-        """The state that a waiting page shows; empty if it shows none."""
+        """Return the visitor's state on a waiting page, or ""."""
         match = _STATE.search(self.body)
         return match[1] if match else ""
 
@@ -112,11 +112,11 @@ class SiteResponse:
         """Return True for a status document or a problem of the endpoints under /_waitroom/."""
         if "state" in self.document and "refresh_after_seconds" in self.document:
             return True
-        return self.document.get("title") in _TITLES
+        return self.document.get("title") in _PROBLEM_TITLES
 
     @property
     def is_nginx_error(self) -> bool:
-        """Return True for the bare error page that nginx makes itself."""
+        """Return True for an error page that nginx itself has made."""
         return self.status >= 400 and f"<center><h1>{self.status} " in self.body
 
     @property

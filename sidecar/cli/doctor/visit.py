@@ -1,8 +1,8 @@
-"""The doctor's visit: its requests, their order, and the responses to them.
+"""The requests that the doctor sends to a site, and the responses to them.
 
-Most requests are those of a browser that prefetches. The gate refuses a prefetch without giving it
-a place, so the gate is seen even if the room has space. Two requests are real ones, and their
-places are released at the end.
+Most requests are prefetches. The gate refuses a prefetch without giving it a place, so the doctor
+sees the gate even if the room has space. Two requests are real ones, and the doctor releases their
+places at the end.
 """
 
 import asyncio
@@ -25,27 +25,27 @@ from sidecar.cli.doctor.site_response import SiteResponse
 from sidecar.kit.names import SEPARATOR
 from sidecar.visitors.tokens import COOKIE_PREFIX
 
-#: The room in requests to /_waitroom/ if the room is not known. The sidecar does not have it.
+#: The name of a room that the sidecar does not have, for requests while the room is unknown.
 NO_ROOM = "waitroom-doctor"
 ASSETS = ("waiting.js", "waiting.css", "logo.svg", "i18n/en.json")
 #: Paths of the ops listener. On the site's own port, the site itself must answer them.
 OPS_PATHS = ("/metrics", "/admin/rooms")
 #: Folders that often have no room.
 FOLDERS = ("health", "assets", "static", "webhooks", "api")
-#: Paths of FOLDER and PAGE: nginx may see one in the folder, and the site may see the page.
+#: Paths of a folder and a page: nginx may find a path in the folder, and the site the page.
 ODD_SPELLINGS = ("/{}/..\\{}", "/{}/..;/{}", "/{}/..%2f{}", "//{}/{}")
 #: The front controller of most PHP sites, which makes every page.
 FRONT_CONTROLLER = "/index.php?waitroom-doctor"
 #: An address that no client has, because it is reserved for documentation.
 FALSE_ADDRESS = "203.0.113.77"
-#: How many polls are sent with the cookie; nginx asks the replicas in turn.
+#: The number of polls with the cookie. nginx sends them to the replicas in turn.
 COOKIE_POLLS = 3
-#: How many more polls look for other replicas. While visitors come, two replicas do not strictly
-#: take turns: the chance that one of them gets none of the polls is 1 in 128.
+#: The number of further polls that look for other replicas. Visitors' requests come between them,
+#: so each replica is equally likely to get a poll: 1 of 128 visits would miss one of two replicas.
 MORE_POLLS = 6
 
 _MAX_REDIRECTS = 5
-_MAX_BODY = 262_144
+_MAX_BODY_BYTES = 262_144
 _OPS_TIMEOUT_S = 3.0
 
 _BROWSER = {
@@ -72,10 +72,12 @@ _NOTHING = SiteResponse()
 
 @dataclass(frozen=True)
 class Options:
+    """The options of a visit."""
+
     room: str | None = None
     ops_port: int = 8401
     edge_port: int = 8400
-    #: Whether https certificates must be valid.
+    #: True if https certificates must be valid.
     verify: bool = True
     timeout_s: float = 10.0
     #: The folder of nginx's includes, if the site is on this machine.
@@ -84,7 +86,7 @@ class Options:
 
 @dataclass
 class Visit:
-    """All responses of a visit."""
+    """The responses that a site has given in a visit."""
 
     requested: URL
     options: Options
@@ -93,10 +95,10 @@ class Visit:
     addresses: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = field(default_factory=list)
     #: The address from which this machine talks to the site.
     own_address: str = ""
-    #: The page for a browser that prefetches, and for a program that asks for JSON.
+    #: The page for a prefetch by a browser, and for a program that accepts only JSON.
     prefetch: SiteResponse = _NOTHING
     prefetch_json: SiteResponse = _NOTHING
-    #: The page for two visitors without a cookie.
+    #: The page for each of two visitors without a cookie.
     first: SiteResponse = _NOTHING
     second: SiteResponse = _NOTHING
     #: The responses to odd spellings of the page's path, by path.
@@ -107,30 +109,29 @@ class Visit:
     front: SiteResponse = _NOTHING
     #: The waiting page: `prefetch`, or the page to which it redirects.
     waiting: SiteResponse = _NOTHING
-    #: The status endpoint, the same with a false client address, and several more times to reach
-    #: other replicas.
+    #: The status document, also for a false client address, and again from other replicas.
     poll: SiteResponse = _NOTHING
     false_address: SiteResponse = _NOTHING
     more_polls: list[SiteResponse] = field(default_factory=list)
     assets: dict[str, SiteResponse] = field(default_factory=dict)
     join: SiteResponse = _NOTHING
     heartbeats: list[SiteResponse] = field(default_factory=list)
-    #: The page again for the first visitor, with the cookie.
+    #: The page for the first visitor, with the cookie.
     revisit: SiteResponse = _NOTHING
-    #: The page at once again, with the stamp; and the replicas' reports of nginx's key.
+    #: The page for the first visitor, with the stamp, and what replicas report about nginx's key.
     stamp_visit: SiteResponse = _NOTHING
     nginx_keys: set[str] = field(default_factory=set)
     ops: SiteResponse = _NOTHING
     edge: SiteResponse = _NOTHING
     through_site: dict[str, SiteResponse] = field(default_factory=dict)
     leaves: list[SiteResponse] = field(default_factory=list)
-    #: `prefetch` and `poll` again at the end, which shows whether a cache stored them.
-    late: SiteResponse = _NOTHING
+    #: The repeated `prefetch` and `poll` at the end, which show whether a cache stored them.
+    late_prefetch: SiteResponse = _NOTHING
     late_poll: SiteResponse = _NOTHING
     #: The error of each unreachable replica, by address, if nginx is on this machine.
     unreachable_replicas: dict[str, str] = field(default_factory=dict)
     #: The folder in which nginx on this machine caches verdicts. None if it is not known.
-    verdicts: Path | None = None
+    verdict_folder: Path | None = None
 
     @property
     def host(self) -> str:
@@ -142,13 +143,13 @@ class Visit:
 
     @property
     def unknown_room(self) -> str | None:
-        """The room that the gate asks for. None if the sidecar has it."""
+        """Return the room that nginx names but the sidecar does not have, or None."""
         match = _UNKNOWN_ROOM.search(self.prefetch.body) or _UNKNOWN_ROOM.search(self.first.body)
         return match[1] if match else None
 
     @property
     def room_of_gate(self) -> str | None:
-        """The room that the page's responses name. None if there is none."""
+        """Return the room that the responses for the page name, or None."""
         for reply in (self.prefetch_json, self.prefetch, self.first):
             if "status_url" in reply.document:
                 return str(reply.document.get("room"))
@@ -184,29 +185,30 @@ class Visit:
 
     @property
     def stores(self) -> set[str]:
-        """The stores of the replicas that answered."""
+        """Return the stores of the replicas that have answered."""
         polls = (self.poll, self.false_address, *self.more_polls)
-        return {store for one in polls if isinstance(store := one.document.get("store"), str)}
+        stores = (poll.document.get("store") for poll in polls)
+        return {store for store in stores if isinstance(store, str)}
 
     @property
     def cookie(self) -> str:
-        """The first visitor's cookie, as a browser would send it now. Empty if there is none."""
-        cookies = [one.cookie for one in (self.first, self.join, *self.heartbeats) if one.cookie]
-        return str(cookies[-1]) if cookies else ""
+        """Return the first visitor's latest cookie as a browser sends it, or ""."""
+        replies = (*reversed(self.heartbeats), self.join, self.first)
+        return next((str(reply.cookie) for reply in replies if reply.cookie), "")
 
-    def at(self, path: str) -> URL:
+    def endpoint_url(self, path: str) -> URL:
         """Return the URL of an endpoint or file under /_waitroom/."""
         return self.page.join(URL(f"/_waitroom/{path}"))
 
     @property
-    def status(self) -> URL:
-        return self.at(f"{self.room or NO_ROOM}/status")
+    def status_url(self) -> URL:
+        return self.endpoint_url(f"{self.room or NO_ROOM}/status")
 
 
 async def visit_site(
     url: URL, options: Options, *, now_s: Callable[[], float] = time.time
 ) -> Visit:
-    """Send all requests, and release every place that they got."""
+    """Send all requests of a visit, and release every place that the site has given to them."""
     visit = Visit(url, options, url)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=options.verify),
@@ -218,22 +220,24 @@ async def visit_site(
         await _find_page(client, visit)
         if not visit.prefetch.status:
             return visit
-        settings = _read_settings(options.includes)
+        settings = ""
+        with contextlib.suppress(OSError, UnicodeError):
+            settings = (options.includes / "settings.conf").read_text("utf-8")
         match = _CACHE_PATH.search(settings)
-        visit.verdicts = Path(match[1]) if match else None
+        visit.verdict_folder = Path(match[1]) if match else None
         visit.unreachable_replicas = await _find_unreachable_replicas(settings)
-        visit.addresses, visit.own_address = await _resolve(visit.host, visit.page.port or 80)
+        visit.addresses, visit.own_address = await _resolve_host(visit.host, visit.page.port or 80)
         try:
             await _send_visits(client, visit)
-            visit.late = await client.get(visit.page, _BROWSER, _PREFETCH)
-            visit.late_poll = await client.get(visit.status.with_query(client="1"), _JSON)
+            visit.late_prefetch = await client.get(visit.page, _BROWSER, _PREFETCH)
+            visit.late_poll = await client.get(visit.status_url.with_query(client="1"), _JSON)
         finally:
             await _release_places(client, visit)
     return visit
 
 
 class _Client:
-    """A client that stores every room cookie that it gets."""
+    """An HTTP client that collects the cookies of rooms."""
 
     def __init__(self, session: aiohttp.ClientSession, now_s: Callable[[], float]) -> None:
         self._session = session
@@ -241,9 +245,9 @@ class _Client:
         self.cookies: set[str] = set()
 
     async def get(self, url: URL, *headers: dict[str, str], **more: Any) -> SiteResponse:
-        return await self.ask("GET", url, *headers, **more)
+        return await self.send("GET", url, *headers, **more)
 
-    async def ask(
+    async def send(
         self,
         method: str,
         url: URL,
@@ -251,23 +255,23 @@ class _Client:
         cookie: str = "",
         timeout_s: float | None = None,
     ) -> SiteResponse:
-        sent = {name: text for some in headers for name, text in some.items()}
+        all_headers = {name: text for each in headers for name, text in each.items()}
         if cookie:
-            sent["Cookie"] = cookie
+            all_headers["Cookie"] = cookie
         timeout = aiohttp.ClientTimeout(timeout_s) if timeout_s else None
         start_s = self._now_s()
         try:
             async with self._session.request(
-                method, url, headers=sent, allow_redirects=False, timeout=timeout
-            ) as answer:
+                method, url, headers=all_headers, allow_redirects=False, timeout=timeout
+            ) as response:
                 at_s = (start_s + self._now_s()) / 2
                 body = b""
-                async for chunk in answer.content.iter_chunked(65_536):
+                async for chunk in response.content.iter_chunked(65_536):
                     body += chunk
-                    if len(body) > _MAX_BODY:
+                    if len(body) > _MAX_BODY_BYTES:
                         break
                 text = body.decode(errors="replace")
-                reply = SiteResponse(answer.status, answer.headers, text, at_s=at_s)
+                reply = SiteResponse(response.status, response.headers, text, at_s=at_s)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             return SiteResponse(error=_describe_error(error))
         if reply.cookie:
@@ -276,7 +280,7 @@ class _Client:
 
 
 async def _find_page(client: _Client, visit: Visit) -> None:
-    """Request the page. Follows redirects within the site, except those to /_waitroom/."""
+    """Request the page. Follow redirects within the site, except those to /_waitroom/."""
     for _ in range(_MAX_REDIRECTS):
         visit.prefetch = await client.get(visit.page, _BROWSER, _PREFETCH)
         location = visit.prefetch.headers.get("Location", "")
@@ -300,11 +304,11 @@ async def _send_visits(client: _Client, visit: Visit) -> None:
     )
     has_room = visit.room is not None and visit.poll.is_of_sidecar
     if has_room and visit.poll.document.get("state") == "not_queued" and not visit.cookie:
-        visit.join = await client.ask("POST", visit.at(f"{visit.room}/join"), _JSON)
+        visit.join = await client.send("POST", visit.endpoint_url(f"{visit.room}/join"), _JSON)
     if not visit.cookie:
         return
     for _ in range(COOKIE_POLLS if has_room else 0):
-        visit.heartbeats.append(await client.get(visit.status, _JSON, cookie=visit.cookie))
+        visit.heartbeats.append(await client.get(visit.status_url, _JSON, cookie=visit.cookie))
     origin = {"Origin": str(visit.page.origin())}
     visit.revisit = await client.get(visit.page, _BROWSER, origin, cookie=visit.cookie)
     await _get_with_stamp(client, visit)
@@ -319,19 +323,19 @@ async def _get_with_stamp(client: _Client, visit: Visit) -> None:
         visit.stamp_visit = await client.get(visit.page, _BROWSER, cookie=cookies)
         return
     for _ in range(COOKIE_POLLS):
-        reply = await client.get(visit.status.with_query(client="1"), _JSON)
+        reply = await client.get(visit.status_url.with_query(client="1"), _JSON)
         visit.nginx_keys.add(str(reply.document.get("nginx_key")))
 
 
 async def _get_endpoints(client: _Client, visit: Visit) -> None:
     """Send the requests to /_waitroom/ and for the waiting page."""
-    status = visit.status.with_query(client="1")
+    status = visit.status_url.with_query(client="1")
     visit.poll = await client.get(status, _JSON)
     visit.false_address = await client.get(status, _JSON, _FALSE_HEADERS)
     for _ in range(MORE_POLLS if visit.poll.document.get("store") else 0):
         visit.more_polls.append(await client.get(status, _JSON))
     for name in ASSETS:
-        visit.assets[name] = await client.get(visit.at(f"static/{name}"))
+        visit.assets[name] = await client.get(visit.endpoint_url(f"static/{name}"))
     visit.waiting = visit.prefetch
     location = visit.prefetch.headers.get("Location", "")
     if _ROOM_OF_ADDRESS.match(location):
@@ -339,7 +343,7 @@ async def _get_endpoints(client: _Client, visit: Visit) -> None:
 
 
 async def _get_odd_paths(client: _Client, visit: Visit) -> None:
-    """Request the page by odd spellings, except in folders that respond 200 to every path."""
+    """Request odd spellings of the page's path, except in folders that have every path."""
     page = visit.page.raw_path.removeprefix("/")
     if visit.prefetch.is_of_gate:
         visit.front = await client.get(visit.page.join(URL(FRONT_CONTROLLER)), _BROWSER, _PREFETCH)
@@ -356,7 +360,7 @@ async def _get_odd_paths(client: _Client, visit: Visit) -> None:
 
 
 async def _get_ports(client: _Client, visit: Visit) -> None:
-    """Send requests to the sidecar's own ports, which should not be reachable from outside."""
+    """Send requests to the ports of the sidecar, which should be closed to the outside."""
     site = URL.build(scheme="http", host=visit.host)
     ops = site.with_port(visit.options.ops_port) / "healthz"
     edge = site.with_port(visit.options.edge_port) / "check"
@@ -365,15 +369,8 @@ async def _get_ports(client: _Client, visit: Visit) -> None:
     )
 
 
-def _read_settings(includes: Path) -> str:
-    """Return settings.conf of the nginx on this machine. Empty if it cannot be read."""
-    with contextlib.suppress(OSError, UnicodeError):
-        return (includes / "settings.conf").read_text("utf-8")
-    return ""
-
-
 async def _find_unreachable_replicas(settings: str) -> dict[str, str]:
-    """Return the connection error of each unreachable replica of settings.conf, by address."""
+    """Return the error of each replica in settings.conf that cannot be reached, by address."""
     errors = {}
     upstream = _UPSTREAM.search(settings)
     for path, host, port in _REPLICA.findall(upstream[1] if upstream else ""):
@@ -383,7 +380,7 @@ async def _find_unreachable_replicas(settings: str) -> dict[str, str]:
         try:
             _, writer = await asyncio.wait_for(opening, _OPS_TIMEOUT_S)
         except PermissionError:
-            continue  # the socket is for nginx and root only
+            continue  # Only nginx and root may use the socket.
         except (OSError, TimeoutError) as error:
             errors[f"unix:{path}" if path else f"{host}:{port}"] = _describe_error(error)
         else:
@@ -392,14 +389,16 @@ async def _find_unreachable_replicas(settings: str) -> dict[str, str]:
 
 
 async def _release_places(client: _Client, visit: Visit) -> None:
-    leaving = []
+    requests = []
     for cookie in sorted(client.cookies):
         room = cookie.partition("=")[0].removeprefix(COOKIE_PREFIX)
         # The cookie of a resource has its template's name.
         if visit.room is not None and visit.room.partition(SEPARATOR)[0] == room:
             room = visit.room
-        leaving.append(client.ask("POST", visit.at(f"{room}/leave"), _JSON, cookie=cookie))
-    visit.leaves = await asyncio.gather(*leaving)
+        requests.append(
+            client.send("POST", visit.endpoint_url(f"{room}/leave"), _JSON, cookie=cookie)
+        )
+    visit.leaves = await asyncio.gather(*requests)
 
 
 def _is_without_redis(document: dict[str, Any]) -> bool:
@@ -410,10 +409,10 @@ def _is_without_redis(document: dict[str, Any]) -> bool:
     return is_unnumbered or document.get("title") == "The store does not answer"
 
 
-async def _resolve(
+async def _resolve_host(
     host: str, port: int
 ) -> tuple[list[ipaddress.IPv4Address | ipaddress.IPv6Address], str]:
-    """Return the site's addresses, and this machine's address on the way to them."""
+    """Return a host's addresses, and the address of this machine in connections to them."""
     loop = asyncio.get_running_loop()
     try:
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
@@ -421,7 +420,7 @@ async def _resolve(
         return [], ""
     own = ""
     for family, kind, _, _, address in infos:
-        # Connecting a datagram socket sends nothing; it only picks a route.
+        # To connect a datagram socket sends nothing. It only chooses a route.
         with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
             probe.connect(address)
             own = probe.getsockname()[0]
