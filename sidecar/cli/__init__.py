@@ -16,11 +16,11 @@ import click
 #: The exit code after Ctrl-C, as shells use it: 128 plus the number of SIGINT.
 CTRL_C_EXIT_CODE = 130
 #: The names of all commands. The function of a command has the command's name.
-_COMMANDS = (
-    "check-config completion doctor grant hash-password healthcheck history init jobs leases limits "
-    "migrate nginx-key operators page report rooms run-jobs serve targets update-files verify-draw "
-    "webhooks"
-).split()
+_COMMANDS = """
+    check-config completion doctor grant hash-password healthcheck history init jobs leases limits
+    migrate nginx-key operators page report rooms run-jobs serve targets update-files verify-draw
+    webhooks
+""".split()  # noqa: SIM905 - a list would have a line for each
 #: The modules of commands that are not in a module of their name.
 _MODULES = {
     "doctor": "doctor.command",

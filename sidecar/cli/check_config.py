@@ -1,4 +1,4 @@
-"""waitroom check-config: check a configuration."""
+"""waitroom check-config: print all problems of a configuration."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.toml_lines import find_lines, locate
 from sidecar.settings.file import find_file
 
-#: Values that stand in for the secrets with --no-secrets, by environment variable.
+#: The values of the secrets if --no-secrets is given, by environment variable.
 _PLACEHOLDER_SECRETS = {
     "WAITROOM_SECRET_KEYS": "a-key-that-stands-for-the-real-one-00000",
     "WAITROOM_ADMIN_TOKEN": "a-token-that-stands-for-the-real-one-00",
@@ -53,7 +53,7 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
 
 
 def _load(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, list[dict[str, Any]]]":
-    """Return the settings, or None and the problems. The line is None outside of the file."""
+    """Load the settings. Return None and the problems, with file and line, if there are any."""
     environ = dict(os.environ)
     if no_secrets:
         secrets = {f"{name}{end}" for name in _PLACEHOLDER_SECRETS for end in ("", "_FILE")}

@@ -1,4 +1,4 @@
-"""The option --config, and the loading of the settings file that it names."""
+"""The option --config of commands, and the settings that they load."""
 
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -10,7 +10,7 @@ from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 if TYPE_CHECKING:
     from sidecar.settings import model
 
-#: All settings. For annotations only, because their module is slow to import.
+#: The type of all settings, only for annotations, because its module is slow to import.
 Settings: TypeAlias = "model.Settings"
 CONFIG_HELP = "Settings; waitroom.toml here or in /etc/waitroom. WAITROOM_* variables override it."
 CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP)

@@ -1,4 +1,4 @@
-"""waitroom grant: create grants, each of which gives its bearer a class."""
+"""waitroom grant: create grants, each of which gives a visitor or a job a class."""
 
 import time
 from collections.abc import Mapping
@@ -101,7 +101,7 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
 def _find_classes(
     settings: Settings, name: str, kind: "GrantKind | None"
 ) -> "tuple[GrantKind, Mapping[str, object]]":
-    """Return the kind of a name, room or target, and its classes. Raises UsageError."""
+    """Find whether a room or a target has a name, and the classes of it. Raises UsageError."""
     settings_of: dict[GrantKind, Mapping[str, RoomSettings | TargetSettings]]
     settings_of = {"room": settings.rooms, "target": settings.targets}
     kinds = [each for each, names in settings_of.items() if name in names and kind in {None, each}]
@@ -114,7 +114,7 @@ def _find_classes(
 
 
 def add_grant(url: str, grant: str) -> str:
-    """Return a URL with a grant in its query."""
+    """Add a grant to the query of a URL."""
     from sidecar.visitors.grants import PARAMETER  # noqa: PLC0415
 
     parts = urlsplit(url)

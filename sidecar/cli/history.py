@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sidecar.cli.config import CONFIG, load_settings
-from sidecar.cli.output import JSON, Unreachable, fail, print_json, print_result, print_table
+from sidecar.cli.output import (
+    JSON,
+    Unreachable,
+    combine,
+    fail,
+    print_json,
+    print_result,
+    print_table,
+)
 from sidecar.cli.replica_client import ReplicaOptions, SettingsGroup
 from sidecar.kit.errors import DatabaseError, DatabaseUnavailableError, InputError
 from sidecar.kit.extras import require
@@ -23,17 +31,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_FROM = click.option(
-    "--from", "start", metavar="TIME", help="2026-11-27T18:00Z, or how long ago: 24h (default)."
+_PERIOD = combine(
+    click.option(
+        "--from", "start", metavar="TIME", help="2026-11-27T18:00Z, or how long ago: 24h (default)."
+    ),
+    click.option("--to", "end", metavar="TIME", help="Default: now."),
 )
-_TO = click.option("--to", "end", metavar="TIME", help="Default: now.")
 
 
 @click.command()
 @CONFIG
 @click.argument("room")
-@_FROM
-@_TO
+@_PERIOD
 @click.option(
     "--format",
     "form",
@@ -88,18 +97,15 @@ def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
 
 @history.command()
 @click.argument("room")
-@_FROM
-@_TO
+@_PERIOD
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a line, instead of CSV.")
 @click.pass_obj
-def stays(
-    options: ReplicaOptions, room: str, start: str | None, end: str | None, as_json: bool
-) -> None:
+def stays(options: ReplicaOptions, /, room: str, as_json: bool, **period_options: Any) -> None:
     """Print the stays that began in a period, oldest first, as CSV."""
     from sidecar.history.lookups import as_csv  # noqa: PLC0415
     from sidecar.history.schemas import Stay  # noqa: PLC0415
 
-    period = _read_period(start, end)
+    period = _read_period(**period_options)
 
     async def write(history: "History") -> None:
         is_first = True
@@ -112,8 +118,7 @@ def stays(
             is_first = False
             advance()
 
-    has_progress = not (as_json or sys.stdout.isatty())
-    with progress("reading stays", is_on=has_progress) as advance:
+    with progress("reading stays", is_on=not (as_json or sys.stdout.isatty())) as advance:
         _run_query(options.config, room, write)
 
 
@@ -124,18 +129,15 @@ def _print_changes(document: dict[str, Any]) -> None:
 
 @history.command()
 @click.argument("room")
-@_FROM
-@_TO
+@_PERIOD
 @click.option("--limit", default=1000, show_default=True, type=click.IntRange(1))
 @print_result(_print_changes)
 @click.pass_obj
-def changes(
-    options: ReplicaOptions, room: str, start: str | None, end: str | None, limit: int
-) -> Any:
+def changes(options: ReplicaOptions, /, room: str, limit: int, **period_options: Any) -> Any:
     """List what operators did in a period, latest first."""
     from sidecar.history.schemas import page_of_changes  # noqa: PLC0415
 
-    period = _read_period(start, end)
+    period = _read_period(**period_options)
     entries = _run_query(
         options.config, room, lambda history: history.changes(room, period, limit=limit)
     )
@@ -151,7 +153,8 @@ def _read_period(start: str | None, end: str | None) -> "Period":
         raise click.UsageError("\n".join(f"--{problem}" for problem in error.problems)) from None
 
 
-def _run_query(path: str | None, room: str, work: Callable[["History"], Awaitable[T]]) -> T:
+def _run_query(path: str | None, room: str, query: Callable[["History"], Awaitable[T]]) -> T:
+    """Run a query on the history's database, after a check that the settings name the room."""
     import asyncio  # noqa: PLC0415
 
     from sidecar.http.problems import ProblemError  # noqa: PLC0415
@@ -169,7 +172,7 @@ def _run_query(path: str | None, room: str, work: Callable[["History"], Awaitabl
         history = History(open_database(settings.history), partitions=settings.history_partitions)
         try:
             await history.check()
-            return await work(history)
+            return await query(history)
         finally:
             await history.close()
 
@@ -184,7 +187,7 @@ def _run_query(path: str | None, room: str, work: Callable[["History"], Awaitabl
         raise click.ClickException(f"the history's database: {error}") from None
 
 
-#: The counts of a report: field, title, and the field of the share printed beside the count.
+#: The counts of a report: the field of a count, its title, and the field of its share or "".
 _COUNT_ROWS = (
     ("stays", "Stays that began", ""),
     ("admitted_at_once", "  let in at once", ""),
@@ -197,6 +200,7 @@ _COUNT_ROWS = (
     ("waiting", "  wait still", ""),
     ("inside", "  are inside still", ""),
 )
+#: The times of a report: the title of a row, and the fields of the times in it.
 _TIME_ROWS = (
     ("Wait of those let in", ("wait_p50", "wait_p90", "wait_p99", "wait_max")),
     ("Gave up after", ("gave_up_after_p50",)),
@@ -224,5 +228,5 @@ def _format_report(report: dict[str, Any]) -> str:
 def _format_s(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+    minutes, left_s = divmod(round(seconds), 60)
+    return f"{minutes} min {left_s} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,31 +1,29 @@
 """waitroom jobs: submit, show, list, watch, cancel and retry jobs."""
 
-import functools
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import click
 
-from sidecar.cli.output import JSON, print_json, print_table
+from sidecar.cli.output import JSON, combine, print_json, print_table
 from sidecar.cli.replica_client import (
     Client,
     Job,
     ReplicaGroup,
     api_path,
-    explain,
+    format_error,
     pass_client,
     read_pages,
 )
 from sidecar.jobs.model import ENDED, State
 
-F = TypeVar("F", bound="Callable[..., Any]")
-#: The most ids in one request.
+#: The largest number of ids in one request.
 MAX_BULK_IDS = 100
-#: If there are more jobs than this, they are counted instead of shown one by one.
+#: The largest number of jobs that are shown one by one. More jobs are counted.
 MAX_JOB_LINES = 8
 
 EVERY = click.option(
@@ -85,7 +83,7 @@ def submit(client: Client, /, target: str, is_waiting: bool, every: float, **req
 
 
 def _read_body(text: str | None, file: IO[bytes] | None) -> str | bytes | None:
-    """Return the request's body, or None. A file that is not UTF-8 is returned as bytes."""
+    """Return the request's body, or None. The body is bytes if a file is not UTF-8."""
     if text is not None and file is not None:
         raise click.UsageError("say either --body or --body-file")
     if text == "-":
@@ -116,11 +114,13 @@ def show(client: Client, id_: str, *, is_body: bool, as_json: bool) -> None:
     sys.stdout.buffer.flush()
 
 
-def _filter_options(*, ended: bool | None = None) -> Callable[[F], Any]:
-    """Return a decorator that adds the options that filter jobs. `ended`: --state offers only the
-    final states (True) or only the others (False)."""
+def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
+    """Return a decorator that adds the options that filter jobs.
+
+    `ended`: --state allows only final states if it is True, only other states if it is False.
+    """
     states = [s.value for s in State if ended is None or (s in ENDED) is ended]
-    return _combine(
+    return combine(
         click.option("--target", metavar="NAME", help="Of one target."),
         click.option("--state", type=click.Choice(states), help="In one state."),
         click.option("--status", metavar="HTTP", help="Whose last answer was 503, or any 5xx."),
@@ -131,15 +131,8 @@ def _filter_options(*, ended: bool | None = None) -> Callable[[F], Any]:
     )
 
 
-def _combine(*decorators: Callable[[Any], Any]) -> Callable[[F], Any]:
-    """Return one decorator that applies several, the first one outermost."""
-    return lambda command: functools.reduce(
-        lambda inner, decorator: decorator(inner), reversed(decorators), command
-    )
-
-
-def _api_query(filters: dict[str, str | None]) -> dict[str, str]:
-    """Return the filters that are set, by their names in the API."""
+def _to_query(filters: dict[str, str | None]) -> dict[str, str]:
+    """Return the query of the API for the options that filter jobs."""
     filters["id"] = filters.pop("prefix", None)
     return {name: value for name, value in filters.items() if value}
 
@@ -153,9 +146,9 @@ def _print_state(job: Job) -> None:
     click.echo(f"{job['id']} is {format_job(job)}")
 
 
-def _bulk_command(*, ended: bool) -> Callable[[F], Any]:
+def _bulk_command(*, ended: bool) -> Callable[[Any], Any]:
     """Return a decorator that creates a command that changes one job or many."""
-    return _combine(
+    return combine(
         jobs.command(),
         click.argument("ids", nargs=-1, metavar="[ID]…"),
         _filter_options(ended=ended),
@@ -170,11 +163,7 @@ def _bulk_command(*, ended: bool) -> Callable[[F], Any]:
 def cancel(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
     """Cancel waiting jobs, and abort running calls if the target allows it. Give the jobs' ids, or
     options that choose jobs."""
-    if _is_single(ids, options):
-        job: Any = client.jobs.cancel(ids[0])
-        (print_json if options["as_json"] else _print_cancelled)(job)
-        return
-    _update(client, "cancel", ids, options)
+    _change_jobs(client, client.jobs.cancel, _print_cancelled, ids, options)
 
 
 @_bulk_command(ended=True)
@@ -182,20 +171,23 @@ def retry(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
     """Retry jobs that have ended. Give their ids, in any final state, or options that choose jobs;
     without --state only failed and expired jobs are chosen. The jobs wait at the end of the queue,
     and their results are deleted."""
-    if _is_single(ids, options):
-        job = client.jobs.retry(ids[0])
-        (print_json if options["as_json"] else _print_state)(job)
+    _change_jobs(client, client.jobs.retry, _print_state, ids, options)
+
+
+def _change_jobs(
+    client: Client,
+    change_job: Callable[[str], Any],
+    show: Callable[[Any], None],
+    ids: tuple[str, ...],
+    options: dict[str, Any],
+) -> None:
+    """Change one job by `change_job`, or many by bulk requests, and print the result."""
+    verb = str(click.get_current_context().info_name)
+    if len(ids) == 1 and not any(options[name] for name in options if name != "as_json"):
+        (print_json if options["as_json"] else show)(change_job(ids[0]))
         return
-    _update(client, "retry", ids, options)
-
-
-def _is_single(ids: tuple[str, ...], options: dict[str, Any]) -> bool:
-    return len(ids) == 1 and not any(options[name] for name in options if name != "as_json")
-
-
-def _update(client: Client, verb: str, ids: tuple[str, ...], options: dict[str, Any]) -> None:
     dry_run, yes, as_json = (options.pop(name) for name in ("dry_run", "yes", "as_json"))
-    query = _api_query(options)
+    query = _to_query(options)
     if bool(ids) == bool(query):
         raise click.UsageError("say either ids of jobs, or which jobs by --state, --target, …")
     if query and (dry_run or not yes):
@@ -220,7 +212,7 @@ def _update(client: Client, verb: str, ids: tuple[str, ...], options: dict[str, 
 
 
 def _send_bulk(client: Client, verb: str, bodies: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Send bulk requests until each is complete. Return the sum of their responses."""
+    """Repeat each bulk request until it is complete. Return the sum of the responses."""
     changed, skipped = 0, list[Any]()
     for body in bodies:
         page: dict[str, Any] = {"next": ""}
@@ -245,10 +237,9 @@ def done(client: Client, id_: str) -> Any:
 def _print_jobs(document: dict[str, Any]) -> None:
     rows = []
     for job in document["jobs"]:
-        state, _, about = format_job(job).partition(", ")
-        created = job["created_at"][:19]
-        row = job["id"], job["target"], job["owner"], created, job["status"], state, about
-        rows.append(row)
+        state, _, details = format_job(job).partition(", ")
+        row = *(job[name] for name in ("id", "target", "owner")), job["created_at"][:19]
+        rows.append((*row, job["status"], state, details))
     headings = "id", "target", "owner", "created", "http", "state", "about"
     print_table(headings, rows, styles=STYLES)
 
@@ -258,7 +249,7 @@ def _print_jobs(document: dict[str, Any]) -> None:
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 def list_jobs(client: Client, /, limit: int, **filters: str | None) -> Any:
     """List jobs, newest first. A service token sees its own; the admin token sees all."""
-    return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_api_query(filters))
+    return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_to_query(filters))
 
 
 @jobs.command("watch")
@@ -283,7 +274,7 @@ def watch_jobs(client: Client, ids: tuple[str, ...], target: str | None, every: 
 
 
 def format_job(job: Job) -> str:
-    """Return a job's state and its details in a few words."""
+    """Format a job's state and the details that belong to the state."""
     state, parts = job["state"], [job["state"]]
     if state == State.PENDING:
         if job["position"] is not None:
@@ -320,8 +311,8 @@ def wait_for(
     """Show jobs until all have ended. Return False if any failed, expired or was cancelled.
 
     A terminal shows a progress bar below the lines; elsewhere each change is a line. `target`: the
-    target of all the jobs, if they have one, to poll many jobs with fewer requests. `until_called`:
-    stop waiting for an online job when it is called.
+    target of all the jobs, to poll many jobs with few requests. `until_called`: wait for an online
+    job only until it is called.
     """
     from rich import progress as rich  # noqa: PLC0415 - the other commands start faster
     from rich.console import Console  # noqa: PLC0415
@@ -331,15 +322,15 @@ def wait_for(
     final_states = ENDED | {State.CALLED} if until_called else ENDED
     jobs: dict[str, Job] = {}
     first_positions: dict[str, int] = {}
-    last_facts: dict[str, object] = {}
+    last_shown: dict[str, object] = {}
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-    def show(about: str, text: str, facts: object) -> None:
-        """Print a line about a job, or about all (""), unless its facts are as last printed."""
-        if last_facts.get(about) != facts:
-            last_facts[about] = facts
+    def show(id_: str, text: str, key: object) -> None:
+        """Print a line about a job, or about all jobs (""), unless `key` is as in its last line."""
+        if last_shown.get(id_) != key:
+            last_shown[id_] = key
             clock = "" if is_terminal else f"{datetime.now():%H:%M:%S} "  # noqa: DTZ005 - local
-            console.print(f"{clock}{about}{' ' if about else ''}{text}")
+            console.print(f"{clock}{id_}{' ' if id_ else ''}{text}")
 
     columns = rich.BarColumn(20), rich.TextColumn("{task.description}", markup=False)
     with rich.Progress(
@@ -353,12 +344,12 @@ def wait_for(
                 is_final = job["state"] in final_states
                 is_completed = job["state"] == State.COMPLETED
                 if (is_final and not is_completed) if is_many else (is_final or not is_terminal):
-                    facts = job["state"], job["position"], job["attempts"], job["error"]
-                    show(id_, format_job(job), facts)
+                    key = job["state"], job["position"], job["attempts"], job["error"]
+                    show(id_, format_job(job), key)
             ended = {id_ for id_, job in jobs.items() if job["state"] in final_states}
             remaining = [id_ for id_ in remaining if id_ not in ended]
             if is_terminal and remaining:
-                share = _mean_progress(jobs, first_positions)
+                share = _calculate_progress(jobs, first_positions)
                 bar.update(task, description=_format_summary(jobs), completed=share, visible=True)
                 bar.refresh()
             elif is_many:
@@ -369,7 +360,7 @@ def wait_for(
 
 
 def _poll(client: Client, ids: list[str], target: str | None, *, is_first: bool) -> dict[str, Job]:
-    """Return the jobs by id. Empty if no replica answers, which is an error if `is_first`."""
+    """Return jobs by id, or nothing if no replica answers. Raises WaitroomError if `is_first`."""
     from waitroom import RejectedError, WaitroomError  # noqa: PLC0415 - other commands start faster
 
     try:
@@ -378,12 +369,12 @@ def _poll(client: Client, ids: list[str], target: str | None, *, is_first: bool)
     except WaitroomError as error:
         if is_first or (isinstance(error, RejectedError) and error.status < 500):
             raise
-        click.echo(explain(error), err=True)
+        click.echo(format_error(error), err=True)
         return {}
 
 
 def _read_unfinished(client: Client, target: str) -> dict[str, Job]:
-    """Return all jobs of a target that have not ended, by id."""
+    """Return the jobs of a target that have not ended, by id."""
     return {
         job["id"]: job
         for state in State
@@ -402,8 +393,8 @@ def _format_summary(jobs: dict[str, Job]) -> str:
     return f"{text}; the last is called in about {_format_s(max(waits))}" if waits else text
 
 
-def _mean_progress(jobs: dict[str, Job], first_positions: dict[str, int]) -> float:
-    """Return the mean progress of jobs, 0 to 1. The wait in the queue is the first half."""
+def _calculate_progress(jobs: dict[str, Job], first_positions: dict[str, int]) -> float:
+    """Return the mean progress of jobs, 0 to 1. The time in the queue is the first half."""
     shares = []
     for id_, job in jobs.items():
         share = 1.0 if job["state"] in ENDED else 0.5

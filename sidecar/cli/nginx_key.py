@@ -9,7 +9,7 @@ from sidecar.cli.config import CONFIG, load_settings
 from sidecar.gate.stamps import key_file
 from sidecar.kit.files import replacing
 
-#: The paths of Waitroom's own files: the key file, which is replaced, and the includes.
+#: The paths of Waitroom's own files, which may use secure_link.
 _OWN_PATHS = re.compile(r"(?:^|/)waitroom[^/]*/stamp\.conf$|(?:^|/)waitroom-stamp[^/]*\.conf$")
 _USAGE = re.compile(r"^[^#\n]*(?:\bsecure_link(?:_md5|_secret)?\s|\$secure_link\b)", re.MULTILINE)
 _MAX_CONF_BYTES = 1_000_000
@@ -51,7 +51,7 @@ def nginx_key(file: str, path: str | None, force: bool) -> None:
 
 
 def _find_secure_link(folder: Path) -> Path | None:
-    """Return a file of nginx's configuration, other than Waitroom's, that uses secure_link."""
+    """Return a file below a folder that uses secure_link and is not Waitroom's, or None."""
     for each in sorted(folder.rglob("*")):
         if _OWN_PATHS.search(each.as_posix()):
             continue

@@ -44,7 +44,6 @@ def hash_password() -> None:
 
     Asks for the password twice, or reads a line of standard input. Needs no replica.
     """
-    # Imported late, because other commands start faster so.
     from sidecar.http.auth.accounts import HASHER, MIN_PASSWORD_LENGTH  # noqa: PLC0415
 
     if sys.stdin.isatty():

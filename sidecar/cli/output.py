@@ -1,4 +1,4 @@
-"""The output of commands: tables, JSON instead of text, and errors with their exit codes."""
+"""The output of commands (tables and JSON), and errors with their exit codes."""
 
 import functools
 import json
@@ -14,13 +14,13 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 class Unreachable(click.ClickException):
-    """An error: a replica, Redis or a database does not answer."""
+    """An error because a replica, Redis or a database does not answer."""
 
     exit_code = 3
 
 
 class BadValue(click.ClickException):
-    """An error: a value is not allowed. Unlike a UsageError it is shown without the usage."""
+    """An error in a value. Unlike a UsageError, it is shown without the command's usage."""
 
     exit_code = 2
 
@@ -38,13 +38,13 @@ def print_table(
     *,
     styles: Mapping[str, str] | None = None,
 ) -> None:
-    """Print aligned columns at a terminal; elsewhere, tab-separated fields for cut and awk.
+    """Print aligned columns to a terminal, or tab-separated fields to a file or a program.
 
-    `styles`: the colour of a cell, by the cell's text.
+    `styles`: the colours of cells, by the text of a cell.
     """
     if not sys.stdout.isatty():
         for row in (headings, *rows):
-            click.echo("\t".join(map(cell, row)))
+            click.echo("\t".join(map(format_cell, row)))
         return
     from rich.console import Console  # noqa: PLC0415 - the other commands start faster
     from rich.table import Table  # noqa: PLC0415
@@ -56,19 +56,27 @@ def print_table(
         is_number = any(isinstance(row[column], int | float) for row in cells)
         grid.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in cells:
-        grid.add_row(*(Text(text := cell(each), (styles or {}).get(text, "")) for each in row))
+        texts = map(format_cell, row)
+        grid.add_row(*(Text(text, (styles or {}).get(text, "")) for text in texts))
     Console(highlight=False, markup=False, emoji=False).print(grid)
 
 
-def coloured(text: str, colour: str) -> str:
-    """Colour a part of a line; click removes the colour where the output is no terminal."""
+def add_colour(text: str, colour: str) -> str:
+    """Colour a part of a line. click removes the colour if the output is not a terminal."""
     return text if "NO_COLOR" in os.environ else click.style(text, fg=colour)
 
 
-def cell(value: object) -> str:
-    """Return a value as one line without control characters, because others choose its text."""
+def format_cell(value: object) -> str:
+    """Format a value as one line without control characters, which a client may have sent."""
     text = "" if value is None else str(value)
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def combine(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return one decorator that applies several, the first one outermost."""
+    return lambda command: functools.reduce(
+        lambda inner, decorator: decorator(inner), reversed(decorators), command
+    )
 
 
 def print_json(document: Any) -> None:
@@ -76,14 +84,14 @@ def print_json(document: Any) -> None:
 
 
 def print_changes(document: Any) -> None:
-    """Print the current values of the settings that the command's argument `changes` names."""
+    """Print the current values of the settings that the argument `changes` of a command names."""
     for change in click.get_current_context().params["changes"]:
         name = change.partition("=")[0]
         click.echo(f"{name} = {json.dumps(document['settings'][name])}")
 
 
 def print_result(show: Callable[[Any], object]) -> Callable[[Callable[P, Any]], Callable[P, None]]:
-    """Decorate a command to print what it returns: as JSON with --json, else by `show`."""
+    """Decorate a command to print the object that it returns: as JSON with --json, or by `show`."""
 
     def decorate(command: Callable[P, Any]) -> Callable[P, None]:
         @functools.wraps(command)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _PageGroup(click.Group):
-    """A group that passes an unknown command, which is a file's name, to the command `nginx`."""
+    """A group that runs the command `nginx` for an unknown name, which is a file's."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,7 +1,7 @@
-"""The client of the replica that a command talks to: its address, its token, and its errors.
+"""The client of the replica that a command talks to, and the options for address and token.
 
-Address and token come from an option, an environment variable or the settings file. Nothing else of
-the file is read, so the rest of it need not be valid.
+Address and token come from an option, an environment variable or the settings file. Other settings
+of the file are not read, so they need not be valid.
 """
 
 import functools
@@ -24,15 +24,15 @@ from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 if TYPE_CHECKING:
     import waitroom
 
-#: Types of the client. For annotations only, because `waitroom` is slow to import.
+#: Types of the client, only for annotations, because `waitroom` is slow to import.
 Client: TypeAlias = "waitroom.Client"
 Job: TypeAlias = "waitroom.Job"
 Room: TypeAlias = "waitroom.Room"
 Visitor: TypeAlias = "waitroom.Visitor"
 _UNIX, _SYSTEM_DIR = "unix:", SYSTEM_FILE.parent
-#: How many items of a list one request reads.
+#: The number of items of a list that one request reads.
 PAGE_SIZE = 1000
-#: The context settings of commands with an argument that may begin with a hyphen.
+#: The context settings of a command with an argument that may begin with a hyphen.
 ANY_TEXT: dict[str, Any] = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,22 +48,22 @@ class ReplicaOptions:
 
     @contextmanager
     def client(self, *, timeout_s: float = 10, has_token: bool = True) -> Iterator[Client]:
-        """Open a client of the replica. Turns the client's errors into ClickExceptions."""
+        """Open a client of the replica. Convert the client's errors to ClickExceptions."""
         from waitroom import Client, RejectedError, UnavailableError, WaitroomError  # noqa: PLC0415 - the other commands start faster
 
         address, (token, source) = self.address(), self._token() if has_token else ("", "")
-        operator = f"{_user()} (command line)"
+        operator = f"{_find_user()} (command line)"
         try:
             with Client(
                 address, token=token, timeout=timeout_s, retries=0, operator=operator
             ) as client:
                 yield client
         except UnavailableError as error:
-            raise Unreachable(explain(error, address, source)) from None
+            raise Unreachable(format_error(error, address, source)) from None
         except WaitroomError as error:
             is_value = isinstance(error, RejectedError) and error.status == 422
             kind = BadValue if is_value else click.ClickException
-            raise kind(explain(error, address, source)) from None
+            raise kind(format_error(error, address, source)) from None
 
     def address(self) -> str:
         """Return the replica's address, http://HOST:PORT or unix:/path. Raises ClickException."""
@@ -97,7 +97,7 @@ class ReplicaOptions:
     def _read_settings(self) -> Any:
         """Read ops_listen, admin_token and service_token. Raises ClickException with all problems.
 
-        Variables of other settings are not read: they may name files of another user.
+        Variables of other settings are ignored, because they may name files of another user.
         """
         from pydantic import BaseModel, Field, ValidationError  # noqa: PLC0415
 
@@ -124,7 +124,7 @@ class ReplicaOptions:
 
 
 def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
-    """Decorate a command of a ReplicaGroup, which then gets a client of the replica."""
+    """Pass a client of the replica to a command of a ReplicaGroup."""
 
     @click.pass_obj
     @functools.wraps(command)
@@ -136,14 +136,14 @@ def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
 
 
 def api_path(root: str, *names: str) -> str:
-    """Return the path of the API below `root` with these names, URL-quoted."""
+    """Build a path of the API from `root` and names, which are URL-quoted."""
     return "/".join([root, *(quote(name, safe="") for name in names)])
 
 
 def read_pages(
     client: Client, path: str, items: str, *, limit: int | None = None, **query: str
 ) -> dict[str, Any]:
-    """Read a list of the API page by page. Return the last page with all items, at most `limit`."""
+    """Read a list of the API page by page. Return the last page with at most `limit` items."""
     page: dict[str, Any] = {"next": ""}
     rows: list[Any] = []
     while page["next"] is not None and (limit is None or len(rows) < limit):
@@ -155,8 +155,8 @@ def read_pages(
     return {**page, items: rows}
 
 
-def explain(error: "waitroom.WaitroomError", address: str = "", source: str = "") -> str:
-    """Return the text of a client's error. `source`: where the token comes from."""
+def format_error(error: "waitroom.WaitroomError", address: str = "", source: str = "") -> str:
+    """Format an error of the client. `source`: the origin of the token, such as a file."""
     problem = getattr(error, "problem", None)
     if problem is None or not (problem.title or address):
         return str(error)
@@ -174,7 +174,7 @@ def explain(error: "waitroom.WaitroomError", address: str = "", source: str = ""
     return "\n".join([": ".join(text for text in (problem.title, detail) if text), *problem.errors])
 
 
-def _user() -> str:
+def _find_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # in a container, the user may have no name
@@ -215,8 +215,8 @@ def _check_token(name: str, token: str) -> str:
 
 
 def _store_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Store an option in ReplicaOptions. It may stand before or after the command's name; the one
-    after it wins."""
+    """Store an option in ReplicaOptions. An option after the command's name overrides one before
+    the name."""
     options = context.ensure_object(ReplicaOptions)
     if value is not None:
         setattr(options, str(option.name), value)
@@ -246,9 +246,9 @@ def replica_options(*, has_letter: bool = True) -> list[click.Parameter]:
 
 
 class SettingsGroup(click.Group):
-    """A group whose commands read the settings. --config may stand before or after their names."""
+    """A group whose commands have the option --config, before or after the command's name."""
 
-    #: The first of the options in `replica_options` that the commands have.
+    #: The index of the first option in `replica_options` that the commands have.
     first_option = -1
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,6 +1,6 @@
 """waitroom verify-draw: compute a draw again from what a room has published.
 
-It needs no settings, and it trusts the replica in nothing else.
+It needs no settings, and trusts nothing else that a replica sends.
 """
 
 import json
@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 import click
 
-from sidecar.cli.output import JSON, Unreachable, coloured, print_json
+from sidecar.cli.output import JSON, Unreachable, add_colour, print_json
 from sidecar.kit.progress import progress
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from sidecar.lottery.commitment import Published, SavedDraw
 
-#: Limits of one request: places, seconds, and bytes of the response.
+#: The limits of one request: places, seconds, and bytes of the response.
 _PAGE_SIZE = 10_000
 _TIMEOUT_S = 30
 _MAX_RESPONSE_BYTES = 4_000_000
-#: Limits of places read, whatever count is published, and of characters shown of a server's text.
+#: The limits of places that are read, and of characters of a server's text that are shown.
 _MAX_PLACES = 5_000_000
 _MAX_SHOWN = 300
-#: The most requests, one per second, for the list's digest. The first one starts its computation.
+#: The number of requests, one per second, until the replica has computed the list's digest.
 _ATTEMPTS = 30
 _URL_HINT = "write the whole address, https://…"
 _NOT_A_DRAW = "this is no draw as a room publishes it"
@@ -70,7 +70,7 @@ def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str
         f"{draw.room}, {draw.event}: {len(record.places)} places, commitment {draw.commitment}"
     )
     for check in checks:
-        word = coloured("right", "green") if check.holds else coloured("WRONG", "red")
+        word = add_colour("right", "green") if check.holds else add_colour("WRONG", "red")
         click.echo(f"{word}  {check.what:<10}  {check.says}")
     if draw.secret is None:
         raise click.ClickException(
@@ -89,8 +89,8 @@ def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str
     sys.exit(0 if is_right else 1)
 
 
-def _printable(text: object) -> str:
-    """Return a server's text, cut and without characters that control the terminal."""
+def _make_printable(text: object) -> str:
+    """Shorten a server's text, and replace the characters that control a terminal."""
     printable = "".join(letter if letter.isprintable() else "?" for letter in str(text))
     return printable if len(printable) <= _MAX_SHOWN else f"{printable[:_MAX_SHOWN]}…"
 
@@ -107,7 +107,7 @@ def _fetch(url: str) -> "SavedDraw":
     except ValueError:
         is_url = False
     if not is_url:
-        raise click.ClickException(f"{_printable(url)}: {_URL_HINT}")
+        raise click.ClickException(f"{_make_printable(url)}: {_URL_HINT}")
     try:
         with httpx.Client(
             headers={"Accept": "application/json"},
@@ -127,9 +127,9 @@ def _fetch(url: str) -> "SavedDraw":
         raise Unreachable(f"{url}: no answer in time") from None
     except httpx.TransportError as error:
         what = "Cannot connect: " if isinstance(error, httpx.ConnectError) else ""
-        raise Unreachable(f"{url}: {what}{_printable(error)}") from None
+        raise Unreachable(f"{url}: {what}{_make_printable(error)}") from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-        message = _printable(str(error) or type(error).__name__)
+        message = _make_printable(str(error) or type(error).__name__)
         raise click.ClickException(f"{url}: {message}") from None
 
 
@@ -140,9 +140,9 @@ def _fetch_places(client: "httpx.Client", url: str, draw: "Published") -> list[t
         )
     list_url = urljoin(url, draw.places_url)
     if urlsplit(list_url)[:2] != urlsplit(url)[:2]:
-        raise click.ClickException(f"the list is elsewhere, at {_printable(list_url)}")
+        raise click.ClickException(f"the list is elsewhere, at {_make_printable(list_url)}")
     separator = "&" if urlsplit(list_url).query else "?"
-    # The list may be endless, so stop once there are too many places: that is an error anyway.
+    # The list may be endless. Reading stops at the first place too many, which is an error.
     max_places = _MAX_PLACES if draw.count is None else min(draw.count, _MAX_PLACES)
     places: list[tuple[str, int]] = []
     offset: int | None = 0
@@ -166,7 +166,7 @@ def _get(client: "httpx.Client", url: str) -> dict[str, Any]:
     deadline_s = time.monotonic() + _TIMEOUT_S
     with client.stream("GET", url) as response:
         if 300 <= response.status_code < 400 and "Location" in response.headers:
-            target = _printable(urljoin(url, response.headers["Location"]))
+            target = _make_printable(urljoin(url, response.headers["Location"]))
             raise click.ClickException(
                 f"{url}: this address leads on to {target}: say that one if you trust it"
             )
@@ -183,7 +183,9 @@ def _get(client: "httpx.Client", url: str) -> dict[str, Any]:
         document = None
     if response.status_code >= 300:
         problem = document if isinstance(document, dict) else {}
-        lines = [_printable(problem[name]) for name in ("title", "detail") if problem.get(name)]
+        lines = [
+            _make_printable(problem[name]) for name in ("title", "detail") if problem.get(name)
+        ]
         raise click.ClickException("\n".join(lines) or f"{url}: HTTP {response.status_code}")
     if not isinstance(document, dict):
         raise click.ClickException(f"{url}: {_NOT_A_DRAW}")
@@ -195,7 +197,7 @@ def _read(file: str) -> "SavedDraw":
     try:
         document = json.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
-        message = f"{_printable(file)}: {error.strerror}"
+        message = f"{_make_printable(file)}: {error.strerror}"
         if "/" in file and isinstance(error, FileNotFoundError | NotADirectoryError):
             message += f"; if this is an address, {_URL_HINT}"
         raise click.ClickException(message) from None
@@ -205,7 +207,7 @@ def _read(file: str) -> "SavedDraw":
 
 
 def _check(document: Any, source: str) -> "SavedDraw":
-    """Return a document as a draw. Raises ClickException with the document's first mistakes."""
+    """Validate a draw. Raises ClickException with the first mistakes of the document."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from sidecar.kit.setting_types import problems_in  # noqa: PLC0415
@@ -214,5 +216,5 @@ def _check(document: Any, source: str) -> "SavedDraw":
     try:
         return SavedDraw.model_validate(document)
     except ValidationError as error:
-        mistakes = [_printable(line) for line in problems_in(error)[:5]]
+        mistakes = [_make_printable(line) for line in problems_in(error)[:5]]
         raise click.ClickException("\n".join([f"{source}: {_NOT_A_DRAW}", *mistakes])) from None

@@ -48,12 +48,12 @@ def list_webhooks(client: Client) -> Any:
 
 def _print_deliveries(document: dict[str, Any]) -> None:
     fields = "id", "event", "at", "state", "attempts"
-    rows = ((*(each[name] for name in fields), _response(each)) for each in document["deliveries"])
+    rows = ((*(each[name] for name in fields), _describe(each)) for each in document["deliveries"])
     print_table((*fields, "last answer"), rows, styles=STYLES)
 
 
-def _response(delivery: dict[str, Any]) -> str:
-    """Return the receiver's last response, or why there is none."""
+def _describe(delivery: dict[str, Any]) -> str:
+    """Format the receiver's last response, or the reason why there was no response."""
     if not delivery["attempts"]:
         return delivery["reason"] or "-"
     answer = delivery["reason"] or f"HTTP {delivery['status']}"
@@ -134,7 +134,7 @@ def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> N
 async def _send_all(
     settings: Settings, names: tuple[str, ...]
 ) -> "dict[str, tuple[PostResult, float]]":
-    """Send all tests concurrently. Return each webhook's result and its duration in seconds."""
+    """Send all tests concurrently. Return their results and durations in seconds, by webhook."""
     from sidecar.webhooks.model import new_test  # noqa: PLC0415 - the other commands start faster
     from sidecar.webhooks.sender import new_session, send  # noqa: PLC0415
 

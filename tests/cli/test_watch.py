@@ -4,7 +4,7 @@ from collections import defaultdict, deque
 
 import pytest
 
-from sidecar.cli.rooms.watch import RATE_S, SPAN_S, add_sample, curve, rates
+from sidecar.cli.rooms.watch import RATE_S, SPAN_S, add_sample, calculate_rates, draw_curve
 
 
 def sampled(*looks):
@@ -33,7 +33,7 @@ def sampled(*looks):
 )  # fmt: skip
 def test_rates_are_of_the_last_minute(looks, expected):
     """Scaled to a minute if the samples span less; unknown at the first look."""
-    found = rates(sampled(*looks))
+    found = calculate_rates(sampled(*looks))
     assert {name: found[name] for name in expected} == expected
     assert bool(found) is bool(expected)
 
@@ -59,4 +59,4 @@ def test_old_samples_are_dropped():
 )
 def test_a_curve_is_of_blocks(values, width, top, blocks):
     """The last one is what is now; hardly anybody is more than nobody."""
-    assert curve(tuple(enumerate(values)), width, top=top) == blocks
+    assert draw_curve(tuple(enumerate(values)), width, top=top) == blocks

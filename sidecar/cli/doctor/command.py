@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import JSON, coloured
+from sidecar.cli.output import JSON, add_colour
 
 
 @click.command()
@@ -43,5 +43,5 @@ def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-        click.echo(findings.as_text(results, columns=columns, coloured=coloured))
+        click.echo(findings.as_text(results, columns=columns, add_colour=add_colour))
     sys.exit(1 if findings.count(results, findings.Level.PROBLEM) else 0)

@@ -39,12 +39,12 @@ def find(name: str, /, **values: object) -> Finding:
 
 
 def as_text(
-    findings: Sequence[Finding], *, columns: int, coloured: Callable[[str, str], str]
+    findings: Sequence[Finding], *, columns: int, add_colour: Callable[[str, str], str]
 ) -> str:
     """Format findings, each with its fix below. Lines are wrapped unless `columns` is 0."""
     lines = []
     for finding in findings:
-        label = coloured(f"{finding.level:<{_WIDTH}}", _COLOURS[finding.level])
+        label = add_colour(f"{finding.level:<{_WIDTH}}", _COLOURS[finding.level])
         lines.append(label + _wrap(finding.what, columns))
         if finding.fix:
             lines.append(" " * _WIDTH + _wrap(f"-> {finding.fix}", columns))

@@ -17,7 +17,7 @@ from sidecar.cli.replica_client import (
 )
 from sidecar.cli.rooms.events import format_document
 from sidecar.cli.rooms.transfer import export_room, import_room
-from sidecar.cli.rooms.watch import rows_of, watch
+from sidecar.cli.rooms.watch import format_rows, watch
 from sidecar.kit.clock import iso
 from sidecar.visitors.visitor_number import visitor_number
 
@@ -34,7 +34,7 @@ for command in (export_room, import_room, watch):
 
 
 def _print_rooms(document: dict[str, Any]) -> None:
-    rows = itertools.chain.from_iterable(map(rows_of, document["rooms"]))
+    rows = itertools.chain.from_iterable(map(format_rows, document["rooms"]))
     headings = "room", "mode", "waiting", "inside", "cap", "wait"
     print_table(headings, rows, styles={"paused": "yellow", "draining": "yellow"})
 

@@ -13,7 +13,7 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def format_summary(settings: Settings, now_ms: int) -> list[str]:
-    """Return the lines of check-config: one for each event and warning of each room."""
+    """Format a line for each event and each warning of each room, for check-config."""
     from sidecar.rooms.openings_preview import preview  # noqa: PLC0415
 
     lines = []
@@ -26,7 +26,7 @@ def format_summary(settings: Settings, now_ms: int) -> list[str]:
 
 
 def _format_line(event: dict[str, Any]) -> str:
-    steps = [f"{_label(step)} {_format_time(step['local'])}" for step in event["steps"]]
+    steps = [f"{_get_label(step)} {_format_time(step['local'])}" for step in event["steps"]]
     opens = next(step for step in event["steps"] if step["step"] == "opens_at")
     return (
         f"{event['name']}: {', '.join(steps)} ({event['timezone']}); "
@@ -52,9 +52,9 @@ def format_document(document: dict[str, Any]) -> str:
 
 
 def _format_event(event: dict[str, Any], after: dict[str, Any] | None) -> list[str]:
-    """Return the lines of an event. `after`: the event after it, or None."""
+    """Format the lines of an event. `after`: the next event, or None."""
     steps = event["steps"]
-    rows = [(f"{event['before']} until", steps[0]), *((_label(step), step) for step in steps)]
+    rows = [(f"{event['before']} until", steps[0]), *((_get_label(step), step) for step in steps)]
     lines = [f"{event['name']} ({event['timezone']}): {_STATES[event['state']]}"]
     lines += [
         f"  {label:<15} {_format_times(step, '   ')}   {_format_distance(step['in_seconds'])}"
@@ -65,8 +65,8 @@ def _format_event(event: dict[str, Any], after: dict[str, Any] | None) -> list[s
     return [*lines, f"  while it is open: {_format_effective_settings(event)}"]
 
 
-def _label(step: dict[str, Any]) -> str:
-    """Return a step's label: a closing step that leaves the room open is the event's end."""
+def _get_label(step: dict[str, Any]) -> str:
+    """Get the label of a step. An event ends by a closing step that leaves the room open."""
     name = step["step"]
     return "ends" if name == "closes_at" and step["phase"] == "open" else _STEPS[name]
 

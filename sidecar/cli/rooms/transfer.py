@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import click
 
-from sidecar.cli.replica_client import Client, ReplicaOptions, explain
+from sidecar.cli.replica_client import Client, ReplicaOptions, format_error
 from sidecar.kit.files import replacing
 from sidecar.kit.progress import Advance, progress
 
@@ -64,7 +64,7 @@ def import_room(options: ReplicaOptions, room: str, source: str) -> None:
     already in the room stay; importing twice is safe. Both replicas need the same secret_keys.
     """
     with _open_input(source) as file:
-        head, offsets = _check(file)
+        head, offsets = _check_file(file)
         if head.get("room") != room:
             raise click.ClickException(
                 f"the file is of room {str(head.get('room'))[:60]!r}: tickets are of one room "
@@ -82,7 +82,7 @@ def import_room(options: ReplicaOptions, room: str, source: str) -> None:
 
 
 def _export(client: Client, room: str, file: IO[bytes], advance: Advance) -> Counter[str]:
-    """Write a room's lines to a file. Return the number of members of each kind."""
+    """Write the lines of a room to a file. Return the number of members by kind."""
     counts: Counter[str] = Counter()
     digest, lines, query = hashlib.sha256(), 0, dict[str, str]()
     page: dict[str, Any] = {"next": ""}
@@ -112,7 +112,7 @@ def _import(  # noqa: PLR0913, PLR0917 - the parts of a file
     offsets: dict[str, list[int]],
     advance: Advance,
 ) -> Counter[str]:
-    """Send the lines of a file that _check has read. Return the number of members added by kind."""
+    """Send the lines of a checked file. Return the number of members that were added, by kind."""
     from sidecar.rooms.store.transfer import WRITE_ORDER  # noqa: PLC0415 - other commands start faster
     from waitroom import WaitroomError  # noqa: PLC0415
 
@@ -132,7 +132,7 @@ def _import(  # noqa: PLR0913, PLR0917 - the parts of a file
                 advance(len(text))
         send({"kind": "end", "head": head})
     except (WaitroomError, KeyboardInterrupt) as error:
-        why = explain(error) if isinstance(error, WaitroomError) else "interrupted"
+        why = format_error(error) if isinstance(error, WaitroomError) else "interrupted"
         raise click.ClickException(
             f"{why}\nThe import broke off. What came in stays, and the room is paused (queue_all). "
             f"Run the same command again; or let the room go on as it is: {_RESUME.format(room)}"
@@ -140,8 +140,8 @@ def _import(  # noqa: PLR0913, PLR0917 - the parts of a file
     return counts
 
 
-def _check(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, list[int]]]:
-    """Check the file. Return its head and its lines' offsets by kind. Raises ClickException."""
+def _check_file(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, list[int]]]:
+    """Check a file. Return its head and the offsets of its lines by kind. Raises ClickException."""
     from sidecar.rooms.store.transfer import FORMAT  # noqa: PLC0415
 
     head = _parse_line(file.readline(_MAX_LINE_BYTES))
@@ -182,8 +182,8 @@ def _parse_line(text: bytes) -> dict[str, Any]:
 
 @contextmanager
 def _open_output(output: str) -> Iterator[IO[bytes]]:
-    """Open a file that gets its name only once it is complete. Only its owner may read it, because
-    it says who is inside."""
+    """Open a file that gets its name once it is complete. Only the owner may read the file, because
+    it has the ids of visitors."""
     if output == "-":
         yield sys.stdout.buffer
         return
@@ -197,7 +197,7 @@ def _open_output(output: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _open_input(source: str) -> Iterator[IO[bytes]]:
-    """Open a file, or a copy of standard input, so that it can be read more than once."""
+    """Open a file, or a copy of standard input, for reading more than once."""
     with ExitStack() as stack:
         if source == "-":
             file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())

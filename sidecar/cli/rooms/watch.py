@@ -1,4 +1,4 @@
-"""waitroom rooms watch: a live view at a terminal; elsewhere a line for each room at each poll."""
+"""waitroom rooms watch: show a live view at a terminal, and elsewhere a line for each poll."""
 
 import contextlib
 import itertools
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sidecar.cli.output import cell
-from sidecar.cli.replica_client import Client, ReplicaOptions, Room, explain
+from sidecar.cli.output import format_cell
+from sidecar.cli.replica_client import Client, ReplicaOptions, Room, format_error
 from sidecar.kit.clock import iso
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _RATE_HEADINGS = "in/min", "out/min", "gave up"
 _ROW_FORMAT = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
-#: The time that curves cover, and the time over which rates are measured, in seconds.
+#: The seconds that curves cover, and those over which rates are measured.
 SPAN_S = 300.0
 RATE_S = 60.0
 _BLOCKS = "▁▂▃▄▅▆▇█"
-#: The least width of a terminal for a table. A narrower one shows a paragraph for each room.
+#: The least width of a terminal for a table. A narrower terminal shows a paragraph for each room.
 _MIN_TABLE_WIDTH = 72
 #: The seconds between two requests for the operators' log, and the number of entries shown.
 _LOG_EVERY_S, _LOG_SHOWN = 5.0, 8
@@ -51,13 +51,13 @@ class Sample:
     counters: dict[str, int]
 
 
-#: The samples of the last SPAN_S by room, oldest first.
+#: The samples of the last SPAN_S seconds by room, oldest first.
 Samples = dict[str, deque[Sample]]
 
 
 @dataclass(frozen=True)
 class Poll:
-    """The rooms at the last successful poll. `error`: why polls fail since `failing_since`."""
+    """The rooms at the last successful poll. `error`: the reason why later polls have failed."""
 
     rooms: Sequence[Room] = ()
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -97,7 +97,7 @@ def watch(
 def _poll_rooms(
     client: Client, names: tuple[str, ...], samples: Samples, *, every_s: float, times: int | None
 ) -> Iterator[Poll]:
-    """Yield polls. Raises WaitroomError if the first one fails: the address or a name is wrong."""
+    """Yield polls. Raises WaitroomError if the first poll fails, because an argument is wrong."""
     from waitroom import WaitroomError  # noqa: PLC0415 - the other commands start faster
 
     poll = Poll()
@@ -108,7 +108,7 @@ def _poll_rooms(
             if number == 1:
                 raise
             since = poll.failing_since or datetime.now(UTC)
-            poll = replace(poll, error=explain(error), failing_since=since)
+            poll = replace(poll, error=format_error(error), failing_since=since)
         else:
             poll = Poll(sorted(rooms, key=lambda room: room["room"]))
             for room in rooms:
@@ -122,8 +122,8 @@ def _poll_rooms(
 # Figures -----------------------------------------------------------------------------------------
 
 
-def rows_of(room: Room) -> Iterator[tuple[object, ...]]:
-    """Yield name, mode, waiting, inside, cap and wait of a room, then those of its sub-queues."""
+def format_rows(room: Room) -> Iterator[tuple[object, ...]]:
+    """Yield a row for a room and one for each sub-queue: name, mode, waiting, inside, cap, wait."""
     phase = _format_phase(room)
     wait = _format_wait(room["wait_seconds"]) + (f"  {phase}" if phase else "")
     cap = room["settings"]["total_active_users"]
@@ -133,7 +133,7 @@ def rows_of(room: Room) -> Iterator[tuple[object, ...]]:
 
 
 def _format_phase(room: Room) -> str:
-    """Return a room's phase and event; empty if the room is open."""
+    """Format a room's phase and event, or "" if the room is open."""
     if room["phase"] == "open":
         return ""
     event = room["event"] or (room["coming"] and f"next: {room['coming']}")
@@ -147,7 +147,7 @@ def _format_wait(seconds: int | None, *, unknown: str = "unknown") -> str:
 
 
 def add_sample(samples: Samples, room: Room, now_s: float) -> None:
-    """Add a room's figures to its samples, and drop those older than SPAN_S."""
+    """Add the figures of a room to its samples, and remove samples older than SPAN_S."""
     of_room = samples[room["room"]]
     figures = room["waiting"], room["active"], room["wait_seconds"], room["counters"]
     of_room.append(Sample(now_s, *figures))
@@ -155,8 +155,8 @@ def add_sample(samples: Samples, room: Room, now_s: float) -> None:
         of_room.popleft()
 
 
-def rates(samples: Sequence[Sample]) -> dict[str, float]:
-    """Return the visitors per minute who came in, left and gave up. Empty for a single sample."""
+def calculate_rates(samples: Sequence[Sample]) -> dict[str, float]:
+    """Calculate how many visitors per minute came in, left and gave up. Needs two samples."""
     from sidecar.rooms.statistics import ABANDONED, difference  # noqa: PLC0415 - as above
 
     recent = [sample for sample in samples if sample.at_s >= samples[-1].at_s - RATE_S]
@@ -175,11 +175,10 @@ def rates(samples: Sequence[Sample]) -> dict[str, float]:
     }
 
 
-def curve(values: Sequence[tuple[float, int]], width: int, *, top: int) -> str:
-    """Draw values over time, pairs of (seconds, value), as at most `width` blocks.
+def draw_curve(values: Sequence[tuple[float, int]], width: int, *, top: int) -> str:
+    """Draw pairs of (seconds, value) as at most `width` blocks.
 
-    Each block shows the last value of its interval. `top`: the value of a full block, unless a
-    value is higher.
+    Each block shows the last value of an interval. A full block is `top` or the highest value.
     """
     width = min(width, len(values))
     if width < 1:
@@ -188,7 +187,7 @@ def curve(values: Sequence[tuple[float, int]], width: int, *, top: int) -> str:
     step_s = (times[-1] - times[0]) / max(1, width - 1)
     highest = max(top, 1, *(value for _, value in values))
     places = [bisect_right(times, times[0] + number * step_s) - 1 for number in range(width - 1)]
-    # Rounded up, so that one visitor does not look like none.
+    # Rounded up, so that a single visitor is visible.
     heights = (-(-values[place][1] * (len(_BLOCKS) - 1) // highest) for place in (*places, -1))
     return "".join(_BLOCKS[height] for height in heights)
 
@@ -210,8 +209,8 @@ def _print_lines(polls: Iterator[Poll], samples: Samples, *, as_json: bool) -> N
             if as_json:
                 click.echo(json.dumps({"at": iso(int(poll.at.timestamp() * 1000)), **room}))
                 continue
-            figures, *lines = rows_of(room)
-            rate = rates(samples[room["room"]])
+            figures, *lines = format_rows(room)
+            rate = calculate_rates(samples[room["room"]])
             come = f"{rate['in/min']:.0f}" if rate else ""
             click.echo(_ROW_FORMAT.format(*figures, f"{poll.at.astimezone():%H:%M:%S}", come))
             for row in lines:
@@ -219,7 +218,7 @@ def _print_lines(polls: Iterator[Poll], samples: Samples, *, as_json: bool) -> N
 
 
 class _Screen:
-    """A live view, as wide and as high as the terminal is."""
+    """A live view that fills the terminal."""
 
     def __init__(self, client: Client, address: str, samples: Samples) -> None:
         from rich.console import Console  # noqa: PLC0415 - the other commands start faster
@@ -227,12 +226,12 @@ class _Screen:
         self._client, self._address, self._samples = client, address, samples
         self._console = Console(highlight=False, markup=False, emoji=False)
         self._poll = Poll()
-        #: The latest entries of the operators' log, latest first, each with its room's name.
+        #: The latest entries of the operators' log, latest first, each with the name of a room.
         self._log: Sequence[tuple[str, LogEntry]] = ()
         self._log_due_s = 0.0
 
     def show(self, polls: Iterator[Poll]) -> None:
-        """Draw polls on the terminal's alternate screen, and at the end print the last figures."""
+        """Draw each poll on the terminal's alternate screen, and print the last one at the end."""
         from rich.live import Live  # noqa: PLC0415
 
         # SIGTERM alone would leave the terminal on the alternate screen.
@@ -260,7 +259,7 @@ class _Screen:
             self._log = sorted(log, key=lambda entry: entry[1]["at"], reverse=True)[:_LOG_SHOWN]
 
     def _draw(self, *, is_live: bool = True) -> "RenderableType":
-        """Draw the latest poll, cut at the terminal's height if `is_live`."""
+        """Draw the latest poll. Cut the lines that do not fit into the terminal if `is_live`."""
         from rich.console import Group  # noqa: PLC0415
         from rich.segment import SegmentLines  # noqa: PLC0415
         from rich.table import Table  # noqa: PLC0415
@@ -280,9 +279,9 @@ class _Screen:
             text = f"No figures since {_format_time(since)} ({failing_s:.0f} s): {poll.error}"
             parts.append(Text(text, "red"))
             parts.append(f"The figures below are of {_format_time(poll.at)}. Trying again.")
-        # Copied, because Live also draws in another thread while samples are added.
+        # Copied, because another thread of Live draws while samples are added.
         samples = [tuple(self._samples[room["room"]]) for room in poll.rooms]
-        rooms = [_figures(*pair, width) for pair in zip(poll.rooms, samples, strict=True)]
+        rooms = [_show_room(*pair, width) for pair in zip(poll.rooms, samples, strict=True)]
         is_table = width >= _MIN_TABLE_WIDTH
         parts += ["", *([_draw_table(rooms)] if is_table and rooms else map(_draw_text, rooms))]
         lines = self._console.render_lines(Group(*parts))
@@ -305,12 +304,12 @@ class _Screen:
         for room, entry in self._log[: max(0, shown)]:
             at = _format_time(datetime.fromtimestamp(entry["at"] / 1000, UTC))
             words = filter(None, (entry["what"], entry["visitor"], entry["detail"]))
-            log.add_row(at, room, cell(entry["by"]), cell(" ".join(words)))
+            log.add_row(at, room, format_cell(entry["by"]), format_cell(" ".join(words)))
         return log
 
 
-def _figures(room: Room, samples: Sequence[Sample], width: int) -> "list[dict[str, str | Text]]":
-    """Return the figures of a room and of its sub-queues by heading, as many as `width` allows."""
+def _show_room(room: Room, samples: Sequence[Sample], width: int) -> "list[dict[str, str | Text]]":
+    """Format the figures of a room and of its sub-queues by heading, as many as fit `width`."""
     from rich.text import Text  # noqa: PLC0415
 
     mode, cap = room["mode"], room["settings"]["total_active_users"]
@@ -322,15 +321,15 @@ def _figures(room: Room, samples: Sequence[Sample], width: int) -> "list[dict[st
     inside, waiting = Text(f"{room['active']:,}/{cap:,}"), Text(f"{room['waiting']:,}", "bold")
     blocks = max(6, min(20, width // 6))
     queue = [(sample.at_s, sample.waiting) for sample in samples]
-    waiting.append(f" {curve(queue, blocks, top=1)}", "not bold cyan")
+    waiting.append(f" {draw_curve(queue, blocks, top=1)}", "not bold cyan")
     if not _MIN_TABLE_WIDTH <= width < 100:
         active = [(sample.at_s, sample.active) for sample in samples]
-        inside.append(f" {curve(active, blocks, top=cap)}", "green")
+        inside.append(f" {draw_curve(active, blocks, top=cap)}", "green")
     wait = _format_wait(room["wait_seconds"], unknown="-")
     waits = [sample.wait_s for sample in samples if sample.wait_s is not None] or [0]
     if width >= 116 and (low := _format_wait(min(waits))) != (high := _format_wait(max(waits))):
         wait += f" ({low} to {high})"
-    by_minute = rates(samples)
+    by_minute = calculate_rates(samples)
     figures: dict[str, str | Text] = {
         "room": Text(room["room"], "bold"), "state": state, "inside": inside, "waiting": waiting,
         "wait": wait, "called": f"{room['provisional']:,}",
@@ -382,6 +381,6 @@ def _exit(number: int, _frame: FrameType | None) -> None:
 
 
 def _format_time(at: datetime) -> str:
-    """Return a local time, with its day if that is not today."""
+    """Format a time in the local zone, with the day if it is not today."""
     local, today = at.astimezone(), datetime.now(UTC).astimezone().date()
     return f"{local:%H:%M:%S}" if local.date() == today else f"{local:%d %b %H:%M}"

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from sidecar.cli.output import combine
 from sidecar.cli.setup.files import (
     MANIFEST,
     NEW_SUFFIX,
@@ -21,9 +22,9 @@ from sidecar.cli.setup.files import (
     TOML,
     FirstRoom,
     Outcome,
-    compose_file,
-    first_files,
-    shipped_files,
+    create_compose_file,
+    create_first_files,
+    read_shipped_files,
     write_once,
     write_shipped,
 )
@@ -75,7 +76,7 @@ def _read_room(_context: click.Context, _parameter: click.Parameter, value: str)
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The folder and the system for which files are written."""
+    """The folder for files, and the system that reads the files."""
 
     system: System
     is_docker: bool
@@ -83,16 +84,16 @@ class Destination:
     dry_run: bool
 
     def write_shipped(self) -> list[tuple[str, Outcome]]:
-        files = shipped_files(_program_path(), self.system)
+        files = read_shipped_files(_program_path(), self.system)
         return write_shipped(self.root, files, dry_run=self.dry_run)
 
     def report(self, write: Callable[[], list[tuple[str, Outcome]]]) -> set[Outcome]:
-        """Write files and print a line for each. nginx's files with the same outcome share a line.
+        """Write files, print a line for each, and return the outcomes. Raises ClickException.
 
-        Returns the outcomes. Raises ClickException.
+        Files of nginx with the same outcome share a line.
         """
         try:
-            done = write()
+            outcomes = write()
         except json.JSONDecodeError as error:
             text = f"{self.root / MANIFEST} is damaged ({error}); remove it, and edited files stay"
             raise click.ClickException(text) from None
@@ -103,22 +104,22 @@ class Destination:
             raise click.ClickException(text) from None
         counts = Counter(
             (f"{NGINX}/…" if path.startswith(f"{NGINX}/") and outcome != "kept" else path, outcome)
-            for path, outcome in done
+            for path, outcome in outcomes
         )
         for (name, outcome), count in counts.items():
             files = f" ({count} files)" if count > 1 else ""
             click.echo(f"{outcome:8} {self.root / name}{files}")
-        kept = [path for path, outcome in done if outcome == "kept"]
+        kept = [path for path, outcome in outcomes if outcome == "kept"]
         if any((self.root / f"{path}{NEW_SUFFIX}").exists() for path in kept):
             text = "What you have edited is kept; the new version lies beside it, in"
             click.echo(f"\n{text} *{NEW_SUFFIX}.")
         if self.dry_run:
             click.echo("\nNothing was written: this was a dry run.")
-        return {outcome for _, outcome in done}
+        return {outcome for _, outcome in outcomes}
 
 
-def with_destination(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say where to write, and pass a Destination to a command."""
+def with_destination(command: Callable[..., None]) -> Any:
+    """Add the options that choose the destination to a command, which then gets a Destination."""
 
     @functools.wraps(command)
     def run(*, system: str, into: Path | None, dry_run: bool, **others: Any) -> None:
@@ -126,7 +127,7 @@ def with_destination(command: Callable[..., None]) -> Callable[..., None]:
         root = into or (Path("waitroom") if is_docker else _ROOT)
         command(Destination(SYSTEMS[system], is_docker, root, dry_run), **others)
 
-    options = (
+    return combine(
         click.option(
             "--system",
             type=click.Choice(list(SYSTEMS)),
@@ -142,8 +143,7 @@ def with_destination(command: Callable[..., None]) -> Callable[..., None]:
             help="Write below this folder.  [default: /; for docker ./waitroom]",
         ),
         click.option("--dry-run", is_flag=True, help="Say what would be written; write nothing."),
-    )
-    return functools.reduce(lambda inner, option: option(inner), reversed(options), run)
+    )(run)
 
 
 @click.command()
@@ -202,24 +202,24 @@ def init(  # noqa: PLR0913 - one per option
     The files are settings with comments, secrets that root alone can read, nginx's includes, the
     waiting page, and units for systemd. Files that you have written or edited are kept.
     """
-    name = room or _room_name(site["host"])
+    name = room or _derive_room_name(site["host"])
     edit = _site_edit(site_file, name) if site_file else _default_edit(to.system.site_file, name)
 
     def write() -> list[tuple[str, Outcome]]:
         keys_file, has_settings = to.root / SECRET_KEYS, (to.root / TOML).exists()
         keys = keys_file.read_text("utf-8").replace(",", " ").split() if keys_file.exists() else []
-        files = first_files(
+        files = create_first_files(
             FirstRoom(name, users, store), keys, to.system, has_settings=has_settings
         )
         if to.is_docker:
-            files.append(compose_file(to.root))
+            files.append(create_compose_file(to.root))
         return write_once(to.root, files, dry_run=to.dry_run) + to.write_shipped()
 
     to.report(write)
     if not to.dry_run:
         url = f"{site['scheme'] or 'http'}://{site['host']}{site['port'] or ''}/"
-        click.echo("\n".join(_next_steps(to, edit, url)))
-        if not to.is_docker and (problem := _redis_problem(store)):
+        click.echo("\n".join(_format_next_steps(to, edit, url)))
+        if not to.is_docker and (problem := _find_redis_problem(store)):
             click.echo(f"\nWarning: Redis does not answer: {problem}. {_INSTALL_REDIS}", err=True)
 
 
@@ -238,8 +238,8 @@ def update_files(to: Destination) -> None:
         click.echo(f"\nNow let nginx read them: {to.system.reload}")
 
 
-def _room_name(host: str) -> str:
-    """Return a room's name for a host: `shop` for www.shop.example, `site` for an IP address."""
+def _derive_room_name(host: str) -> str:
+    """Derive a room's name from a host: `shop` for www.shop.example, `site` for an IP address."""
     label = host.removeprefix("www.").partition(".")[0]
     is_name = (
         NAME.match(label)
@@ -250,12 +250,12 @@ def _room_name(host: str) -> str:
 
 
 def _program_path() -> str:
-    """Return the path of the command waitroom, for units."""
+    """Return the path of this program for systemd units."""
     return str(Path(sys.executable).with_name("waitroom"))
 
 
-def _redis_problem(store: str) -> str:
-    """Return why Redis does not answer. Empty if it does, or if it is a Sentinel or Cluster."""
+def _find_redis_problem(store: str) -> str:
+    """Return the error of Redis, or "" if it answers. A Sentinel or Cluster is not checked."""
     import redis  # noqa: PLC0415
 
     from sidecar.kit.errors import StoreError  # noqa: PLC0415
@@ -280,7 +280,7 @@ def _default_edit(file: str, room: str) -> tuple[str, ...]:
 
 
 def _site_edit(file: Path, room: str) -> tuple[str, ...]:
-    """Return the lines that a site's file needs, block by block."""
+    """Format the lines that a site's file lacks, block by block."""
     from sidecar.cli.setup.site_file import find_missing_lines  # noqa: PLC0415
 
     try:
@@ -297,8 +297,8 @@ def _site_edit(file: Path, room: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _next_steps(to: Destination, edit: tuple[str, ...], url: str) -> list[str]:
-    """Return the remaining steps, numbered. A step is a sentence and its lines."""
+def _format_next_steps(to: Destination, edit: tuple[str, ...], url: str) -> list[str]:
+    """Format the remaining steps, numbered. A step is a sentence and the lines below it."""
     system, root = to.system, to.root
     copy = ("Copy the files to the server:", f"sudo cp -rn {root}/etc {root}/usr /")
     steps = [

@@ -1,4 +1,4 @@
-"""The files of an installation: shipped ones and the user's. Edits of the user are never lost."""
+"""Creates and writes the files of an installation. Edits of a shipped file are never lost."""
 
 import json
 import os
@@ -23,12 +23,12 @@ TOML = f"{ETC}/waitroom.toml"
 SECRET_KEYS = f"{ETC}/secrets/secret_keys"
 NGINX = "etc/nginx/waitroom"
 UNITS = "etc/systemd/system"
-#: The include that belongs to the user, because it names the replicas.
+#: nginx's include that names the replicas. It belongs to the user.
 SETTINGS = "settings.conf"
 #: The path of the program in the shipped units.
 PROGRAM = "/opt/waitroom/venv/bin/waitroom"
 _STORE_UNITS = ("waitroom@.service", "waitroom-jobs.service")
-#: Only for a Redis with a password, because a unit fails if a file that it loads is missing.
+#: Written only if Redis has a password, because a unit fails if a file that it loads is missing.
 _STORE_DROP_IN = f"""# The address of Redis with its password; it overrides store in waitroom.toml.
 [Service]
 LoadCredential=store:/{ETC}/secrets/store
@@ -40,7 +40,7 @@ _TEMPLATES = Path(__file__).with_name("templates")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of an installation. `path` is relative to the folder that stands for `/`."""
+    """One file of an installation. `path` is relative to the root folder."""
 
     path: str
     data: bytes
@@ -49,15 +49,15 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class FirstRoom:
-    """The room and the store for which `waitroom init` asks."""
+    """The user's answers to `waitroom init`: the first room and the address of Redis."""
 
     name: str
     users: int
     store: str
 
 
-def shipped_files(program: str, system: System) -> list[File]:
-    """Return the files that a new version replaces: nginx's includes, the page, the units."""
+def read_shipped_files(program: str, system: System) -> list[File]:
+    """Read the files that a new version replaces: nginx's includes, the page, the units."""
     files = [
         File(f"{NGINX}/{path.name}", path.read_bytes())
         for path in _list_files(find_share("nginx"))
@@ -80,13 +80,13 @@ def shipped_files(program: str, system: System) -> list[File]:
     return [*files, File("usr/lib/sysusers.d/waitroom.conf", group.encode())]
 
 
-def first_files(
+def create_first_files(
     room: FirstRoom, keys: list[str], system: System, *, has_settings: bool
 ) -> list[File]:
-    """Return the files that belong to the user: settings, secrets, addresses of replicas.
+    """Create the files that belong to the user: settings, secrets, addresses of replicas.
 
-    `keys`: the existing secret_keys; if empty, one is created. `has_settings`: a settings file
-    exists and names Redis, so no file with Redis's address is needed.
+    `keys`: the existing secret_keys, or nothing to create one. `has_settings`: True if a settings
+    file exists, which has the address of Redis.
     """
     keys = keys or [secrets.token_hex(32)]
     has_password = bool(urlsplit(room.store).password)
@@ -103,13 +103,13 @@ def first_files(
         File(SECRET_KEYS, f"{keys[-1]}\n".encode(), SECRET),
         File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), SECRET),
         File("etc/nginx/waitroom-stamp.conf", key_file(keys).encode(), SECRET),
-        File(f"{NGINX}/{SETTINGS}", _nginx_settings(system.replicas)),
+        File(f"{NGINX}/{SETTINGS}", _fill_nginx_settings(system.replicas)),
         File("etc/nginx/conf.d/waitroom.conf", b"include waitroom/http.conf;\n"),
     ]
 
 
-def compose_file(folder: Path) -> File:
-    """Return the file that Docker users add to their compose.yaml. The others are in `folder`."""
+def create_compose_file(folder: Path) -> File:
+    """Create the file that Docker users add to their compose.yaml. It mounts `folder`."""
     # The replica must run as the current user, to whom the secrets belong.
     user = f"{os.getuid()}:{os.getgid()}"
     values = {"folder": str(folder.absolute()), "version": __version__, "user": user}
@@ -121,14 +121,14 @@ def _fill_template(template: str, values: dict[str, str]) -> bytes:
     return Template(text).substitute(values).encode()
 
 
-def _nginx_settings(replicas: Iterable[str]) -> bytes:
-    """Return the shipped settings.conf with the `server` lines of these replicas."""
+def _fill_nginx_settings(replicas: Iterable[str]) -> bytes:
+    """Return the shipped settings.conf with a `server` line for each of the replicas."""
     text = (find_share("nginx") / SETTINGS).read_text("utf-8")
 
-    def lines(line: re.Match[str]) -> str:
+    def format_servers(line: re.Match[str]) -> str:
         return "\n".join(f"{line[1]}server {address} {line[2]}" for address in replicas)
 
-    return _SERVER_LINE.sub(lines, text).encode()
+    return _SERVER_LINE.sub(format_servers, text).encode()
 
 
 def _list_files(folder: Path) -> list[Path]:
@@ -137,8 +137,9 @@ def _list_files(folder: Path) -> list[Path]:
 
 # Writing files ----------------------------------------------------------------------------------
 
+#: The effect on a file. "kept" means that an existing file was not replaced.
 Outcome = Literal["new", "same", "updated", "kept"]
-#: The file with the SHA-256 of each shipped file as written: one that differs was edited.
+#: The file with the SHA-256 of each shipped file, to find files that the user has edited.
 MANIFEST = f"{ETC}/files.json"
 #: The suffix of a new shipped file beside one that the user has edited.
 NEW_SUFFIX = ".new"
@@ -146,13 +147,13 @@ NEW_SUFFIX = ".new"
 
 def write_once(root: Path, files: Iterable[File], *, dry_run: bool) -> list[tuple[str, Outcome]]:
     """Write the files that do not exist yet. Raises OSError."""
-    done: list[tuple[str, Outcome]] = []
+    outcomes: list[tuple[str, Outcome]] = []
     for file in files:
         exists = (root / file.path).exists()
         if not exists and not dry_run:
             _write(root, file)
-        done.append((file.path, "kept" if exists else "new"))
-    return done
+        outcomes.append((file.path, "kept" if exists else "new"))
+    return outcomes
 
 
 def write_shipped(root: Path, files: Iterable[File], *, dry_run: bool) -> list[tuple[str, Outcome]]:
@@ -162,28 +163,28 @@ def write_shipped(root: Path, files: Iterable[File], *, dry_run: bool) -> list[t
     """
     manifest = root / MANIFEST
     digests = json.loads(manifest.read_text("utf-8")) if manifest.exists() else {}
-    done: list[tuple[str, Outcome]] = []
+    outcomes: list[tuple[str, Outcome]] = []
     try:
         for file in files:
             outcome = _find_outcome(root / file.path, file, digests.get(file.path))
-            done.append((file.path, outcome))
+            outcomes.append((file.path, outcome))
             if dry_run or outcome == "same":
                 continue
             if outcome != "kept":
                 _write(root, file)
                 digests[file.path] = _digest(file.data)
-            elif digests.get(new := f"{file.path}{NEW_SUFFIX}") in {None, _digest_of(root / new)}:
+            elif digests.get(new := f"{file.path}{NEW_SUFFIX}") in {None, _read_digest(root / new)}:
                 _write(root, file, NEW_SUFFIX)
                 digests[new] = _digest(file.data)
     finally:
         if not dry_run:
             text = json.dumps(digests, indent=1, sort_keys=True) + "\n"
             _write(root, File(MANIFEST, text.encode()))
-    return done
+    return outcomes
 
 
 def _find_outcome(path: Path, file: File, written_digest: str | None) -> Outcome:
-    current = _digest_of(path)
+    current = _read_digest(path)
     if current is None:
         return "new"
     if current == _digest(file.data):
@@ -203,7 +204,7 @@ def _write(root: Path, file: File, suffix: str = "") -> None:
         new.write(file.data)
 
 
-def _digest_of(path: Path) -> str | None:
+def _read_digest(path: Path) -> str | None:
     return _digest(path.read_bytes()) if path.exists() else None
 
 

@@ -1,4 +1,4 @@
-"""The systems that `waitroom init` supports: their folders, users and steps."""
+"""The systems that `waitroom init` supports, with their folders, users and steps."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,17 +6,17 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A system: where its files are, and how its replicas are started."""
+    """A kind of machine: the places of its files, and how to start its replicas."""
 
-    #: The user that nginx's workers run as.
+    #: The user of nginx's workers.
     nginx_user: str
-    #: Where the `server { }` of a site is, as a text for users.
+    #: A text that describes the file with the `server { }` of a site.
     site_file: str
     #: The addresses of the replicas, as nginx's `server` lines name them.
     replicas: tuple[str, ...]
-    #: How to start the replicas: a sentence and its commands.
+    #: A sentence about how to start the replicas, and the commands for it.
     start: tuple[str, ...]
-    #: The command with which nginx reloads its files.
+    #: The command that makes nginx read its files again.
     reload: str = "sudo nginx -t && sudo systemctl reload nginx"
     has_units: bool = True
 
