@@ -1,5 +1,5 @@
-"""Authorises operators at /admin/ and programs at /v1/, by bearer token or, for operators, by the
-dashboard's session; and finds the owner of a request's jobs and leases."""
+"""Authorises the requests of operators (/admin/) and programs (/v1/) by a token or a session of the
+dashboard, and finds the owner of jobs and leases."""
 
 import hmac
 
@@ -22,7 +22,7 @@ from sidecar.http.problems import problem
 RIGHTS: dict[tuple[str, str], Access] = {
     (each.method, each.canonical): each.access for each in (*OPS, *JOBS) if not each.access.is_open
 }
-#: The path of the endpoint that reports that jobs are off. Any token has access.
+#: The path of the endpoint that reports that jobs are off. Every token has access to it.
 NO_JOBS = "/v1/{_}"
 
 log = structlog.get_logger()
@@ -30,8 +30,8 @@ log = structlog.get_logger()
 
 @web.middleware
 async def authorised(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a request without the rights that it needs. /admin/ needs the admin token or an
-    operator's session; /v1/ needs one of these or a program's token."""
+    """Refuse a request without the needed rights. /admin/ needs the admin token or an operator's
+    session; /v1/ needs the token of a program, or one of these."""
     if request.path.startswith("/admin/"):
         return await _authorise_operator(request, handler)
     if request.path.startswith("/v1/"):
@@ -56,7 +56,7 @@ async def _authorise_operator(request: web.Request, handler: Handler) -> web.Str
 
 
 async def _authorise_program(request: web.Request, handler: Handler) -> web.StreamResponse:
-    if not (_tokens(request.app[SETTINGS]) or request.app[OPERATORS].is_on):
+    if not (_list_tokens(request.app[SETTINGS]) or request.app[OPERATORS].is_on):
         detail = "Set service_token (WAITROOM_SERVICE_TOKEN) first."
         return problem(kinds.SERVICE_OFF, detail=detail)
     if "Authorization" not in request.headers:
@@ -71,7 +71,7 @@ async def _authorise_program(request: web.Request, handler: Handler) -> web.Stre
 
 
 def _check_scope(owner: Owner, request: web.Request) -> web.Response | None:
-    """Return a problem if the token lacks the scope that the endpoint needs, else None."""
+    """Return a problem if a token does not have a scope that the endpoint needs, else None."""
     access = access_of(request)
     if owner.is_operator or access is None or owner.scopes & access.scopes:
         return None
@@ -84,8 +84,7 @@ def _check_scope(owner: Owner, request: web.Request) -> web.Response | None:
 
 
 def access_of(request: web.Request) -> Access | None:
-    """Return the access rule of a request's endpoint. None if there is no such endpoint, which any
-    client may know."""
+    """Return the access rule of a request's endpoint, or None for an unknown path."""
     resource = request.match_info.route.resource
     if resource is None or resource.canonical == NO_JOBS:
         return None
@@ -94,16 +93,18 @@ def access_of(request: web.Request) -> Access | None:
 
 
 def find_owner(request: web.Request, *, is_refused: bool = False) -> Owner | None:
-    """Return the owner of a request's token, or if it has none of its session. None if the token or
-    session is not valid. `is_refused`: ignore the admin token, because this address has sent too
-    many wrong ones. Programs' tokens still work: one with an old token must not block others."""
+    """Return the owner of a request's token or, without a token, of its session. Return None if the
+    token or session is not valid. `is_refused`: ignore the admin token, because the address has
+    sent too many wrong tokens. A program with an old token must not block other programs."""
     if "Authorization" in request.headers:
-        return _owner_of_token(request, _tokens(request.app[SETTINGS], is_refused=is_refused))
+        return _find_token_owner(
+            request, _list_tokens(request.app[SETTINGS], is_refused=is_refused)
+        )
     return OPERATOR if operator_of(request) is not None else None
 
 
-def _tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
-    """Return all tokens with their owners. If two are equal, the first one counts."""
+def _list_tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
+    """List all tokens with their owners. The first of two equal tokens counts."""
     named = {OWNERS[0]: settings.service_token, **settings.tokens}
     programs = [
         (token, Owner(name, settings.scopes.get(name, SCOPES))) for name, token in named.items()
@@ -112,7 +113,7 @@ def _tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[s
     return [(token, owner) for token, owner in operators + programs if token]
 
 
-def _owner_of_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:
+def _find_token_owner(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:
     scheme, _, bearer = request.headers["Authorization"].partition(" ")
     sent = bearer.strip().encode(errors="surrogateescape")
     # Compare all tokens, so that the duration does not reveal which one is similar.
@@ -126,8 +127,8 @@ def _owner_of_token(request: web.Request, tokens: list[tuple[str, Owner]]) -> Ow
 
 
 def _check_admin_token(request: web.Request, token: str) -> web.Response | None:
-    """Return a problem if the admin token is wrong, or if its address has sent too many wrong ones,
-    else None."""
+    """Return a problem if the admin token is wrong, or if the client's address has sent too many
+    wrong tokens, else None."""
     guesses = request.app[OPERATORS].guesses
     refused_s = guesses.refused_s(request.remote)
     if refused_s:
@@ -136,7 +137,7 @@ def _check_admin_token(request: web.Request, token: str) -> web.Response | None:
             f"has an old token. Try again in {refused_s} s. Sessions of the dashboard go on."
         )
         return problem(kinds.TOO_MANY_WRONG_TOKENS, detail=detail, retry_after=refused_s)
-    is_right = _owner_of_token(request, [(token, OPERATOR)]) is not None
+    is_right = _find_token_owner(request, [(token, OPERATOR)]) is not None
     return None if is_right else _refuse_token(request, guesses)
 
 
@@ -144,17 +145,18 @@ def _refuse_token(request: web.Request, guesses: Throttle) -> web.Response:
     refused_s = 0
     if request.headers.get("Authorization"):
         refused_s = guesses.refused_s(request.remote)
-        if not refused_s:  # further lines would flood the log
+        if not refused_s:  # More lines would flood the log.
             log.warning("token_refused", remote=request.remote, path=request.path)
         guesses.count_wrong(request.remote)
-    return _token_problem(request, refused_s)
+    return _create_token_problem(request, refused_s)
 
 
 def _check_session(request: web.Request) -> web.Response | None:
-    """Return a problem without a session, with too low a role, or for another site's request."""
+    """Return a problem if there is no session, its role is too low or another site has sent the
+    request, else None."""
     user = operator_of(request)
     if user is None:
-        return _token_problem(request)
+        return _create_token_problem(request)
     access = access_of(request)
     if access is not None and not covers(user.role, access.role):
         detail = f"{user.name} has the role {user.role}. This needs the role {access.role}."
@@ -162,9 +164,9 @@ def _check_session(request: web.Request) -> web.Response | None:
     return refusal(request, user)
 
 
-def _token_problem(request: web.Request, refused_s: int = 0) -> web.Response:
-    """Return the problem of a missing or wrong token. `refused_s`: for how long the admin token is
-    ignored from this address."""
+def _create_token_problem(request: web.Request, refused_s: int = 0) -> web.Response:
+    """Create the problem of a missing or wrong token. `refused_s`: the seconds for which the admin
+    token is ignored from the client's address, or 0."""
     scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
     kind, detail = kinds.TOKEN_NEEDED, "Send Authorization: Bearer <token>."
     if scheme.lower() == "bearer" and bearer.strip():

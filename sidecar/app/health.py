@@ -61,7 +61,7 @@ async def is_ready(request: web.Request) -> web.Response:
     return web.json_response(ready)
 
 
-async def no_jobs(_request: web.Request) -> web.Response:
+async def refuse_jobs(_request: web.Request) -> web.Response:
     return problem(
         404, "Jobs are off", detail="There are no targets: write [targets.NAME] in the settings."
     )

@@ -1,4 +1,4 @@
-"""Starts and stops the job services of a replica and of a worker process (`waitroom run-jobs`)."""
+"""Starts and stops the services of jobs, in a replica and in a worker (`waitroom run-jobs`)."""
 
 import asyncio
 import contextlib
@@ -36,9 +36,9 @@ from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.storage.sql.database import open_database
 from sidecar.visitors.grants import Grants
 
-#: The pause between attempts to reach the database at the start, in seconds.
+#: The pause between attempts to reach the database, in seconds.
 RETRY_S = 1.0
-#: How long the start waits for the database, in seconds. Rooms work without it.
+#: The seconds that the start waits for the database. Rooms do not need the database.
 START_S = 5.0
 
 log = structlog.get_logger()
@@ -46,6 +46,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class JobServices:
+    """The services of jobs that replicas and workers share."""
+
     jobs: Jobs
     wake_ups: WakeUps
 
@@ -54,8 +56,8 @@ class JobServices:
 async def job_services(
     settings: Settings, redis: Store, metrics: Metrics
 ) -> AsyncIterator[JobServices]:
-    """Run the job services within the block. If the database is unavailable, waits for it in the
-    background, and requests get errors. Raises InputError if its setting is invalid."""
+    """Run the services of jobs within the block. While the database is unavailable, requests get
+    errors. Raises InputError if the database's URL is invalid."""
     timeout_s = settings.store_timeout
 
     def make(name: str, target: TargetSettings) -> Target:
@@ -64,9 +66,8 @@ async def job_services(
             redis, name, clock=clock, observer=metrics.observer, timeout_s=timeout_s
         )
         grants = Grants(name, settings.keys_of_grants, "target")
-        return Target(
-            name, target, store, grants, Permits(name, settings.secret_keys, clock), clock
-        )
+        permits = Permits(name, settings.secret_keys, clock)
+        return Target(name, target, store, grants, permits, clock)
 
     wake_ups = WakeUps(redis, timeout_s=timeout_s)
     store = JobStore(open_database(settings.jobs_database, setting="jobs"))
@@ -75,7 +76,7 @@ async def job_services(
     reconciler = Reconciler(jobs, wake_ups, lease)
 
     async def reconcile() -> None:
-        await _wait_for(store)
+        await _wait_for_database(store)
         await reconciler.run()
 
     workers = {"job wake-ups": wake_ups.run, "reconciler": reconcile}
@@ -83,31 +84,29 @@ async def job_services(
         stack.push_async_callback(store.close)
         with contextlib.suppress(TimeoutError, DatabaseError):
             async with asyncio.timeout(START_S):
-                await _wait_for(store)
+                await _wait_for_database(store)
                 await jobs.targets.refresh()
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
         yield JobServices(jobs, wake_ups)
 
 
-async def _wait_for(store: JobStore) -> None:
-    reported = ""
+async def _wait_for_database(store: JobStore) -> None:
+    logged = ""
     while True:
         try:
-            await store.check()
+            return await store.check()
         except DatabaseError as error:
-            if str(error) != reported:
-                reported = str(error)
-                log.error("jobs_database_away", error=reported, hint="jobs wait until it answers")
+            if str(error) != logged:
+                logged = str(error)
+                log.error("jobs_database_away", error=logged, hint="jobs wait until it answers")
             await asyncio.sleep(RETRY_S)
-        else:
-            return
 
 
 async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str = "") -> None:
     """Make the calls of all targets, `most` at a time per target, until SIGTERM or SIGINT. Then
-    wait up to `grace_s` for calls in progress. `listen`: the HOST:PORT of health and metrics; none
-    if it is empty. Raises InputError."""
+    wait up to `grace_s` for calls in progress. `listen`: the HOST:PORT of health and metrics, or ""
+    to disable them. Raises InputError."""
     if not settings.jobs_database:
         raise InputError(["targets: there is none, such as [targets.images] with a url"])
     if settings.store.startswith("memory://"):
@@ -134,7 +133,7 @@ async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str
         if listen:
             await _serve_health(stack, metrics, listen)
         pool = WorkerPool(services.jobs, services.wake_ups, egress, most=most)
-        # As in a replica: keeps the garbage collector from scanning objects that stay.
+        # Exclude all objects from garbage collection, as in a replica.
         gc.collect()
         gc.freeze()
         log.info("running_jobs", targets=sorted(settings.targets), at_a_time=most)

@@ -1,4 +1,4 @@
-"""The log of a replica or worker, on stderr: one line for each record, also for libraries'."""
+"""Configures the log of a replica or worker, which writes one line for each record to stderr."""
 
 import logging
 import sys
@@ -10,7 +10,7 @@ from structlog.typing import Processor
 
 
 def start_logging(level: str, log_format: str) -> None:
-    """Set up the log by the settings log_level and log_format. Libraries log warnings and worse."""
+    """Configure the log by log_level and log_format. Libraries log only warnings and errors."""
     shared: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -68,10 +68,10 @@ if TYPE_CHECKING:  # SQL is an extra
     from sidecar.app.jobs import JobServices
     from sidecar.history.store.stays import History
 
-#: The most connections of a listener that wait to be accepted.
+#: The largest number of connections of a listener that wait to be accepted.
 BACKLOG = 4096
-#: The longest request line or header, bytes. nginx passes URLs of up to 32 KB in a header.
-MAX_FIELD = 65_536
+#: The longest request line or header, in bytes. nginx passes URLs of up to 32 KB in a header.
+MAX_FIELD_BYTES = 65_536
 #: The metrics that a replica exports at /metrics.
 PRODUCT_METRICS = (
     RoomMetrics,
@@ -82,7 +82,7 @@ PRODUCT_METRICS = (
     HistoryMetrics,
     WebhookMetrics,
 )
-#: How long requests in progress may still take when a replica stops, seconds.
+#: The seconds that requests in progress get when a replica stops.
 DRAIN_S = 5.0
 
 log = structlog.get_logger()
@@ -106,13 +106,13 @@ async def serve(settings: Settings) -> None:
             leases=sorted(settings.leases),
             limits=sorted(settings.limits),
             targets=sorted(settings.targets),
-            store=without_secrets(settings.store),
+            store=remove_secrets(settings.store),
         )
-        # Exclude the objects made so far from garbage collection, which would take 20 ms each time.
+        # Exclude all objects from garbage collection, which would take 20 ms each time.
         gc.collect()
         gc.freeze()
         await stop.wait()
-        # First report not ready, so that load balancers send nothing more; then close listeners.
+        # Report first that the replica is not ready, so that load balancers send nothing more.
         stopping.append(True)
         tell_stopping()
         log.info("stopping")
@@ -138,38 +138,35 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
         if operators.is_on:
             await share_once(operators.share)
         workers: dict[str, Worker] = {
-            "refresher": lambda: refresh_forever(rooms, metrics),
-            "sweeper": lambda: sweep_forever(rooms, metrics),
-            "lease sweeper": lambda: sweep_leases_forever(leases),
+            "refresher": partial(refresh_forever, rooms, metrics),
+            "sweeper": partial(sweep_forever, rooms, metrics),
+            "lease sweeper": partial(sweep_leases_forever, leases),
         }
         if not settings.is_in_memory:
-            workers["eviction"] = lambda: watch_eviction(
-                redis, metrics.set_eviction, timeout_s=timeout_s
-            )
+            policy = redis, metrics.set_eviction
+            workers["eviction"] = partial(watch_eviction, *policy, timeout_s=timeout_s)
         if operators.is_on:
-            workers["sessions"] = lambda: share_forever(operators.share)
+            workers["sessions"] = partial(share_forever, operators.share)
         if history is not None:
-            stays, owner = history, secrets.token_urlsafe(9)
-            streams = {
-                name: EventStream(redis, name, owner=owner, timeout_s=timeout_s)
-                for name in settings.rooms
-            }
-            stack.push_async_callback(stays.close)
-            workers["recorder"] = lambda: record_forever(
-                rooms, streams, stays, metrics, backlog=settings.history_backlog
+            stream = partial(
+                EventStream, redis, owner=secrets.token_urlsafe(9), timeout_s=timeout_s
             )
-            workers["archivist"] = lambda: tidy_forever(rooms, stays, settings, metrics)
+            streams = {name: stream(name) for name in settings.rooms}
+            stack.push_async_callback(history.close)
+            workers["recorder"] = partial(
+                record_forever, rooms, streams, history, metrics, backlog=settings.history_backlog
+            )
+            workers["archivist"] = partial(tidy_forever, rooms, history, settings, metrics)
         webhooks = make_webhooks(settings, redis, metrics)
         if settings.webhooks:
-            workers["room notifier"] = lambda: RoomDetector(
-                rooms, webhooks, metrics, redis, timeout_s=timeout_s
-            ).run()
-            workers["call notifier"] = lambda: CallDetector(
-                rooms, webhooks, metrics, redis, timeout_s=timeout_s
-            ).run()
-            workers["webhook sender"] = lambda: send_forever(
-                rooms, webhooks, redis, timeout_s=timeout_s
-            )
+            detected = rooms, webhooks, metrics, redis
+            workers |= {
+                "room notifier": lambda: RoomDetector(*detected, timeout_s=timeout_s).run(),
+                "call notifier": lambda: CallDetector(*detected, timeout_s=timeout_s).run(),
+                "webhook sender": partial(
+                    send_forever, rooms, webhooks, redis, timeout_s=timeout_s
+                ),
+            }
         tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
         jobs = await _open_jobs(settings, redis, metrics, rooms, stack)
@@ -244,7 +241,7 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
     call_hooks = [hook for hook in settings.webhooks.values() if hook.tells_of_calls]
 
     def make(name: str, room: RoomSettings) -> Room:
-        clock = StoreClock()  # one for each room: in a cluster rooms may be on different servers
+        clock = StoreClock()  # Each room has a clock, because a cluster has several servers.
         store = RoomStore(
             redis,
             name,
@@ -316,15 +313,17 @@ async def _open_listeners(
     stack: contextlib.AsyncExitStack,
     *listeners: tuple[web.Application, type[web.AppRunner], str],
 ) -> None:
-    """Open the listeners in order, and close them in the same order later. The ops listener, which
-    answers /readyz, comes last: the edge listener is open before, and closes first."""
+    """Open the listeners in order, and close them in the same order at the end of `stack`.
+
+    The ops listener, which answers /readyz, is the last: the edge listener is open before.
+    """
     runners = [
         kind(
             app,
             access_log=None,
             shutdown_timeout=DRAIN_S,
-            max_line_size=MAX_FIELD,
-            max_field_size=MAX_FIELD,
+            max_line_size=MAX_FIELD_BYTES,
+            max_field_size=MAX_FIELD_BYTES,
             max_headers=256,
         )
         for app, kind, _ in listeners
@@ -342,7 +341,8 @@ async def _listen(runner: web.AppRunner, address: str) -> None:
             path = Path(address.removeprefix("unix:"))
             _remove_socket(path)
             await web.UnixSite(runner, str(path), backlog=BACKLOG).start()
-            _open_to_group(path)
+            # Clients are trusted, so only this user and its group, which nginx is in, may connect.
+            os.chmod(path, stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)  # noqa: PTH101
         else:
             host, _, port = address.rpartition(":")
             await web.TCPSite(runner, host.strip("[]"), int(port), backlog=BACKLOG).start()
@@ -356,12 +356,7 @@ def _remove_socket(path: Path) -> None:
         path.unlink()
 
 
-def _open_to_group(path: Path) -> None:
-    """Allow only this user and its group, which nginx is in, to connect: clients are trusted."""
-    path.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
-
-
-def without_secrets(store: str) -> str:
-    """Return the store's URL without user, password and options, for the log."""
-    scheme, _, rest = store.partition("?")[0].partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
+def remove_secrets(store: str) -> str:
+    """Remove user, password and options from the store's URL, for the log."""
+    scheme, _, location = store.partition("?")[0].partition("://")
+    return f"{scheme}://{location.rpartition('@')[2]}"

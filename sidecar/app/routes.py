@@ -57,20 +57,20 @@ from sidecar.webhooks.service import WEBHOOKS, Webhooks
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: The largest request body at the edge listener, bytes: a form with one URL.
-MAX_BODY = 65_536
-#: The largest request body at the ops listener, bytes: a list of calls.
-MAX_OPS_BODY = 262_144
+#: The largest request body at the edge listener, in bytes. It is a form with one URL.
+MAX_BODY_BYTES = 65_536
+#: The largest request body at the ops listener, in bytes. It is a list of calls.
+MAX_OPS_BODY_BYTES = 262_144
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The services of the products, for both listeners. None: the product is not configured."""
+    """The services of the products, for both listeners. A product without settings has none."""
 
     rooms: Rooms
     metrics: Metrics
     leases: Leases = field(default_factory=Leases)
-    #: The leased resources that a proxy asks about.
+    #: The leased resources for which a proxy calls /check.
     resources: Resources = field(default_factory=Resources)
     limits: Limits = field(default_factory=Limits)
     webhooks: Webhooks = field(default_factory=Webhooks)
@@ -82,7 +82,7 @@ class Services:
 #: The edge listener's routes, except the paths of each room and the static files.
 EDGE = (
     *(endpoint.route() for endpoint in (*endpoints.PROXY, *endpoints.VISITOR)),
-    # The rest is the path that the visitor asked for.
+    # After the room, the address has the path that the visitor has requested.
     web.route("*", r"/gate/{room}{visitor_path:/.*}", gate.gate),
     web.get("/_waitroom/{room}/", waiting.page),
 )
@@ -102,9 +102,9 @@ def edge_app(
     memory: str = "",
     stamps: Stamps | None = None,
 ) -> web.Application:
-    """Return the edge listener's application. `memory`: a random name of the store in this process'
-    memory, or "" for a store that replicas share."""
-    app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
+    """Create the application of the edge listener. `memory`: a random name of the store in this
+    process's memory, or "" for a store that replicas share."""
+    app = web.Application(middlewares=[problems], client_max_size=MAX_BODY_BYTES)
     _add_services(app, services)
     app[GATES] = Gates(services.rooms, services.resources)
     app[MEMORY] = memory
@@ -114,12 +114,10 @@ def edge_app(
     app[RECENT_POLLS] = RecentPolls()
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams)
-    app[long_poll.LONG_POLLS] = long_poll.LongPolls()
-    app.on_shutdown.append(long_poll.close)
     app.cleanup_ctx.append(check_permit.finish_writes)
     app[draw.DRAW_PAGE] = draw.load_page(static)
     fast = dict(FAST_EDGE)
-    # A path without a pattern is found faster, and these requests are the most frequent ones.
+    # aiohttp finds a path without a pattern faster, and these requests are the most frequent ones.
     for room in services.rooms:
         at = f"/_waitroom/{room.name}"
         status, join = partial(waiting.get_status, room=room), partial(waiting.join, room=room)
@@ -136,7 +134,8 @@ def ops_app(
     stopping: list[bool],
     operators: Operators | None = None,
 ) -> web.Application:
-    app = web.Application(middlewares=[problems, authorised], client_max_size=MAX_OPS_BODY)
+    """Create the application of the ops listener. `stopping` has an item once the replica stops."""
+    app = web.Application(middlewares=[problems, authorised], client_max_size=MAX_OPS_BODY_BYTES)
     _add_services(app, services)
     app[LEASES] = services.leases
     app[WEBHOOKS] = services.webhooks
@@ -155,12 +154,10 @@ def ops_app(
     )
     app[LIVE] = Live(services.rooms, alerts, others)
     app[FIND_OWNER] = find_owner
-    app[long_poll.LONG_POLLS] = long_poll.LongPolls()
-    app.on_shutdown.append(long_poll.close)
     app.add_routes(dashboard.ROUTES)
     app.add_routes([endpoint.route() for endpoint in (*openapi.ENDPOINTS, *endpoints.OPS)])
     if services.jobs is None:
-        app.add_routes([web.route("*", r"/v1/{_:(?:jobs|targets)(?:/.*)?}", ops.no_jobs)])
+        app.add_routes([web.route("*", r"/v1/{_:(?:jobs|targets)(?:/.*)?}", ops.refuse_jobs)])
     else:
         add_jobs(app, services.jobs)
     return app
@@ -171,10 +168,13 @@ def _add_services(app: web.Application, services: Services) -> None:
     app[LIMITS] = services.limits
     app[METRICS] = services.metrics
     app[TEMPLATES] = services.templates
+    app[long_poll.LONG_POLLS] = long_poll.LongPolls()
+    app.on_shutdown.append(long_poll.close)
     if services.jobs is not None:
         app[JOBS] = services.jobs
 
 
 def add_jobs(app: web.Application, jobs: Jobs) -> None:
+    """Add the endpoints of jobs and targets to the application of the ops listener."""
     app[JOB_POLLS] = JobPolls(jobs)
     app.add_routes([endpoint.route() for endpoint in endpoints.JOBS])

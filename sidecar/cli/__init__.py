@@ -99,13 +99,13 @@ def _show_versions(context: click.Context, _parameter: click.Parameter, value: b
 
 
 def _format_redis_version() -> str:
-    from sidecar.kit.errors import ConfigError, StoreError  # noqa: PLC0415
+    from sidecar.kit.errors import InputError, StoreError  # noqa: PLC0415
     from sidecar.settings.load import load  # noqa: PLC0415
     from sidecar.storage.redis.one_server import ask_server  # noqa: PLC0415
 
     try:
         server = ask_server(load(None).store, lambda client: client.info("server"))
-    except ConfigError:
+    except InputError:
         return ""
     except StoreError as error:
         return f"Redis does not answer: {error}\n"

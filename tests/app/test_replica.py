@@ -6,7 +6,7 @@ import json
 import pytest
 from aiohttp import web
 
-from sidecar.app.replica import make_rooms, running, without_secrets
+from sidecar.app.replica import make_rooms, remove_secrets, running
 from sidecar.http.metrics import Metrics
 from sidecar.kit.tasks import keep_at_work, stop_workers
 from sidecar.settings.model import Settings
@@ -28,7 +28,7 @@ from sidecar.storage.redis.connect import close, connect
     ],
 )
 def test_no_secret_is_logged(store, said):
-    assert without_secrets(store) == said
+    assert remove_secrets(store) == said
     assert "secret" not in said
 
 

@@ -118,7 +118,7 @@ _SECURITY_SCHEMES = {
 }
 
 
-class Problem(Reply):
+class ProblemDocument(Reply, title="Problem"):
     """A problem document (RFC 9457)."""
 
     type: Annotated[str, Field(json_schema_extra={"format": "uri-reference"})]
@@ -138,7 +138,8 @@ class Problem(Reply):
 
 
 def document() -> Json:
-    # Described apart, because both listeners may have models of the same name.
+    """Build the document."""
+    # The listeners are described one by one, because both may have models of one name.
     edge_paths, edge_schemas = describe((*VISITOR, *PROXY), _SERVERS)
     paths, schemas = describe((*ENDPOINTS, *OPS, *JOBS), _SERVERS)
     paths, schemas = edge_paths | paths, edge_schemas | schemas
@@ -147,7 +148,7 @@ def document() -> Json:
         "properties": settings.accepted(TargetSettings),
         "additionalProperties": False,
     }
-    schemas["Problem"] = Problem.model_json_schema(
+    schemas["Problem"] = ProblemDocument.model_json_schema(
         mode="serialization", schema_generator=DescribedSchema
     )
     return {
@@ -178,6 +179,8 @@ class OpenapiDocument(Reply):
 
 
 class Cacheable(Headers):
+    """The headers of a response that clients may cache."""
+
     cache_control: str
 
 

@@ -22,23 +22,23 @@ Json: TypeAlias = dict[str, Any]
 _ByModel: TypeAlias = dict[tuple[int, Any], Json]
 
 
-def _ref(kind: str, name: str) -> Json:
+def ref(kind: str, name: str) -> Json:
     return {"$ref": f"#/components/{kind}/{name}"}
 
 
 _REF = "#/components/schemas/{model}"
-_NO_STORE = {"Cache-Control": _ref("headers", "NoStore")}
+_NO_STORE = {"Cache-Control": ref("headers", "NoStore")}
 #: The headers that problems of a status have.
 _HEADERS = {
-    401: {"WWW-Authenticate": _ref("headers", "Authenticate")},
-    429: {"Retry-After": _ref("headers", "RetryAfter")},
-    503: {"Retry-After": _ref("headers", "RetryAfter")},
+    401: {"WWW-Authenticate": ref("headers", "Authenticate")},
+    429: {"Retry-After": ref("headers", "RetryAfter")},
+    503: {"Retry-After": ref("headers", "RetryAfter")},
 }
 
 
 class DescribedSchema(Schema):
-    """JSON Schema with the strings below fields as descriptions. pydantic's own option for it reads
-    the source files whenever a model is created, which took a fifth of a replica's start."""
+    """A generator of JSON Schema that takes descriptions from the strings below fields. pydantic's
+    own option for them would read the source files at each start of a replica."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         json_schema = super().model_schema(schema)
@@ -52,16 +52,16 @@ class DescribedSchema(Schema):
 
 
 def description_of(model: type[BaseModel], name: str) -> str:
-    """Return the string below a field in the class that declares the field, or ""."""
+    """Return the string below the declaration of a model's field, or ""."""
     for each in model.__mro__:
         if name in inspect.get_annotations(each):
-            return _docs_of(each.__module__).get((each.__qualname__, name), "")
+            return _read_docs(each.__module__).get((each.__qualname__, name), "")
     return ""
 
 
 @cache
-def _docs_of(module: str) -> dict[tuple[str, str], str]:
-    """Return the strings below the fields of a module's models, by class and field."""
+def _read_docs(module: str) -> dict[tuple[str, str], str]:
+    """Read the strings below the fields of all models in a module, by class and field."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     docs = {}
     for model in tree.body:
@@ -74,9 +74,9 @@ def _docs_of(module: str) -> dict[tuple[str, str], str]:
 
 
 def describe(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tuple[Json, Json]:
-    """Return the paths, and the schemas to which they refer. `servers`: the servers of tags whose
-    endpoints are not on the default server."""
-    inputs = _models(endpoints)
+    """Return the paths, and the schemas to which the paths refer. `servers`: the server of each tag
+    whose endpoints are not on the default server."""
+    inputs = _list_models(endpoints)
     own, shared = TypeAdapter.json_schemas(
         [(number, mode, TypeAdapter(model)) for number, (model, mode) in enumerate(inputs)],
         ref_template=_REF,
@@ -87,9 +87,9 @@ def describe(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tupl
     paths: Json = {}
     for endpoint in endpoints:
         item = paths.setdefault(endpoint.canonical, {})
-        in_path, others = _parameters(endpoint, schemas)
+        in_path, others = _describe_parameters(endpoint, schemas)
         if endpoint.path.startswith("/admin/") and endpoint.method != "GET":
-            others.append(_ref("parameters", "Operator"))
+            others.append(ref("parameters", "Operator"))
         if endpoint.tag in servers:
             item["servers"] = [servers[endpoint.tag]]
         if in_path:
@@ -100,15 +100,15 @@ def describe(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tupl
             "summary": endpoint.summary,
             **({"description": endpoint.description} if endpoint.description else {}),
             **({"parameters": others} if others else {}),
-            **_request_body(endpoint, by_model),
-            "responses": _responses(endpoint, by_model, schemas),
-            "security": _security(endpoint),
+            **_describe_body(endpoint, by_model),
+            "responses": _describe_responses(endpoint, by_model, schemas),
+            "security": _describe_security(endpoint),
             **endpoint.described,
         }
     return paths, schemas
 
 
-def _models(endpoints: Sequence[Endpoint]) -> list[tuple[Any, Any]]:
+def _list_models(endpoints: Sequence[Endpoint]) -> list[tuple[Any, Any]]:
     models = []
     for endpoint in endpoints:
         if endpoint.body is not None:
@@ -122,39 +122,39 @@ def _models(endpoints: Sequence[Endpoint]) -> list[tuple[Any, Any]]:
     return list({(id(model), mode): (model, mode) for model, mode in models}.values())
 
 
-def _parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json], list[Json]]:
-    """Return the parameters of an endpoint: those in the path, and those in query and headers."""
+def _describe_parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json], list[Json]]:
+    """Describe the parameters of an endpoint: first those in the path, then all others."""
     in_path: list[Json] = []
     others: list[Json] = []
     names = re.findall(r"{(\w+)", endpoint.canonical)
     if endpoint.parameters is not None:
-        for name, field in _fields(endpoint.parameters, schemas):
+        for name, field in _describe_fields(endpoint.parameters, schemas):
             if name in names:
                 in_path.append({"name": name, "in": "path", **field})
             else:
                 others.append({"name": name, "in": "query", **field})
     if endpoint.headers is not None:
-        headers = _fields(endpoint.headers, schemas)
+        headers = _describe_fields(endpoint.headers, schemas)
         others += [{"name": name, "in": "header", **field} for name, field in headers]
     return in_path, others
 
 
-def _fields(model: type[BaseModel], schemas: Json) -> Iterator[tuple[str, Json]]:
-    """Yield the name and the description of each field of a model, for a parameter or header."""
+def _describe_fields(model: type[BaseModel], schemas: Json) -> Iterator[tuple[str, Json]]:
+    """Yield the name and the description of each parameter or header in a model."""
     made = model.model_json_schema(ref_template=_REF, schema_generator=DescribedSchema)
     schemas |= made.get("$defs", {})
     for name, schema in made.get("properties", {}).items():
         parameter_keys = {key: schema.pop(key) for key in _PARAMETER_KEYS if key in schema}
         is_required = name in made.get("required", [])
-        yield name, {"required": is_required, **parameter_keys, "schema": _without_null(schema)}
+        yield name, {"required": is_required, **parameter_keys, "schema": _remove_null(schema)}
 
 
 #: The keys that belong to a parameter itself and not to its schema.
 _PARAMETER_KEYS = ("description", "allowEmptyValue")
 
 
-def _without_null(schema: Json) -> Json:
-    """Return a parameter's schema without null, since an optional parameter is left out instead."""
+def _remove_null(schema: Json) -> Json:
+    """Remove null from a parameter's schema, because an optional parameter is never null."""
     options = [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
     if len(options) == len(schema.get("anyOf", [])):
         return schema
@@ -162,7 +162,7 @@ def _without_null(schema: Json) -> Json:
     return {**made, **options[0]} if len(options) == 1 else {**made, "anyOf": options}
 
 
-def _request_body(endpoint: Endpoint, by_model: _ByModel) -> Json:
+def _describe_body(endpoint: Endpoint, by_model: _ByModel) -> Json:
     if endpoint.form is not None:
         schema = by_model[id(endpoint.form), "validation"]
         content = {"application/x-www-form-urlencoded": {"schema": schema}}
@@ -173,11 +173,11 @@ def _request_body(endpoint: Endpoint, by_model: _ByModel) -> Json:
     return {"requestBody": {"required": not endpoint.is_body_optional, "content": content}}
 
 
-def _responses(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
-    """Return the responses by status. A status may have both a reply and problems, which differ in
-    their media type."""
-    made = _problems(endpoint, by_model)
-    for status, reply in _replies(endpoint, by_model, schemas).items():
+def _describe_responses(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
+    """Describe the responses by status. A status may have a reply and problems, which differ in the
+    media type."""
+    made = _describe_problems(endpoint, by_model)
+    for status, reply in _describe_replies(endpoint, by_model, schemas).items():
         problem = made.get(status, {})
         made[status] = {
             **reply,
@@ -186,7 +186,7 @@ def _responses(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
     return made
 
 
-def _replies(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
+def _describe_replies(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
     made = {}
     for status, (model, meaning, *headers) in endpoint.replies.items():
         content: Json = {}
@@ -197,24 +197,24 @@ def _replies(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
         if model is not NO_BODY:
             for media_type, text in endpoint.other_media.items():
                 content[media_type] = {"schema": {"description": text, "type": "string"}}
-        own = {name: field for each in headers for name, field in _fields(each, schemas)}
+        own = {name: field for each in headers for name, field in _describe_fields(each, schemas)}
         no_store = {} if endpoint.is_cacheable else _NO_STORE
         made[str(status)] = {
             "description": meaning,
-            "headers": {**no_store, **_reply_headers(endpoint), **own},
+            "headers": {**no_store, **_describe_headers(endpoint), **own},
             "content": content,
         }
     return made
 
 
-def _problems(endpoint: Endpoint, by_model: _ByModel) -> Json:
+def _describe_problems(endpoint: Endpoint, by_model: _ByModel) -> Json:
     by_status: dict[int, list[Kind]] = {}
     for kind in endpoint.all_problems():
         by_status.setdefault(kind.status, []).append(kind)
     made = {}
     for status, kinds in sorted(by_status.items()):
         codes = {"type": "object", "properties": {"code": {"enum": [kind.code for kind in kinds]}}}
-        schemas = [_ref("schemas", "Problem"), codes]
+        schemas = [ref("schemas", "Problem"), codes]
         if status in endpoint.problem_members:
             schemas.append(by_model[id(endpoint.problem_members[status]), "serialization"])
         made[str(status)] = {
@@ -222,21 +222,20 @@ def _problems(endpoint: Endpoint, by_model: _ByModel) -> Json:
             "headers": {
                 **_NO_STORE,
                 **_HEADERS.get(status, {}),
-                **(_reply_headers(endpoint) if status == 429 else {}),
+                **(_describe_headers(endpoint) if status == 429 else {}),
             },
             "content": {"application/problem+json": {"schema": {"allOf": schemas}}},
         }
     return made
 
 
-def _reply_headers(endpoint: Endpoint) -> Json:
-    return {name: _ref("headers", component) for name, component in endpoint.reply_headers.items()}
+def _describe_headers(endpoint: Endpoint) -> Json:
+    return {name: ref("headers", component) for name, component in endpoint.reply_headers.items()}
 
 
-def _security(endpoint: Endpoint) -> list[Json]:
-    """Return the security alternatives of an endpoint, any of which suffices. A token needs one of
-    the listed scopes. A session needs the given role or a higher one, and its CSRF token for a
-    change."""
+def _describe_security(endpoint: Endpoint) -> list[Json]:
+    """Return the alternatives for access to an endpoint: a service token with a scope, the admin
+    token, or a session with a role, which needs a CSRF token for changes."""
     access = endpoint.access
     if access.is_open:
         return []

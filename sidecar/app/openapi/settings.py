@@ -4,12 +4,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sidecar.app.openapi.operations import Json, description_of
+from sidecar.app.openapi.operations import Json, description_of, ref
 from sidecar.kit.moments import parse_moment
 from sidecar.kit.setting_types import DURATION, parse_duration
 
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
-#: The name of the schema of a setting that is written as a string, by the type of its value.
+#: The name of the schema for a string in place of a value, by the type of the value.
 _STRING_BY_TYPE = {
     "integer": "CountAsText",
     "number": "NumberAsText",
@@ -40,7 +40,7 @@ _STRING_SCHEMAS: Json = {
         "examples": ["2026-12-01 10:00", "2026-12-01T10:00:00+01:00"],
     },
 }
-#: By the function that parses a setting: the description of its value, the schema of its string.
+#: The description of a value and the schema of its string, by the function that parses it.
 _BY_PARSER = {
     parse_duration: ("Seconds.", "Duration"),
     parse_moment: ("ms since 1970.", "Moment"),
@@ -48,8 +48,8 @@ _BY_PARSER = {
 
 
 def schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
-    """Return the schema `Changes` for the settings of `changes`, and the schemas of the `tables` in
-    them. A setting may be null, which resets it, or a string as in an environment variable."""
+    """Create the schema `Changes` for the settings in `changes`, and the schemas of their `tables`.
+    Null resets a setting, and a string is read like an environment variable."""
     return {
         **_STRING_SCHEMAS,
         **{
@@ -73,7 +73,7 @@ def schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
 
 
 def accepted(model: type[BaseModel], *others: Json) -> Json:
-    """Return the schema of each setting by name: its value, a string in its place, or `others`."""
+    """Create the schema of each setting: its value, a string in its place, or one of `others`."""
     made: Json = {}
     template = "#/components/schemas/{model}Asked"
     for name, schema in model.model_json_schema(ref_template=template)["properties"].items():
@@ -93,18 +93,14 @@ def accepted(model: type[BaseModel], *others: Json) -> Json:
 
 
 def _value_or_string(plain: Json, model: type[BaseModel], name: str) -> list[Json]:
-    """Return the schemas of a value and of the string that may take its place."""
+    """Return the schema of a value, and the schema of a string that may replace the value."""
     field, kind = model.model_fields[name], plain.get("type", "")
     for function, (meaning, text) in _BY_PARSER.items():
         if _has_parser(function, [field.annotation, field.metadata]):
-            return [{**plain, "description": meaning}, _schema(text)]
+            return [{**plain, "description": meaning}, ref("schemas", text)]
     if "enum" in plain and kind == "integer":
         return [plain, {"enum": [str(value) for value in plain["enum"]]}]
-    return [plain, _schema(_STRING_BY_TYPE[kind])] if kind in _STRING_BY_TYPE else [plain]
-
-
-def _schema(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}
+    return [plain, ref("schemas", _STRING_BY_TYPE[kind])] if kind in _STRING_BY_TYPE else [plain]
 
 
 def _one_of(*options: Json) -> Json:
