@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from sidecar.cli.config import CONFIG, load_settings
-from sidecar.gate.stamps import key_file
+from sidecar.gate.nginx_key import key_file
 from sidecar.kit.files import replacing
 
 #: The paths of Waitroom's own files, which may use secure_link.

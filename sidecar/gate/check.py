@@ -21,14 +21,13 @@ from sidecar.gate.page import cloudflare
 from sidecar.gate.page.status_document import build_document, refresh_s, visible_position
 from sidecar.gate.page.template import find_template, format_header, refresh_header
 from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
+from sidecar.gate.stamps import may_have_stamp
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.auth_request import close_if_body, logged_once
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_BODY
 from sidecar.http.quick_response import QuickResponse
 from sidecar.kit.clock import iso
-from sidecar.rooms.exemptions import has_exemptions, has_partial_rollout
-from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import VisitorState
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS
@@ -103,20 +102,10 @@ async def check(request: web.Request) -> web.Response:
     return close_if_body(request, QuickResponse(status=_STATUS[answer.state], headers=reply))
 
 
-def _may_stamp(settings: RoomSettings) -> bool:
-    """Return True if an admitted visitor may get a stamp. A stamp is not bound to a client and
-    ignores exemptions and roll-out, so the room must use none of these."""
-    return not (
-        settings.bind_pass in {"user_agent", "ip"}
-        or settings.exempt_header
-        or has_partial_rollout(settings)
-        or has_exemptions(settings)
-    )
-
-
 def _add_stamp(request: web.Request, room: Gate, answer: Answer, reply: dict[str, str]) -> None:
     """Add a stamp, with which nginx admits the visitor for as long as by the cached verdict."""
-    if answer.state is VisitorState.ADMITTED and not answer.uncounted and _may_stamp(room.settings):
+    may_have = not answer.uncounted and may_have_stamp(room.settings)
+    if may_have and answer.state is VisitorState.ADMITTED:
         stamps = request.app[STAMPS]
         stamp = stamps.sign(request.headers[_STAMP], room.name)
         if stamp is not None:

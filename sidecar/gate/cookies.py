@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from sidecar.gate.contract import Gate
-from sidecar.gate.stamps import STAMP_COOKIE
+from sidecar.gate.nginx_key import STAMP_COOKIE
 from sidecar.http.cookies import secure_flag
 from sidecar.visitors.model import Pass, Token
 

@@ -10,8 +10,9 @@ from aiohttp import web
 
 from sidecar.history import schemas
 from sidecar.history.model import Period
+from sidecar.history.report import Tally
 from sidecar.history.schemas import PlaceAt, RoomReport, Stay, VisitorHistory
-from sidecar.history.service import Tally, positions
+from sidecar.history.service import positions
 from sidecar.kit.clock import iso
 from sidecar.kit.progress import Advance, uncounted
 from sidecar.rooms.schemas.common import resolve

@@ -7,6 +7,8 @@ from sidecar.kit.clock import iso
 from sidecar.kit.errors import InputError
 from sidecar.kit.moments import read_past
 
+#: The end reason of a place that never polled, and of a session whose cookie was never sent.
+UNUSED = "unused"
 DAY_MS = 86_400_000
 #: The end of the year 9999, the last that ISO 8601 can write.
 LATEST_MS = 253_402_300_799_999

@@ -13,9 +13,9 @@ from sidecar.http.problem_kinds import QUEUE_FULL
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
 from sidecar.leases import schemas
+from sidecar.leases.holder_names import holder_and_owner, name_in_store
 from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.service import LEASES, TemplateLeases
-from sidecar.leases.settings import holder_and_owner, name_in_store
 from sidecar.leases.store import Holder, Resource, WaitingHolder
 
 

@@ -9,9 +9,10 @@ from aiohttp import web
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import InputError
 from sidecar.kit.names import Named
+from sidecar.leases.holder_names import name_in_store
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.model import HolderState, LeaseOutcome
-from sidecar.leases.settings import LeaseSettings, name_in_store
+from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 
 #: The outcomes of a release. Of several releases, the outcome that is listed first is reported.

@@ -18,20 +18,6 @@ from sidecar.kit.setting_types import Count, Seconds, from_text
 
 RESOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}\Z")
 HOLDER = re.compile(r"[A-Za-z0-9._:@+-]{1,128}\Z")
-#: Separates the token's name from the holder's; neither contains it.
-_OWNER_SEPARATOR = " "
-
-
-def name_in_store(holder: str, owner: str) -> str:
-    """Return a holder's name in Redis, which differs for each owner. `owner`: the name of a token,
-    or "" for a browser."""
-    return f"{owner}{_OWNER_SEPARATOR}{holder}" if owner else holder
-
-
-def holder_and_owner(name: str) -> tuple[str, str]:
-    """Split a name that name_in_store made into the holder and its owner."""
-    owner, separator, holder = name.partition(_OWNER_SEPARATOR)
-    return (holder, owner) if separator else (name, "")
 
 
 _compile = lru_cache(256)(re.compile)

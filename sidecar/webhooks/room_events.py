@@ -14,7 +14,7 @@ is made of the memory's, so two replicas that look from the same memory give an 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from pydantic import Field
@@ -25,12 +25,12 @@ from sidecar.rooms.store.replies import Snapshot
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.webhooks.detector import Detector
+from sidecar.webhooks.latch import Latch
 from sidecar.webhooks.model import Document, Notice
 from sidecar.webhooks.settings import EVENTS, Event
 
 EMPTY_MS = 10_000
 FREE_MS = 60_000
-APART_MS = 60_000
 #: The share of notify_above below which queue_over may be sent again.
 BELOW = 0.8
 #: Messages of a room that are kept while they cannot be enqueued; the oldest give way.
@@ -46,34 +46,14 @@ class Unsent:
 
 
 @dataclass(frozen=True, slots=True)
-class Latch:
-    is_on: bool = False
-    #: When it last came on; 0: never.
-    on_ms: int = 0
-    #: Since when its opposite has held, while it is on. None: it does not hold.
-    resting_ms: int | None = None
-
-    def step(self, now_ms: int, *, rises: bool, rests: bool, rest_ms: int = 0) -> "Latch":
-        if not self.is_on:
-            may = now_ms - self.on_ms >= APART_MS
-            return Latch(is_on=True, on_ms=now_ms) if rises and may else self
-        if not rests:
-            return replace(self, resting_ms=None)
-        since_ms = now_ms if self.resting_ms is None else self.resting_ms
-        if now_ms - since_ms >= rest_ms:
-            return Latch(on_ms=self.on_ms)
-        return replace(self, resting_ms=since_ms)
-
-
-@dataclass(frozen=True, slots=True)
 class Memory(Document):
     """The latches of a room. `began_ms` and `sent`, a count of the events, make the ids."""
 
     began_ms: int
     sent: Annotated[int, Field(alias="told")] = 0
-    queue: Latch = Latch()
-    over: Latch = Latch()
-    full: Latch = Latch()
+    queue: Latch = field(default_factory=Latch)
+    over: Latch = field(default_factory=Latch)
+    full: Latch = field(default_factory=Latch)
     unsent: tuple[Unsent, ...] = ()
 
 

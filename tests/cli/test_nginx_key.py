@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.gate.stamps import key_file
+from sidecar.gate.nginx_key import key_file
 
 KEYS = ["old-secret-" * 4, "new-secret-" * 4]
 

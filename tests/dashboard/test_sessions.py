@@ -6,6 +6,7 @@ import urllib.parse
 import urllib.request
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from sidecar.http.auth import ended_sessions as keys
 from sidecar.http.auth.accounts import Account, Accounts
@@ -63,8 +64,8 @@ ACCOUNTS = Accounts({"cleo": Account("viewer", "x"), "dora": Account("viewer", "
 class Away:
     """Redis is unavailable."""
 
-    async def exchange(self, _known):
-        raise StoreError("away")
+    async def zrangebyscore(self, *_args, **_options):
+        raise RedisConnectionError
 
 
 async def test_a_log_out_is_known_to_all(replica):
@@ -120,14 +121,14 @@ async def test_a_log_out_while_redis_is_unavailable(replica):
     """Holds here at once, and elsewhere when Redis answers again."""
     here, there = await replica(), await replica()
     cookie = here.log_in("Ann")
-    store, here._store = here._store, Away()
+    store, here._ended._redis = here._ended._redis, Away()
     here.log_out(here.read(cookie))
     with pytest.raises(StoreError):
         await here.share()
     await there.share()
     assert here.read(cookie) is None
     assert there.read(cookie)
-    here._store = store
+    here._ended._redis = store
     await here.share()
     await there.share()
     assert there.read(cookie) is None
@@ -139,10 +140,10 @@ async def test_a_replica_that_has_not_heard_believes_no_earlier_session(replica,
     cookie = here.log_in("Ann")
     clock.s += 10
     new = await replica(has_heard=False)
-    new._store, store = Away(), new._store
+    new._ended._redis, store = Away(), new._ended._redis
     assert new.read(cookie) is None
     assert new.read(new.log_in("Ben"))
-    new._store = store
+    new._ended._redis = store
     await new.share()
     assert new.read(cookie)
 
@@ -168,7 +169,7 @@ async def test_what_is_over_is_forgotten(replica, redis, clock):
     clock.s += LIFETIME_S + LATE_S + 1
     here.log_out(here.read(here.log_in("Ben")))
     await here.share()
-    assert (len(here._ended), await redis.zcard(keys.ENDED_SESSIONS)) == (1, 1)
+    assert (len(here._ended._ended), await redis.zcard(keys.ENDED_SESSIONS)) == (1, 1)
 
 
 def asked(url: str, cookie: str, csrf: str = "", **form: str) -> tuple[int, str, str]:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from sidecar.gate.stamps import key_file
+from sidecar.gate.nginx_key import key_file
 from tests.support.processes import free_port
 from tests.support.site import ROOT, SECRET, TEMPORARY, nginx_binary, user_line
 

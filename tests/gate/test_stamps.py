@@ -5,7 +5,8 @@ import hashlib
 
 import pytest
 
-from sidecar.gate.stamps import NginxKey, Stamps, key_file
+from sidecar.gate.nginx_key import NginxKey, key_file
+from sidecar.gate.stamps import Stamps
 from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
 
 OLD, NEW = "old-secret-" * 4, "new-secret-" * 4

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from sidecar.gate.page.countdown import closed_refresh_s
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.page.render import Page
-from sidecar.gate.page.status_document import closed_refresh_s
 from sidecar.gate.return_address import safe_next
 from sidecar.kit.clock import iso
 from sidecar.kit.share import find_share

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.history.model import Entry, Event
+from sidecar.history.report import Tally, inversions, seconds
 from sidecar.history.schemas import Report
-from sidecar.history.service import Tally, fold, inversions, positions, seconds
+from sidecar.history.service import fold, positions
 
 _ids = itertools.count()
 

@@ -18,7 +18,7 @@ import yaml
 from sidecar import __version__
 from sidecar.app.endpoints import OPS
 from sidecar.app.replica import DRAIN_S
-from sidecar.gate.stamps import key_file
+from sidecar.gate.nginx_key import key_file
 from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
 from sidecar.settings.values import ENV_PREFIX

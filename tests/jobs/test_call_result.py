@@ -2,9 +2,10 @@
 
 import pytest
 
-from sidecar.jobs.call_result import MAX_DELAY_S, CallResult, backoff, ending_of
+from sidecar.jobs.call_result import CallResult
 from sidecar.jobs.estimate import has_runner, rate_per_s, wait_s
 from sidecar.jobs.model import Job, State
+from sidecar.jobs.retry_policy import MAX_DELAY_S, backoff, ending_of
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import Claim, QueueState
 

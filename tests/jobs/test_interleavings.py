@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 
+from sidecar.jobs import retry_policy
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import Ending, Job, QueueEntry, State, new_job_id
 from sidecar.jobs.store.endings import BYTES_AT_ONCE
@@ -191,7 +192,7 @@ async def test_a_job_outlives_some_workers(here, more, state):
     """As many as it has retries, and five more; then it fails, and is not called again."""
     target = await here.target(retries=1)
     id_ = await here.submit(target)
-    for fence in range(1, 1 + 1 + target_worker.MAX_LOST_WORKERS + more):
+    for fence in range(1, 1 + 1 + retry_policy.MAX_LOST_WORKERS + more):
         await begun(here, target, id_, fence=fence)
     here.egress.over.set()
     worker = here.worker(target)

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from sidecar.lottery.commitment import as_lines, by_lot, commitment_to, lot, secret_of
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import PAGE, DrawsStore, ListDigest
-from sidecar.rooms.openings import problems_of_change
+from sidecar.rooms.event_changes import problems_of_change
 from sidecar.rooms.redis_keys import room_key
 from tests.support.draws import HOUR_MS, START_MS, make_event, make_ids
 from tests.support.rooms import new_room_name

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from sidecar.gate.stamps import key_file
+from sidecar.gate.nginx_key import key_file
 from tests.support.nginx_client import JSON, Visitor, room_cookies
 from tests.support.processes import free_port, wait_until
 from tests.support.site import ROOT, SECRET, Site, nginx_binary

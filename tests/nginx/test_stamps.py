@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from sidecar.gate.stamps import NginxKey, key_file, stamp_md5
+from sidecar.gate.nginx_key import NginxKey, key_file
+from sidecar.gate.stamps import stamp_md5
 from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until

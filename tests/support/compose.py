@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from sidecar.gate.stamps import key_file
+from sidecar.gate.nginx_key import key_file
 from tests.support.site import nginx_binary
 
 ROOT = Path(__file__).resolve().parents[2]

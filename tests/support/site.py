@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from sidecar.gate.stamps import key_file
+from sidecar.gate.nginx_key import key_file
 from sidecar.settings.model import Settings
 from tests.support.processes import WAITROOM, Process, free_port, listens, wait_until
 

@@ -3,7 +3,8 @@
 import socket
 import time
 
-from sidecar.gate.stamps import NginxKey, stamp_md5
+from sidecar.gate.nginx_key import NginxKey
+from sidecar.gate.stamps import stamp_md5
 from sidecar.kit.clock import StoreClock
 from sidecar.visitors.model import Pass, Ticket
 from sidecar.visitors.tokens import Tokens, new_visitor

@@ -9,7 +9,7 @@ from typing import Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from sidecar.gate.stamps import STAMP_COOKIE
+from sidecar.gate.nginx_key import STAMP_COOKIE
 from sidecar.visitors.tokens import COOKIE_PREFIX
 
 _STATE = re.compile(r'data-state="(\w*)"')

@@ -16,7 +16,7 @@ from sidecar.cli.replica_client import (
     api_path,
 )
 from sidecar.cli.rooms.events import format_document
-from sidecar.cli.rooms.transfer import export_room, import_room
+from sidecar.cli.rooms.export_file import export_room, import_room
 from sidecar.cli.rooms.watch import format_rows, watch
 from sidecar.kit.clock import iso
 from sidecar.visitors.visitor_number import visitor_number

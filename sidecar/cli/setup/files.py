@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from sidecar import __version__
 from sidecar.cli.setup.systems import System
-from sidecar.gate.stamps import key_file
+from sidecar.gate.nginx_key import key_file
 from sidecar.kit.files import SECRET, replacing
 from sidecar.kit.share import find_share
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sidecar.gate.contract import Gate, is_resource
+from sidecar.gate.page.countdown import closed_refresh_s
 from sidecar.kit.clock import iso
 from sidecar.rooms.openings import Moments, RoomEvent
 from sidecar.rooms.settings import RoomSettings
@@ -16,13 +17,6 @@ from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
 #: The age of a snapshot, ms, from which Redis counts as unavailable.
 _MAX_SNAPSHOT_AGE_MS = 3 * REFRESH_MS
-#: The longest time between two polls of a closed room, seconds, because its events may change.
-CLOSED_REFRESH_S = 60.0
-#: The longest time over which polls at the beginning of a pre-queue are spread, ms. It is less in a
-#: short pre-queue: a tenth of its duration.
-_MAX_SPREAD_MS = 30_000
-#: The same without a pre-queue. It is short, because the order of arrival counts.
-_SPREAD_AT_OPENING_MS = 2_000
 
 
 def build_document(room: Gate, answer: Answer | None) -> dict[str, Any]:
@@ -155,18 +149,6 @@ def _refresh_s(room: Gate, answer: Answer | None, moments: Moments, now_ms: int)
         draw = random.random()  # noqa: S311 - only spreads requests
         return closed_refresh_s(moments.coming, now_ms, draw=draw)
     return ((standing and standing.refresh_ms) or DEFAULT_REFRESH_MS) / 1000
-
-
-def closed_refresh_s(next_event: RoomEvent | None, now_ms: int, *, draw: float) -> float:
-    """Return the time until the next poll of a closed room, seconds. The poll comes soon after the
-    next event begins. `draw`, a random number in [0, 1), spreads the polls."""
-    if next_event is None:
-        return CLOSED_REFRESH_S
-    spread_ms: float = _SPREAD_AT_OPENING_MS
-    if next_event.prequeue_from is not None:
-        spread_ms = min(_MAX_SPREAD_MS, (next_event.opens_at - next_event.prequeue_from) / 10)
-    seconds = (next_event.begins_ms - now_ms + draw * spread_ms) / 1000
-    return round(min(max(1.0, seconds), CLOSED_REFRESH_S), 3)
 
 
 def _is_paused(room: Gate, answer: Answer, moments: Moments) -> bool:

@@ -1,7 +1,7 @@
 """The dashboard's sessions that operators have logged out of, shared by all replicas."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from sidecar.storage.redis.connect import Store
@@ -10,23 +10,53 @@ from sidecar.storage.redis.driver_errors import driver_errors, text
 #: The Redis key of the ended sessions: a zset, session id -> when the session would have expired,
 #: unix seconds. `name:ann` stands for all sessions of Ann that expire by then. The key expires.
 ENDED_SESSIONS = "waitroom:dashboard:ended"
-
-
 #: How long an expired session is still kept, seconds, because the clocks of replicas may be late.
 LATE_S = 3600
 
 
 class EndedSessions:
+    """The ended sessions that a replica knows: its own, and after share() those of the others."""
+
     def __init__(
-        self, redis: Store, *, timeout_s: float = 1.0, now_s: Callable[[], float] = time.time
+        self,
+        redis: Store | None,
+        *,
+        timeout_s: float = 1.0,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
+        """`redis` is None if there are no other replicas."""
         self._redis: Any = redis
         self._timeout_s = timeout_s
         self._now_s = now_s
+        #: The time at which each ended session would have expired, unix seconds.
+        self._ended: dict[str, int] = {}
+        #: Until Redis is read, sessions from before this time are refused: they may have ended.
+        self._unsure_before_s = now_s() if redis else 0.0
 
-    async def exchange(self, sessions: Mapping[str, int]) -> dict[str, int]:
-        """Add ended sessions to those in Redis, and return all of them. Each session id has the
-        time at which the session would have expired, unix seconds. Raises StoreError."""
+    def add(self, session: str, ends_s: int) -> None:
+        """End a session that would expire at `ends_s`: here at once, elsewhere after share()."""
+        self._ended[session] = ends_s
+
+    def ended_s(self, session: str) -> int:
+        """Return when an ended session would have expired, unix seconds; 0 if it has not ended."""
+        return self._ended.get(session, 0)
+
+    def is_unsure(self, began_s: int) -> bool:
+        """Return True if a session from that time may have ended before this replica started."""
+        return began_s < int(self._unsure_before_s)
+
+    async def share(self) -> None:
+        """Exchange ended sessions with the other replicas. Raises StoreError; what was not written
+        is written by the next call."""
+        if self._redis is not None:
+            shared = await self._exchange()
+            self._ended |= shared
+            self._unsure_before_s = 0.0
+        now_s = self._now_s()
+        self._ended = {s: ends_s for s, ends_s in self._ended.items() if ends_s > now_s}
+
+    async def _exchange(self) -> dict[str, int]:
+        """Add ended sessions to those in Redis, and return those of Redis with the later times."""
         oldest_s = int(self._now_s()) - LATE_S
         async with driver_errors("ended sessions", self._timeout_s):
             rows = await self._redis.zrangebyscore(
@@ -35,7 +65,7 @@ class EndedSessions:
             stored = {text(session): int(ends_s) for session, ends_s in rows}
             missing = {
                 session: ends_s
-                for session, ends_s in sessions.items()
+                for session, ends_s in self._ended.items()
                 if ends_s > stored.get(session, 0) and ends_s >= oldest_s
             }
             if missing:
@@ -44,4 +74,4 @@ class EndedSessions:
                 last_s = max((stored | missing).values()) + LATE_S
                 await self._redis.expireat(ENDED_SESSIONS, last_s)
                 await self._redis.zremrangebyscore(ENDED_SESSIONS, "-inf", oldest_s)
-        return stored | missing
+        return {s: max(ends_s, self.ended_s(s)) for s, ends_s in (stored | missing).items()}

@@ -56,7 +56,6 @@ class Operators:
         ended: EndedSessions | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`ended` shares ended sessions with the other replicas. None: there are no others."""
         self._token = token
         self.accounts = accounts or Accounts()
         self._now_s = now_s
@@ -68,11 +67,7 @@ class Operators:
         self._named_cookies = self._serializer(account_salt)
         self._named_walls = self._serializer(account_salt + "/wall")
         self._csrf = StrictSigner(keys, salt=salt + "/csrf", **self._options)
-        self._store = ended
-        #: The time at which each ended session would have expired, unix seconds.
-        self._ended: dict[str, int] = {}
-        #: Until Redis is read, sessions from before this time are refused: they may have ended.
-        self._unsure_before_s = now_s() if ended else 0.0
+        self._ended = ended or EndedSessions(None, now_s=now_s)
         #: Counts wrong tokens and passwords at the log-in and at /admin/.
         self.guesses = Throttle(now_s)
         #: Counts wrong tokens at /v1/: programs with an old token must not lock operators out.
@@ -111,27 +106,22 @@ class Operators:
         return max(int(self._now_s()) + LIFETIME_S, self._account_ended_s(name) + 1)
 
     def _account_ended_s(self, name: str) -> int:
-        return self._ended.get(_account_key(name), 0)
+        return self._ended.ended_s(_account_key(name))
 
     def log_out(self, operator: Operator) -> None:
         """End a session: on this replica at once, on the others after share()."""
-        self._ended[operator.session] = operator.ends_s
+        self._ended.add(operator.session, operator.ends_s)
 
     def log_out_everywhere(self, name: str) -> None:
         """End all sessions of an account, in every browser; on other replicas after share()."""
         # Since an earlier call, _end_s may have made a session that expires a second later.
         ends_s = max(int(self._now_s()) + LIFETIME_S, self._account_ended_s(name) + 1)
-        self._ended[_account_key(name)] = ends_s
+        self._ended.add(_account_key(name), ends_s)
 
     async def share(self) -> None:
         """Exchange ended sessions with the other replicas. Raises StoreError; what was not written
         is written by the next call."""
-        if self._store is not None:
-            shared = await self._store.exchange(self._ended)
-            self._ended |= {s: max(e, self._ended.get(s, 0)) for s, e in shared.items()}
-            self._unsure_before_s = 0.0
-        now_s = self._now_s()
-        self._ended = {s: ends_s for s, ends_s in self._ended.items() if ends_s > now_s}
+        await self._ended.share()
 
     def read(self, cookie: str | None) -> Operator | None:
         """Return the operator of a session's cookie, or None if it is forged, expired or ended."""
@@ -179,11 +169,11 @@ class Operators:
         if operator.by == "proxy":
             return False
         return (
-            operator.session in self._ended
-            or operator.ends_s - LIFETIME_S < int(self._unsure_before_s)
+            self._ended.ended_s(operator.session) > 0
+            or self._ended.is_unsure(operator.ends_s - LIFETIME_S)
             or (
                 operator.by == "password"
-                and operator.ends_s <= self._ended.get(_account_key(operator.name), 0)
+                and operator.ends_s <= self._account_ended_s(operator.name)
             )
         )
 

@@ -14,8 +14,9 @@ from typing import TypeAlias
 
 import structlog
 
-from sidecar.jobs.call_result import CallResult, ending_of
+from sidecar.jobs.call_result import CallResult
 from sidecar.jobs.model import Ending, Job, State
+from sidecar.jobs.retry_policy import ending_of, has_lost_too_many_workers
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.target_queue import LOCK_S, Claim
 from sidecar.jobs.targets import Target
@@ -38,8 +39,6 @@ REST_S = 1.0
 #: If starting claimed jobs takes longer than this, in seconds, their locks are checked before the
 #: calls, because Redis may have been emptied meanwhile.
 SLOW_S = 0.1
-#: How many more failures than `retries` a job may have, because of workers that died.
-MAX_LOST_WORKERS = 5
 #: The pause between attempts to renew locks while Redis is unavailable, in seconds.
 RETRY_S = 0.2
 #: The pauses between attempts to write a result.
@@ -182,7 +181,7 @@ class TargetWorker:
                 older.task.cancel()
             if job is None:  # cancelled, expired, or ended by a worker that could not release it
                 work = self._drop(claim)
-            elif job.failures > self.target.settings.retries + MAX_LOST_WORKERS:
+            elif has_lost_too_many_workers(job, self.target.settings):
                 work = self._give_up(job, claim)
             else:
                 work = self._make_call(job, call)

@@ -17,7 +17,7 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.shorten import shorten_values
 from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.endpoints.operator import state_of
-from sidecar.rooms.openings import problems_of_change
+from sidecar.rooms.event_changes import problems_of_change
 from sidecar.rooms.schemas.changes import (
     CHANGED_SINCE,
     UNKNOWN_CHANGE,

@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 
 from sidecar.cli.doctor.findings import Level
-from sidecar.gate.stamps import key_file
+from sidecar.gate.nginx_key import key_file
 from tests.cli.doctor.ward import LOCATIONS, ROOMS, Ward, bad, examine, needs_network, read, said
 from tests.support.processes import free_port
 from tests.support.site import ROOT, Site, gated

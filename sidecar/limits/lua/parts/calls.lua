@@ -1,5 +1,5 @@
 -- @include "limits/parts/algorithms"
--- @include "limits/parts/permits"
+-- @include "limits/parts/released_times"
 -- @include "limits/parts/present"
 -- The decision on one call of a key.
 local MAX_WAIT
