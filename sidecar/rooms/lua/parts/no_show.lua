@@ -1,6 +1,7 @@
 -- @include "rooms/parts/heartbeat_due"
 -- Decides how long a slot waits for a visitor who is called and does not come.
-
+local silent_from, called_until
+do
 -- Returns how long after a missed heartbeat the visitor counts as silent, ms: three intervals, but
 -- at least 10 s and at most claim_window. (A visitor who is skipped can come back to the same order
 -- with the ticket.) It is claim_window if the interval is unknown, or if a webhook tells visitors
@@ -14,13 +15,14 @@ end
 
 -- Returns from when on the visitor counts as silent, ms. After an outage, that is not before
 -- `back_until`.
-local function silent_from(score)
+function silent_from(score)
   local due = due_at(score)
   return due <= back and back_until or due + patience_ms(score)
 end
 
 -- Returns until when a visitor who is called now must arrive.
-local function called_until(score)
+function called_until(score)
   local patience = patience_ms(score)
   return math.max(silent_from(score), now + (patience == claim_ms and claim_ms or 1000))
+end
 end
