@@ -1,4 +1,4 @@
-"""Endpoints of leases for programs: take or queue, find, renew, release, list."""
+"""The endpoints of leases for programs: take or queue, find, renew, release, list."""
 
 import math
 from typing import Any
@@ -16,14 +16,14 @@ from sidecar.leases import schemas
 from sidecar.leases.holder_names import holder_and_owner, name_in_store
 from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.service import LEASES, TemplateLeases
-from sidecar.leases.store import Holder, Resource, WaitingHolder
+from sidecar.leases.store import Resource
 
 
-def _template_of(request: web.Request) -> TemplateLeases:
+def _find_template(request: web.Request) -> TemplateLeases:
     return request.app[LEASES].get(request.match_info["template"])
 
 
-ENDPOINTS = Endpoints("leases", find=_template_of)
+ENDPOINTS = Endpoints("leases", find=_find_template)
 
 _TEMPLATE = "/v1/leases/{template}"
 _LEASE = _TEMPLATE + "/{resource}"
@@ -55,9 +55,9 @@ async def list_resources(
     request: web.Request, page: schemas.ResourcesPage
 ) -> schemas.LeasedResources:
     """List the resources that are held or waited for."""
-    template = _template_of(request)
+    template = _find_template(request)
     if page.find:
-        names = [name_in_store(page.find, owner) for owner in _owners(request)]
+        names = [name_in_store(page.find, owner) for owner in _list_owners(request)]
         resources, next_name = await template.store.find(
             page.find, names, after=page.after, limit=page.limit
         )
@@ -83,10 +83,18 @@ async def show_resource(request: web.Request, page: schemas.QueuePage) -> schema
 
     This is not a heartbeat, and changes nothing.
     """
-    template, start = _template_of(request), page.start
+    template, start = _find_template(request), page.start
     template.check(page.resource)
     resource = await template.store.show(page.resource, first=start, limit=page.limit)
-    queue = [_place_document(place, start + n) for n, place in enumerate(resource.queue, 1)]
+    queue = [
+        schemas.LeasePlace(
+            **_name_members(place.holder),
+            position=position,
+            joined_at=iso(place.order // 1000),
+            heartbeat_due_at=iso(place.due_ms),
+        )
+        for position, place in enumerate(resource.queue, start + 1)
+    ]
     members = {**_resource_members(resource), "next": page.next(len(queue))}
     return schemas.ResourceState(template=template.name, queue=queue, **members)
 
@@ -103,9 +111,9 @@ async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas
 
     For a waiting holder this is the heartbeat. It takes the lease if the holder was called.
     """
-    template = _template_of(request)
+    template = _find_template(request)
     state = await template.poll(at.resource, at.holder, owner=owner_of(request).name)
-    return _lease_document(at, at.holder, state)
+    return _make_status(at, at.holder, state)
 
 
 @ENDPOINTS.post(
@@ -126,9 +134,9 @@ async def take_lease(
     Idempotent: a holder who has the lease or a place keeps it. While you wait, send a GET after
     `refresh_after_seconds`. 429: the queue is full (`max_waiting`).
     """
-    template, owner = _template_of(request), owner_of(request).name
+    template, owner = _find_template(request), owner_of(request).name
     state = await template.take(at.resource, body.holder, owner=owner, order=body.order)
-    lease = _lease_document(at, body.holder, state)
+    lease = _make_status(at, body.holder, state)
     if state.outcome is LeaseOutcome.FULL:
         limit = template.settings.max_waiting
         raise ProblemError(
@@ -150,7 +158,7 @@ async def renew_lease(
     request: web.Request, at: schemas.LeaseAddress, body: schemas.RenewLease
 ) -> schemas.LeaseStatus:
     """Renew a lease, so that its term starts again."""
-    template, owner = _template_of(request), owner_of(request).name
+    template, owner = _find_template(request), owner_of(request).name
     state = await template.renew(at.resource, body.holder, body.fence, owner=owner)
     if state.outcome is LeaseOutcome.NOT_RENEWED:
         is_renewable = template.settings.renewable
@@ -158,7 +166,7 @@ async def renew_lease(
         raise ProblemError(schemas.NOT_RENEWED, detail=f"{reason} It ends when it said.")
     if state.outcome is not LeaseOutcome.GRANTED:
         raise _lease_over(at.resource, body.fence)
-    return _lease_document(at, body.holder, state)
+    return _make_status(at, body.holder, state)
 
 
 @ENDPOINTS.delete(
@@ -174,10 +182,10 @@ async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> 
     released: 409 if the holder has a newer one. A token releases its own holders, the `admin_token`
     all holders.
     """
-    template, owner = _template_of(request), owner_of(request)
+    template, owner = _find_template(request), owner_of(request)
     owners = [owner.name]
     if owner.is_operator:
-        owners = _owners(request) if at.owner is None else [at.owner]
+        owners = _list_owners(request) if at.owner is None else [at.owner]
     state = await template.release(at.resource, at.holder, at.fence, owners=owners)
     if state.outcome is LeaseOutcome.STALE and at.fence is not None:
         raise _lease_over(at.resource, at.fence)
@@ -192,68 +200,56 @@ def _lease_over(resource: str, fence: int) -> ProblemError:
     )
 
 
-def _lease_document(
-    at: schemas.LeaseAddress, holder: str, state: HolderState
-) -> schemas.LeaseStatus:
-    lease = schemas.LeaseStatus(
-        state="gone",
+def _make_status(at: schemas.LeaseAddress, holder: str, state: HolderState) -> schemas.LeaseStatus:
+    members: dict[str, Any] = {"state": state.outcome.name.lower(), "waiting": state.waiting}
+    if state.outcome is LeaseOutcome.GRANTED:
+        members |= {"waiting": None, "fence": state.fence}
+        members |= {"granted_at": iso(state.started_ms), "expires_at": iso(state.expires_ms)}
+        members["expires_in_seconds"] = (state.expires_ms - state.now_ms) / 1000
+    elif state.outcome is LeaseOutcome.WAITING:
+        members["order"] = state.order
+        if not state.is_recovering:
+            members |= {"position": state.ahead + 1, "ahead": state.ahead}
+    return schemas.LeaseStatus(
         template=at.template,
         resource=at.resource,
         holder=holder,
-        waiting=state.waiting,
-        refresh_after_seconds=state.refresh_ms / 1000 if state.refresh_ms else None,
+        wait_seconds=_to_seconds(state.wait_ms),
+        refresh_after_seconds=_to_seconds(state.refresh_ms or None),
         updated_at=iso(state.now_ms),
+        **members,
     )
-    if state.outcome is LeaseOutcome.GRANTED:
-        lease.state, lease.waiting = "granted", None
-        lease.fence = state.fence
-        lease.granted_at, lease.expires_at = iso(state.started_ms), iso(state.expires_ms)
-        lease.expires_in_seconds = (state.expires_ms - state.now_ms) / 1000
-    elif state.outcome is LeaseOutcome.FULL:
-        lease.state = "full"
-    elif state.outcome is LeaseOutcome.WAITING:
-        lease.state, lease.order = "waiting", state.order
-        if not state.is_recovering:
-            lease.position, lease.ahead = state.ahead + 1, state.ahead
-            lease.wait_seconds = None if state.wait_ms is None else state.wait_ms / 1000
-    return lease
 
 
-def _owners(request: web.Request) -> list[str]:
+def _list_owners(request: web.Request) -> list[str]:
     """Return the names of all owners that a holder may have. "" stands for browsers."""
     return ["", *OWNERS, *request.app[SETTINGS].tokens]
 
 
 def _resource_members(resource: Resource, max_holders: int = 1000) -> dict[str, Any]:
-    wait_ms = resource.wait_ms
     started_ms = [holder.started_ms for holder in resource.holders if holder.started_ms]
     return {
         "name": resource.name,
-        "holders": [_holder_document(holder) for holder in resource.holders[:max_holders]],
+        "holders": [
+            schemas.LeaseHolder(
+                **_name_members(holder.holder),
+                fence=holder.fence or None,
+                granted_at=iso(holder.started_ms) if holder.started_ms else None,
+                expires_at=iso(holder.expires_ms),
+            )
+            for holder in resource.holders[:max_holders]
+        ],
         "held": len(resource.holders),
         "oldest_at": iso(min(started_ms)) if started_ms else None,
         "waiting": resource.waiting,
-        "wait_seconds": None if wait_ms is None else wait_ms / 1000,
+        "wait_seconds": _to_seconds(resource.wait_ms),
     }
 
 
-def _holder_document(holder: Holder) -> schemas.LeaseHolder:
-    name, owner = holder_and_owner(holder.holder)
-    return schemas.LeaseHolder(
-        holder=name,
-        owner=owner or None,
-        fence=holder.fence or None,
-        granted_at=iso(holder.started_ms) if holder.started_ms else None,
-        expires_at=iso(holder.expires_ms),
-    )
+def _name_members(name: str) -> dict[str, Any]:
+    holder, owner = holder_and_owner(name)
+    return {"holder": holder, "owner": owner or None}
 
 
-def _place_document(place: WaitingHolder, position: int) -> schemas.LeasePlace:
-    name, owner = holder_and_owner(place.holder)
-    return schemas.LeasePlace(
-        holder=name,
-        owner=owner or None,
-        position=position,
-        joined_at=iso(place.order // 1000),
-        heartbeat_due_at=iso(place.due_ms),
-    )
+def _to_seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000

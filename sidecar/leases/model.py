@@ -25,19 +25,19 @@ class HolderState:
 
     outcome: LeaseOutcome
     now_ms: int = 0
+    #: Whether Redis was emptied and grants nothing until all earlier terms must be over.
+    is_recovering: bool = False
+    #: How long to wait before the next heartbeat; 0 if none is needed.
+    refresh_ms: int = 0
+    #: The expected wait. None if unknown.
+    wait_ms: int | None = None
     #: The fencing number: the time of the grant in µs by Redis' clock, or a little more, so that it
     #: grows over all leases of the template. 0 unless GRANTED.
     fence: int = 0
     started_ms: int = 0
     expires_ms: int = 0
-    #: The place's order, the number of holders ahead, and of all that wait. Only if WAITING;
-    #: `waiting` also if FULL.
+    #: The order of the holder's place, and the number of holders ahead. Only if WAITING.
     order: int = 0
     ahead: int = 0
+    #: The number of holders that wait. Only if WAITING or FULL.
     waiting: int = 0
-    #: The expected wait. None if unknown.
-    wait_ms: int | None = None
-    #: How long to wait before the next heartbeat; 0 if none is needed.
-    refresh_ms: int = 0
-    #: Whether Redis was emptied and grants nothing until all earlier terms must be over.
-    is_recovering: bool = False

@@ -1,7 +1,7 @@
 """Leased resources behind a proxy: a resource's holder may pass, other visitors wait.
 
-A visitor has one cookie for all resources of a template. The cookie says who the visitor is, not
-what the visitor holds. Redis is asked on every request, because a lease ends on time.
+A visitor has one cookie for all resources of a template. The cookie identifies the visitor, but
+does not prove a lease. Redis is asked on every request, because a lease ends on time.
 """
 
 import contextlib
@@ -30,12 +30,19 @@ _NAME_PLACEHOLDER = "{resource}"
 _ESTIMATE_CALLS = 100
 _ESTIMATE_SPREAD = 0.1
 
+#: The state and outcome of a visitor, by the outcome at the resource. For others: NOT_QUEUED.
+_OUTCOMES = {
+    LeaseOutcome.GRANTED: (VisitorState.ADMITTED, QueueOutcome.ADMITTED),
+    LeaseOutcome.WAITING: (VisitorState.WAITING, QueueOutcome.WAITING),
+    LeaseOutcome.FULL: (VisitorState.FULL, QueueOutcome.FULL),
+}
+
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class GuardedResource:
-    """A resource as a Gate, made for one request. Its tokens are tickets: the visitor is the
+    """A resource as a Gate, created for one request. All tokens are tickets: `visitor` is the
     holder, `order` the newest place that the visitor took in any queue of the template, `epoch`
     the number of that queue, `joined_ms` when Redis first answered the visitor (0: not yet)."""
 
@@ -61,8 +68,9 @@ class GuardedResource:
         from_page: bool = False,
         bearer: Bearer = NOBODY,  # noqa: ARG002 - all bearers are treated alike
     ) -> Answer:
-        """Take or find the visitor's lease. Without a cookie only a proxied request takes one:
-        anybody can request a page of /_waitroom/ for any resource, so that only sets a cookie."""
+        """Take or find the visitor's lease. Without a cookie only a proxied request takes a lease.
+        Anybody can request a page of /_waitroom/ for any resource, so such a request only gets a
+        cookie."""
         ticket = token if isinstance(token, Ticket) else None
         if ticket is None and (from_page or not may_join):
             new_ticket = Ticket(new_visitor(), 0, 0, 0) if from_page else None
@@ -78,7 +86,7 @@ class GuardedResource:
                 return Answer(VisitorState.WAITING, visitor=ticket.visitor, store_unavailable=True)
             # Set the cookie, because Redis may have granted the lease despite the error.
             return Answer(VisitorState.NOT_QUEUED, sent, store_unavailable=True)
-        return _answer(state, sent, self._queue_number)
+        return _make_answer(state, sent, self._queue_number)
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:  # noqa: ARG002
         """Release the visitor's lease, or remove the visitor from the queue."""
@@ -87,7 +95,7 @@ class GuardedResource:
 
     @property
     def _queue_number(self) -> int:
-        """The number that stands for this resource's queue in tickets."""
+        """The number of this resource's queue in tickets."""
         return crc32(self.resource.encode())
 
     async def _ask_redis(self, ticket: Ticket, *, may_join: bool, from_page: bool) -> HolderState:
@@ -118,15 +126,15 @@ class GuardedResource:
 
 
 class Resources:
-    """The guarded resources of all templates. `keys`, oldest to newest, sign the cookies."""
+    """The guarded resources of all templates. The `keys`, oldest to newest, sign the cookies."""
 
     def __init__(self, templates: Iterable[TemplateLeases] = (), keys: Sequence[str] = ()) -> None:
         #: A nameless resource of each template, by template name, to copy for a request.
-        self._prototypes = {template.name: _prototype(template, keys) for template in templates}
+        self._prototypes = {one.name: _make_prototype(one, keys) for one in templates}
 
     def template_of(self, name: str) -> str:
         """Return the template's name in a name such as seat~17, even if the resource is not
-        allowed; "" if the template is unknown."""
+        allowed. Return "" if the template is unknown."""
         template, separator, _ = name.partition(SEPARATOR)
         return template if separator and template in self._prototypes else ""
 
@@ -145,8 +153,9 @@ class Resources:
         return replace(prototype, name=name, resource=resource, settings=settings)
 
 
-def _prototype(template: TemplateLeases, keys: Sequence[str]) -> GuardedResource:
-    # With the separator, because a room once called like the template may have signed tickets too.
+def _make_prototype(template: TemplateLeases, keys: Sequence[str]) -> GuardedResource:
+    # The separator is included, because a room once called like the template may have signed
+    # tickets too.
     tokens = Tokens(template.name + SEPARATOR, list(keys), template.clock)
     tokens.cookie_name = COOKIE_PREFIX + template.name
     # A ticket is signed again at most once an hour, and must be valid until the term ends.
@@ -160,49 +169,38 @@ def _prototype(template: TemplateLeases, keys: Sequence[str]) -> GuardedResource
     return GuardedResource("", "", template, tokens, settings, Grants("", []))
 
 
-def _answer(state: HolderState, ticket: Ticket, queue: int) -> Answer:
-    token = _new_ticket(state, ticket, queue)
-    match state.outcome:
-        case LeaseOutcome.GRANTED:
-            standing = Standing(
-                QueueOutcome.ADMITTED,
-                state.now_ms,
-                order=state.fence,
-                started_ms=state.started_ms,
-                expires_ms=state.expires_ms,
-            )
-            return Answer(VisitorState.ADMITTED, token, standing, state.started_ms, ticket.visitor)
-        case LeaseOutcome.WAITING:
-            standing = _queue_standing(state, QueueOutcome.WAITING)
-            joined_ms = state.order // 1000
-            return Answer(VisitorState.WAITING, token, standing, joined_ms, ticket.visitor)
-        case LeaseOutcome.FULL:
-            return Answer(VisitorState.FULL, token, _queue_standing(state, QueueOutcome.FULL))
-        case _:
-            return Answer(VisitorState.NOT_QUEUED, token)
-
-
-def _queue_standing(state: HolderState, outcome: QueueOutcome) -> Standing:
-    return Standing(
+def _make_answer(state: HolderState, ticket: Ticket, queue_number: int) -> Answer:
+    token = _renew_ticket(state, ticket, queue_number)
+    if state.outcome not in _OUTCOMES:
+        return Answer(VisitorState.NOT_QUEUED, token)
+    visitor_state, outcome = _OUTCOMES[state.outcome]
+    standing = Standing(
         outcome,
         state.now_ms,
-        order=state.order,
+        order=state.fence or state.order,
+        started_ms=state.started_ms,
+        expires_ms=state.expires_ms,
         ahead=state.ahead,
         waiting=state.waiting,
         refresh_ms=state.refresh_ms,
         wait_ms=state.wait_ms,
         spread=_ESTIMATE_SPREAD,
-        recovery_stage=2 if state.is_recovering else 0,
+        recovery_stage=2 if state.is_recovering and not state.fence else 0,
         calls=_ESTIMATE_CALLS,
     )
+    if visitor_state is VisitorState.FULL:
+        return Answer(visitor_state, token, standing)
+    joined_ms = state.started_ms or state.order // 1000
+    return Answer(visitor_state, token, standing, joined_ms, ticket.visitor)
 
 
-def _new_ticket(state: HolderState, ticket: Ticket, queue: int) -> Ticket | None:
-    """Return the ticket to set as the cookie. None if the visitor's ticket is still good."""
+def _renew_ticket(state: HolderState, ticket: Ticket, queue_number: int) -> Ticket | None:
+    """Return the ticket to set as the cookie. None if the visitor's ticket need not change."""
     is_fresh = ticket.joined_ms > 0 and ticket.signed_ms > state.now_ms - RESIGN_MS
     is_newer = state.order > ticket.order
     if is_fresh and not is_newer:
         return None
     joined_ms = ticket.joined_ms or state.now_ms
-    order, queue = (state.order, queue) if is_newer else (ticket.order, ticket.epoch)
-    return Ticket(ticket.visitor, order, joined_ms, queue)
+    if is_newer:
+        return Ticket(ticket.visitor, state.order, joined_ms, queue_number)
+    return Ticket(ticket.visitor, ticket.order, joined_ms, ticket.epoch)

@@ -38,30 +38,29 @@ class TemplateLeases:
     ) -> HolderState:
         """Take the lease or a place in the queue. A holder who has either keeps it. `order` is that
         of a place from before Redis was emptied."""
-        name = self._name(resource, holder, owner)
-        state = await self.store.ask(resource, name, may_join=True, order=order)
-        return self._count("take", state)
+        name = self._check_and_name(resource, holder, owner)
+        return self._count("take", await self.store.ask(resource, name, order=order))
 
     async def poll(self, resource: str, holder: str, *, owner: str = "") -> HolderState:
         """Find a holder's lease or place. For a waiting holder this is the heartbeat, which takes
         the lease if the holder was called."""
-        name = self._name(resource, holder, owner)
+        name = self._check_and_name(resource, holder, owner)
         return self._count("look", await self.store.ask(resource, name, may_join=False))
 
     async def renew(
         self, resource: str, holder: str, fence: int, *, owner: str = ""
     ) -> HolderState:
-        name = self._name(resource, holder, owner)
+        """Start the term of the lease with this fencing number again."""
+        name = self._check_and_name(resource, holder, owner)
         return self._count("renew", await self.store.renew(resource, name, fence))
 
     async def release(
         self, resource: str, holder: str, fence: int | None = None, *, owners: Sequence[str] = ("",)
     ) -> HolderState:
         """Release the lease with this fencing number or, without a number, any lease or place of
-        the holder. Do so for the holder of this name of each owner."""
-        names = [self._name(resource, holder, owner) for owner in owners]
-        releases = (self.store.release(resource, name, fence) for name in names)
-        states = await asyncio.gather(*releases)
+        the holder. If there are several owners, release for the holder of each owner."""
+        names = [self._check_and_name(resource, holder, owner) for owner in owners]
+        states = await asyncio.gather(*(self.store.release(resource, n, fence) for n in names))
         state = min(states, key=lambda state: _RELEASE_PRECEDENCE.index(state.outcome))
         return self._count("release", state)
 
@@ -72,19 +71,22 @@ class TemplateLeases:
                 [f"resource: {self.name} has none called {resource[:40]!r} (the setting resources)"]
             )
 
-    def _name(self, resource: str, holder: str, owner: str) -> str:
+    def _check_and_name(self, resource: str, holder: str, owner: str) -> str:
+        """Check the resource, and return the holder's name in Redis."""
         self.check(resource)
         return name_in_store(holder, owner)
 
-    def _count(self, act: str, state: HolderState) -> HolderState:
+    def _count(self, operation: str, state: HolderState) -> HolderState:
         """Count an operation by its outcome, and return the state."""
-        self.metrics.leases.labels(self.name, act, state.outcome.name.lower()).inc()
+        self.metrics.leases.labels(self.name, operation, state.outcome.name.lower()).inc()
         return state
 
 
 class Leases(Named[TemplateLeases]):
+    """The leases of all templates."""
+
     kind = "lease"
 
 
-#: The lease templates of a replica's application.
+#: The leases of a replica's application.
 LEASES = web.AppKey("leases", Leases)

@@ -1,9 +1,9 @@
 """A template's leases in Redis: calls the scripts of leases/lua and reads their replies."""
 
-import json
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from sidecar.kit.batch import CallBatcher
@@ -16,7 +16,7 @@ from sidecar.storage.redis.driver_errors import text
 from sidecar.storage.redis.scripts import Observer, RedisScripts
 from sidecar.visitors.verdict_lifetime import RESPONSE_MS
 
-#: The most calls in one script call, for any resources. More would block Redis for too long.
+#: The most requests of holders in one script call. More would block Redis for too long.
 BATCH_LIMIT = 64
 #: The most resources in one script call of a sweep.
 SWEEP_LIMIT = 50
@@ -39,7 +39,8 @@ class Holder:
 
 
 class WaitingHolder(NamedTuple):
-    """A place in the queue. `order` is when the holder joined, µs of Redis' clock, or more."""
+    """A place in the queue. `order` is when the holder joined, in µs of Redis' clock, or a greater
+    number. `due_ms` is when the next heartbeat is due."""
 
     holder: str
     order: int
@@ -75,7 +76,7 @@ class LeaseStore:
     ) -> None:
         self._redis: Any = redis
         self._name = template
-        self._timeout_s = timeout_s
+        self._timeout_ms = int(timeout_s * 1000)
         self._scripts = RedisScripts(
             redis,
             "leases",
@@ -85,19 +86,18 @@ class LeaseStore:
             now=now_ms,
             on_time=clock.observe,
         )
-        self._settings = _settings_json(settings)
+        self._settings = settings.model_dump_json(
+            exclude={"message", "queueing_status_code", "resources"}, exclude_none=True
+        )
         self._list_limit = max(1, LIST_LIMIT // settings.capacity)
         self._clock = clock
         self._now_ms = now_ms
         self._known_since_ms: int | None = None
         self._last_number = 0
-        names = ("state", "resources", "ends")
-        self._state, self._resources, self._ends = (
-            keys.lease_key(template, name) for name in names
-        )
+        self._keys = [keys.lease_key(template, name) for name in ("state", "resources", "ends")]
         self._ask, self._renew, self._release = (
-            CallBatcher(self._batch_runner(verb), limit=BATCH_LIMIT)
-            for verb in ("ask", "renew", "release")
+            CallBatcher(partial(self._run_batch, script), limit=BATCH_LIMIT)
+            for script in ("ask", "renew", "release")
         )
 
     @property
@@ -105,8 +105,8 @@ class LeaseStore:
         return self._scripts.is_away
 
     def note_existence(self, since_ms: int) -> None:
-        """Note that Redis had the template's state at `since_ms`. If Redis has a state created
-        later, it was emptied."""
+        """Record that Redis had the template's state at `since_ms`. Redis was emptied if it has a
+        state that was created later."""
         if self._known_since_ms is None or since_ms < self._known_since_ms:
             self._known_since_ms = since_ms
 
@@ -117,8 +117,8 @@ class LeaseStore:
         of a place that Redis may have lost."""
         jitter = random.random()  # noqa: S311 - only spreads polls
         place = "" if order is None else order
-        until_ms = self._until_ms(RESPONSE_MS)
-        return await self._ask.submit((resource, holder, int(may_join), place, jitter, until_ms))
+        deadline_ms = self._time_in_ms(RESPONSE_MS)
+        return await self._ask.submit((resource, holder, int(may_join), place, jitter, deadline_ms))
 
     async def renew(self, resource: str, holder: str, fence: int) -> HolderState:
         """Renew a lease, even one that Redis has lost. The outcome is GRANTED with the new expiry,
@@ -136,31 +136,29 @@ class LeaseStore:
         resources were swept, and whether more may be due."""
         _, due = await self._run("due", [], [limit])
         names = [text(name) for name in due]
-        is_more = len(names) >= limit
+        has_more = len(names) >= limit
         # Run the script at least once, so that each replica notices when Redis was emptied.
         for start in range(0, max(1, len(names)), SWEEP_LIMIT):
             *_, unfinished = await self._run("sweep", names[start : start + SWEEP_LIMIT], [])
-            is_more = is_more or unfinished > 0
-        return len(names), is_more
+            has_more = has_more or unfinished > 0
+        return len(names), has_more
 
     async def list(self, *, after: str = "", limit: int = 100) -> list[Resource]:
         """List the resources that are held or waited for, by name, after the name `after`."""
         resources: list[Resource] = []
         while len(resources) < limit:
-            number = min(limit - len(resources), self._list_limit)
-            names = await self._read_names(after, number)
-            if names:
-                after = names[-1]
-                found = await self._read_resources(names)
-                resources += [each for each in found if each.holders or each.waiting]
-            if len(names) < number:
+            count = min(limit - len(resources), self._list_limit)
+            names = await self._read_names(after, count)
+            resources += await self._read_resources(names)
+            if len(names) < count:
                 break
+            after = names[-1]
         return resources
 
     async def show(self, resource: str, *, first: int = 0, limit: int = 0) -> Resource:
         """Return one resource, with a page of its queue."""
-        [state] = await self._read_resources([resource], first, limit)
-        return state
+        _, [row] = await self._run("list", [resource], [first, limit])
+        return _read_resource(row)
 
     async def find(
         self, query: str, holders: Sequence[str], *, after: str = "", limit: int = 100
@@ -168,153 +166,108 @@ class LeaseStore:
         """Find resources whose name begins with `query`, that one of the holders (by their names
         in Redis) holds or waits for, or with a lease that has `query` as its fencing number.
 
-        One call searches only some resources. Return also the name after which to continue. None
-        if all resources were searched."""
-        number = min(SEARCH_LIMIT, self._list_limit)
-        resources: list[Resource] = []
-        is_end = False
-        for _ in range(SEARCHES):
-            names = await self._read_names(after, number)
-            if names:
-                matching = await self._matching_names(query, holders, names)
-                found = await self._read_resources(matching)
-                resources += [each for each in found if each.holders or each.waiting]
-                after = names[-1]
-            is_end = len(names) < number
-            if is_end or len(resources) >= limit:
-                break
-        if resources[limit:]:
-            return resources[:limit], resources[limit - 1].name
-        return resources, None if is_end else after
-
-    async def _matching_names(
-        self, query: str, holders: Sequence[str], names: Sequence[str]
-    ) -> Sequence[str]:
+        One search reads only some resources. Return also the name after which to continue. None if
+        all resources were read."""
+        count = min(SEARCH_LIMIT, self._list_limit)
         fence = query if query.isdecimal() else ""
-        _, reply = await self._run("find", names, [fence, *holders])
-        by_holder = set(map(text, reply))
-        return [name for name in names if name in by_holder or name.startswith(query)]
-
-    async def _read_names(self, after: str, number: int) -> Sequence[str]:
-        low = f"({after}" if after else "-"
-        command = self._redis.zrangebylex
-        page = await self._scripts.command("list", command, self._resources, low, "+", 0, number)
-        return [text(name) for name in page]
-
-    async def _read_resources(
-        self, names: Sequence[str], first: int = 0, limit: int = 0
-    ) -> Sequence[Resource]:
         resources: list[Resource] = []
-        for start in range(0, len(names), self._list_limit):
-            part = names[start : start + self._list_limit]
-            _, rows = await self._run("list", part, [first, limit])
-            resources += map(_read_resource, rows)
-        return resources
+        for _ in range(SEARCHES):
+            names = await self._read_names(after, count)
+            _, reply = await self._run("find", names, [fence, *holders])
+            by_holder = set(map(text, reply))
+            matching = [name for name in names if name in by_holder or name.startswith(query)]
+            resources += await self._read_resources(matching)
+            if len(resources) > limit:
+                return resources[:limit], resources[limit - 1].name
+            if len(names) < count:
+                return resources, None
+            after = names[-1]
+            if len(resources) == limit:
+                break
+        return resources, after
 
     async def count(self) -> int:
         """Count the resources that are held or waited for."""
-        return int(await self._scripts.command("count", self._redis.zcard, self._resources))
+        return int(await self._scripts.command("count", self._redis.zcard, self._keys[1]))
 
-    def _batch_runner(
-        self, verb: str
-    ) -> Callable[[Sequence[tuple[Any, ...]]], Awaitable[Sequence[HolderState]]]:
-        async def run(items: Sequence[tuple[Any, ...]]) -> list[HolderState]:
-            numbers: dict[str, int] = {}
-            args: list[Any] = []
-            if verb == "ask":
-                latest_ms = self._deadline_ms()
-                items = [(*fields, _earlier(until_ms, latest_ms)) for *fields, until_ms in items]
-            for resource, *fields in items:
-                args += [numbers.setdefault(resource, len(numbers) + 1), *fields]
-            states = _read_states(await self._run(verb, list(numbers), args, batch=len(items)))
-            latest = max((max(state.fence, state.order) for state in states), default=0)
-            self._last_number = max(self._last_number, latest)
-            return states
+    async def _read_names(self, after: str, count: int) -> Sequence[str]:
+        low = f"({after}" if after else "-"
+        command = self._redis.zrangebylex
+        page = await self._scripts.command("list", command, self._keys[1], low, "+", 0, count)
+        return [text(name) for name in page]
 
-        return run
+    async def _read_resources(self, names: Sequence[str]) -> Sequence[Resource]:
+        """Read these resources, but leave out those that are neither held nor waited for."""
+        resources: list[Resource] = []
+        for start in range(0, len(names), self._list_limit):
+            _, rows = await self._run("list", names[start : start + self._list_limit], [0, 0])
+            resources += map(_read_resource, rows)
+        return [resource for resource in resources if resource.holders or resource.waiting]
 
-    def _deadline_ms(self) -> int | None:
-        """Return when this replica will stop waiting for a batch that is sent now. The batch's
-        clients may give up sooner."""
-        return self._until_ms(int(self._timeout_s * 1000) + LATE_MS)
+    async def _run_batch(
+        self, script: str, items: Sequence[tuple[Any, ...]]
+    ) -> Sequence[HolderState]:
+        if script == "ask":
+            # The replica stops waiting for the batch at this time, its clients perhaps sooner.
+            latest_ms = self._time_in_ms(self._timeout_ms + LATE_MS)
+            items = [(*fields, _earlier(ms, latest_ms)) for *fields, ms in items]
+        numbers: dict[str, int] = {}
+        args: list[Any] = []
+        for resource, *fields in items:
+            args += [numbers.setdefault(resource, len(numbers) + 1), *fields]
+        states = _read_states(await self._run(script, list(numbers), args, batch=len(items)))
+        self._last_number = max(
+            self._last_number, *(max(state.fence, state.order) for state in states)
+        )
+        return states
 
-    def _until_ms(self, ms: int) -> int | None:
+    def _time_in_ms(self, ms: int) -> int | None:
         """Return the time in `ms` from now, by Redis' clock. None while that clock is unknown."""
         if self._known_since_ms is None:
             return None
         return ms + (self._clock.now_ms() if self._now_ms is None else self._now_ms())
 
     async def _run(
-        self, name: str, resources: Sequence[str], args: Sequence[Any], *, batch: int = 0
+        self, script: str, resources: Sequence[str], args: Sequence[Any], *, batch: int = 0
     ) -> Any:
-        known_since = "" if self._known_since_ms is None else self._known_since_ms
-        last = self._last_number or ""
+        known_since_ms = "" if self._known_since_ms is None else self._known_since_ms
         parts = ("holders", "facts", "line", "due")
-        of_resources = [keys.resource_key(self._name, r, part) for r in resources for part in parts]
+        resource_keys = [
+            keys.resource_key(self._name, r, part) for r in resources for part in parts
+        ]
         reply = await self._scripts.call(
-            name,
-            [self._state, self._resources, self._ends, *of_resources],
-            [self._settings, known_since, last, *resources, *args],
+            script,
+            [*self._keys, *resource_keys],
+            [self._settings, known_since_ms, self._last_number or "", *resources, *args],
             batch=batch,
         )
-        if name not in {"due", "find", "list"}:
+        if script not in {"due", "find", "list"}:
             self.note_existence(reply[1])
         return reply
 
 
-def _settings_json(settings: LeaseSettings) -> str:
-    """Return the settings as the scripts read them, in ms."""
-    durations = {
-        "term_ms": settings.term,
-        "max_term_ms": settings.max_term,
-        "claim_ms": settings.claim_window,
-        "timeout_ms": settings.heartbeat_timeout,
-        "interval_ms": settings.heartbeat_interval,
-    }
-    document: dict[str, Any] = {
-        name: round(seconds * 1000) for name, seconds in durations.items() if seconds is not None
-    }
-    document |= {"capacity": settings.capacity, "renewable": settings.renewable}
-    if settings.max_waiting is not None:
-        document["max_waiting"] = settings.max_waiting
-    return json.dumps(document)
-
-
-def _earlier(until_ms: int | None, latest_ms: int | None) -> int | str:
-    """Return the earlier time as a script's argument: "" if both are unknown."""
-    return min((ms for ms in (until_ms, latest_ms) if ms is not None), default="")
+def _earlier(*times_ms: int | None) -> int | str:
+    """Return the earliest time as a script's argument: "" if all are unknown."""
+    return min((ms for ms in times_ms if ms is not None), default="")
 
 
 def _read_states(reply: Any) -> list[HolderState]:
-    now, _born, is_recovering, rows = reply
-
-    def read(row: Any) -> HolderState:
-        outcome, fence, started, expires, order, ahead, waiting, wait, refresh = row
-        return HolderState(
-            outcome=LeaseOutcome(outcome),
-            now_ms=now,
-            fence=int(fence),
-            started_ms=started,
-            expires_ms=expires,
-            order=int(order),
-            ahead=ahead,
-            waiting=waiting,
-            wait_ms=None if wait < 0 else wait,
-            refresh_ms=refresh,
-            is_recovering=is_recovering == 1,
-        )
-
-    return [read(row) for row in rows]
+    now_ms, _, is_recovering, rows = reply
+    states = []
+    for outcome, *numbers, wait, refresh_ms in rows:
+        common = now_ms, is_recovering == 1, refresh_ms, None if wait < 0 else wait
+        states.append(HolderState(LeaseOutcome(outcome), *common, *numbers))
+    return states
 
 
 def _read_resource(row: Any) -> Resource:
-    name, waiting, fields, wait, places = row
+    name, waiting, fields, wait_ms, places = row
     holders = []
-    for holder, ends, facts in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
-        fence, _, started = text(facts).partition(" ")
-        holders.append(Holder(text(holder), int(fence or 0), int(started or 0), int(ends)))
+    for holder, ends_ms, facts in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
+        fence, _, started_ms = text(facts).partition(" ")
+        holders.append(Holder(text(holder), int(fence or 0), int(started_ms or 0), int(ends_ms)))
     queue = tuple(
-        WaitingHolder(text(holder), int(order), int(due))
-        for holder, order, due in zip(places[::3], places[1::3], places[2::3], strict=True)
+        WaitingHolder(text(holder), int(order), int(due_ms))
+        for holder, order, due_ms in zip(places[::3], places[1::3], places[2::3], strict=True)
     )
-    return Resource(text(name), tuple(holders), waiting, None if wait < 0 else wait, queue)
+    return Resource(text(name), tuple(holders), waiting, None if wait_ms < 0 else wait_ms, queue)

@@ -9,7 +9,7 @@ from sidecar.kit.errors import StoreError
 from sidecar.leases.service import Leases, TemplateLeases
 
 #: The pause between two batches of a sweep, seconds, so that visitors' scripts are not delayed.
-REST_S = 0.01
+PAUSE_S = 0.01
 #: The time between two sweeps of a template's leases, seconds.
 INTERVAL_S = 1.0
 
@@ -20,25 +20,19 @@ async def sweep_leases_forever(leases: Leases) -> None:
     """Sweep the leases of all templates until cancelled."""
     async with asyncio.TaskGroup() as group:
         for template in leases:
-            group.create_task(_sweep_forever(template))
+            group.create_task(_sweep_template_forever(template))
 
 
-async def _sweep_forever(template: TemplateLeases) -> None:
+async def _sweep_template_forever(template: TemplateLeases) -> None:
+    metrics, name = template.metrics, template.name
     while True:
         await asyncio.sleep(INTERVAL_S * random.uniform(0.9, 1.1))  # noqa: S311
         try:
-            await sweep_leases(template)
+            has_more = True
+            while has_more:
+                swept, has_more = await template.store.sweep()
+                metrics.leases_swept.labels(name).inc(swept)
+                await asyncio.sleep(PAUSE_S)
+            metrics.lease_resources.labels(name).set(await template.store.count())
         except StoreError as error:
-            log.warning("sweep_failed", lease=template.name, error=str(error))
-
-
-async def sweep_leases(template: TemplateLeases) -> None:
-    """Sweep the leases of one template. Idempotent, so all replicas may do it."""
-    name, metrics = template.name, template.metrics
-    is_more = True
-    while is_more:
-        swept, is_more = await template.store.sweep()
-        metrics.leases_swept.labels(name).inc(swept)
-        if is_more:
-            await asyncio.sleep(REST_S)
-    metrics.lease_resources.labels(name).set(await template.store.count())
+            log.warning("sweep_failed", lease=name, error=str(error))

@@ -1,10 +1,10 @@
--- Finds the resources where any of the given holders has a lease, a turn or a place in the queue,
--- or where a lease has the given fencing number. Changes nothing.
+-- Finds the resources where one of the given holders has a lease, a reservation or a place in the
+-- queue, or where a lease has the given fencing number. Changes nothing.
 -- ARGV    after the names of the resources: the fencing number or '', then the names of the holders
 -- RETURNS {now, the names of the resources}
 -- @include "leases/parts/template"
 
-local function has_any(key, names)
+local function has_member(key, names)
   for _, score in ipairs(redis_call('ZMSCORE', key, unpack(names))) do
     if score then return true end
   end
@@ -20,15 +20,15 @@ local function has_fence(facts, fence)
 end
 
 local function run(KEYS, ARGV)
-  begin_template(KEYS, ARGV)
+  read_template(KEYS, ARGV)
   local fence, names = ARGV[last_name_at + 1], {unpack(ARGV, last_name_at + 2)}
-  local found = {}
+  local matching_names = {}
   for i = 1, last_name_at - 4 do
     local key = 4 * i
-    if has_any(KEYS[key], names) or has_any(KEYS[key + 2], names)
+    if has_member(KEYS[key], names) or has_member(KEYS[key + 2], names)
       or has_fence(KEYS[key + 1], fence) then
-      found[#found + 1] = ARGV[4 + i]
+      matching_names[#matching_names + 1] = ARGV[4 + i]
     end
   end
-  return {now, found}
+  return {now, matching_names}
 end

@@ -1,30 +1,30 @@
--- Releases leases, turns and places in the queue. Idempotent.
+-- Releases leases, reservations and places in the queue. Idempotent.
 -- ARGV    after the names, for each holder: number of the resource, holder, fencing number of the
---         lease, or '' to release the holder's lease, turn or place, whichever it is
--- RETURNS {now, born, whether Redis recovers, for each holder a row as in parts/people: GRANTED if
+--         lease, or '' to release whatever the holder has: lease, reservation or place
+-- RETURNS {now, born, whether Redis recovers, for each holder a row as in parts/clients: GRANTED if
 --         something was released}
--- @include "leases/parts/people"
+-- @include "leases/parts/clients"
 
-local function answer(r, p, fence)
+local function answer(resource, client, fence)
   if fence ~= '' then
-    if not p.fence then return refused_reply(GONE) end
-    if p.fence ~= tonumber(fence) then return refused_reply(STALE) end
+    if not client.fence then return make_reply(GONE) end
+    if client.fence ~= tonumber(fence) then return make_reply(STALE) end
   end
-  if p.ends then
-    end_hold(r, p)
-  elseif p.order then
-    leave_queue(r, p)
+  if client.ends then
+    free_slot(resource, client)
+  elseif client.order then
+    leave_queue(resource, client)
   else
-    return refused_reply(GONE)
+    return make_reply(GONE)
   end
-  return refused_reply(GRANTED)
+  return make_reply(GRANTED)
 end
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  local replies = answer_all(ARGV, 3, read_people, answer)
-  for _, r in ipairs(resources) do
-    settle(r)
+  local replies = answer_batch(ARGV, 3, read_clients, answer)
+  for _, resource in ipairs(resources) do
+    update_resource(resource)
   end
-  return with_header(replies)
+  return finish_reply(replies)
 end

@@ -1,12 +1,12 @@
 -- @include "leases/parts/template"
 -- @include "visitors/numbers"
--- The state of a template, shared by all its resources; finish_state() writes it.
+-- The state of a template, shared by all its resources; write_state() writes it.
 --   born     when the template's first script ran in this Redis, ms
 --   last     the last fencing number or order, µs
 --   recovers until when nothing is granted, because Redis was emptied, ms
 --   seen     when the last sweep ran, ms
---   back     when sweeps began again after a pause, ms. Nobody could ask during the pause, so
---            nobody counts as silent for that time
+--   back     when sweeps began again after a pause, ms. No heartbeat could arrive during the
+--            pause, so nobody counts as silent for that time
 --   ends, held_ms  how many leases ended (20 at most), and the moving average of their length
 local NUMBERS = {'born', 'last', 'recovers', 'seen', 'back', 'ends', 'held_ms'}
 -- `state` is not written at the start of a script, because a full Redis refuses a first write that
@@ -16,7 +16,7 @@ local recovers_until
 -- A longer pause between sweeps means that all replicas, or Redis, were unavailable.
 local MAX_PAUSE_MS = 5000
 
-local function begin_state(ARGV)
+local function load_state(ARGV)
   loaded, state = queue.load_numbers(STATE, NUMBERS)
   -- Redis was emptied if a replica knows the template from before `born`. Leases from before that
   -- may still be held, so nothing is granted until all their terms are over.
@@ -30,12 +30,12 @@ local function begin_state(ARGV)
     state.back, state.seen = now, now
   end
   -- Orders and fencing numbers share one sequence, which only grows, even if the clock jumps back.
-  -- The replica may know a number that was lost in a failover.
+  -- The replica may know a number that Redis lost in a failover.
   if ARGV[4] ~= '' then state.last = math.max(state.last or 0, tonumber(ARGV[4])) end
 end
 
--- Returns when a heartbeat is due. During a pause of the sweeps none is due.
-local function due_at(due)
+-- Returns when a heartbeat is due: not before the end of the last pause of the sweeps.
+local function get_due_time(due)
   return math.max(due, state.back or 0)
 end
 
@@ -60,9 +60,9 @@ local function record_length(held_ms)
   state.held_ms = state.held_ms + (math.max(0, held_ms) - state.held_ms) / state.ends
 end
 
-local function finish_state()
+local function write_state()
   local fields = queue.changed_numbers(NUMBERS, loaded, state)
-  -- A full Redis may refuse this write, and the next script repeats it. A grant depends on it, but
-  -- then the grant's own write was refused before, and the script failed there.
+  -- A full Redis may refuse this write, and the next script repeats it. A grant depends on the
+  -- state, but then the grant's own write was refused before, and the script failed there.
   if #fields > 0 then redis.pcall('HSET', STATE, unpack(fields)) end
 end

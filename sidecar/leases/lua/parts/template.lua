@@ -3,40 +3,47 @@
 -- KEYS  1 state  2 resources  3 ends; then for each resource: holders, facts, line, due
 --       (names and types: leases/redis_keys.py)
 -- ARGV  1 now in ms, or '' for Redis' own time (tests override it)
---       2 the template's settings, JSON: leases/store.py
+--       2 the template's settings (leases/settings.py) without those that are None, JSON
 --       3 since when the replica knows that the template exists, ms, or ''
 --       4 the highest fencing number or order that the replica has seen, or ''
 --       from 5 on, for each resource: its name
 local STATE, RESOURCES, ENDS
 
 -- The most members that one loop of a script handles; the next script handles the rest.
-local BOUND = 150
+local MAX_LOOP_MEMBERS = 150
 
 local now, now_us
 -- How many parsed settings to cache, by their JSON text.
-local MAX_DECODED = 500
-local decoded, decoded_number = {}, 0
+local MAX_PARSED = 500
+local parsed_settings, parsed_count = {}, 0
+-- The settings that are durations, in seconds.
+local DURATIONS = {'term', 'max_term', 'claim_window', 'heartbeat_timeout', 'heartbeat_interval'}
 local template, capacity, term_ms, claim_ms, timeout_ms
--- The index in ARGV of the last resource's name. A script's own arguments follow.
+-- The index in ARGV of the last resource's name. Arguments of a single script follow.
 local last_name_at
 
-local function decode(text)
-  if not decoded[text] then
-    if decoded_number >= MAX_DECODED then
-      decoded, decoded_number = {}, 0
+-- Returns the settings of a JSON text. Adds each duration in ms, such as `term_ms`.
+local function parse_settings(text)
+  if not parsed_settings[text] then
+    if parsed_count >= MAX_PARSED then
+      parsed_settings, parsed_count = {}, 0
     end
-    decoded[text], decoded_number = cjson.decode(text), decoded_number + 1
+    local settings = cjson.decode(text)
+    for _, name in ipairs(DURATIONS) do
+      if settings[name] then settings[name .. '_ms'] = math.floor(settings[name] * 1000 + 0.5) end
+    end
+    parsed_settings[text], parsed_count = settings, parsed_count + 1
   end
-  return decoded[text]
+  return parsed_settings[text]
 end
 
-local function begin_template(KEYS, ARGV)
+local function read_template(KEYS, ARGV)
   redis_call = redis.call
   STATE, RESOURCES, ENDS = KEYS[1], KEYS[2], KEYS[3]
   now_us = ARGV[1] == '' and queue.time_us() or tonumber(ARGV[1]) * 1000
   now = math.floor(now_us / 1000)
-  template = decode(ARGV[2])
+  template = parse_settings(ARGV[2])
   capacity, term_ms = template.capacity, template.term_ms
-  claim_ms, timeout_ms = template.claim_ms, template.timeout_ms
+  claim_ms, timeout_ms = template.claim_window_ms, template.heartbeat_timeout_ms
   last_name_at = 4 + (#KEYS - 3) / 4
 end

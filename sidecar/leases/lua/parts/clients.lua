@@ -1,0 +1,87 @@
+-- @include "leases/parts/expiry_and_calls"
+-- The clients of a batch as tables, one for each holder of each resource: {holder, ends, fence,
+-- started, order}. A client with a lease has `ends` and `fence`, a called client (whose reservation
+-- ends at `ends`) has no `fence`, and a waiting client has `order`.
+
+-- Reads the items of the batch from ARGV[from] on. Each has `fields` arguments: the number of a
+-- resource, the holder, and others. Sets resource.names, the names of the resource's holders in this
+-- batch, and resource.clients, the tables of these holders by name.
+local function read_items(ARGV, from, fields)
+  local items = {}
+  for i = from, #ARGV, fields do
+    local resource = resources[tonumber(ARGV[i])]
+    resource.names, resource.clients = resource.names or {}, resource.clients or {}
+    if not resource.clients[ARGV[i + 1]] then
+      resource.clients[ARGV[i + 1]] = {holder = ARGV[i + 1]}
+      resource.names[#resource.names + 1] = ARGV[i + 1]
+    end
+    local client = resource.clients[ARGV[i + 1]]
+    items[#items + 1] = {resource, client, unpack(ARGV, i + 2, i + fields - 1)}
+  end
+  return items
+end
+
+-- Ends the lease or the reservation of a client.
+local function free_slot(resource, client)
+  if client.fence then record_length(math.min(now, client.ends) - client.started) end
+  redis_call('ZREM', resource.holders, client.holder)
+  redis_call('HDEL', resource.facts, client.holder)
+  resource.held, client.ends, client.fence, client.started = resource.held - 1, nil, nil, nil
+end
+
+local function leave_queue(resource, client)
+  redis_call('ZREM', resource.queue, client.holder)
+  redis_call('ZREM', resource.due, client.holder)
+  resource.waiting, client.order = resource.waiting - 1, nil
+end
+
+-- Reads the leases, reservations and places of the batch's clients.
+local function read_clients(resource)
+  local names = resource.names
+  local ends = resource.held > 0 and redis_call('ZMSCORE', resource.holders, unpack(names)) or {}
+  local orders = resource.waiting > 0 and redis_call('ZMSCORE', resource.queue, unpack(names)) or {}
+  local facts
+  for i, name in ipairs(names) do
+    local client = resource.clients[name]
+    client.ends, client.order = tonumber(ends[i] or nil), tonumber(orders[i] or nil)
+    if client.ends then
+      facts = facts or redis_call('HMGET', resource.facts, unpack(names))
+      local fence, started = string.match(facts[i] or '', '(%d+) (%d+)')
+      client.fence, client.started = tonumber(fence or nil), tonumber(started or nil)
+      -- The bounded loop of update_resource() may not have removed an expired lease.
+      if client.ends <= now then
+        client.ends = get_extended_end(client.fence, client.ends) or client.ends
+        if client.ends <= now then free_slot(resource, client) end
+      end
+    end
+  end
+end
+
+-- Begins or extends a lease.
+local function store_lease(resource, client, fence, started, ends)
+  redis_call('ZADD', resource.holders, int(ends), client.holder)
+  redis_call('HSET', resource.facts, client.holder, int(fence) .. ' ' .. int(started))
+  if not client.ends then resource.held = resource.held + 1 end
+  client.ends, client.fence, client.started, resource.slots = ends, fence, started, nil
+  lower_next_expiry(resource, ends)
+end
+
+local GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = 1, 0, -1, -2, -3, -4
+
+-- Return the reply about a client, as leases/store.py reads it:
+-- {outcome, fence, started, expires, order, ahead, waiting, wait (-1: unknown), refresh}
+local function make_lease_reply(outcome, client)
+  return {outcome, client.fence, client.started, client.ends, 0, 0, 0, -1, 0}
+end
+local function make_reply(outcome, waiting, refresh)
+  return {outcome, 0, 0, 0, 0, 0, waiting or 0, -1, refresh or 0}
+end
+
+-- Calls `open_resource` for each resource, then `answer` for each item of the batch. Returns the
+-- replies.
+local function answer_batch(ARGV, fields, open_resource, answer)
+  local items, replies = read_items(ARGV, last_name_at + 1, fields), {}
+  for _, resource in ipairs(resources) do open_resource(resource) end
+  for i, item in ipairs(items) do replies[i] = answer(unpack(item)) end
+  return replies
+end

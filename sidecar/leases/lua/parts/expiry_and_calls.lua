@@ -1,0 +1,73 @@
+-- @include "leases/parts/resources"
+-- @include "visitors/call_heads"
+-- Updates a resource: ends expired leases and reservations, removes silent holders from the queue,
+-- and calls the head of the queue. A called holder has a reservation: nobody else gets its slot
+-- until the claim window ends.
+
+-- Returns how many members the next loop may handle.
+local function get_loop_limit(limit)
+  return math.min(MAX_LOOP_MEMBERS, member_budget, limit or MAX_LOOP_MEMBERS)
+end
+
+-- Returns the new end of a reservation that ended while no replica was available, or a false value
+-- for any other reservation and for a lease, which has a `fact`.
+local function get_extended_end(fact, ends)
+  local back = state.back or 0
+  return not fact and ends <= back and back + claim_ms > now and back + claim_ms
+end
+
+local function end_expired(resource)
+  local names, ends_of = queue.members_until(now, resource.holders, get_loop_limit())
+  if #names == 0 then return end
+  local expired = {}
+  for i, fact in ipairs(redis_call('HMGET', resource.facts, unpack(names))) do
+    local ends = tonumber(ends_of[i])
+    local new_end = get_extended_end(fact, ends)
+    if new_end then
+      redis_call('ZADD', resource.holders, int(new_end), names[i])
+    else
+      expired[#expired + 1] = names[i]
+      if fact then record_length(ends - tonumber(string.match(fact, ' (.*)'))) end
+    end
+  end
+  if #expired == 0 then return end
+  redis_call('ZREM', resource.holders, unpack(expired))
+  redis_call('HDEL', resource.facts, unpack(expired))
+  resource.held, member_budget = resource.held - #expired, member_budget - #expired
+end
+
+local function remove_silent(resource)
+  if now <= (state.back or -math.huge) + timeout_ms then return end
+  local silent = queue.members_until(now - timeout_ms - 1, resource.due, get_loop_limit())
+  if #silent == 0 then return end
+  redis_call('ZREM', resource.due, unpack(silent))
+  redis_call('ZREM', resource.queue, unpack(silent))
+  resource.waiting, member_budget = resource.waiting - #silent, member_budget - #silent
+end
+
+-- Calls a holder, who can take the lease until the end of the claim window. Returns false if the
+-- holder's heartbeat is overdue by more than the claim window.
+local function call_holder(resource, holder, due)
+  due = get_due_time(due)
+  if due + claim_ms < now then return false end
+  local ends = math.max(due, now) + claim_ms
+  redis_call('ZADD', resource.holders, int(ends), holder)
+  resource.held = resource.held + 1
+  lower_next_expiry(resource, ends)
+  return true
+end
+
+-- Calls as many holders as there are free slots.
+local function call_waiting(resource)
+  local limit = math.min(get_loop_limit(), resource.waiting)
+  local popped = queue.call_heads(resource, capacity - resource.held, limit, call_holder)
+  resource.waiting, member_budget = resource.waiting - popped, member_budget - popped
+end
+
+local function update_resource(resource)
+  if is_due(resource) and member_budget > 0 then
+    if resource.held > 0 then end_expired(resource) end
+    if resource.waiting > 0 then remove_silent(resource) end
+  end
+  if not is_recovering() then call_waiting(resource) end
+end
