@@ -65,7 +65,7 @@ class Gates:
 
     def template_of(self, name: str) -> str:
         """Return the template in a name such as seat~17. Empty if there is no such template."""
-        return self._resources.template_of(name)
+        return self._resources.find_template_name(name)
 
 
 def is_resource(gate: Gate) -> bool:

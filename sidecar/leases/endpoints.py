@@ -13,7 +13,7 @@ from sidecar.http.problem_kinds import QUEUE_FULL
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
 from sidecar.leases import schemas
-from sidecar.leases.holder_names import holder_and_owner, name_in_store
+from sidecar.leases.holder_names import make_stored_name, split_stored_name
 from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.service import LEASES, TemplateLeases
 from sidecar.leases.store import Resource
@@ -57,7 +57,7 @@ async def list_resources(
     """List the resources that are held or waited for."""
     template = _find_template(request)
     if page.find:
-        names = [name_in_store(page.find, owner) for owner in _list_owners(request)]
+        names = [make_stored_name(page.find, owner) for owner in _list_owners(request)]
         resources, next_name = await template.store.find(
             page.find, names, after=page.after, limit=page.limit
         )
@@ -129,7 +129,7 @@ async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas
 async def take_lease(
     request: web.Request, at: schemas.LeaseAddress, body: schemas.TakeLease
 ) -> web.Response:
-    """Take a resource, or queue for it.
+    """Take a resource, or queue for the resource.
 
     Idempotent: a holder who has the lease or a place keeps it. While you wait, send a GET after
     `refresh_after_seconds`. 429: the queue is full (`max_waiting`).
@@ -247,7 +247,7 @@ def _resource_members(resource: Resource, max_holders: int = 1000) -> dict[str, 
 
 
 def _name_members(name: str) -> dict[str, Any]:
-    holder, owner = holder_and_owner(name)
+    holder, owner = split_stored_name(name)
     return {"holder": holder, "owner": owner or None}
 
 

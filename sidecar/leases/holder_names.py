@@ -1,16 +1,13 @@
 """The names of holders in Redis, which tell the holders of different owners apart."""
 
-#: Separates the token's name from the holder's; neither contains it.
-_OWNER_SEPARATOR = " "
+
+def make_stored_name(holder: str, owner: str) -> str:
+    """Return a holder's name in Redis, which differs for each owner. `owner` is the name of a
+    token, or "" for a browser. A space, which no name contains, separates the two."""
+    return f"{owner} {holder}" if owner else holder
 
 
-def name_in_store(holder: str, owner: str) -> str:
-    """Return a holder's name in Redis, which differs for each owner. `owner`: the name of a token,
-    or "" for a browser."""
-    return f"{owner}{_OWNER_SEPARATOR}{holder}" if owner else holder
-
-
-def holder_and_owner(name: str) -> tuple[str, str]:
-    """Split a name that name_in_store made into the holder and its owner."""
-    owner, separator, holder = name.partition(_OWNER_SEPARATOR)
-    return (holder, owner) if separator else (name, "")
+def split_stored_name(name: str) -> tuple[str, str]:
+    """Split a holder's name in Redis into the holder and its owner."""
+    owner, _, holder = name.rpartition(" ")
+    return holder, owner

@@ -13,7 +13,7 @@ class LeaseOutcome(IntEnum):
     GONE = -1
     #: The queue has `max_waiting` places already.
     FULL = -2
-    #: The fencing number is not that of the holder's current lease: its own lease is over.
+    #: The fencing number is not that of the holder's current lease: the lease is over.
     STALE = -3
     #: The template is not renewable, or `max_term` is reached. The lease stays as it is.
     NOT_RENEWED = -4
@@ -25,14 +25,14 @@ class HolderState:
 
     outcome: LeaseOutcome
     now_ms: int = 0
-    #: Whether Redis was emptied and grants nothing until all earlier terms must be over.
+    #: Whether Redis was emptied and grants no lease until all earlier terms must be over.
     is_recovering: bool = False
     #: How long to wait before the next heartbeat; 0 if none is needed.
     refresh_ms: int = 0
     #: The expected wait. None if unknown.
     wait_ms: int | None = None
-    #: The fencing number: the time of the grant in µs by Redis' clock, or a little more, so that it
-    #: grows over all leases of the template. 0 unless GRANTED.
+    #: The time of the grant in µs by Redis' clock, or a little more, so that fencing numbers grow
+    #: over all leases of the template. 0 unless GRANTED.
     fence: int = 0
     started_ms: int = 0
     expires_ms: int = 0

@@ -79,7 +79,7 @@ class GuardedResource:
             self.template.store.note_existence(ticket.joined_ms)
         sent = ticket or Ticket(new_visitor(), 0, 0, 0)
         try:
-            state = await self._ask_redis(sent, may_join=may_join, from_page=from_page)
+            state = await self._update_lease(sent, may_join=may_join, from_page=from_page)
         except StoreError as error:
             log.debug("store_away", lease=self.name, error=str(error))
             if ticket is not None:
@@ -98,7 +98,9 @@ class GuardedResource:
         """The number of this resource's queue in tickets."""
         return crc32(self.resource.encode())
 
-    async def _ask_redis(self, ticket: Ticket, *, may_join: bool, from_page: bool) -> HolderState:
+    async def _update_lease(
+        self, ticket: Ticket, *, may_join: bool, from_page: bool
+    ) -> HolderState:
         template, visitor = self.template, ticket.visitor
         order = ticket.order if ticket.epoch == self._queue_number else None
         if may_join:
@@ -132,9 +134,9 @@ class Resources:
         #: A nameless resource of each template, by template name, to copy for a request.
         self._prototypes = {one.name: _make_prototype(one, keys) for one in templates}
 
-    def template_of(self, name: str) -> str:
-        """Return the template's name in a name such as seat~17, even if the resource is not
-        allowed. Return "" if the template is unknown."""
+    def find_template_name(self, name: str) -> str:
+        """Return the template's name in a name such as seat~17, even if the template does not
+        allow the resource. Return "" if the template is unknown."""
         template, separator, _ = name.partition(SEPARATOR)
         return template if separator and template in self._prototypes else ""
 
@@ -143,7 +145,7 @@ class Resources:
         not allow the resource."""
         prefix, _, resource = name.partition(SEPARATOR)
         prototype = self._prototypes.get(prefix)
-        if prototype is None or not prototype.template.settings.has(resource):
+        if prototype is None or not prototype.template.settings.allows(resource):
             return None
         settings = prototype.settings
         message = settings.message

@@ -71,7 +71,7 @@ class ReleaseParameters(HolderAddress):
 
 class ResourcesPage(TemplateAddress, PageParameters):
     after: Annotated[str, *matching(f"({RESOURCE.pattern})?", "the name of a resource")] = ""
-    """The `next` of the page before."""
+    """The `next` of the previous page."""
     find: Annotated[str, *matching(f"({HOLDER.pattern})?".replace(r"\Z", ""), LETTERS)] = ""
     """Lists only resources whose name begins with this text, that a holder of this name holds or
     waits for, or with a lease of this fencing number. One request searches at most 5000 resources,
@@ -84,12 +84,7 @@ class QueuePage(LeaseAddress, OffsetPage):
     """A page of a resource's queue."""
 
 
-class HolderBody(Body):
-    holder: HolderName
-    """Your name for the client that holds the lease: a program, a visitor, an order."""
-
-
-class TakeLease(HolderBody):
+class TakeLease(Body):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -98,14 +93,18 @@ class TakeLease(HolderBody):
             ]
         }
     )
+    holder: HolderName
+    """Your name for the client that holds the lease: a program, a visitor, an order."""
     order: Number | None = None
     """The `order` of the place that you had before Redis was emptied."""
 
 
-class RenewLease(HolderBody):
+class RenewLease(Body):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"holder": "order-4711", "fence": 1795802400000000}]}
     )
+    holder: HolderName
+    """The holder, as sent when the lease was taken."""
     fence: Number
     """The fencing number of the lease."""
 
@@ -129,7 +128,7 @@ class LeaseStatus(Reply):
     expires_at: Time | None = None
     """When the lease ends, by the clock of Redis."""
     expires_in_seconds: Seconds | None = None
-    """How long from now the lease ends."""
+    """The time until the lease ends."""
     position: Annotated[int, Field(ge=1)] | None = None
     """The position in the queue; 1 is next. null also while Redis recovers from being emptied."""
     ahead: int | None = None
@@ -141,7 +140,7 @@ class LeaseStatus(Reply):
     order: Number | None = None
     """The number of the place. Send it to restore the place if Redis was emptied."""
     refresh_after_seconds: Seconds | None = None
-    """When to ask again, or a waiting holder loses its place. null: no need to ask."""
+    """When a waiting holder must ask again to keep its place. null: no need to ask."""
     updated_at: Time
     """The time of this response, by the clock of Redis."""
 

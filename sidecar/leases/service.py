@@ -9,7 +9,7 @@ from aiohttp import web
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import InputError
 from sidecar.kit.names import Named
-from sidecar.leases.holder_names import name_in_store
+from sidecar.leases.holder_names import make_stored_name
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
@@ -66,7 +66,7 @@ class TemplateLeases:
 
     def check(self, resource: str) -> None:
         """Raise InputError for a resource that the settings do not allow."""
-        if not self.settings.has(resource):
+        if not self.settings.allows(resource):
             raise InputError(
                 [f"resource: {self.name} has none called {resource[:40]!r} (the setting resources)"]
             )
@@ -74,7 +74,7 @@ class TemplateLeases:
     def _check_and_name(self, resource: str, holder: str, owner: str) -> str:
         """Check the resource, and return the holder's name in Redis."""
         self.check(resource)
-        return name_in_store(holder, owner)
+        return make_stored_name(holder, owner)
 
     def _count(self, operation: str, state: HolderState) -> HolderState:
         """Count an operation by its outcome, and return the state."""

@@ -23,7 +23,7 @@ HOLDER = re.compile(r"[A-Za-z0-9._:@+-]{1,128}\Z")
 _compile = lru_cache(256)(re.compile)
 
 
-def _check_pattern(value: str) -> str:
+def _check_regex(value: str) -> str:
     try:
         _compile(value)
     except re.error as error:
@@ -57,7 +57,7 @@ class LeaseSettings(BaseModel):
     heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
     """The time between two heartbeats of a waiting client. None: a tenth of the expected wait, at
     most 30 s; 2 s at the head of the queue, or less if a lease ends sooner."""
-    resources: Annotated[str, Field(max_length=500), AfterValidator(_check_pattern)] | None = None
+    resources: Annotated[str, Field(max_length=500), AfterValidator(_check_regex)] | None = None
     """A regular expression that a resource's whole name must match. Other resources are unknown.
     None: any name, which is right for programs. For browsers, allow only names that exist."""
     message: str | None = Field(default=None, max_length=500)
@@ -65,7 +65,7 @@ class LeaseSettings(BaseModel):
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
     """The HTTP status of the waiting page."""
 
-    def has(self, resource: str) -> bool:
+    def allows(self, resource: str) -> bool:
         """Return whether the template allows a resource of this name."""
         is_allowed = self.resources is None or _compile(self.resources).fullmatch(resource)
         return bool(RESOURCE.match(resource) and is_allowed)
