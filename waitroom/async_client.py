@@ -3,9 +3,9 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 import httpx
 
@@ -17,13 +17,12 @@ from waitroom.leases import AsyncLease
 from waitroom.limits import (
     Field,
     LimitMethods,
-    acquire_one,
-    batch_acquire_request,
-    call_body,
-    evaluate,
-    release_request,
+    acquire_or_refuse,
+    evaluate_fields,
+    make_batch_acquire_request,
+    make_parameters,
+    make_release_request,
 )
-from waitroom.model import Permit
 from waitroom.rooms import AsyncRooms
 from waitroom.wire import AcquireCall, Document, Replica, Request, Wire
 
@@ -31,8 +30,9 @@ from waitroom.wire import AcquireCall, Document, Replica, Request, Wire
 MAX_BATCH_SIZE = 100
 MAX_REQUESTS = 8
 
-P = ParamSpec("P")
-R = TypeVar("R")
+Params = ParamSpec("Params")
+Returned = TypeVar("Returned")
+AsyncFunction: TypeAlias = Callable[Params, Coroutine[Any, Any, Returned]]
 
 
 class TaskCore(Core):
@@ -64,15 +64,15 @@ class TaskCore(Core):
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def try_limit_call(self, limit_call: AcquireCall) -> Document:
-        batcher = self._batchers.get(limit_call.rule)
+    async def try_acquire_call(self, call: AcquireCall) -> Document:
+        batcher = self._batchers.get(call.rule)
         if batcher is None:
-            run = functools.partial(self._try_batch, limit_call.rule)
+            run = functools.partial(self._try_batch, call.rule)
             batcher = Batcher(
                 run, max_size=MAX_BATCH_SIZE, max_senders=MAX_REQUESTS, on_unclaimed=self._release
             )
-            self._batchers[limit_call.rule] = batcher
-        return await batcher.submit(limit_call)
+            self._batchers[call.rule] = batcher
+        return await batcher.submit(call)
 
     @asynccontextmanager
     async def run_repeatedly(
@@ -107,7 +107,7 @@ class TaskCore(Core):
     ) -> list[Document | Exception]:
         """Send calls of one limit in one request. Return the document or the error of each call."""
         try:
-            response = await self.try_replicas(batch_acquire_request(calls))
+            response = await self.try_replicas(make_batch_acquire_request(calls))
         except RejectedError as error:
             # The replica counts no call of a batch with a bad call, so try each half by itself.
             if error.status not in {413, 422} or len(calls) == 1:
@@ -122,14 +122,15 @@ class TaskCore(Core):
             for document in response.document
         ]
 
-    def _release(self, limit_call: AcquireCall, document: Document) -> None:
+    def _release(self, call: AcquireCall, document: Document) -> None:
         """Release a cancelled task's permit, unless the caller chose its id and may ask again."""
-        if not limit_call.has_generated_id or not document["permit"]:
-            return
-        permit = Permit.read(limit_call.rule, document)
-        task = asyncio.create_task(self.send_or_log(release_request(permit)))
-        self._releases.add(task)
-        task.add_done_callback(self._releases.discard)
+        if call.has_generated_id and document["permit"]:
+            request = make_release_request(
+                call.rule, key=document["key"], permit=document["permit"]
+            )
+            task = asyncio.create_task(self.send_or_log(request))
+            self._releases.add(task)
+            task.add_done_callback(self._releases.discard)
 
 
 class AsyncClient(LimitMethods):
@@ -169,17 +170,20 @@ class AsyncClient(LimitMethods):
         cost: int = 1,
         wait: bool = False,
         **fields: Field | Callable[..., Field],
-    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]:
-        """Decorate an async function; see Client.limited."""
+    ) -> Callable[[AsyncFunction[Params, Returned]], AsyncFunction[Params, Returned]]:
+        """Return a decorator of async functions; see Client.limited."""
 
-        def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        def decorate(
+            function: AsyncFunction[Params, Returned],
+        ) -> AsyncFunction[Params, Returned]:
             if not inspect.iscoroutinefunction(function):
                 raise TypeError(f"{function!r} is not async: use Client's limited")
 
             @functools.wraps(function)
-            async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-                body = call_body(rule, key, cost, evaluate(fields, args, kwargs))
-                await acquire_one(self._core, rule, body, wait=wait)
+            async def limited(*args: Params.args, **kwargs: Params.kwargs) -> Returned:
+                values = evaluate_fields(fields, args, kwargs)
+                parameters = make_parameters(rule, key, cost, values)
+                await acquire_or_refuse(self._core, rule, parameters, wait=wait)
                 return await function(*args, **kwargs)
 
             return limited

@@ -15,24 +15,31 @@ from waitroom.blocking import BlockingMethods, blocking, blocking_context, enter
 from waitroom.core import Core
 from waitroom.jobs import AsyncJobs, Jobs
 from waitroom.leases import Lease
-from waitroom.limits import Field, LimitMethods, acquire_one, acquire_request, call_body, evaluate
+from waitroom.limits import (
+    Field,
+    LimitMethods,
+    acquire_or_refuse,
+    evaluate_fields,
+    make_acquire_request,
+    make_parameters,
+)
 from waitroom.rooms import AsyncRooms, Rooms
 from waitroom.wire import AcquireCall, Document, Replica, Request, Wire
 
-P = ParamSpec("P")
-R = TypeVar("R")
+Params = ParamSpec("Params")
+Returned = TypeVar("Returned")
 
 
 class ThreadCore(Core):
-    """Sends requests from threads. Waiting blocks the thread, so its coroutines never suspend."""
+    """Sends requests from threads. Each wait blocks the thread, so no coroutine ever suspends."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
         super().__init__(wire, retries)
-        self._open()
+        self._open_connections()
 
     async def send(self, request: Request, replica: Replica) -> Any:
         if self._pid != os.getpid():  # after a fork, the connections are the parent's
-            self._open()
+            self._open_connections()
         http_request = self._http.build_request(**self.wire.request(request, replica))
         try:
             response = self._http.send(http_request, stream=request.is_streamed)
@@ -50,8 +57,8 @@ class ThreadCore(Core):
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - blocks a thread, not an event loop
 
-    async def try_limit_call(self, limit_call: AcquireCall) -> Document:
-        document: Document = (await self.try_replicas(acquire_request(limit_call))).document
+    async def try_acquire_call(self, call: AcquireCall) -> Document:
+        document: Document = (await self.try_replicas(make_acquire_request(call))).document
         return document
 
     @asynccontextmanager
@@ -76,7 +83,7 @@ class ThreadCore(Core):
         if self._pid == os.getpid():
             self._http.close()
 
-    def _open(self) -> None:
+    def _open_connections(self) -> None:
         self._http, self._pid = httpx.Client(**self.wire.options(httpx.HTTPTransport)), os.getpid()
 
 
@@ -130,21 +137,22 @@ class Client(BlockingMethods[LimitMethods]):
         cost: int = 1,
         wait: bool = False,
         **fields: Field | Callable[..., Field],
-    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Decorate a function so that each call of it first acquires permission from the limit; see
+    ) -> Callable[[Callable[Params, Returned]], Callable[Params, Returned]]:
+        """Return a decorator of functions, each call of which first acquires permission; see
         acquire. A field may be a function of the same arguments: `biz=lambda order: order.biz`.
 
-        The function raises Refused, without `wait` also if the call would have to wait.
+        The decorated function raises Refused, without `wait` also if the call would have to wait.
         """
 
-        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        def decorate(function: Callable[Params, Returned]) -> Callable[Params, Returned]:
             if inspect.iscoroutinefunction(function):
                 raise TypeError(f"{function.__qualname__} is async: use AsyncClient's limited")
 
             @functools.wraps(function)
-            def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-                body = call_body(rule, key, cost, evaluate(fields, args, kwargs))
-                run(acquire_one(self._core, rule, body, wait=wait))
+            def limited(*args: Params.args, **kwargs: Params.kwargs) -> Returned:
+                values = evaluate_fields(fields, args, kwargs)
+                parameters = make_parameters(rule, key, cost, values)
+                run(acquire_or_refuse(self._core, rule, parameters, wait=wait))
                 return function(*args, **kwargs)
 
             return limited

@@ -45,8 +45,8 @@ class Core(ABC):
     async def pause(self, seconds: float) -> None: ...
 
     @abstractmethod
-    async def try_limit_call(self, limit_call: AcquireCall) -> Document:
-        """Try each replica once with a limit call. Other calls may share the request."""
+    async def try_acquire_call(self, call: AcquireCall) -> Document:
+        """Try each replica once with a call of a limit. Other calls may share the request."""
 
     @abstractmethod
     def run_repeatedly(
@@ -83,7 +83,7 @@ class Core(ABC):
             for attempt in range(self.retries + 1):
                 try:
                     if isinstance(call, AcquireCall):
-                        return await self.try_limit_call(call)
+                        return await self.try_acquire_call(call)
                     return await self.try_replicas(call)
                 except UnavailableError as error:
                     log.debug("try %d: %s", attempt + 1, error)

@@ -1,9 +1,10 @@
-"""Limits: ask permission for a call."""
+"""Limits: ask permission for calls."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 from waitroom.core import Core, backoff_s, log, make_id
@@ -12,8 +13,6 @@ from waitroom.model import DECISION, Permit
 from waitroom.wire import AcquireCall, Document, Request, path
 
 Field = str | int
-
-_RELEASED = frozenset({"released"})
 
 
 class LimitMethods:
@@ -55,7 +54,8 @@ class LimitMethods:
         Raises Refused.
         """
         name = id or self._core.make_repeat_id()
-        call = AcquireCall(rule, call_body(rule, key, cost, fields), name, has_generated_id=not id)
+        parameters = make_parameters(rule, key, cost, fields)
+        call = AcquireCall(rule, parameters, name, has_generated_id=not id)
         return await _acquire(self._core, call, wait=wait)
 
     async def look(self, /, rule: str, *, key: str | None = None, **fields: Field) -> Permit:
@@ -68,7 +68,8 @@ class LimitMethods:
         """Release a permit or a reserved time. Return False if there was none. Idempotent."""
         if not permit.permit:
             return False
-        return (await self._core.call(release_request(permit)))["released"]
+        request = make_release_request(permit.rule, key=permit.key, permit=permit.permit)
+        return (await self._core.call(request))["released"]
 
     @asynccontextmanager
     async def permit(
@@ -82,16 +83,24 @@ class LimitMethods:
         **fields: Field,
     ) -> AsyncGenerator[Permit, None]:
         """Hold a permit of a concurrency limit while the block runs. With `wait`, ask again until
-        one is granted; clients that wait are not queued. Also works as a decorator.
+        a permit is granted; clients that wait are not queued. Also works as a decorator.
 
         Raises Refused.
         """
-        call = AcquireCall(rule, call_body(rule, key, cost, fields), make_id())
-        permit = await _acquire_concurrency_permit(self._core, call, wait=wait)
+        call = AcquireCall(rule, make_parameters(rule, key, cost, fields), make_id())
+        for attempt in count():
+            try:
+                permit = await _acquire(self._core, call, wait=True)
+                break
+            except Refused as refused:
+                if not wait:
+                    raise
+                pause_s = min(refused.retry_after, backoff_s(min(attempt, 2)))
+            await self._core.pause(pause_s)
 
         async def renew() -> None:
             try:
-                response = await self._core.try_replicas(acquire_request(call))
+                response = await self._core.try_replicas(make_acquire_request(call))
                 _read_permit(call, response.document)
             except WaitroomError as error:
                 log.warning("a permit of %s may be lost: %s", rule, error)
@@ -108,27 +117,38 @@ class LimitMethods:
                 log.warning("a permit of %s is not given back: %s", rule, error)
 
 
-async def acquire_one(core: Core, rule: str, body: Document, *, wait: bool) -> None:
+async def acquire_or_refuse(core: Core, rule: str, parameters: Document, *, wait: bool) -> None:
     """Acquire permission for one call. Raises Refused, without `wait` also if there is a wait."""
-    permit = await _acquire(core, AcquireCall(rule, body, core.make_repeat_id()), wait=wait)
+    permit = await _acquire(core, AcquireCall(rule, parameters, core.make_repeat_id()), wait=wait)
     if not wait and permit.wait_seconds > 0:
-        await core.send_or_log(release_request(permit))
-        name = _limit_name(rule, permit.key)
+        request = make_release_request(rule, key=permit.key, permit=permit.permit)
+        await core.send_or_log(request)
+        name = _describe_limit(rule, permit.key)
         raise Refused(f"{name} has no moment before", permit.wait_seconds, {})
 
 
-def call_body(rule: str, key: str | None, cost: int, fields: Mapping[str, Field]) -> Document:
+def evaluate_fields(fields: Mapping[str, Any], args: Any, kwargs: Any) -> dict[str, Field]:
+    """Return the fields of a decorated function's call. Evaluate those given as functions."""
+    return {
+        name: field(*args, **kwargs) if callable(field) else field for name, field in fields.items()
+    }
+
+
+def make_parameters(rule: str, key: str | None, cost: int, fields: Mapping[str, Field]) -> Document:
+    """Return the members of a call. Raises RejectedError if both `key` and `fields` are given."""
     if key is not None and fields:
         raise RejectedError(f"limit {rule}: give its key or its fields, not both")
-    body: Document = {"fields": _to_strings(fields)} if key is None else {"key": key}
-    return body if cost == 1 else {**body, "cost": cost}
+    parameters: Document = {"fields": _to_strings(fields)} if key is None else {"key": key}
+    return parameters if cost == 1 else {**parameters, "cost": cost}
 
 
-def acquire_request(call: AcquireCall) -> Request:
-    return replace(batch_acquire_request([call]), body=call.body, statuses=frozenset({429}))
+def make_acquire_request(call: AcquireCall) -> Request:
+    """Return the request that acquires permission for one call. A refusal is no error."""
+    batch = make_batch_acquire_request([call])
+    return replace(batch, body=call.body, statuses=frozenset({429}))
 
 
-def batch_acquire_request(calls: Sequence[AcquireCall]) -> Request:
+def make_batch_acquire_request(calls: Sequence[AcquireCall]) -> Request:
     """Return the request that acquires permission for several calls of one limit."""
     return Request(
         "POST",
@@ -139,48 +159,30 @@ def batch_acquire_request(calls: Sequence[AcquireCall]) -> Request:
     )
 
 
-def release_request(permit: Permit) -> Request:
-    return _release_request(permit.rule, {"key": permit.key, "permit": permit.permit})
-
-
-def _release_request(rule: str, body: Document) -> Request:
-    return Request("POST", path("limits", rule, "release"), body=body, members=_RELEASED)
-
-
-def evaluate(
-    fields: Mapping[str, Field | Callable[..., Field]], args: Any, kwargs: Any
-) -> dict[str, Field]:
-    """Return the fields of a decorated function's call. Evaluate those given as functions."""
-    return {
-        name: value(*args, **kwargs) if callable(value) else value for name, value in fields.items()
-    }
+def make_release_request(rule: str, **body: Any) -> Request:
+    """Return the request that releases a permit. The body has `permit`, and `key` or `fields`."""
+    members = frozenset({"released"})
+    return Request("POST", path("limits", rule, "release"), body=body, members=members)
 
 
 async def _acquire(core: Core, call: AcquireCall, *, wait: bool) -> Permit:
-    release = _lost_permit_release_request(call)
-    undo = None if release is None else partial(core.send_or_log, release)
+    undo = None
+    if call.has_generated_id and call.call_id:
+        # If the response is lost, nobody else can release the permit. A caller who chose the id
+        # may repeat the call.
+        parameters = dict(call.parameters)
+        permit_name = f"{parameters.pop('cost', 1)}~{call.call_id}"
+        release = make_release_request(call.rule, **parameters, permit=permit_name)
+        undo = partial(core.send_or_log, release)
     permit = _read_permit(call, await core.send_with_retries(call, undo))
     if wait and permit.wait_seconds > 0:
         try:
             await core.pause(permit.wait_seconds)
         except BaseException:
-            await core.send_or_log(release_request(permit))
+            release = make_release_request(call.rule, key=permit.key, permit=permit.permit)
+            await core.send_or_log(release)
             raise
     return permit
-
-
-async def _acquire_concurrency_permit(core: Core, call: AcquireCall, *, wait: bool) -> Permit:
-    """Acquire a permit of a concurrency limit. It has no queue, so with `wait`, ask repeatedly."""
-    attempt = 0
-    while True:
-        try:
-            return await _acquire(core, call, wait=True)
-        except Refused as refused:
-            if not wait:
-                raise
-            pause_s = min(refused.retry_after, backoff_s(min(attempt, 2)))
-        await core.pause(pause_s)
-        attempt += 1
 
 
 def _to_strings(fields: Mapping[str, Field]) -> dict[str, str]:
@@ -190,26 +192,16 @@ def _to_strings(fields: Mapping[str, Field]) -> dict[str, str]:
     return {name: str(value) for name, value in fields.items()}
 
 
-def _lost_permit_release_request(call: AcquireCall) -> Request | None:
-    """Return the request that releases the permit of a call whose response was lost. None if the
-    call has no id, or has one from the caller, who may then repeat the call."""
-    if not call.has_generated_id or not call.call_id:
-        return None
-    key = {name: value for name, value in call.parameters.items() if name in {"fields", "key"}}
-    permit = f"{call.parameters.get('cost', 1)}~{call.call_id}"
-    return _release_request(call.rule, {**key, "permit": permit})
-
-
 def _read_permit(call: AcquireCall, document: Document) -> Permit:
     """Return the permit of a decision. Raises Refused, or RejectedError if the cost is too high."""
     if document["allowed"]:
         return Permit.read(call.rule, document)
-    name = _limit_name(call.rule, document["key"])
+    name = _describe_limit(call.rule, document["key"])
     if document["wait_seconds"] is None and document["limit"]:
         cost = call.parameters.get("cost", 1)
         raise RejectedError(f"{name}: a cost of {cost} is more than {document['limit']}, its limit")
     raise Refused(f"{name} refuses the call", retry_s(document), document)
 
 
-def _limit_name(rule: str, key: str) -> str:
+def _describe_limit(rule: str, key: str) -> str:
     return f"limit {rule}" + (f" of {key}" if key else "")

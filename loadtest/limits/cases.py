@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import cycle
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from limits import RateLimitItemPerSecond, strategies
 from limits.aio import strategies as aio
@@ -148,7 +148,8 @@ def _list(store: LimitStore) -> Asking:
     assert len(asks) == LIST
 
     async def ask() -> Counts:
-        return LIST, sum(decision.is_allowed for decision in await store.acquire_all(asks))
+        decisions: list[Any] = await store.acquire_each(asks)
+        return LIST, sum(decision.is_allowed for decision in decisions)
 
     return ask
 

@@ -1,4 +1,4 @@
-"""Endpoints of rate limits for programs: acquire, inspect, release, change a key's limit."""
+"""The endpoints of rate limits for programs: acquire, inspect, release, change a key's limit."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,15 +16,15 @@ from sidecar.kit.clock import iso_us
 from sidecar.kit.errors import InputError
 from sidecar.limits import schemas
 from sidecar.limits.model import Call, Decision
-from sidecar.limits.service import LIMITS, Limit, headers, retry_after_s
+from sidecar.limits.service import LIMITS, Limit, get_retry_after_s, make_rate_headers
 from sidecar.limits.settings import UNLIMITED
 
 
-def _limit_of(request: web.Request) -> Limit:
+def _find_limit(request: web.Request) -> Limit:
     return request.app[LIMITS].get(request.match_info["name"])
 
 
-ENDPOINTS = Endpoints("limits", find=_limit_of)
+ENDPOINTS = Endpoints("limits", find=_find_limit)
 
 _LIMIT = "/v1/limits/{name}"
 _VALUE = _LIMIT + "/values/{key:.*}"
@@ -39,7 +39,8 @@ log = structlog.get_logger()
 @ENDPOINTS.get("/v1/limits", _READS, replies={200: "The limits."})
 async def list_limits(request: web.Request) -> schemas.LimitRules:
     """List all limits, as configured."""
-    rules = [schemas.LimitRule.model_construct(**_rule(limit)) for limit in request.app[LIMITS]]
+    make_rule = schemas.LimitRule.model_construct
+    rules = [make_rule(**_describe_rule(limit)) for limit in request.app[LIMITS]]
     return schemas.LimitRules.model_construct(limits=rules)
 
 
@@ -67,7 +68,7 @@ async def acquire_limit(request: web.Request) -> web.Response:
     limit's key has no fields, a call needs no body. A single call that costs more than is ever
     granted is a 422. If the limit is 0, `at` is null.
     """
-    limit = _limit_of(request)
+    limit = _find_limit(request)
     hold_s = wait_of(request)
     body = await json_of(request) if (await request.read()).strip() else {}
     if isinstance(body, list):
@@ -78,10 +79,10 @@ async def acquire_limit(request: web.Request) -> web.Response:
     decision = await limit.acquire(call)
     if decision.permit:
         decision = await hold_response(request, limit, call, decision, hold_s)
-    rate = headers(limit, decision)
+    rate = make_rate_headers(limit, decision)
     if decision.is_allowed:
-        return _json(_members(limit, call, decision), rate)
-    return _refusal(limit, call, decision, rate)
+        return _make_response(_describe(limit, call, decision), rate)
+    return _refuse(limit, call, decision, rate)
 
 
 async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> web.Response:
@@ -99,7 +100,7 @@ async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> w
     if is_gone(request):
         for call, decision in decided:
             _release_unless_named(limit, call, decision)
-    return _json([_members(limit, call, decision) for call, decision in decided])
+    return _make_response([_describe(limit, call, decision) for call, decision in decided])
 
 
 async def hold_response(
@@ -107,7 +108,7 @@ async def hold_response(
 ) -> Decision:
     """Hold the response until the call may go, for at most `hold_s` or until the replica stops.
 
-    Return the decision as of that time. Release the permit if the client has disconnected."""
+    Return the decision as of the end. Release the permit if the client has disconnected."""
     is_connected = False
     try:
         if hold_s and decision.wait_s > 0:
@@ -143,12 +144,13 @@ async def look_at_limit(request: web.Request) -> web.Response:
 
     Nothing is counted. Send the fields of the key, or the whole key.
     """
-    limit = _limit_of(request)
+    limit = _find_limit(request)
     query = dict(request.query)
     named = read(schemas.NamedCall, query if query.keys() == {"key"} else {"fields": query})
-    call = Call(_key_of(named, limit))
+    call = Call(_get_key(named, limit))
     decision = await limit.store.peek(call.key)
-    return _json({**_rule(limit), **_members(limit, call, decision)}, headers(limit, decision))
+    document = {**_describe_rule(limit), **_describe(limit, call, decision)}
+    return _make_response(document, make_rate_headers(limit, decision))
 
 
 @ENDPOINTS.post(
@@ -165,8 +167,8 @@ async def release_limit(
     A permit of `concurrency` can be released until it ends, a paced permit until its time comes.
     Idempotent.
     """
-    limit = _limit_of(request)
-    released = await limit.release(_key_of(body, limit), body.permit)
+    limit = _find_limit(request)
+    released = await limit.release(_get_key(body, limit), body.permit)
     return schemas.PermitReleased(released=released)
 
 
@@ -178,7 +180,7 @@ async def release_limit(
 )
 async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.KeyValues:
     """List the limits of single keys."""
-    limit = _limit_of(request)
+    limit = _find_limit(request)
     return schemas.KeyValues(file=limit.settings.values, set=await limit.store.values())
 
 
@@ -195,7 +197,7 @@ async def set_value(
 
     For operators. The limit applies to all replicas and survives a restart. Earlier decisions stay.
     """
-    limit, key = _limit_and_key(request, at)
+    limit, key = _find_limit_and_key(request, at)
     await limit.store.set_value(key, body.limit)
     log.info("limit_set", limit=limit.name, key=key, value=body.limit)
     return schemas.KeyValue(
@@ -214,7 +216,7 @@ async def unset_value(request: web.Request, at: schemas.ValueAddress) -> schemas
 
     For operators.
     """
-    limit, key = _limit_and_key(request, at)
+    limit, key = _find_limit_and_key(request, at)
     await limit.store.set_value(key, None)
     log.info("limit_set", limit=limit.name, key=key, value=None)
     value = limit.settings.values.get(key, limit.settings.limit)
@@ -233,9 +235,9 @@ async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas
     Redis keeps no list of a limit's keys, so one request searches some 10 000 keys of all limits
     and rooms, and `next` says that there are more to search. Do not poll this endpoint.
     """
-    limit = _limit_of(request)
+    limit = _find_limit(request)
     decisions, cursor = await limit.store.find_used_keys(page.after)
-    counts = [schemas.KeyCount(**_members(limit, Call(key), peeked)) for key, peeked in decisions]
+    counts = [schemas.KeyCount(**_describe(limit, Call(key), peeked)) for key, peeked in decisions]
     counts.sort(key=lambda count: (count.remaining or 0) / (count.limit or 1))
     return schemas.KeyCounts(keys=counts[: page.limit], found=len(counts), next=cursor or None)
 
@@ -252,15 +254,15 @@ async def reset_count(request: web.Request, at: schemas.ValueAddress) -> schemas
     For operators. The next call finds the whole limit free. Paced calls keep their times, and
     permits in use stay valid, so until these end more calls may run than the limit allows.
     """
-    limit, key = _limit_and_key(request, at)
+    limit, key = _find_limit_and_key(request, at)
     is_reset = await limit.store.reset_key(key)
     log.info("limit_reset", limit=limit.name, key=key, counted=is_reset)
     return schemas.KeyReset(key=key, reset=is_reset)
 
 
-def _limit_and_key(request: web.Request, at: schemas.ValueAddress) -> tuple[Limit, str]:
+def _find_limit_and_key(request: web.Request, at: schemas.ValueAddress) -> tuple[Limit, str]:
     """Return the limit and the key in an address. Without fields, the address names no key."""
-    limit = _limit_of(request)
+    limit = _find_limit(request)
     return limit, at.key or limit.settings.key_of({})
 
 
@@ -274,15 +276,15 @@ def _read_call(body: Any, limit: Limit) -> Call:
             return Call(limit.settings.key_of(fields))
         case dict():
             named = read(schemas.LimitCall, body)
-            return Call(_key_of(named, limit), named.cost or 1, named.id or "")
+            return Call(_get_key(named, limit), named.cost or 1, named.id or "")
     raise InputError(["a call is a JSON object"])
 
 
-def _key_of(named: schemas.NamedCall, limit: Limit) -> str:
+def _get_key(named: schemas.NamedCall, limit: Limit) -> str:
     return limit.settings.key_of(named.fields or {}) if named.key is None else named.key
 
 
-def _rule(limit: Limit) -> dict[str, Any]:
+def _describe_rule(limit: Limit) -> dict[str, Any]:
     settings = limit.settings
     return {
         "name": limit.name,
@@ -292,7 +294,7 @@ def _rule(limit: Limit) -> dict[str, Any]:
     }
 
 
-def _members(limit: Limit, call: Call, decision: Decision) -> dict[str, Any]:
+def _describe(limit: Limit, call: Call, decision: Decision) -> dict[str, Any]:
     settings = limit.settings
     is_lease = decision.permit and settings.algorithm == "concurrency"
     is_limited, is_allowed = decision.limit != UNLIMITED, decision.is_allowed
@@ -312,20 +314,21 @@ def _members(limit: Limit, call: Call, decision: Decision) -> dict[str, Any]:
     }
 
 
-def _refusal(limit: Limit, call: Call, decision: Decision, rate: dict[str, str]) -> web.Response:
-    kind, retry_s = schemas.OVER_LIMIT, retry_after_s(decision)
+def _refuse(limit: Limit, call: Call, decision: Decision, rate: dict[str, str]) -> web.Response:
+    kind, retry_s = schemas.OVER_LIMIT, get_retry_after_s(decision)
     detail = f"Nothing was counted. Ask again after {retry_s} s."
     if decision.now_us == 0:
         kind, retry_s = STORE_UNAVAILABLE, 1
         detail = "Redis is unavailable, and this limit refuses then (on_store_failure)."
     elif not decision.at_us:
         detail = f"The limit of {call.key or limit.name!r} is 0."
-    response = problem(kind, detail=detail, retry_after=retry_s, **_members(limit, call, decision))
+    members = _describe(limit, call, decision)
+    response = problem(kind, detail=detail, retry_after=retry_s, **members)
     response.headers.update(rate)
     return response
 
 
-def _json(document: Any, rate: dict[str, str] | None = None) -> web.Response:
+def _make_response(document: Any, rate: dict[str, str] | None = None) -> web.Response:
     return web.Response(
         body=to_json(document),
         content_type="application/json",

@@ -7,7 +7,7 @@ from sidecar.limits.settings import UNLIMITED
 
 
 class Outcome(StrEnum):
-    """The outcome of a call, as the API and the metrics write it."""
+    """The outcome of a call, as in the API and the metrics."""
 
     #: The call may go now.
     GRANTED = "granted"
@@ -33,15 +33,15 @@ class Call:
 
 @dataclass(slots=True)
 class Decision:
-    """The decision on one call. Times are in µs by Redis' clock. Do not change a decision: it is
-    not frozen only because creating a frozen one takes three times as long."""
+    """The decision on one call, which nobody may change. Times are in µs by Redis' clock. The class
+    is not frozen, because the creation of a frozen object takes three times as long."""
 
     outcome: Outcome
     now_us: int = 0
     #: When the call may go, or a refused call may ask again; 0: never.
     at_us: int = 0
     limit: int = UNLIMITED
-    #: The highest cost that another call may have now; 0 if this one was refused or paced.
+    #: The highest cost that another call may have now; 0 if this call was refused or paced.
     remaining: int = 0
     #: When the whole limit is free again, if nobody calls meanwhile.
     reset_us: int = 0
@@ -55,5 +55,5 @@ class Decision:
 
     @property
     def wait_s(self) -> float:
-        """Seconds until the call may go, or may ask again."""
+        """The seconds until the call may go, or a refused call may ask again."""
         return max(0, self.at_us - self.now_us) / 1_000_000

@@ -20,8 +20,7 @@ from sidecar.kit.addresses import network_of
 from sidecar.limits.endpoints import hold_response
 from sidecar.limits.model import Call, Decision, Outcome
 from sidecar.limits.schemas import CheckLimit, LimitPassed, LimitRefused
-from sidecar.limits.service import LIMITS, Limit, retry_after_s
-from sidecar.limits.service import headers as rate_headers
+from sidecar.limits.service import LIMITS, Limit, get_retry_after_s, make_rate_headers
 from sidecar.limits.settings import MAX_KEY_LENGTH
 
 #: How long a request is held at most, seconds. nginx waits somewhat longer for the response.
@@ -71,7 +70,7 @@ async def check_limit(request: web.Request) -> web.Response:
     decision = await limit.acquire(call)
     if decision.permit:
         decision = await _hold(request, limit, call, decision)
-    rate = rate_headers(limit, decision)
+    rate = make_rate_headers(limit, decision)
     if decision.is_allowed:
         return _answer(request, 204, _passed(name, rate))
     return _answer(request, 403, {**rate, **_refused(decision)})
@@ -110,7 +109,7 @@ def _passed(name: str, headers: Mapping[str, str]) -> dict[str, str]:
 def _refused(decision: Decision) -> dict[str, str]:
     if decision.outcome is Outcome.REFUSED_ALONE:
         return {"X-Waitroom-State": "limit-away", "Retry-After": str(STORE_RETRY_S)}
-    return {"X-Waitroom-State": "limited", "Retry-After": str(retry_after_s(decision))}
+    return {"X-Waitroom-State": "limited", "Retry-After": str(get_retry_after_s(decision))}
 
 
 def _answer(request: web.Request, status: int, headers: dict[str, str]) -> web.Response:

@@ -54,7 +54,7 @@ class Limit:
 
     async def _acquire(self, call: Call) -> Decision:
         """Ask the store. Release the permit if the request is cancelled before the store answers,
-        unless the call has an id, because its caller may already be asking for it again."""
+        unless the call has an id, because the caller may already have sent the call again."""
         has_permits = self.settings.on_exceed == "pace" or self.settings.algorithm == "concurrency"
         if call.id or not has_permits:
             return await self.store.acquire(call)
@@ -88,7 +88,7 @@ class Limit:
 
     def start_release(self, key: str, permit: str) -> None:
         """Start to release a permit that nobody waits for any more, and do not wait for the result.
-        If this fails, the permit ends by itself."""
+        If the release fails, the permit ends by itself."""
         self._releases.start(self._try_release(key, permit))
 
     async def _try_release(self, key: str, permit: str) -> None:
@@ -113,6 +113,8 @@ class Limit:
 
 
 class Limits(Named[Limit]):
+    """The limits of all names."""
+
     kind = "limit"
 
 
@@ -120,12 +122,12 @@ class Limits(Named[Limit]):
 LIMITS = web.AppKey("limits", Limits)
 
 
-def retry_after_s(decision: Decision) -> int:
-    """Return when a refused call may ask again: in how many whole seconds, at least 1."""
+def get_retry_after_s(decision: Decision) -> int:
+    """Return after how many whole seconds, at least 1, a refused call may ask again."""
     return max(1, math.ceil(decision.wait_s)) if decision.at_us else NEVER_RETRY_S
 
 
-def headers(limit: Limit, decision: Decision) -> dict[str, str]:
+def make_rate_headers(limit: Limit, decision: Decision) -> dict[str, str]:
     """Return the headers RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers), or
     none if the key has no limit or Redis is unavailable.
 

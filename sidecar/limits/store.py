@@ -30,7 +30,7 @@ LOST_LIMIT = 1_000
 SCAN_COUNT = 1_000
 SCANS = 10
 
-#: Copied into constants, because reading a member of an enumeration takes longer.
+#: Constants, because reading a member of an enumeration takes longer.
 _GRANTED, _PACED = Outcome.GRANTED, Outcome.PACED
 _REFUSED, _UNLIMITED = Outcome.REFUSED, Outcome.UNLIMITED
 _BUCKETS = {"token_bucket", "leaky_bucket"}
@@ -43,9 +43,8 @@ _Permit = tuple[str, str, int, bool]
 
 
 class LimitStore:
-    """The state of one limit in Redis. Tests pass `now_us` to replace Redis' clock.
-
-    Keys, costs and ids are not checked here."""
+    """The state of one limit in Redis. Keys, costs and ids must be valid already. Tests pass
+    `now_us` to replace Redis' clock."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -72,10 +71,10 @@ class LimitStore:
         self._new_ids = (f"~{replica}.{number:x}" for number in count())
         length_s = settings.lease if settings.window is None else settings.window
         self._args = [
-            _us(length_s),
+            _to_us(length_s),
             settings.burst or "",
-            _us(settings.max_wait) if self._is_paced else 0,
-            _us(settings.idempotency_window),
+            _to_us(settings.max_wait) if self._is_paced else 0,
+            _to_us(settings.idempotency_window),
         ]
         self._acquire = CallBatcher(self.acquire_each, limit=BATCH_LIMIT)
         self._release = CallBatcher(self._release_batch, limit=BATCH_LIMIT)
@@ -90,7 +89,10 @@ class LimitStore:
     async def acquire(self, call: Call) -> Decision:
         """Decide on one call, and count it unless it is refused."""
         self._scripts.raise_if_away("acquire")
-        return _raise_if_error(await self._acquire.submit(call))
+        result = await self._acquire.submit(call)
+        if isinstance(result, StoreError):
+            raise result
+        return result
 
     async def acquire_each(self, calls: Sequence[Call]) -> list[Decision | StoreError]:
         """Decide on many calls, in their order. If Redis stops answering half way, return the
@@ -108,18 +110,14 @@ class LimitStore:
             raise
         return results
 
-    async def acquire_all(self, calls: Sequence[Call]) -> list[Decision]:
-        """Decide on many calls. Raises StoreError if any call had no answer."""
-        return [_raise_if_error(result) for result in await self.acquire_each(calls)]
-
     async def peek(self, key: str) -> Decision:
         """Return how a call of cost 1 would be decided now. Nothing is counted."""
         [decision] = await self._decide([Call(key)], is_peek=True)
         return decision
 
     async def release(self, key: str, permit: str) -> bool:
-        """Release a permit of `concurrency`, or a paced permit whose time has not come, for the
-        next call. Return False if there was nothing to release."""
+        """Release a permit of `concurrency`, or a paced permit whose time has not come, so that the
+        next call may have it. Return False if there was nothing to release."""
         match = _PERMIT.match(permit)
         if match is None or int(match[1]) > MAX_COST:
             return False
@@ -128,14 +126,14 @@ class LimitStore:
 
     async def values(self) -> dict[str, int]:
         """Return the limits that were set at run time, by key."""
-        values = await self._command("values", self._redis.hgetall, self._values_key)
+        command = self._scripts.command("values", self._redis.hgetall, self._values_key)
+        values = await self._run(command)
         return {text(key): int(limit) for key, limit in values.items()}
 
     async def set_value(self, key: str, limit: int | None) -> None:
         """Set a key's limit from the next call on, or reset it to the configured value if None.
         Paced calls keep their times."""
         names = ["", ".free", ".booked"] if self._is_paced else [""]
-        of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
         args = [
             key,
             "" if limit is None else limit,
@@ -143,14 +141,16 @@ class LimitStore:
             self._args[0] if self._settings.algorithm in _BUCKETS else 0,
             int(self._settings.algorithm in _SETS),
         ]
-        await self._call("value", [self._values_key, *of_key], args, verb="set_value")
+        redis_keys = [self._values_key, *self._make_keys(key, names)]
+        await self._run(self._scripts.call("value", redis_keys, args, verb="set_value"))
 
     async def reset_key(self, key: str) -> bool:
         """Delete what a key has used and the times of its paced calls, so that new calls do not
         wait behind them. Return False if nothing was counted."""
         names = ["", ".permits", ".free", ".booked"] if self._is_paced else [""]
-        of_key = [keys.limit_key(self._name, key, self._settings.algorithm + n) for n in names]
-        return bool(await self._command("forget", self._redis.delete, *of_key))
+        redis_keys = self._make_keys(key, names)
+        command = self._scripts.command("forget", self._redis.delete, *redis_keys)
+        return bool(await self._run(command))
 
     async def find_used_keys(self, cursor: str = "") -> tuple[list[tuple[str, Decision]], str]:
         """Search a part of Redis for keys of this limit.
@@ -161,7 +161,8 @@ class LimitStore:
         names: dict[str, None] = {}
         for _ in range(SCANS):
             scan = partial(self._scripts.scan, match=f"{prefix}*", count=SCAN_COUNT)
-            next_, page = await self._command("used", scan, self._values_key, int(cursor or 0))
+            command = self._scripts.command("used", scan, self._values_key, int(cursor or 0))
+            next_, page = await self._run(command)
             names |= dict.fromkeys(text(name).removeprefix(prefix) for name in page)
             cursor = str(next_ or "")
             if not cursor or len(names) >= SCAN_COUNT:
@@ -196,16 +197,16 @@ class LimitStore:
         call_args: list[Any] = []
         for key, places in by_key.items():
             call_args += (self._configured_limit(key), len(places))
-            if has_ids:
-                call_args += [arg for n in places for arg in (calls[n].cost, ids[n])]
-            else:
-                call_args += [calls[n].cost for n in places]
-        redis_keys = [self._values_key, *self._keys(by_key, has_ids)]
+            for n in places:
+                call_args += (calls[n].cost, ids[n]) if has_ids else (calls[n].cost,)
+        redis_keys = [self._values_key, *self._list_keys(by_key, has_ids)]
         args = [self._settings.algorithm, *self._args, int(is_peek)]
         args += (1 + has_ids, len(by_key), *by_key, *call_args)
         try:
             verb, batch = ("look", 0) if is_peek else ("acquire", len(calls))
-            reply = await self._call("decide", redis_keys, args, verb=verb, batch=batch)
+            reply = await self._run(
+                self._scripts.call("decide", redis_keys, args, verb=verb, batch=batch)
+            )
         except StoreUnavailableError:
             raise  # nothing was sent
         except BaseException:
@@ -244,45 +245,38 @@ class LimitStore:
     def _configured_limit(self, key: str) -> int:
         return self._values.get(key, self._limit)
 
-    def _keys(self, by_key: dict[str, list[int]], has_ids: bool) -> list[str]:
-        """Return the Redis keys that a script needs for each key of the calls."""
-        state = self._settings.algorithm
-        names: list[str] = [state]
+    def _list_keys(self, by_key: dict[str, list[int]], has_ids: bool) -> list[str]:
+        """List the Redis keys that a script needs for each key of the calls."""
+        names = [""]
         if self._is_paced:
-            names += [f"{state}.permits", f"{state}.free", f"{state}.booked"]
-        elif has_ids and state != "concurrency":
-            names.append(f"{state}.permits")
-        if len(names) == 1:
-            prefix = keys.limit_key(self._name, "", state)
-            return [prefix + key for key in by_key]
-        return [keys.limit_key(self._name, key, name) for key in by_key for name in names]
+            names = ["", ".permits", ".free", ".booked"]
+        elif has_ids and self._settings.algorithm != "concurrency":
+            names = ["", ".permits"]
+        return [name for key in by_key for name in self._make_keys(key, names)]
+
+    def _make_keys(self, key: str, names: Sequence[str]) -> list[str]:
+        """Return Redis keys about a key of the limit; `names` as in redis_keys, from the dot on."""
+        algorithm = self._settings.algorithm
+        return [keys.limit_key(self._name, key, algorithm + name) for name in names]
 
     async def _release_batch(self, items: Sequence[_Permit]) -> list[bool]:
-        state = self._settings.algorithm
-        is_lease = state == "concurrency"
-        names: list[str] = []
+        is_lease = self._settings.algorithm == "concurrency"
+        redis_keys: list[str] = []
         args: list[Any] = []
         for key, permit, cost, is_made in items:
             permits = ".booked" if is_made else ".permits"
             sets = ("", "", "") if is_lease else (permits, ".free", ".booked")
-            names += [keys.limit_key(self._name, key, state + name) for name in sets]
+            redis_keys += self._make_keys(key, sets)
             args += (permit, cost if is_lease else 0)
-        reply = await self._call("release", names, args)
+        reply = await self._run(self._scripts.call("release", redis_keys, args))
         return [released == 1 for released in reply]
 
-    async def _call(self, script: str, keys: list[str], args: list[Any], **more: Any) -> Any:
-        reply = await self._scripts.call(script, keys, args, **more)
-        self._start_releases()
-        return reply
-
-    async def _command(self, verb: str, command: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        reply = await self._scripts.command(verb, command, *args)
-        self._start_releases()
-        return reply
-
-    def _start_releases(self) -> None:
+    async def _run(self, call: Awaitable[Any]) -> Any:
+        """Return the reply of Redis, and start to release lost permits, as Redis is available."""
+        reply = await call
         if self._lost_permits and (self._release_task is None or self._release_task.done()):
             self._release_task = asyncio.create_task(self._release_lost_permits())
+        return reply
 
     async def _release_lost_permits(self) -> None:
         lost = self._lost_permits
@@ -295,11 +289,5 @@ class LimitStore:
                 return
 
 
-def _raise_if_error(result: Decision | StoreError) -> Decision:
-    if isinstance(result, StoreError):
-        raise result
-    return result
-
-
-def _us(seconds: float) -> int:
+def _to_us(seconds: float) -> int:
     return round(seconds * 1_000_000)

@@ -80,6 +80,99 @@ async def waits_for(store, resource, holder, turn, *, seconds):
     return turn.now_ms - began
 
 
+# Stories ----------------------------------------------------------------------------------------
+
+CODES = {"G": GRANTED, "W": WAITING, "-": GONE, "F": FULL, "S": STALE, "N": NOT_RENEWED}
+RENEWS = {"renewable": True}
+POLLS = {"heartbeat_interval": 2, "claim_window": 7}
+#: Settings and steps. `+2` lets two seconds pass. `ask a:G b:W1` are two requests of one batch: `a`
+#: is granted the lease, and `b` waits behind one. `look` does not join. `free` and `renew` name the
+#: holder's n-th lease in the story (`a1`), or another number beside (`a1+1`). `A` is holder `a` at
+#: another resource.
+STORIES = {
+    "as many hold it as the capacity says": (
+        {"capacity": 3}, "ask a:G b:G c:G d:W0 e:W1; +1; free b:G; ask e:W0 d:G c:G"),
+    "where nobody may wait the resource is had or not": (
+        {"max_waiting": 0}, "ask a:G b:F; +60; ask b:G a:F"),
+    "a late holder is at the end, even by no millisecond": (
+        {}, "ask a:G b:W0; +60; ask a:W0 c:W1 b:G"),
+    "a turn begins when the heartbeat is due, and ends with the claim window": (
+        POLLS, "ask a:G b:W0 c:W1; free a:G; +8.999; ask c:W0; look b:G; ask c:W0"),
+    "after the claim window the next is called": (
+        POLLS, "ask a:G b:W0 c:W1; free a:G; +9; ask c:G; look b:-; ask c:G"),
+    "who missed the turn is at the end": (
+        POLLS, "ask a:G b:W0 c:W1 d:W2; free a:G; +9; ask b:W1 d:W0 c:G"),
+    "a head is called while it is overdue by no more than the claim window": (
+        POLLS, "ask a:G b:W0 c:W1; +4; ask a:G c:W1; +5; free a:G; ask c:W0"),
+    "a head that is overdue by more is passed over": (
+        POLLS, "ask a:G b:W0 c:W1; +4; ask a:G c:W1; +5.001; free a:G; ask c:G"),
+    "a late head that asks in the batch keeps its place": (
+        POLLS, "ask a:G b:W0 c:W1; +60; ask c:W0 b:G"),
+    "a turn can be given up": ({}, "ask a:G b:W0 c:W1; free a:G; free b:G; free b:-; ask c:G"),
+    "to release twice is to release once": (
+        {}, "ask a:G b:W0; free a1:G; free a1:-; free b:G; free b:-; free a1:- a1:-"),
+    "an old number releases nothing": (
+        {}, "ask a:G; +60; ask a:G b:W0; free a1:S; free b2:-; ask a:G b:W0"),
+    "a renewal keeps the next waiting": (
+        RENEWS, "ask a:G b:W0" + 3 * "; +50; ask b:W0; renew a1:G; sweep"),
+    "a wrong number renews nothing": (
+        RENEWS, "ask a:G; renew a1-1:S; renew a1+1:S; renew b1:S A1:S"),
+    "a lease that ran out cannot be renewed": (
+        RENEWS, "ask a:G; +60; renew a1:S; ask a:G; renew a1:S"),
+    "the order holds when the clock goes back": (
+        {}, "ask a:G b:W0; +-1.5; ask c:W1; +61.5; ask c:W0 b:G"),
+    "a silent place lapses after the timeout": (
+        {"term": 3600, "max_waiting": 2, "heartbeat_timeout": 30, "heartbeat_interval": 2},
+        "ask a:G b:W0 c:W1; +31; ask b:W0; +1; sweep; ask d:F; +0.001; sweep; ask d:W1 c:F"),
+    "a turn that nobody could take is still there": (
+        {}, "ask a:G b:W0 c:W1; +59; ask b:W0 c:W1; +1; sweep; +600; free b9:-; ask b:G c:W0"),
+    "a turn that nobody could take can be given up": (
+        {}, "ask a:G b:W0 c:W1; +59; ask b:W0 c:W1; +1; sweep; +600; free b:G; ask b:W0 c:G"),
+    "leases come back only while nothing is granted": (
+        RENEWS, "ask a:G; +1; lose; ask b:W0; +60; renew a1:S"),
+    "of one slot the newest lease comes back": (
+        RENEWS, "ask a:G; +3600; ask b:G; lose; +1; renew a1:G; renew b1:G; renew a1:S; look a:-"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("story", STORIES)
+async def test_a_story(make, redis, turn, story):
+    """Requests are answered as the story says, and fencing numbers grow."""
+    settings, steps = STORIES[story]
+    store, fences = make(**settings), {}
+
+    def call(verb, holder, number):
+        """Return a request. Without a lease of the holder, the number is that of any lease."""
+        resource = "B" if holder.isupper() else "A"
+        numbers = fences.get(holder.lower()) or next(iter(fences.values()), [1])
+        which, sign, off = number.partition("-" if "-" in number else "+")
+        fence = numbers[min(int(which), len(numbers)) - 1] + int(sign + off or 0) if which else None
+        match verb:
+            case "free":
+                return store.release(resource, holder.lower(), fence)
+            case "renew":
+                return store.renew(resource, holder.lower(), fence)
+        return store.ask("A", holder, may_join=verb == "ask")
+
+    for step in steps.split("; "):
+        verb, *requests = step.split()
+        if verb == "lose":
+            await lose(redis, store)
+        elif verb == "sweep":
+            await store.sweep()
+        elif verb.startswith("+"):
+            turn.forward(float(verb[1:]))
+        pairs = [request.split(":") for request in requests]
+        replies = await asyncio.gather(*(call(verb, name[0], name[1:]) for name, _ in pairs))
+        for (name, code), reply in zip(pairs, replies, strict=True):
+            assert (reply.outcome, reply.now_ms) == (CODES[code[0]], turn.now_ms), step
+            assert code[1:] in {"", str(reply.ahead)}, step
+            numbers = fences.setdefault(name[0], [])
+            if verb == "ask" and reply.fence and reply.fence not in numbers:
+                assert reply.fence > max(map(max, filter(None, fences.values())), default=0)
+                numbers.append(reply.fence)
+
+
 # Holding and waiting ----------------------------------------------------------------------------
 
 
@@ -124,14 +217,6 @@ async def test_templates_are_apart(make):
     assert await outcomes(seat, "A", "one") == [WAITING]
 
 
-async def test_several_hold_it_where_the_capacity_says_so(make, turn):
-    store = make(capacity=3)
-    assert await outcomes(store, "A", *"abcde") == 3 * [GRANTED] + 2 * [WAITING]
-    turn.forward(1)
-    await store.release("A", "b")
-    assert await outcomes(store, "A", *"edc") == [WAITING, GRANTED, GRANTED]
-
-
 async def test_two_tabs_are_one_holder(make):
     """Two calls of one holder are one lease or one place, in one batch or in two."""
     store = make()
@@ -159,13 +244,6 @@ async def test_a_line_that_is_full_takes_nobody_and_keeps_who_is_in_it(make):
     assert await outcomes(store, "A", "d") == [WAITING]
 
 
-async def test_where_nobody_may_wait_the_resource_is_had_or_not(make, turn):
-    store = make(max_waiting=0)
-    assert await outcomes(store, "A", "one", "two") == [GRANTED, FULL]
-    turn.forward(60)
-    assert await outcomes(store, "A", "two", "one") == [GRANTED, FULL]
-
-
 # The end of a term ------------------------------------------------------------------------------
 
 
@@ -181,17 +259,6 @@ async def test_those_behind_are_no_poll_late_either(make, turn):
     store = make(term=61.703, claim_window=1)
     await ask_all(store, "A", "one", "two", "three")
     assert await waits_for(store, "A", "three", turn, seconds=90) <= 61_703 + 10
-
-
-async def test_a_holder_that_is_late_by_nothing_is_at_the_end_of_the_line(make, turn):
-    """A lease is over at the very millisecond of its end; the next fencing number is greater."""
-    store = make()
-    first, _ = await ask_all(store, "A", "one", "two")
-    turn.forward(60)
-    late, third, second = await ask_all(store, "A", "one", "three", "two")
-    assert (late.outcome, late.ahead, third.ahead) == (WAITING, 0, 1)
-    assert second.outcome is GRANTED
-    assert second.fence > first.fence
 
 
 # The turn to take it ----------------------------------------------------------------------------
@@ -216,82 +283,7 @@ async def test_an_early_release_hands_it_over_at_the_next_poll(make, turn):
     )
 
 
-@pytest.mark.parametrize(("late_ms", "outcome"), [(-1, GRANTED), (0, GONE)])
-async def test_a_turn_ends_with_the_claim_window(make, turn, late_ms, outcome):
-    """The window begins when the next heartbeat is due; after it the next holder is called."""
-    store = make(heartbeat_interval=2, claim_window=7)
-    await ask_all(store, "A", "one", "two", "three")
-    await store.release("A", "one")
-    turn.forward(9 + late_ms / 1000)
-    await store.ask("A", "three")
-    assert await outcomes(store, "A", "two", may_join=False) == [outcome]
-    assert await outcomes(store, "A", "three") == [WAITING if outcome is GRANTED else GRANTED]
-
-
-async def test_who_missed_the_turn_is_at_the_end_of_the_line(make, turn):
-    store = make(heartbeat_interval=2, claim_window=7)
-    await ask_all(store, "A", *"abcd")
-    await store.release("A", "a")
-    turn.forward(9)
-    back, d, c = await ask_all(store, "A", *"bdc")
-    assert (d.outcome, d.ahead, back.outcome, back.ahead) == (WAITING, 0, WAITING, 1)
-    assert c.outcome is GRANTED
-
-
-@pytest.mark.parametrize(("late_ms", "outcome"), [(0, WAITING), (1, GRANTED)])
-async def test_a_head_that_is_silent_is_passed_over(make, turn, late_ms, outcome):
-    """A head overdue by more than the claim window is passed over when it would be called."""
-    store = make(heartbeat_interval=2, claim_window=7)
-    await ask_all(store, "A", "one", "two", "three")
-    turn.forward(4)
-    await ask_all(store, "A", "one", "three")
-    turn.forward(5 + late_ms / 1000)
-    await store.release("A", "one")
-    assert await outcomes(store, "A", "three") == [outcome]
-
-
-async def test_a_head_that_asks_again_late_but_first_keeps_its_place(make, turn):
-    """All holders of a batch count as present before any of them is called."""
-    store = make(heartbeat_interval=2, claim_window=7)
-    await ask_all(store, "A", "one", "two", "three")
-    turn.forward(60)
-    assert await outcomes(store, "A", "three", "two") == [WAITING, GRANTED]
-
-
-async def test_a_turn_can_be_given_up(make):
-    """Releasing a turn passes it on."""
-    store = make()
-    await ask_all(store, "A", *"abc")
-    await store.release("A", "a")
-    assert (await store.release("A", "b")).outcome is GRANTED
-    assert (await store.release("A", "b")).outcome is GONE
-    assert await outcomes(store, "A", "c") == [GRANTED]
-
-
 # Releasing and renewing -------------------------------------------------------------------------
-
-
-async def test_giving_back_twice_equals_once(make, turn):
-    """Releasing a lease or a place again finds nothing."""
-    store = make()
-    one, _ = await ask_all(store, "A", "one", "two")
-    for holder, fence in (("one", one.fence), ("two", None)):
-        assert (await store.release("A", holder, fence)).outcome is GRANTED
-        again = await store.release("A", holder, fence)
-        assert (again.outcome, again.now_ms) == (GONE, turn.now_ms)
-    both = await asyncio.gather(*(store.release("A", "one", one.fence) for _ in range(2)))
-    assert [reply.outcome for reply in both] == [GONE, GONE]
-
-
-async def test_an_old_number_releases_nothing(make, turn):
-    """An old fencing number releases neither the holder's newer lease nor anybody else's."""
-    store = make()
-    old = await store.ask("A", "one")
-    turn.forward(60)
-    new, _ = await ask_all(store, "A", "one", "two")
-    assert (await store.release("A", "one", old.fence)).outcome is STALE
-    assert (await store.release("A", "two", new.fence)).outcome is GONE
-    assert await outcomes(store, "A", "one", "two") == [GRANTED, WAITING]
 
 
 async def test_a_renewal_begins_the_term_anew_until_the_longest(make, turn):
@@ -321,36 +313,6 @@ async def test_a_renewal_never_shortens(make, turn):
     assert (await shorter.renew("A", "one", lease.fence)).expires_ms == lease.expires_ms
 
 
-async def test_a_renewal_keeps_the_next_waiting(make, turn):
-    """A sweep at the moment of the old end does not call the next holder."""
-    store = make(renewable=True)
-    lease, _ = await ask_all(store, "A", "one", "two")
-    for _ in range(3):
-        turn.forward(50)
-        assert await outcomes(store, "A", "two") == [WAITING]
-        assert (await store.renew("A", "one", lease.fence)).outcome is GRANTED
-        await store.sweep()
-
-
-@pytest.mark.parametrize("off", [-1, 1])
-async def test_a_wrong_number_renews_nothing(make, off):
-    store = make(renewable=True)
-    lease = await store.ask("A", "one")
-    assert (await store.renew("A", "one", lease.fence + off)).outcome is STALE
-    assert (await store.renew("A", "two", lease.fence)).outcome is STALE
-    assert (await store.renew("B", "one", lease.fence)).outcome is STALE
-
-
-async def test_a_lease_that_ran_out_cannot_be_renewed(make, turn):
-    """Not at the very millisecond of its end, nor by the number of a newer lease."""
-    store = make(renewable=True)
-    lease = await store.ask("A", "one")
-    turn.forward(60)
-    assert (await store.renew("A", "one", lease.fence)).outcome is STALE
-    await store.ask("A", "one")
-    assert (await store.renew("A", "one", lease.fence)).outcome is STALE
-
-
 async def test_numbers_grow_over_all_resources_whatever_the_clock_does(make, turn):
     """Fencing numbers grow within a millisecond, and after the clock went back."""
     store = make()
@@ -362,15 +324,6 @@ async def test_numbers_grow_over_all_resources_whatever_the_clock_does(make, tur
     assert all(one < other for one, other in pairwise(fences))
     other = make()  # a replica that was not told any of them
     assert (await other.ask("B", "one")).fence > fences[-1]
-
-
-async def test_order_holds_when_the_clock_goes_back(make, turn):
-    store = make()
-    await ask_all(store, "A", "one", "two")
-    turn.forward(-1.5)
-    assert (await store.ask("A", "three")).ahead == 1
-    turn.forward(61.5)
-    assert await outcomes(store, "A", "three", "two") == [WAITING, GRANTED]
 
 
 async def test_numbers_grow_when_another_server_becomes_the_store(redis, make, turn):
@@ -501,20 +454,6 @@ async def test_what_everybody_silently_left_keeps_no_key(redis, make, turn, term
     assert await store.count() == 0
 
 
-async def test_a_place_lapses_after_the_heartbeat_timeout(make, turn):
-    """A silent place lapses while the lease ahead goes on; a holder who asks stays."""
-    store = make(term=3600, max_waiting=2, heartbeat_timeout=30, heartbeat_interval=2)
-    assert await outcomes(store, "A", *"abc") == [GRANTED, WAITING, WAITING]
-    turn.forward(31)
-    await store.ask("A", "b")
-    turn.forward(1)
-    await store.sweep()
-    assert await outcomes(store, "A", "d") == [FULL]
-    turn.forward(0.001)
-    await store.sweep()
-    assert await outcomes(store, "A", "d", "c") == [WAITING, FULL]
-
-
 async def test_the_last_who_goes_takes_the_keys_along(redis, make, turn):
     """No key is left after a release, a place given up, or a lease that ends during a look."""
     store = make()
@@ -569,22 +508,6 @@ async def test_one_script_does_so_much_and_leaves_the_rest(redis, make, turn):
     assert await store.sweep() == (0, False)
 
 
-@pytest.mark.parametrize(("fence", "told", "granted"), [(1, GONE, "two"), (None, GRANTED, "three")])
-async def test_a_turn_that_nobody_could_take_is_not_over(make, turn, fence, told, granted):
-    """After ten minutes without replicas a turn is still there: a wrong fencing number changes
-    nothing, and releasing the turn passes it on."""
-    store = make()
-    await ask_all(store, "A", "one", "two", "three")
-    turn.forward(59)
-    await ask_all(store, "A", "two", "three")
-    turn.forward(1)
-    await store.sweep()
-    turn.forward(600)
-    assert (await store.release("A", "two", fence)).outcome is told
-    two, three = await ask_all(store, "A", "two", "three")
-    assert {"two": two, "three": three}[granted].outcome is GRANTED
-
-
 async def test_a_sweep_takes_no_more_than_it_is_told(make, turn):
     store = make()
     await asyncio.gather(*(store.ask(f"r{n}", "one") for n in range(130)))
@@ -622,20 +545,6 @@ async def test_a_replica_that_only_sweeps_knows_the_template(redis, make, turn):
     assert (await idle.ask("A", "two")).outcome is WAITING
     assert (await asked.ask("A", "one", may_join=False)).outcome is GONE
     assert (await make(renewable=True).renew("A", "one", held.fence)).outcome is GRANTED
-
-
-async def test_of_one_slot_the_newest_lease_comes_back(redis, make, turn):
-    """A former holder who renews first loses the slot to the holder of the newest lease."""
-    store = make(renewable=True)
-    old = await store.ask("A", "one")
-    turn.forward(3600)
-    new = await store.ask("A", "two")
-    await lose(redis, store)
-    turn.forward(1)
-    assert (await store.renew("A", "one", old.fence)).outcome is GRANTED
-    assert (await store.renew("A", "two", new.fence)).outcome is GRANTED
-    assert (await store.renew("A", "one", old.fence)).outcome is STALE
-    assert [holder.holder for holder in (await store.list())[0].holders] == ["two"]
 
 
 async def test_a_recovery_is_not_begun_again(redis, make, turn):
@@ -728,16 +637,6 @@ async def test_only_a_number_of_before_brings_a_lease_back(redis, make, turn):
     for fence in (born * 1000, born * 1000 + 1, (born - 60_000) * 1000, 0, -1):
         assert (await store.renew("A", "one", fence)).outcome is STALE
     assert (await store.renew("A", "one", (born - 60_000) * 1000 + 1000)).outcome is GRANTED
-
-
-async def test_leases_come_back_while_nothing_is_granted_only(redis, make, turn):
-    store = make(renewable=True)
-    lease = await store.ask("A", "one")
-    turn.forward(1)
-    await lose(redis, store)
-    await store.ask("B", "two")
-    turn.forward(60)
-    assert (await store.renew("A", "one", lease.fence)).outcome is STALE
 
 
 async def test_a_restored_lease_can_be_released(redis, make, turn):

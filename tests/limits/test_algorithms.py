@@ -23,7 +23,7 @@ GRANTED, REFUSED = Outcome.GRANTED, Outcome.REFUSED
 
 async def granted(store, number, **ask):
     """Make `number` calls. Return how many are granted."""
-    decisions = await store.acquire_all([Call(**ask)] * number)
+    decisions = await store.acquire_each([Call(**ask)] * number)
     return sum(decision.outcome is GRANTED for decision in decisions)
 
 
@@ -58,7 +58,7 @@ async def test_racers_with_the_same_id_are_one_call(replicas, algorithm):
 async def test_each_key_has_its_own(make, algorithm):
     """Each key has a limit of its own, and decisions come in the order of the calls."""
     store = make(algorithm, limit=1)
-    decisions = await store.acquire_all([Call(key) for key in "abacba"])
+    decisions = await store.acquire_each([Call(key) for key in "abacba"])
     assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False, False]
 
 
@@ -67,7 +67,7 @@ async def test_many_are_decided_in_parts(make, algorithm):
     """Over several script calls no call is lost or counted twice."""
     store = make(algorithm, limit=UNITS_LIMIT)
     asks = [Call(f"key{n % 7}", cost=1 + n % 3) for n in range(2 * BATCH_LIMIT + 1)]
-    decisions = await store.acquire_all([*asks, Call("big", cost=700), Call("big", cost=400)])
+    decisions = await store.acquire_each([*asks, Call("big", cost=700), Call("big", cost=400)])
     permits = {ask.key: 0 for ask in asks}
     for ask, one in zip(asks, decisions, strict=False):
         permits[ask.key] += ask.cost * (one.outcome is GRANTED)
@@ -81,7 +81,7 @@ async def test_many_are_decided_in_parts(make, algorithm):
 async def test_a_call_takes_what_it_costs(make, algorithm):
     """A call takes its cost. A rest that is too small for one call may be enough for the next."""
     store = make(algorithm, limit=10)
-    decisions = await store.acquire_all([Call(cost=cost) for cost in (4, 5, 2, 1, 1)])
+    decisions = await store.acquire_each([Call(cost=cost) for cost in (4, 5, 2, 1, 1)])
     assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False]
     assert [one.remaining for one in decisions] == [6, 1, 0, 0, 0]
     assert all(one.limit == 10 and one.reset_us > BEGIN for one in decisions)
@@ -176,7 +176,7 @@ async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm
     went = []
     for _ in range(150):
         costs = [numbers.randint(1, 3) for _ in range(numbers.randint(1, 4))]
-        decisions = await store.acquire_all([Call(cost=cost) for cost in costs])
+        decisions = await store.acquire_each([Call(cost=cost) for cost in costs])
         went += [(clock.now, c) for c, d in zip(costs, decisions, strict=True) if d.is_allowed]
         clock.now += numbers.choice([0, 1, 50_000, 90_000, 333_333, S])
     assert len(went) > 50
@@ -202,7 +202,7 @@ async def test_a_clock_that_goes_back_grants_no_more(make, clock, algorithm):
 async def test_a_call_with_an_id_counts_once(make, clock, algorithm):
     """An id counts once for `idempotency_window`; with another cost it is another call."""
     store = make(algorithm, limit=3, idempotency_window=600)
-    one, same = await store.acquire_all([Call(id="a"), Call(id="a")])
+    one, same = await store.acquire_each([Call(id="a"), Call(id="a")])
     assert (one, one.outcome) == (same, GRANTED)
     clock.now += 600 * S - 1
     again = await store.acquire(Call(id="a"))
@@ -242,7 +242,7 @@ async def test_a_key_without_a_limit_is_not_counted(make, algorithm):
     store = make(algorithm, limit=None, values={"file": UNLIMITED, "set": 1})
     await store.set_value("set", UNLIMITED)
     for key in ("none", "file", "set"):
-        decisions = [*await store.acquire_all([Call(key, 1000, "id")] * 3), await store.peek(key)]
+        decisions = [*await store.acquire_each([Call(key, 1000, "id")] * 3), await store.peek(key)]
         assert {one.outcome for one in decisions} == {Outcome.UNLIMITED}
         assert {(one.limit, one.permit) for one in decisions} == {(UNLIMITED, "")}
     assert list(await keys_of(store)) == ["values"]
@@ -328,7 +328,7 @@ async def test_asking_again_keeps_the_permit(make, clock):
     """Asking again starts the lease again, even under a lower limit; after its end it is a new
     call."""
     store = make("concurrency", limit=2, lease=30)
-    twice = await store.acquire_all([Call("b", id="a"), Call("b", id="a"), Call("b")])
+    twice = await store.acquire_each([Call("b", id="a"), Call("b", id="a"), Call("b")])
     assert [one.remaining for one in twice] == [1, 1, 0]
     await store.acquire(Call(cost=2, id="a"))
     for _ in range(5):
@@ -345,7 +345,7 @@ async def test_asking_again_keeps_the_permit(make, clock):
 async def test_permits_that_are_given_back_together_are_told_one_by_one(make):
     """Permits released together are answered one by one, held or not."""
     store = make("concurrency", limit=100)
-    permits = [one.permit for one in await store.acquire_all([Call("a")] * 50)]
+    permits = [one.permit for one in await store.acquire_each([Call("a")] * 50)]
     given = [permit for permit in permits for _ in range(2)]
     told = await asyncio.gather(*(store.release("a", permit) for permit in given))
     assert told == [True, False] * 50

@@ -41,8 +41,8 @@ async def test_a_batch_is_one_script_and_few_commands(redis, algorithm):
     """128 at a time, whoever asks: one call after the other, or a list."""
     store = make_limit(redis, RedisTimeUs(), algorithm, limit=1000)
     asks = [Call(f"customer-{n}") for n in range(128)]
-    await store.acquire_all(asks)
-    made = await counted(redis, lambda: store.acquire_all(asks))
+    await store.acquire_each(asks)
+    made = await counted(redis, lambda: store.acquire_each(asks))
     assert made.pop("fcall") == 1
     assert sum(made.values()) <= 2 + 128 * COMMANDS[algorithm]
     made = await counted(redis, lambda: asyncio.gather(*map(store.acquire, asks)))
@@ -53,5 +53,5 @@ async def test_calls_of_one_key_share_its_commands(redis):
     """Refused or granted: its state is read once, and written once."""
     store = make_limit(redis, RedisTimeUs(), "token_bucket", limit=20)
     await store.acquire(Call("bank"))
-    made = await counted(redis, lambda: store.acquire_all([Call("bank")] * 128))
+    made = await counted(redis, lambda: store.acquire_each([Call("bank")] * 128))
     assert sum(made.values()) <= 4

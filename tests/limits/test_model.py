@@ -32,7 +32,7 @@ async def test_the_scripts_say_what_the_model_says(redis, algorithm, on_exceed, 
             Call(*map(numbers.choice, ("aab", (1, 1, 2, 3, 5), ("", "x", "y", f"n{step}"))))
             for _ in range(numbers.randint(0, 4))
         ]
-        for ask, one in zip(asks, await store.acquire_all(asks), strict=True):
+        for ask, one in zip(asks, await store.acquire_each(asks), strict=True):
             made = one.permit.partition("~")[2]
             said = keys[ask.key].ask(ask, limits[ask.key], clock.now, made=made)
             assert (step, one) == (step, replace(said, permit=one.permit))

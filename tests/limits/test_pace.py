@@ -48,7 +48,7 @@ async def test_a_call_that_may_go_leaves_nothing_but_its_count(make, algorithm):
 async def test_calls_get_their_moments_in_order(make, algorithm):
     """Moments are given in order: a cheap call does not overtake an expensive one."""
     store = make(algorithm, limit=3)
-    decisions = await store.acquire_all([Call(cost=cost) for cost in (2, 2, 1, 3, 1, 1)])
+    decisions = await store.acquire_each([Call(cost=cost) for cost in (2, 2, 1, 3, 1, 1)])
     moments = [one.at_us for one in decisions]
     assert moments == sorted(moments)
     assert all(one.is_allowed for one in decisions)
@@ -58,10 +58,10 @@ async def test_calls_get_their_moments_in_order(make, algorithm):
 async def test_moments_that_are_given_back_go_to_the_next(make, algorithm):
     """Free moments are given first, earliest first; then new ones at the end."""
     store = make(algorithm, limit=1)
-    booked = await store.acquire_all([Call()] * 10)
+    booked = await store.acquire_each([Call()] * 10)
     for n in (7, 3, 5):
         assert await store.release("", booked[n].permit)
-    assert seconds(await store.acquire_all([Call()] * 5)) == [3, 5, 7, 10, 11]
+    assert seconds(await store.acquire_each([Call()] * 5)) == [3, 5, 7, 10, 11]
 
 
 @each_algorithm
@@ -74,7 +74,7 @@ async def test_a_moment_is_given_back_once(make, clock, algorithm):
         assert not await store.release("a", wrong)
     assert not await store.release("b", one.permit)
     assert [await store.release("a", one.permit) for _ in range(2)] == [True, False]
-    assert seconds(await store.acquire_all([Call("a")] * 2)) == [1, 2]
+    assert seconds(await store.acquire_each([Call("a")] * 2)) == [1, 2]
     assert not await store.release("a", one.permit)
 
 
@@ -82,7 +82,7 @@ async def test_a_moment_is_given_back_once(make, clock, algorithm):
 async def test_a_moment_that_has_come_is_not_given_back(make, clock, algorithm):
     """A moment that has come cannot be given back, because its call may have gone."""
     store = make(algorithm, limit=1)
-    decisions = await store.acquire_all([Call(id="now"), Call(), Call(id="later"), Call()])
+    decisions = await store.acquire_each([Call(id="now"), Call(), Call(id="later"), Call()])
     assert not await store.release("", "1~now")
     clock.now += 2 * S
     for one in decisions[:3]:
@@ -95,11 +95,11 @@ async def test_a_moment_that_has_come_is_not_given_back(make, clock, algorithm):
 async def test_a_free_moment_that_nobody_took_is_gone(make, clock, algorithm):
     """A free moment that has passed is given to nobody."""
     store = make(algorithm, limit=1)
-    booked = await store.acquire_all([Call()] * 4)
+    booked = await store.acquire_each([Call()] * 4)
     for n in (1, 2):
         await store.release("", booked[n].permit)
     clock.now += 2 * S
-    taken = await store.acquire_all([Call(), Call()])
+    taken = await store.acquire_each([Call(), Call()])
     assert [(one.outcome, one.permit != "") for one in taken] == [(GRANTED, False), (PACED, True)]
     assert seconds(taken) == [2, 4]
 
@@ -108,9 +108,9 @@ async def test_a_free_moment_that_nobody_took_is_gone(make, clock, algorithm):
 async def test_a_free_moment_is_for_a_call_of_its_cost(make, algorithm):
     """A free moment is given only to a call of the same cost."""
     store = make(algorithm, limit=12)
-    booked = await store.acquire_all([Call(cost=12)] * 3)
+    booked = await store.acquire_each([Call(cost=12)] * 3)
     await store.release("", booked[1].permit)
-    dear, cheap, fits = await store.acquire_all([Call(cost=13), Call(), Call(cost=12)])
+    dear, cheap, fits = await store.acquire_each([Call(cost=13), Call(), Call(cost=12)])
     assert dear.outcome is (PACED if algorithm == "leaky_bucket" else REFUSED)
     assert cheap.at_us > booked[2].at_us
     assert fits.at_us == booked[1].at_us
@@ -121,7 +121,7 @@ async def test_nobody_waits_longer_than_max_wait(make, clock, algorithm):
     """A call that would wait longer is refused, and paced when it asks again as told. It does not
     take a free moment that is too far away either."""
     store = make(algorithm, limit=1, max_wait=3)
-    decisions = await store.acquire_all([Call()] * 6)
+    decisions = await store.acquire_each([Call()] * 6)
     assert [one.outcome for one in decisions] == [GRANTED, PACED, PACED, PACED, REFUSED, REFUSED]
     assert seconds(decisions) == [0, 1, 2, 3, 1, 1]
     clock.now += S
@@ -134,7 +134,7 @@ async def test_nobody_waits_longer_than_max_wait(make, clock, algorithm):
 async def test_a_free_moment_beyond_max_wait_stays(make, clock):
     """A free moment beyond max_wait stays for a later call."""
     store = make("token_bucket", limit=1, max_wait=3)
-    booked = await store.acquire_all([Call()] * 4)
+    booked = await store.acquire_each([Call()] * 4)
     await store.release("", booked[3].permit)
     hasty = make("token_bucket", name=store._name, limit=1, max_wait=2)
     refused = await hasty.acquire(Call())
@@ -146,14 +146,14 @@ async def test_a_free_moment_beyond_max_wait_stays(make, clock):
 async def test_a_call_with_an_id_keeps_its_moment(make, clock, algorithm):
     """An id keeps its moment, before it and after. Once given back, the same id is a new call."""
     store = make(algorithm, limit=1)
-    decisions = await store.acquire_all([Call(), Call(id="a"), Call(id="a"), Call()])
+    decisions = await store.acquire_each([Call(), Call(id="a"), Call(id="a"), Call()])
     assert seconds(decisions) == [0, 1, 1, 2]
     clock.now += S // 2
     assert (await store.acquire(Call(id="a"))).outcome is PACED
     assert await store.release("", "1~a")
-    assert seconds(await store.acquire_all([Call(), Call(id="a"), Call(id="a")])) == [1, 3, 3]
+    assert seconds(await store.acquire_each([Call(), Call(id="a"), Call(id="a")])) == [1, 3, 3]
     assert await store.release("", "1~a")
-    assert seconds(await store.acquire_all([Call(id="a"), Call()])) == [3, 4]
+    assert seconds(await store.acquire_each([Call(id="a"), Call()])) == [3, 4]
     clock.now += 5 * S
     again = await store.acquire(Call(id="a"))
     assert (again.outcome, again.at_us, again.remaining) == (GRANTED, BEGIN + 3 * S, 1)
@@ -162,30 +162,30 @@ async def test_a_call_with_an_id_keeps_its_moment(make, clock, algorithm):
 async def test_what_one_id_gave_back_twice_is_two_moments(make):
     """Two equal moments that one id gave back are two free moments."""
     store = make("fixed_window", limit=2)
-    await store.acquire_all([Call()] * 2)
-    booked = await store.acquire_all([Call(id="a"), Call(id="b"), Call(id="c")])
+    await store.acquire_each([Call()] * 2)
+    booked = await store.acquire_each([Call(id="a"), Call(id="b"), Call(id="c")])
     assert seconds(booked) == [1, 1, 2]
     for id_ in ("b", "a"):
         await store.release("", f"1~{id_}")
     assert seconds([await store.acquire(Call(id="b"))]) == [1]
     assert await store.release("", "1~b")
-    assert seconds(await store.acquire_all([Call(), Call(), Call()])) == [1, 1, 2]
+    assert seconds(await store.acquire_each([Call(), Call(), Call()])) == [1, 1, 2]
 
 
 @each_algorithm
 async def test_a_limit_that_changes_keeps_what_was_promised(make, clock, algorithm):
     """Moments stay when the limit changes; the following ones are spaced by the new limit."""
     store = make(algorithm, limit=1)
-    booked = await store.acquire_all([Call(id=f"{n}") for n in range(5)])
+    booked = await store.acquire_each([Call(id=f"{n}") for n in range(5)])
     await store.set_value("", 10)
-    faster = await store.acquire_all([Call()] * 30)
+    faster = await store.acquire_each([Call()] * 30)
     assert faster[0].at_us >= booked[4].at_us
     assert faster[-1].at_us <= BEGIN + 8 * S
     await store.set_value("", 1)
-    slower = await store.acquire_all([Call()] * 3)
+    slower = await store.acquire_each([Call()] * 3)
     assert [b - a for a, b in pairwise(seconds(slower))] == [1, 1]
     assert slower[0].at_us > faster[-1].at_us
-    again = await store.acquire_all([Call(id=f"{n}") for n in range(5)])
+    again = await store.acquire_each([Call(id=f"{n}") for n in range(5)])
     assert seconds(again) == seconds(booked)
 
 
@@ -195,7 +195,7 @@ async def test_a_lowered_limit_passes_on_no_moment_of_before(make, algorithm, wh
     """Moments from before a lower limit are not passed on, whether given back before or after it;
     moments from after it are."""
     store = make(algorithm, limit=10)
-    booked = await store.acquire_all([Call("a", id="mine" if n == 50 else "") for n in range(60)])
+    booked = await store.acquire_each([Call("a", id="mine" if n == 50 else "") for n in range(60)])
     await store.set_value("b", 1)
     permits = [one.permit for one in booked if one.permit]
     for permit in permits if when == "before" else []:
@@ -203,7 +203,7 @@ async def test_a_lowered_limit_passes_on_no_moment_of_before(make, algorithm, wh
     await store.set_value("a", 1)
     for permit in permits if when == "after" else []:
         assert await store.release("a", permit)
-    after = await store.acquire_all([Call("a")] * 8)
+    after = await store.acquire_each([Call("a")] * 8)
     assert all(b - a >= 1 for a, b in pairwise(seconds([booked[-1], *after])[1:]))
     assert after[0].at_us >= booked[-1].at_us
     await store.release("a", after[4].permit)
@@ -217,7 +217,7 @@ async def test_a_limit_that_goes_back_to_a_lower_one_of_the_file_is_lowered(make
     """A reset to a lower configured limit counts as lowering it."""
     store = make("leaky_bucket", limit=1)
     await store.set_value("", 10)
-    booked = await store.acquire_all([Call()] * 9)
+    booked = await store.acquire_each([Call()] * 9)
     await store.set_value("", None)
     assert await store.release("", booked[4].permit)
     assert (await store.acquire(Call())).at_us > booked[-1].at_us
@@ -226,10 +226,10 @@ async def test_a_limit_that_goes_back_to_a_lower_one_of_the_file_is_lowered(make
 async def test_another_algorithm_passes_on_no_moment_of_the_old_one(make):
     """Another algorithm starts without the moments of the old one."""
     old = make("fixed_window", limit=5)
-    booked = await old.acquire_all([Call()] * 20)
+    booked = await old.acquire_each([Call()] * 20)
     await old.release("", booked[-1].permit)
     store = make("leaky_bucket", name=old._name, limit=1)
-    assert seconds(await store.acquire_all([Call()] * 5)) == [0, 1, 2, 3, 4]
+    assert seconds(await store.acquire_each([Call()] * 5)) == [0, 1, 2, 3, 4]
     assert not await store.release("", booked[-2].permit)
 
 
@@ -238,13 +238,13 @@ async def test_a_moment_that_is_promised_is_no_clock_that_went_back(make, clock,
     """A limit that refuses grants nothing before a moment that a pacing replica gave. After that
     its own clock may go back."""
     paces = make(algorithm, limit=4)
-    went = (await paces.acquire_all([Call()] * 5))[-1].at_us
+    went = (await paces.acquire_each([Call()] * 5))[-1].at_us
     refuses = make(algorithm, name=paces._name, limit=4, on_exceed="refuse")
     for _ in range(2):
         clock.now = went - S // 5
-        assert {one.outcome for one in await refuses.acquire_all([Call()] * 5)} == {REFUSED}
+        assert {one.outcome for one in await refuses.acquire_each([Call()] * 5)} == {REFUSED}
         clock.now += S // 5
-        await paces.acquire_all([Call()] * 5)
+        await paces.acquire_each([Call()] * 5)
         went = (await paces.acquire(Call())).at_us
     clock.now = went + 3 * S
     assert (await refuses.acquire(Call())).outcome is GRANTED
@@ -257,7 +257,7 @@ async def test_a_moment_that_is_promised_is_no_clock_that_went_back(make, clock,
 async def test_a_rule_that_paces_no_longer_keeps_what_was_promised(make, clock, algorithm):
     """A limit that paces no longer refuses until the last moment has come."""
     store = make(algorithm, limit=2)
-    last = (await store.acquire_all([Call()] * 7))[-1].at_us
+    last = (await store.acquire_each([Call()] * 7))[-1].at_us
     refuses = make(algorithm, name=store._name, limit=2, on_exceed="refuse")
     refused = await refuses.acquire(Call())
     assert (refused.outcome, refused.at_us >= last) == (REFUSED, True)
@@ -268,18 +268,18 @@ async def test_a_rule_that_paces_no_longer_keeps_what_was_promised(make, clock, 
 async def test_those_who_are_refused_and_those_who_wait_are_counted_together(make, clock):
     """Calls of a pacing and of a refusing replica share the limit, in the same moment too."""
     paces = make("sliding_window", limit=4)
-    clock.now = (await paces.acquire_all([Call()] * 5))[-1].at_us
+    clock.now = (await paces.acquire_each([Call()] * 5))[-1].at_us
     refuses = make("sliding_window", name=paces._name, limit=4, on_exceed="refuse")
     outcomes = [(await refuses.acquire(Call())).outcome for _ in range(5)]
     assert outcomes == [GRANTED] * 3 + [REFUSED] * 2
-    assert seconds(await paces.acquire_all([Call()] * 5)) == [2, 2, 2, 2, 3]
+    assert seconds(await paces.acquire_each([Call()] * 5)) == [2, 2, 2, 2, 3]
 
 
 @each_algorithm
 async def test_looking_tells_the_moment_and_books_nothing(make, clock, algorithm):
     """A look returns the next call's moment, free ones included, and reserves nothing."""
     store = make(algorithm, limit=1, max_wait=3)
-    booked = await store.acquire_all([Call()] * 3)
+    booked = await store.acquire_each([Call()] * 3)
     ahead = [await store.peek("") for _ in range(3)]
     assert {(one.outcome, one.at_us, one.remaining, one.permit) for one in ahead} == {
         (PACED, BEGIN + 3 * S, 0, "")
@@ -302,11 +302,11 @@ async def test_looking_tells_the_moment_and_books_nothing(make, clock, algorithm
 async def test_a_clock_that_goes_back_books_no_moment_twice(make, clock, algorithm):
     """After a clock went back no moment is given twice."""
     store = make(algorithm, limit=1, max_wait=100)
-    before = await store.acquire_all([Call()] * 3)
+    before = await store.acquire_each([Call()] * 3)
     clock.now -= 10 * S
-    after = await store.acquire_all([Call()] * 3)
+    after = await store.acquire_each([Call()] * 3)
     clock.now += 11 * S
-    last = await store.acquire_all([Call()] * 3)
+    last = await store.acquire_each([Call()] * 3)
     assert seconds([*before, *after, *last]) == list(range(9))
 
 
@@ -319,7 +319,7 @@ async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm
     kept = {}
     for n in range(120):
         asks = [Call(cost=numbers.randint(1, 3), id=f"{n}.{i}") for i in range(3)]
-        for ask, one in zip(asks, await store.acquire_all(asks), strict=True):
+        for ask, one in zip(asks, await store.acquire_each(asks), strict=True):
             if one.is_allowed:
                 kept[one.permit] = (one.at_us, ask.cost)
         for permit in numbers.sample(sorted(kept), min(2, len(kept))):

@@ -18,6 +18,13 @@ from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 
 
+async def acquire_all(store, calls):
+    """Decide on all calls. Raise the error of the first call without an answer."""
+    for result in await store.acquire_each(calls):
+        if isinstance(result, StoreError):
+            raise result
+
+
 async def test_time_is_the_stores_own(redis):
     """Times are Redis' own."""
     rule = LimitSettings(algorithm="sliding_window", window=1, limit=1)
@@ -35,7 +42,7 @@ async def test_a_key_lives_as_long_as_it_means_something(make, clock, algorithm,
     store = make(algorithm, limit=2, on_exceed=on_exceed, max_wait=200, idempotency_window=500)
     clock.now += 5 * S
     asks = [Call("a", id="a"), *[Call("a")] * 3, Call("a", 2), Call("a"), Call("a", id="b")]
-    decisions = await store.acquire_all(asks)
+    decisions = await store.acquire_each(asks)
     if algorithm != "concurrency":
         freed = [await store.release("a", one.permit) for one in decisions[1:4]]
         for id_ in ["c", "", ""][: freed.count(True)]:  # earlier than what is there already
@@ -79,7 +86,7 @@ async def test_a_busy_key_keeps_no_more_than_it_needs(make, clock, kind, setting
     """A busy key stays small."""
     store = make(limit=5, **settings)
     for _ in range(60):
-        await store.acquire_all([Call("a")] * 9)
+        await store.acquire_each([Call("a")] * 9)
         clock.now += S // 5
     assert await store._redis.zcard(limit_key(store._name, "a", kind)) <= 10
 
@@ -92,7 +99,7 @@ async def test_a_bucket_whose_limit_is_lowered_is_not_forgotten(make, clock, alg
     await store.set_value("a", 3600)
     for _ in range(3):
         clock.now += S
-        await store.acquire_all([Call("a", 1 if algorithm == "leaky_bucket" else 2)] * 2)
+        await store.acquire_each([Call("a", 1 if algorithm == "leaky_bucket" else 2)] * 2)
     quick = (await keys_of(store))[f"{algorithm}:a"]
     assert quick < 20_000
     await store.set_value("a", 1800)
@@ -115,7 +122,7 @@ async def test_a_rule_that_gets_another_algorithm_begins_anew(make, algorithm):
     old = make("fixed_window" if algorithm != "fixed_window" else "sliding_window", limit=1)
     await old.acquire(Call("a"))
     store = make(algorithm, name=old._name, limit=1)
-    outcomes = [one.outcome for one in await store.acquire_all([Call("a")] * 2)]
+    outcomes = [one.outcome for one in await store.acquire_each([Call("a")] * 2)]
     assert outcomes == [Outcome.GRANTED, Outcome.REFUSED]
 
 
@@ -135,7 +142,7 @@ async def test_a_full_store_counts_nothing(full, clock, algorithm, on_exceed):
     store = make_limit(client, clock, algorithm, limit=1, on_exceed=on_exceed)
     await fill(True)
     with pytest.raises(StoreError, match="acquire: "):
-        await store.acquire_all([Call("a", id="a"), Call("b"), Call("a")])
+        await acquire_all(store, [Call("a", id="a"), Call("b"), Call("a")])
     assert await keys_of(store) == {}
     await fill(False)
     assert (await store.acquire(Call("a"))).outcome is Outcome.GRANTED
@@ -171,7 +178,7 @@ async def test_what_nobody_was_told_of_is_given_back(make, kind, rule, error):
     await store.acquire(Call("a", id="first"))
     lose(store, replies={0}, error=error)
     with pytest.raises((StoreError, asyncio.CancelledError)):
-        await store.acquire_all([Call("a"), Call("a"), Call("b")])
+        await acquire_all(store, [Call("a"), Call("a"), Call("b")])
     assert await store._redis.zcard(key) >= 2
     send = store._scripts.send
 
@@ -190,7 +197,7 @@ async def test_what_nobody_was_told_of_is_given_back(make, kind, rule, error):
     if kind == "concurrency":
         assert await store.release("a", "1~first")
     else:
-        again = await store.acquire_all([Call("a")] * 2)
+        again = await store.acquire_each([Call("a")] * 2)
         assert [one.wait_s for one in again] == [1, 2]
 
 
@@ -248,7 +255,7 @@ async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):
         store.acquire(Call()),
         store.peek(""),
         store.release("", "1~a"),
-        store.acquire_all([Call()]),
+        acquire_all(store, [Call()]),
     ]
     for call in calls:
         with pytest.raises(StoreUnavailableError):

@@ -31,7 +31,8 @@ local function run(KEYS, ARGV)
     local limit, calls = tonumber(limits[n] or ARGV[argument]), tonumber(ARGV[argument + 1])
     replies[#replies + 1] = limit
     argument = argument + 2
-    open_permits()
+    reset_permits()
+    reset_returned()
     if limit >= 0 then begin_after(algorithm.load()) else begin_after(0) end
     saved_until = nil
     for _ = 1, calls do
@@ -45,7 +46,7 @@ local function run(KEYS, ARGV)
       argument = argument + arguments_per_call
     end
     if saved_until then algorithm.save(saved_until) end
-    close_permits()
+    expire_permits()
   end
   return replies
 end

@@ -1,6 +1,6 @@
--- Sets the limit of a key, or resets it to the configured value. Calls keep the times that they
--- were given. But if the limit is lowered, times released later are not offered to other calls, and
--- the key of a bucket, which now empties more slowly, is kept for longer.
+-- Sets the limit of a key, or resets the limit to the configured value. Calls keep their times. But
+-- if the limit is lowered, times returned later are not offered to other calls, and the key of a
+-- bucket, which now empties more slowly, is kept for longer.
 -- KEYS    1 values 2 state; if the limit paces: 3 free 4 booked
 -- ARGV    2 the key's name 3 its new limit (-1: none), or '' for the configured one
 --         4 its configured limit 5 the window's length of a bucket, or 0 6 1 if the state is a set

@@ -1,6 +1,6 @@
 -- @include "jobs/parts/state"
 -- @include "limits/parts/algorithms"
--- @include "limits/parts/present"
+-- @include "limits/parts/earliest_time"
 -- The rate limit of a target, by one of the limits' algorithms.
 -- KEYS  11 the state of the rate limit
 -- ARGV  4 the algorithm, or '' for no limit  5 calls per window  6 length of the window, µs

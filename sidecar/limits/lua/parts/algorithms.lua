@@ -1,4 +1,5 @@
--- The algorithms, by their names in the settings. limits/parts/subject describes their functions.
+-- The algorithms, by their names in the settings. Their functions are described in
+-- limits/parts/algorithm_state.
 -- @include "limits/parts/concurrency"
 -- @include "limits/parts/fixed_window"
 -- @include "limits/parts/leaky_bucket"

@@ -1,4 +1,4 @@
--- @include "limits/parts/pair"
+-- @include "limits/parts/time_and_use"
 -- A bucket that holds `size` and leaks at the rate limit / window. The level is counted in units of
 -- 1 / window, so that all numbers are whole. `max_used` bounds the stored level.
 local function fill(cost, limit, base, size, max_used)

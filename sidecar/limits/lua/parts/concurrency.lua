@@ -1,7 +1,7 @@
 -- Permits that end with their lease, unless they are released earlier. Each unit is a member with
 -- the end of the lease as its score: permit~1, permit~2 and so on. A call with the same permit
 -- starts its lease again.
--- @include "limits/parts/units"
+-- @include "limits/parts/unit_set"
 local concurrency = {}
 
 function concurrency.load()
@@ -19,7 +19,7 @@ end
 
 function concurrency.find(cost, limit, base, permit)
   if not is_held(permit) then return find_units(cost, limit, base, 0) end
-  return now, units_after(now), limit, math.max(top_score, now + LENGTH)
+  return now, count_units_after(now), limit, math.max(top_score, now + LENGTH)
 end
 
 function concurrency.take(_, after, cost, permit)

@@ -1,6 +1,6 @@
 -- Counts calls in each window [k * window, (k + 1) * window) of Redis' clock.
--- @include "limits/parts/pair"
-local fixed_window = pair_algorithm(function(cost, limit, base)
+-- @include "limits/parts/time_and_use"
+local fixed_window = make_algorithm(function(cost, limit, base)
   if cost > limit then return nil end
   local start = base - base % LENGTH
   local after = cost + (last >= start and used or 0)

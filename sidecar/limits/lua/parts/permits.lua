@@ -1,14 +1,14 @@
--- @include "limits/parts/subject"
--- The times that calls were given, by permit, and the times that were released.
+-- @include "limits/parts/algorithm_state"
+-- The times that calls were given, by permit.
 local permits, booked -- the keys, if the limit needs them
 local REMEMBERED -- how long an id is remembered, µs
-local released, latest_permit, latest_booked
+local latest_permit, latest_booked -- the latest times that this script has stored in each key
 
-local function open_permits()
-  released, latest_permit, latest_booked = nil, nil, nil
+local function reset_permits()
+  latest_permit, latest_booked = nil, nil
 end
 
--- Returns whether the replica has made this id, because the caller sent none: it begins with ~.
+-- Returns whether the replica has made this id, which then begins with ~, as the caller sent none.
 local function is_made_by_replica(id)
   return string.byte(id) == 126
 end
@@ -32,7 +32,8 @@ local function store_given_time(permit, id, at)
   end
 end
 
-local function close_permits()
+-- Removes old times and extends the expiry of the keys that this script has written.
+local function expire_permits()
   if latest_permit then
     redis_call('ZREMRANGEBYSCORE', permits, '-inf', int(now - REMEMBERED))
     keep(permits, latest_permit + REMEMBERED)

@@ -1,6 +1,6 @@
 -- Allows at most `limit` units in any interval of the window's length. Each unit is a member with
 -- its time as the score. The members are growing numbers, which begin with 2 if the limit paces.
--- @include "limits/parts/units"
+-- @include "limits/parts/unit_set"
 -- The first member. All have the same number of digits, because Redis sorts members of one score as
 -- strings.
 local FIRST = 100000000000000

@@ -1,26 +1,26 @@
--- @include "limits/parts/subject"
+-- @include "limits/parts/algorithm_state"
 -- The state of a key as two numbers in a string, which is smaller than a hash: the latest time that
 -- a call was given, and how much of the limit was in use then.
 local last, used
 local PACED = ' paced'
 
-local function load_pair()
+local function load_time_and_use()
   local pair = redis_call('GET', state)
   local at, amount = string.match(pair or '0 0', '(%S+) (%S+)')
   last, used = tonumber(at), tonumber(amount)
   return last, string.sub(pair or '', -#PACED) == PACED
 end
 
-local function take_pair(at, after)
+local function set_time_and_use(at, after)
   last, used = at, after
 end
 
-local function save_pair(ends)
+local function save_time_and_use(ends)
   local pair = int(last) .. string.format(' %.17g', used) .. (free and PACED or '')
   redis_call('SET', state, pair, 'PX', int(life_ms(ends)))
 end
 
 -- Returns an algorithm with this state and the given find().
-local function pair_algorithm(find)
-  return {load = load_pair, find = find, take = take_pair, save = save_pair}
+local function make_algorithm(find)
+  return {load = load_time_and_use, find = find, take = set_time_and_use, save = save_time_and_use}
 end

@@ -1,5 +1,5 @@
 -- @include "limits/parts/head"
--- The key that an algorithm works on. A script sets these variables before it calls load(). Each
+-- The state that an algorithm works on. A script sets these variables before it calls load(). Each
 -- algorithm is a table of functions:
 --   load() returns the latest time that a call was given, and whether that call was paced
 --   find(cost, limit, base, permit) returns the first time >= base at which the call may go, how
@@ -9,4 +9,4 @@
 --   save(ends) writes the state, which is needed until `ends`
 local state -- the key
 local LENGTH, BURST -- of the window or the lease, µs; the burst, nil: as the limit
-local free -- the set of released times; nil if the limit does not pace
+local free -- the key of the returned times; nil if the limit does not pace

@@ -1,4 +1,4 @@
--- @include "limits/parts/subject"
+-- @include "limits/parts/algorithm_state"
 -- The state of a key as a sorted set of units of cost. A unit is in use from its score on, for
 -- `lasts`.
 local top, top_score -- the member and score of the last unit
@@ -7,9 +7,9 @@ local units_in_use, counted_after -- how many units have a score above `counted_
 local queried_cost, freed_at -- the cost and the result of the last query of find_units()
 
 local function load_top()
-  local found = redis_call('ZRANGE', state, '-1', '-1', 'WITHSCORES')
-  top, top_score, unwritten, units_in_use = tonumber(found[1]), tonumber(found[2] or 0), {}, nil
-  queried_cost = nil
+  local last_unit = redis_call('ZRANGE', state, '-1', '-1', 'WITHSCORES')
+  top, top_score = tonumber(last_unit[1]), tonumber(last_unit[2] or 0)
+  unwritten, units_in_use, queried_cost = {}, nil, nil
 end
 
 local function flush_units()
@@ -22,7 +22,7 @@ local function add_unit(score, member)
 end
 
 -- Returns how many units have a score above `from`.
-local function units_after(from)
+local function count_units_after(from)
   if not units_in_use or counted_after ~= from then
     flush_units()
     units_in_use, counted_after = redis_call('ZCOUNT', state, '(' .. int(from), '+inf'), from
@@ -34,7 +34,7 @@ end
 -- are free, after all calls that were given a time already.
 local function find_units(cost, limit, base, lasts)
   if cost > limit then return nil end
-  local after = units_after(base - lasts) + cost
+  local after = count_units_after(base - lasts) + cost
   if cost == 0 or after <= limit then
     local ends = math.max(top_score + lasts, cost == 0 and base or base + LENGTH)
     return base, after, limit, ends
