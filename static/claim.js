@@ -1,5 +1,5 @@
 'use strict';
-// How long the turn is held; once that is over, the page says what became of it.
+// Counts down the time for which the call is held, then reloads the page.
 {
   const shown = document.querySelector('#held b');
   const ends = shown && Date.now() + shown.dataset.seconds * 1000;

@@ -1,12 +1,12 @@
 'use strict';
 {
-  // A draw shown and checked, here in the browser. The rules are those of docs/draw.md.
+  // Shows and checks a lottery draw in the browser, by the rules of docs/draw.md.
   const room = location.pathname.split('/')[2];
   const asked = new URLSearchParams(location.search);
   const event = asked.get('event'),
     own = asked.get('id');
-  const PAGE = 10000; // places asked for at once; so many are checked without being asked to
-  const SLICE = 500; // lots computed before the page may do something else
+  const PAGE = 10000; // places in one request; a draw of at most this size is checked automatically
+  const SLICE = 500; // lots computed before the page handles other events
 
   const $ = id => document.getElementById(id);
   const put = (id, text) => {
@@ -43,7 +43,7 @@
     ).join('');
 
   // The first 50 bits of the HMAC, for each id.
-  async function lots(secret, ids, tell) {
+  async function computeLots(secret, ids, tell) {
     const key = await crypto.subtle.importKey(
       'raw',
       bytes(secret),
@@ -66,7 +66,7 @@
     return found;
   }
 
-  // What is checked, in order: [whether it holds, what, what it shows or where it is wrong first].
+  // The checks in order: [result, name, what the check shows or its first error].
   async function* verify(draw, places, noted, tell) {
     const rows = [...places].sort((a, b) => a[1] - b[1]);
     const ids = rows.map(([id]) => id);
@@ -123,7 +123,7 @@
           `Place ${rows[gap][1]} comes where ${gap + 1} should.`,
         ];
 
-    const drawn = await lots(draw.secret, ids, tell);
+    const drawn = await computeLots(draw.secret, ids, tell);
     const right = ids
       .map((id, at) => [drawn[at], id])
       .sort((a, b) => a[0] - b[0] || (a[1] < b[1] ? -1 : 1));
@@ -169,7 +169,7 @@
     }
   }
 
-  // What this browser saw before -------------------------------------------------------------------
+  // Earlier visits of this browser -----------------------------------------------------------------
 
   const name = draw => `wr-draw-${room}-${draw.event}-${draw.prequeue_from}`;
 
@@ -181,7 +181,7 @@
     }
   }
 
-  function note(draw, more) {
+  function remember(draw, more) {
     const known = recall(draw) || {
       commitment: draw.commitment,
       at: draw.updated_at,
@@ -190,7 +190,7 @@
     try {
       localStorage[name(draw)] = JSON.stringify({ ...more, ...known });
     } catch (e) {
-      /* refused */
+      /* storage is disabled */
     }
   }
 
@@ -241,7 +241,7 @@
     );
   }
 
-  function add([holds, what, says]) {
+  function addResult([holds, what, says]) {
     const item = document.createElement('li');
     const title = document.createElement('b');
     title.textContent = what;
@@ -270,8 +270,8 @@
     for await (const found of verify(draw, places, noted, done => {
       $('progress').value = places.length + done;
     }))
-      all = add(found) && all;
-    note(draw, { digest: draw.places_sha256 });
+      all = addResult(found) && all;
+    remember(draw, { digest: draw.places_sha256 });
     $('progress').hidden = true;
     put(
       'before-check',
@@ -301,7 +301,7 @@
     );
   }
 
-  async function offer(draw) {
+  async function offerCheck(draw) {
     $('check').hidden = false;
     if (!crypto.subtle)
       return put(
@@ -321,16 +321,16 @@
     );
     put('run', 'Check all places');
     $('run').hidden = false;
-    $('run').onclick = () => check(draw).catch(fail);
+    $('run').onclick = () => check(draw).catch(showError);
   }
 
-  function fail(error) {
+  function showError(error) {
     $('progress').hidden = true;
     put('trouble', `The draw could not be read: ${error.message}`);
   }
 
-  // The room's own name, logo and links; its colours are in style.css.
-  async function brand() {
+  // Shows the room's own name, logo and links. Its colours are in style.css.
+  async function loadBranding() {
     try {
       const {
         site_name: site,
@@ -348,36 +348,36 @@
         }),
       );
     } catch (error) {
-      /* the page's own, then */
+      /* the page keeps its own */
     }
   }
 
-  async function look() {
+  async function loadDraw() {
     let wait = 60;
     try {
       const draw = await ask(
         `/_waitroom/${room}/draw${event ? `?event=${encodeURIComponent(event)}` : ''}`,
       );
       put('trouble', '');
-      if (!draw.secret) note(draw);
+      if (!draw.secret) remember(draw);
       show(draw);
       if (draw.secret && (draw.count !== null || draw.places_url === null))
-        return await offer(draw);
-      // By the server's clock; and not everybody at once.
+        return await offerCheck(draw);
+      // Reload by the server's clock, spread so that not everybody does at once.
       const left =
         (Date.parse(draw.revealed_at) - Date.parse(draw.updated_at)) / 1000;
       wait = draw.secret
         ? 5
         : Math.min(60, Math.max(0, left) + 1 + Math.random() * 4);
     } catch (error) {
-      fail(error);
+      showError(error);
       if (error.status === 404) {
         put('intro', '');
         return;
       }
       wait = 5 + Math.random() * 10;
     }
-    setTimeout(look, wait * 1000);
+    setTimeout(loadDraw, wait * 1000);
   }
-  brand().then(look);
+  loadBranding().then(loadDraw);
 }

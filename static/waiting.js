@@ -3,28 +3,28 @@
   const root = document.documentElement;
   const { room, next, method, refresh, position: known } = root.dataset;
   const api = `/_waitroom/${room}/`;
-  const unsent = !/^(GET|HEAD)?$/.test(method || ''); // what was sent here has not arrived
-  const plain = `${api}?${unsent ? 'unsent=1&' : ''}next=${next}`; // the page that works without this script
-  // What a page lacks that an older version made, or you did, is not shown.
+  const unsent = !/^(GET|HEAD)?$/.test(method || ''); // the data of a form did not arrive
+  const plain = `${api}?${unsent ? 'unsent=1&' : ''}next=${next}`; // works without scripts
+  // An element that an older or changed page lacks is not shown.
   const $ = id => document.getElementById(id) || document.createElement('i');
   const random = (low, high) => low + Math.random() * (high - low);
   const put = (id, text) => {
     if ($(id).textContent !== text) $(id).textContent = text;
   };
 
-  // Language: the one the page was made in, else the first of the browser's that we have.
+  // The language: that of the page, or else the first of the browser's that has a file.
   const langs = (root.dataset.languages || 'en zh-CN ja ko es fr de ar').split(
     ' ',
   );
   const base = tag => tag.toLowerCase().split('-')[0];
-  const traditional = tag => /^zh\b.*-(hant|tw|hk|mo)\b/i.test(tag); // has its own file
+  const traditional = tag => /^zh\b.*-(hant|tw|hk|mo)\b/i.test(tag); // a script with its own file
   const served = tag =>
     langs.find(
       l => base(l) === base(tag) && traditional(l) === traditional(tag),
     ) || langs.find(l => base(l) === base(tag));
   const lang =
     [root.lang, ...navigator.languages].map(served).find(Boolean) || 'en';
-  // Numbers and times as the visitor's region writes them.
+  // The locale for numbers and times, by the visitor's region.
   let locale = lang + '-u-nu-latn';
   try {
     locale = String(
@@ -34,7 +34,7 @@
       ),
     );
   } catch (e) {
-    /* no tag that it knows */
+    /* an unknown tag */
   }
   const number = n => (n == null ? '' : n.toLocaleString(locale));
   const parts = [
@@ -43,8 +43,8 @@
     ['minute', 60, 'min'],
     ['second', 1, 's'],
   ];
-  // The amount and the word beside it, by its symbol where the browser has no words for units.
-  const measure = (amount, [unit, , symbol], unitDisplay) => {
+  // Returns an amount with its unit, and the unit alone. Old browsers get the symbol of the unit.
+  const formatUnit = (amount, [unit, , symbol], unitDisplay) => {
     try {
       const said = new Intl.NumberFormat(locale, {
         style: 'unit',
@@ -64,7 +64,7 @@
       parts.find(
         ([, one]) => seconds % one === 0 && (seconds > one || one < 3600),
       ) || parts[3];
-    return measure(seconds / part[1], part, 'long')[0];
+    return formatUnit(seconds / part[1], part, 'long')[0];
   };
   let site = $('site').textContent.trim();
   let texts, about;
@@ -75,14 +75,14 @@
   else if (!refresh && /^(waiting|not_queued)$/.test(first))
     root.dataset.state = 'joining';
   if ((lang !== 'en' || first !== 'waiting') && !refresh) {
-    root.classList.add('load'); // no flash of English, nor of another heading
+    root.classList.add('load'); // hides the English text and the wrong heading
     setTimeout(() => root.classList.remove('load'), 1500);
   }
 
   async function loadTexts() {
     if (texts) return;
     try {
-      // What a language's file lacks is English.
+      // A text that the language's file lacks is shown in English.
       const files = [...new Set(['en', lang])].map(tag =>
         fetch(`/_waitroom/static/i18n/${tag}.json`).then(file => file.json()),
       );
@@ -108,14 +108,14 @@
         $(id).hidden = !can;
       render();
     } catch (e) {
-      /* the next poll tries again */
+      /* the next poll loads the texts again */
     }
     if (/waiting|joining/.test(root.dataset.state))
       root.classList.remove('load');
     loadAbout();
   }
 
-  // What the room promises, the same for all who wait.
+  // Loads the facts about the room, which are the same for all visitors.
   async function loadAbout() {
     try {
       const answer = await fetch(api + 'about');
@@ -163,12 +163,12 @@
           }),
       );
     } catch (e) {
-      /* it says less */
+      /* the page works without these facts */
     }
   }
 
-  // The estimate in words; the server words it by the same rules.
-  function words({
+  // Returns the estimated wait in words, by the same rules as the server.
+  function formatWait({
     wait_seconds: mid,
     wait_seconds_low: low,
     wait_seconds_high: high,
@@ -187,8 +187,8 @@
     );
   }
 
-  // From when to when, by the visitor's clock, as exact as the words above it.
-  function between({
+  // Returns the expected times of the call by the visitor's clock, as exact as the words above.
+  function formatCallTimes({
     updated_at: at,
     wait_seconds_low: low,
     wait_seconds_high: high,
@@ -206,8 +206,8 @@
       : range.map(each => time.format(each)).join(' – ');
   }
 
-  // How many places a minute the visitor moves up.
-  function pace({ ahead, wait_seconds: wait }) {
+  // Returns how many places per minute the visitor moves up.
+  function formatPace({ ahead, wait_seconds: wait }) {
     const exact = ((ahead + 1) / wait) * 60,
       n = exact < 3 ? Math.round(exact * 10) / 10 : Math.round(exact);
     return !wait || ahead == null
@@ -217,8 +217,8 @@
         : texts.pace.replace('{n}', number(n));
   }
 
-  // The visitor's id in short, for a telephone: its first 40 bits, without letters that look like digits.
-  function short(id) {
+  // Returns the visitor number: the first 40 bits of the id, without letters that look like digits.
+  function visitorNumber(id) {
     const bits = [...atob(id.slice(0, 8).replace(/-/g, '+').replace(/_/g, '/'))]
       .slice(0, 5)
       .reduce((sum, c) => sum * 256 + c.charCodeAt(), 0);
@@ -228,7 +228,7 @@
     return text.slice(0, 4) + '-' + text.slice(4);
   }
 
-  // What this tab remembers; without storage, for as long as the page lives.
+  // Values that this tab remembers. If storage is disabled, they last as long as the page.
   let store = {},
     lasting = false;
   try {
@@ -236,14 +236,14 @@
     store = sessionStorage;
     lasting = true;
   } catch (e) {
-    /* refused */
+    /* storage is disabled */
   }
   const recall = key => JSON.parse(store[`wr-${room}-${key}`] || '{}');
   const keep = (key, value) => {
     try {
       store[`wr-${room}-${key}`] = JSON.stringify(value);
     } catch (e) {
-      /* full */
+      /* storage is full */
     }
   };
 
@@ -262,7 +262,7 @@
     moved = false,
     ticker;
 
-  function viewed({ state, phase, opens_at: opens }) {
+  function chooseView({ state, phase, opens_at: opens }) {
     if (left) return 'left';
     if (state === 'closed' && phase === 'closed' && opens) return 'opens';
     return state === 'waiting' && phase === 'prequeue'
@@ -272,14 +272,14 @@
         : 'waiting';
   }
 
-  // The server's time: an answer that nginx kept for a moment is late, none is early.
+  // The server's time. A response may be late, because nginx caches some, but never early.
   let clock = -Infinity;
   const now = () => clock + performance.now();
 
-  // Days, hours, minutes, seconds until the opening.
+  // Shows the days, hours, minutes and seconds until the opening.
   for (const each of parts) {
     const part = $('left').appendChild(document.createElement('span'));
-    part.append(document.createElement('b'), measure(11, each, 'short')[1]);
+    part.append(document.createElement('b'), formatUnit(11, each, 'short')[1]);
   }
   function tick() {
     clearTimeout(ticker);
@@ -296,8 +296,8 @@
       ticker = setTimeout(tick, (rest % 1000) + 10);
   }
 
-  // When it opens, in the visitor's own time zone; returns how the heading and the text name it.
-  function date(view) {
+  // Shows the opening in the visitor's time zone. Returns it for the heading and for the text.
+  function showOpening(view) {
     const opens = new Date(data.opens_at),
       begins = new Date(data.prequeue_from);
     const time = { timeStyle: 'short' },
@@ -335,14 +335,14 @@
     if (!data) return;
     const { state, position, ahead, position_above: above } = data;
     const place = above ? number(above) + '+' : number(ahead);
-    const view = viewed(data);
+    const view = chooseView(data);
     const bar = document.querySelector('progress'),
       focused = document.activeElement;
     root.dataset.state = state;
     root.dataset.phase = data.phase;
     put('ahead', place);
-    put('position', above ? place : number(position)); // of an older page
-    put('number', data.visitor ? short(data.visitor) : '');
+    put('position', above ? place : number(position)); // for a page of an older version
+    put('number', data.visitor ? visitorNumber(data.visitor) : '');
     put('waiting', number(data.waiting));
     put('message', data.message || '');
     put(
@@ -354,7 +354,7 @@
     $('paused').hidden = !data.paused;
     $('time').hidden = data.paused;
     if (position) {
-      // Never backwards, also where somebody is moved ahead.
+      // The progress bar never moves backwards, even if an operator moves somebody ahead.
       const { first = position, best = position } = recall(data.joined_at);
       const passed = { first, best: Math.min(best, position) };
       keep(data.joined_at, passed);
@@ -366,28 +366,28 @@
     $('clock').hidden = view !== 'opens' && view !== 'prequeue';
     tick();
     if (!texts) return;
-    const [named, opens] = $('clock').hidden ? [] : date(view);
+    const [named, opens] = $('clock').hidden ? [] : showOpening(view);
     const [heading, intro = ''] = (
       position === 1 && view === 'waiting' ? ['next', 'intro'] : views[view]
     ).map(key => texts[key === 'opens_on' ? named : key].replace('{t}', opens));
     put('heading', heading);
     put('intro', moved && view === 'waiting' ? texts.moved : intro);
     put('line', data.line ? texts.line.replace('{n}', data.line) : '');
-    put('wait', words(data));
-    put('between', between(data));
-    put('pace', data.paused ? '' : pace(data));
+    put('wait', formatWait(data));
+    put('between', formatCallTimes(data));
+    put('pace', data.paused ? '' : formatPace(data));
     $('speed').hidden = !$('pace').textContent;
     document.title = `${state === 'waiting' && (above || ahead) ? `(${place}) ` : ''}${heading} – ${site}`;
     root.classList.remove('load');
-    // What had the focus may be gone: on with the heading, not at the page's top.
+    // If the focused element is hidden now, focus the heading rather than the page's top.
     if (focused !== document.body && !focused.getClientRects().length)
       $('heading').focus();
-    speak(view, heading, restored);
+    announce(view, heading, restored);
   }
 
-  // For screen readers: only what matters, and a new position at most every 30 s.
+  // Announces changes to screen readers, and a new position at most every 30 s.
   const said = { view: 'waiting', at: 0 };
-  function speak(view, heading, restored) {
+  function announce(view, heading, restored) {
     const { position_above: above, message, paused } = data;
     const p = above ? above + 1 : data.position; // 1 is next
     const updates = restored ? [texts.online] : [];
@@ -411,11 +411,11 @@
     if (updates.length) put('live', updates.join('\n'));
   }
 
-  // A class that was granted with the address, here or at the end of the way.
+  // The grant of a class, in the page's own address or in `next`.
   const [granted] = /[?&]waitroom_grant=[\w.-]+/.exec(
     location.search + '&' + next,
   ) || [''];
-  let joinUrl; // while very many come
+  let joinUrl; // set while the shield is up
   const joining = () =>
     joinUrl
       ? joinUrl + granted.replace('?', '&')
@@ -460,15 +460,15 @@
       else if (response.status === 429) {
         plan((after || 10) * random(1, 1.05), what);
         if (what === 'status' && !data) {
-          // a place that is polled too often is one
+          // a visitor who polls too often keeps the place
           root.dataset.state = 'waiting';
           if (texts) put('heading', texts.heading);
         }
       } else throw response;
     } catch (e) {
       if (current !== mine) return;
-      if (answer) return setTimeout(() => location.replace(plain), 5000); // this browser lacks something
-      // The numbers stay; try again later and later, each browser at its own moment.
+      if (answer) return setTimeout(() => location.replace(plain), 5000); // the browser lacks a feature
+      // Keep the numbers and retry with growing pauses, at a random time.
       $('offline').hidden = false;
       if (!failures++) put('live', $('offline').textContent);
       plan(Math.max(after, random(2, Math.min(60, 2 ** (failures + 1)))), what);
@@ -491,19 +491,19 @@
       enter();
     } else if (state === 'not_queued') {
       if (data && data.state === 'waiting' && Date.now() - heard > 3e5) {
-        // it was away too long
+        // the visitor did not poll for too long
         moved = true;
         tried = false;
       }
-      joinUrl = answer.join_url; // while very many come, and worth something after 2 s
+      joinUrl = answer.join_url; // only while the shield is up, and valid after 2 s
       if (!tried || joinUrl) {
-        // no place yet: take one
+        // join, because the visitor has no place yet
         tried = true;
         return plan(random(joinUrl ? 2 : 0, seconds || 1), 'join');
       }
     } else {
       tried = state === 'waiting';
-      const opens = viewed(answer) === 'opens'; // the server has spread those already
+      const opens = chooseView(answer) === 'opens'; // the server has already spread these polls
       const joins =
         state === 'full' || (opens && begins - now() <= seconds * 1000);
       plan(
@@ -516,7 +516,7 @@
     render(restored);
   }
 
-  // The turn has come: also for an eye on another tab, and for an ear that asked for it.
+  // Announces the call, also to a visitor in another tab, and with a sound if it is turned on.
   let sound;
   function tone() {
     [0, 0.2].forEach((at, i) => {
@@ -541,14 +541,14 @@
         icon: '/_waitroom/static/turn.svg',
       });
     } catch (e) {
-      /* not here */
+      /* not supported */
     }
   }
   $('notify').addEventListener('click', () => {
     const on = !sound;
     if (on) {
       sound = new AudioContext();
-      tone(); // this is how it sounds
+      tone(); // plays a sample
       if (self.Notification && Notification.permission === 'default')
         Notification.requestPermission();
     } else {
@@ -558,9 +558,9 @@
     $('notify').setAttribute('aria-pressed', on);
   });
 
-  // The screen stays on where the visitor asks for it; a page that is hidden loses that.
+  // Keeps the screen on if the visitor wants that. A hidden page loses the wake lock.
   let lit;
-  async function light(on) {
+  async function setWakeLock(on) {
     try {
       if (lit) await lit.release();
       lit = on ? await navigator.wakeLock.request('screen') : undefined;
@@ -569,7 +569,7 @@
     }
     $('awake').setAttribute('aria-pressed', on);
   }
-  $('awake').addEventListener('click', () => light(!lit));
+  $('awake').addEventListener('click', () => setWakeLock(!lit));
 
   $('copy').addEventListener('click', async () => {
     await navigator.clipboard.writeText($('number').textContent);
@@ -578,7 +578,7 @@
     setTimeout(put, 3000, 'copy', texts.copy);
   });
 
-  // A site that keeps sending its visitor back here is asked ever less often.
+  // Waits longer each time if the site keeps sending its visitor back.
   function enter() {
     let { count = 0, at = 0 } = recall('enter');
     count = Date.now() - at < 15000 ? count + 1 : 1;
@@ -586,7 +586,7 @@
       count > 3 ? random(0.5, 1) * Math.min(60, 2 ** (count - 1)) : 0.5;
     const [{ type } = {}] = performance.getEntriesByType('navigation');
     if (!lasting && type === 'reload') delay = random(4, 8);
-    if (sound) delay = Math.max(delay, 1); // to its end
+    if (sound) delay = Math.max(delay, 1); // until the sound ends
     setTimeout(() => {
       keep('enter', { count, at: Date.now() });
       const safe = /^\/(?!\/)[^?\\\0- \x7f]*(\?[^\0- \x7f]*)?$/.test(next)
@@ -601,15 +601,15 @@
         !document.referrer.startsWith(location.origin + '/')
       )
         return go();
-      history.back(); // the form, with what was typed into it
+      history.back(); // to the form with its contents
       setTimeout(go, 3000);
     }, delay * 1000);
   }
 
-  // The place is given up when the time for "undo" is over, or the page goes.
+  // Gives up the place when the time for "undo" is over or the page is closed.
   const UNDO_MS = 8000;
   let going;
-  function leaving(done) {
+  function finishLeaving(done) {
     clearTimeout(going);
     going = undefined;
     if (document.activeElement === $('undo')) $('heading').focus();
@@ -629,7 +629,7 @@
     left = true;
     failures = 0;
     $('offline').hidden = true;
-    going = setTimeout(leaving, UNDO_MS, true);
+    going = setTimeout(finishLeaving, UNDO_MS, true);
     $('undo').hidden = false;
     $('undo').style.setProperty('--wr-time', `${UNDO_MS}ms`);
     $('join').hidden = true;
@@ -647,21 +647,21 @@
   });
   $('undo').addEventListener('click', () => {
     left = false;
-    leaving(false);
+    finishLeaving(false);
     call('status');
   });
   $('stay').addEventListener('click', () => {
-    leaving(false);
+    finishLeaving(false);
     document.querySelector('summary').focus();
   });
   addEventListener('pagehide', () => {
     if (going) navigator.sendBeacon(api + 'leave');
-    leaving(false);
+    finishLeaving(false);
   });
   $('join').addEventListener('click', event => {
     event.preventDefault();
     const known = going;
-    leaving(false);
+    finishLeaving(false);
     left = moved = false;
     tried = true;
     $('heading').focus();
@@ -669,7 +669,7 @@
   });
   document.addEventListener('visibilitychange', () => {
     if (document.hidden) return;
-    if (lit) light(true);
+    if (lit) setWakeLock(true);
     if (Date.now() >= due) call(action);
   });
   addEventListener('online', () => {
@@ -678,8 +678,8 @@
   addEventListener('pageshow', event => {
     if (event.persisted && !left) call('status');
   });
-  // The page loads itself again until this runs. To stop that stops all that loads, so the last picture
-  // comes first, for three seconds at most.
+  // The page reloads itself until this script runs. window.stop() ends all loading, so wait for the
+  // last image first, for three seconds at most.
   function begin() {
     if (begun) return;
     begun = true;
@@ -687,7 +687,7 @@
     document.querySelectorAll('meta[http-equiv=refresh]').forEach(each => {
       each.remove();
     });
-    // A page that the browser made ahead takes no place before somebody looks at it.
+    // A prerendered page takes no place before the visitor opens it.
     if (document.prerendering)
       document.addEventListener('prerenderingchange', () => call('status'), {
         once: true,
@@ -696,7 +696,7 @@
   }
   let begun = false;
   if (!room)
-    location.reload(); // a script of the site put this page into its own
+    location.reload(); // a script of the site inserted this page into its own
   else if (document.readyState === 'complete') begin();
   else {
     addEventListener('load', begin);

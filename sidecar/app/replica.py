@@ -17,7 +17,7 @@ from aiohttp import web
 
 from sidecar.app.routes import Services, edge_app, ops_app
 from sidecar.dashboard.operators import share_forever, share_once
-from sidecar.gate.metrics import GateMetrics
+from sidecar.gate.event_stream import GateMetrics
 from sidecar.gate.stamps import Stamps
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.store.event_stream import EventStream

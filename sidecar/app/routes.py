@@ -24,11 +24,11 @@ from sidecar.gate import claim_link as claim
 from sidecar.gate import event_stream as events
 from sidecar.gate import forward_auth as gate
 from sidecar.gate import status as waiting
-from sidecar.gate.app_keys import GATES, LEAVE_LIMIT, MEMORY, PAGE, RECENT_POLLS, STAMPS
-from sidecar.gate.contract import Gates
+from sidecar.gate.contract import GATES, Gates
 from sidecar.gate.page.render import Page
-from sidecar.gate.repeated_polls import RecentPolls
-from sidecar.gate.stamps import Stamps
+from sidecar.gate.page.responses import PAGE
+from sidecar.gate.polls import RECENT_POLLS, RecentPolls
+from sidecar.gate.stamps import STAMPS, Stamps
 from sidecar.history.lookups import HISTORY
 from sidecar.http import app_keys as keys
 from sidecar.http import long_poll
@@ -107,10 +107,10 @@ def edge_app(
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY_BYTES)
     _add_services(app, services)
     app[GATES] = Gates(services.rooms, services.resources)
-    app[MEMORY] = memory
+    app[waiting.MEMORY] = memory
     app[STAMPS] = stamps or Stamps([])
     app[PAGE] = Page(static)
-    app[LEAVE_LIMIT] = waiting.leave_limit()
+    app[waiting.LEAVE_LIMIT] = waiting.make_leave_limit()
     app[RECENT_POLLS] = RecentPolls()
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from sidecar.cli.config import CONFIG, load_settings
-from sidecar.gate.nginx_key import key_file
+from sidecar.gate.nginx_key import build_key_file
 from sidecar.kit.files import replacing
 
 #: The paths of Waitroom's own files, which may use secure_link.
@@ -25,7 +25,7 @@ def nginx_key(file: str, path: str | None, force: bool) -> None:
     FILE is waitroom-stamp.conf beside nginx.conf; - prints the key. The key is made from
     secret_keys: when they change, write it again and run `nginx -s reload`.
     """
-    text = key_file(load_settings(path).secret_keys)
+    text = build_key_file(load_settings(path).secret_keys)
     if file == "-":
         click.echo(text, nl=False)
         return

@@ -1,9 +1,8 @@
-"""Ask a room or leased resource for the verdict about a visitor's request, and count it."""
+"""Gets the verdict of a room or leased resource about a visitor's request, and counts requests."""
 
 from aiohttp import web
 
-from sidecar.gate.app_keys import GATES
-from sidecar.gate.contract import Gate, label
+from sidecar.gate.contract import GATES, Gate, label
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.auth_request import log_unknown
 from sidecar.http.metrics import METRICS
@@ -11,7 +10,7 @@ from sidecar.rooms.metrics import RoomMetrics
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import Pass
 
-#: The states that are reported, instead of a visitor's, for an unknown room or resource.
+#: The states that responses and metrics have for an unknown room or resource.
 UNKNOWN_ROOM = "unknown-room"
 UNKNOWN_RESOURCE = "unknown-resource"
 
@@ -24,7 +23,7 @@ async def ask(
     *,
     may_join: bool = False,
 ) -> Answer:
-    """Return the verdict about a request. With `may_join`, a newcomer joins."""
+    """Return the verdict about a request, and count it. With `may_join`, a newcomer joins."""
     metrics = request.app[METRICS]
     bearer = visitor_request.bearer(room, may_join=may_join)
     if bearer.grant_result:
@@ -39,7 +38,7 @@ async def ask(
     if answer.failed_open:
         metrics.of(RoomMetrics).fail_open_admissions.labels(room.name).inc()
     pass_ = answer.token
-    # The pass is new, not renewed, and its visitor waited for it.
+    # Only the first pass of a visitor who waited is counted.
     if isinstance(pass_, Pass) and pass_.joined_ms < pass_.started_ms == pass_.renewed_ms:
         waited_s = (pass_.started_ms - pass_.joined_ms) / 1000
         metrics.of(RoomMetrics).wait_seconds.labels(room.name).observe(waited_s)

@@ -1,7 +1,8 @@
-"""/check, by which nginx checks each request: 204 lets it pass, 401 makes it wait, 403 refuses it.
+"""/check, by which nginx checks each request: 204 admits it, 401 makes it wait, 403 refuses it.
 
-A response has no other status, because auth_request turns others into 500; no body, because it
-costs the keepalive connection; and one Set-Cookie at most, as nginx before 1.23 keeps the first.
+A response has no other status, because auth_request turns others into 500. It has no body, because
+a body costs the keepalive connection, and at most one Set-Cookie, because nginx before 1.23 uses
+only the first.
 """
 
 import math
@@ -13,15 +14,14 @@ import structlog
 from aiohttp import web
 from multidict import istr
 
-from sidecar.gate.app_keys import GATES, STAMPS
 from sidecar.gate.ask import ask, count_unknown
-from sidecar.gate.contract import Gate, is_resource
-from sidecar.gate.cookies import set_cookie, stamp_cookie
+from sidecar.gate.contract import GATES, Gate, is_resource
+from sidecar.gate.cookies import format_cookie, format_stamp_cookie
 from sidecar.gate.page import cloudflare
-from sidecar.gate.page.status_document import build_document, refresh_s, visible_position
-from sidecar.gate.page.template import find_template, format_header, refresh_header
+from sidecar.gate.page.status_document import build_document, get_position, get_refresh_s
+from sidecar.gate.page.template import find_template, format_document, format_refresh
 from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
-from sidecar.gate.stamps import may_have_stamp
+from sidecar.gate.stamps import STAMPS, may_have_stamps
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.auth_request import close_if_body, logged_once
 from sidecar.http.endpoint import ANYBODY, Endpoints
@@ -40,10 +40,10 @@ _STATUS = {
     VisitorState.FULL: 403,
     VisitorState.CLOSED: 403,
 }
-#: The cache time of a verdict about a pass, as sent to nginx. nginx counts in whole seconds and so
-#: caches up to a second longer; this is a second shorter than VERDICT_TTL_MS.
+#: The cache time of a verdict about a pass, as sent to nginx. nginx counts in whole seconds and may
+#: cache up to a second longer, so this is a second shorter than VERDICT_TTL_MS.
 _PASS_CACHE_S = str(VERDICT_TTL_MS // 1000 - 1)
-#: The same for a response that changes sooner (BRIEF_TTL_MS).
+#: The cache time of a response that changes sooner (BRIEF_TTL_MS).
 BRIEF_CACHE_S = str(BRIEF_TTL_MS // 1000 - 1)
 #: The form of nginx's $msec: seconds since 1970 with three decimals.
 _MSEC = re.compile(r"[0-9]{9,11}\.[0-9]{3}\Z")
@@ -60,7 +60,7 @@ ENDPOINTS = Endpoints("proxy")
     headers=CheckRequest,
     replies={
         204: (NO_BODY, "The request may pass.", CheckPassed),
-        401: (NO_BODY, "The visitor waits.", CheckRefused),
+        401: (NO_BODY, "The visitor has to wait.", CheckRefused),
         403: (NO_BODY, "The room is full, closed or unknown.", CheckRefused),
     },
     is_cacheable=True,
@@ -87,13 +87,13 @@ async def check(request: web.Request) -> web.Response:
     may_join = visitor_request.may_take_place(room)
     answer = await ask(request, room, visitor_request, "check", may_join=may_join)
     if visitor_request.earlier_token is not None and answer.token is None:
-        # nginx keeps only the Set-Cookie of the last response, so repeat that of the first.
+        # nginx keeps only the last response's Set-Cookie, so repeat that of the first response.
         answer = replace(answer, token=visitor_request.earlier_token)
-    reply = verdict_headers(room, answer, headers)
+    reply = build_headers(room, answer, headers)
     if answer.state is not VisitorState.ADMITTED and (template := find_template(request, room)):
         document = build_document(room, answer)
-        reply["X-Waitroom-Document"] = format_header(document)
-        reply["Refresh"] = refresh_header(template, document)
+        reply["X-Waitroom-Document"] = format_document(document)
+        reply["Refresh"] = format_refresh(template, document)
     if is_cacheable(answer, visitor_request):
         is_admitted = answer.state is VisitorState.ADMITTED
         reply["X-Accel-Expires"] = _PASS_CACHE_S if is_admitted else BRIEF_CACHE_S
@@ -104,12 +104,12 @@ async def check(request: web.Request) -> web.Response:
 
 def _add_stamp(request: web.Request, room: Gate, answer: Answer, reply: dict[str, str]) -> None:
     """Add a stamp, with which nginx admits the visitor for as long as by the cached verdict."""
-    may_have = not answer.uncounted and may_have_stamp(room.settings)
-    if may_have and answer.state is VisitorState.ADMITTED:
+    is_counted = answer.state is VisitorState.ADMITTED and not answer.uncounted
+    if is_counted and may_have_stamps(room.settings):
         stamps = request.app[STAMPS]
         stamp = stamps.sign(request.headers[_STAMP], room.name)
         if stamp is not None:
-            reply["X-Waitroom-Stamp"] = stamp_cookie(request.headers, stamp)
+            reply["X-Waitroom-Stamp"] = format_stamp_cookie(request.headers, stamp)
         elif stamps.nginx_key == "unknown" and ("nginx", "key") not in logged_once:
             logged_once.add(("nginx", "key"))
             log.error(
@@ -128,33 +128,35 @@ def _set_clock_from_nginx(room: Gate, msec: str) -> None:
         log.error("clocks_apart", room=room.name, nginx=iso(clock.now_ms()), hint=hint)
 
 
-def verdict_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
+def build_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
     """Return the response headers of a verdict for a proxy. `headers` are those of the request."""
     reply = {"X-Waitroom-State": answer.state.value}
     if answer.token is not None:
-        reply["Set-Cookie"] = set_cookie(headers, room, answer.token)
+        reply["Set-Cookie"] = format_cookie(headers, room, answer.token)
     if answer.state is VisitorState.ADMITTED:
         if is_resource(room) and answer.standing is not None:
             reply["X-Waitroom-Fence"] = str(answer.standing.order)
         return reply
     reply["X-Waitroom-Status"] = str(room.settings.queueing_status_code)
     has_refresh = answer.standing is not None or answer.state is VisitorState.CLOSED
-    reply["Retry-After"] = str(max(1, math.ceil(refresh_s(room, answer))) if has_refresh else 1)
-    position, above = visible_position(room, answer.standing)
+    reply["Retry-After"] = str(max(1, math.ceil(get_refresh_s(room, answer))) if has_refresh else 1)
+    position, above = get_position(room, answer.standing)
     if position is not None:
         reply["X-Waitroom-Position"] = str(position)
     wait = answer.wait if position or above else None
     if wait is not None:
         reply["X-Waitroom-Wait"] = str(wait.seconds)
     if room.settings.json_format == "cloudflare":
-        # Not only if this request accepts JSON, because nginx may reuse the response for others.
-        reply["X-Waitroom-Json"] = cloudflare.json_of(build_document(room, answer), room.settings)
+        # The header is sent even if this request does not accept JSON, because nginx may use the
+        # cached response for requests that do.
+        document = build_document(room, answer)
+        reply["X-Waitroom-Json"] = cloudflare.format_json(document, room.settings)
     return reply
 
 
 def is_cacheable(answer: Answer, visitor_request: VisitorRequest) -> bool:
-    """Return whether nginx may cache the verdict for all requests with the same cookie, or with
-    none. A refusal of a cookie is not cached: made-up cookies would fill the cache."""
+    """Return True if nginx may cache the verdict for all requests with the same cookie, or with
+    none. A refusal of a cookie is not cached, because made-up cookies would fill the cache."""
     if not answer.is_settled or answer.token is not None:
         return False
-    return answer.state is VisitorState.ADMITTED or not visitor_request.has_cookies
+    return answer.state is VisitorState.ADMITTED or "Cookie" not in visitor_request.headers

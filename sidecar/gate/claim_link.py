@@ -1,9 +1,9 @@
-"""A link that takes a place in the queue, or a call, to another browser.
+"""The link with which another browser takes over a visitor's place in the queue, or call.
 
-Webhooks bring it to the site, which may send it on to its visitor.
+A webhook sends the link to the site, which may send it on to its visitor.
 
-Opening it changes nothing and sets no cookie, because programs open links in mail before people
-do. The page's button takes the ticket; the verdict about the next request claims the turn.
+Opening the link changes nothing and sets no cookie, because programs open links in mail before
+people do. The page's button takes the ticket; the verdict about the next request claims the call.
 """
 
 import html
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import structlog
 from aiohttp import web
 
-from sidecar.gate.cookies import set_cookie
+from sidecar.gate.cookies import format_cookie
 from sidecar.gate.page.branding import apply_branding
 from sidecar.gate.page.languages import Languages
-from sidecar.gate.return_address import next_of_link
-from sidecar.gate.schemas import ClaimParameters, Onward, RetryLater, Site
+from sidecar.gate.return_address import read_next_of_link
+from sidecar.gate.schemas import ClaimParameters, RedirectToNext, RetryLater, SiteHeader
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.metrics import METRICS
@@ -36,8 +36,9 @@ from sidecar.visitors.model import Ticket
 
 #: View -> the page's status.
 _STATUS = {"called": 200, "waiting": 200, "begun": 410, "gone": 410, "unknown": 400, "away": 503}
-_OPEN = {"called", "waiting"}
-_SITE = re.compile(r'<span id="site">([^<]*)</span>')
+#: The views whose page has the button.
+_OPEN_VIEWS = {"called", "waiting"}
+_SITE_NAME = re.compile(r'<span id="site">([^<]*)</span>')
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -49,7 +50,8 @@ log = structlog.get_logger()
 
 
 class ClaimPage:
-    """Renders the page from the static files, or from ours if those are of an older version."""
+    """The page of claim links, rendered from the static files. Files that an older version of the
+    folder lacks come from the package."""
 
     def __init__(self, static: Path) -> None:
         def read(name: str) -> str:
@@ -59,20 +61,21 @@ class ClaimPage:
 
         self._template = Template(read("claim.html"))
         self.languages = Languages(static)
-        self._site = _site_name(read("waiting.html"))
+        # Sites write their name into the waiting page.
+        match = _SITE_NAME.search(read("waiting.html"))
+        self._site = html.unescape(match[1]).strip() if match else ""
 
     def render(
         self,
         *,
         language: str,
         view: str,
-        following: str,
+        next_url: str,
         site: str | None = None,
         left_s: int | None = None,
     ) -> str:
-        """Return the page. `left_s`: for how long the turn is held, if it is."""
+        """Return the page. `left_s` is the time for which the call is held. None: not called."""
         texts = self.languages.texts(language)
-        may_take = view in _OPEN
         values = {
             "lang": language,
             "dir": self.languages.direction(language),
@@ -81,23 +84,17 @@ class ClaimPage:
             "intro": texts[f"claim_{view}_intro"],
             "go": texts["claim_go"],
             "back": texts["claim_back"],
-            "next": following,
+            "next": next_url,
         }
         escaped = {name: html.escape(value) for name, value in values.items()}
-        hidden = {"off": "" if may_take else "hidden", "on": "hidden" if may_take else ""}
-        left = "" if left_s is None else _left(texts["claim_left"], left_s)
+        is_open = view in _OPEN_VIEWS
+        hidden = {"off": "" if is_open else "hidden", "on": "hidden" if is_open else ""}
+        left = ""
+        if left_s is not None:
+            digits = f'<b data-seconds="{left_s}">{left_s // 60}:{left_s % 60:02}</b>'
+            text = html.escape(texts["claim_left"]).replace("{t}", digits)
+            left = f'<p id="held" role="timer">{text}</p>'
         return self._template.safe_substitute(escaped | hidden, left=left)
-
-
-def _left(text: str, seconds: int) -> str:
-    digits = f'<b data-seconds="{seconds}">{seconds // 60}:{seconds % 60:02}</b>'
-    return f'<p id="held" role="timer">{html.escape(text).replace("{t}", digits)}</p>'
-
-
-def _site_name(waiting: str) -> str:
-    """Return the name in the waiting page, which is where people write their own."""
-    match = _SITE.search(waiting)
-    return html.unescape(match[1]).strip() if match else ""
 
 
 CLAIM_PAGE = web.AppKey("claim_page", ClaimPage)
@@ -110,9 +107,9 @@ _CLAIM: dict[str, Any] = {
     "problems": (UNKNOWN_ROOM,),
     "is_hand_made": True,
 }
-_OVER = {
-    400: (NO_JSON, "The link is not one of ours, not complete, or too old."),
-    410: (NO_JSON, "The visit has begun elsewhere, or the place is gone."),
+_NOT_OPEN = {
+    400: (NO_JSON, "The link is forged, incomplete or too old."),
+    410: (NO_JSON, "The session has begun in another browser, or the place is gone."),
     503: (NO_JSON, "Redis is unavailable.", RetryLater),
 }
 
@@ -120,48 +117,48 @@ _OVER = {
 @ENDPOINTS.get(
     "/_waitroom/{room}/claim",
     ANYBODY,
-    replies={200: (NO_JSON, "The place or the turn is there to be taken."), **_OVER},
+    replies={200: (NO_JSON, "The place or the call can be taken over."), **_NOT_OPEN},
     **_CLAIM,
 )
 async def show_claim(request: web.Request) -> web.Response:
     """Show the page of a claim link.
 
-    It changes nothing and sets no cookie. Its button does.
+    This request changes nothing and sets no cookie. The page's button does.
     """
     room = room_of(request)
-    return _page(request, room, await _look_up(request, room))
+    return _page_response(request, room, await _look_up(request, room))
 
 
 @ENDPOINTS.post(
     "/_waitroom/{room}/claim",
     ANYBODY,
-    headers=Site,
+    headers=SiteHeader,
     replies={
-        200: (NO_JSON, "Another site made the browser ask: nothing was given."),
-        303: (NO_BODY, "On to `next`, with the ticket.", Onward),
-        **_OVER,
+        200: (NO_JSON, "Another site caused the request, so no ticket was given."),
+        303: (NO_BODY, "A redirect to `next`, with the ticket.", RedirectToNext),
+        **_NOT_OPEN,
     },
     **_CLAIM,
 )
 async def take_claim(request: web.Request) -> web.Response:
-    """Claim a place or a turn in this browser.
+    """Take over a place or a call in this browser.
 
-    The response sets the ticket as a cookie. The turn is claimed by the next request to the site.
+    The response sets the ticket as a cookie. The call is claimed by the next request to the site.
     """
     room = room_of(request)
     link = await _look_up(request, room)
     # A post from another site would replace the visitor's own place.
     is_cross_site = VisitorRequest(request.headers, request.method).is_cross_site
-    if link.view not in _OPEN or link.ticket is None or is_cross_site:
-        return _page(request, room, link)
+    if link.view not in _OPEN_VIEWS or link.ticket is None or is_cross_site:
+        return _page_response(request, room, link)
     request.app[METRICS].requests.count(room.name, "claim", "taken")
-    headers = {**_HEADERS, "Location": next_of_link(request)}
-    headers["Set-Cookie"] = set_cookie(request.headers, room, link.ticket)
+    headers = {**_HEADERS, "Location": read_next_of_link(request)}
+    headers["Set-Cookie"] = format_cookie(request.headers, room, link.ticket)
     return web.Response(status=303, headers=headers)
 
 
 class _Link(NamedTuple):
-    """What the page shows, the link's ticket, and for how many seconds its turn is held."""
+    """A claim link: the view of its page, its ticket, and the seconds for which a call is held."""
 
     view: str
     ticket: Ticket | None = None
@@ -169,6 +166,7 @@ class _Link(NamedTuple):
 
 
 async def _look_up(request: web.Request, room: Room) -> _Link:
+    """Return the claim link of a request, by the present place or session of its visitor."""
     ticket = room.tokens.read_claim(request.query.get("token"))
     if ticket is None:
         return _Link("unknown")
@@ -184,26 +182,26 @@ async def _look_up(request: web.Request, room: Room) -> _Link:
     if visitor.position is not None:
         return _Link("waiting", ticket)
     if visitor.ends_ms is not None:
-        # A turn that has run out is there until the next script runs.
+        # Redis drops an expired call only when the next script runs.
         left_ms = visitor.ends_ms - room.clock.now_ms()
         if left_ms <= 0:
             return _Link("gone", ticket)
         if visitor.started_ms is not None:
             return _Link("begun", ticket)
         return _Link("called", ticket, left_s=math.ceil(left_ms / 1000))
-    # After Redis lost its data places come back by their tickets, so this one does too.
+    # After Redis lost its data, tickets restore their places, so this place can be restored too.
     is_recovering = room.snapshot is not None and room.snapshot.recovery_stage > 0
     return _Link("waiting" if is_recovering else "gone", ticket)
 
 
-def _page(request: web.Request, room: Room, link: _Link) -> web.Response:
+def _page_response(request: web.Request, room: Room, link: _Link) -> web.Response:
     request.app[METRICS].requests.count(room.name, "claim", link.view)
     claim_page = request.app[CLAIM_PAGE]
     language = claim_page.languages.choose(request.headers.get("Accept-Language"))
     text = claim_page.render(
         language=language,
         view=link.view,
-        following=next_of_link(request),
+        next_url=read_next_of_link(request),
         site=room.settings.site_name,
         left_s=link.left_s,
     )

@@ -3,7 +3,10 @@
 from collections.abc import Iterable
 from typing import Protocol
 
+from aiohttp import web
+
 from sidecar.kit.clock import StoreClock
+from sidecar.kit.errors import UnknownNameError
 from sidecar.kit.names import SEPARATOR
 from sidecar.leases.resource import Resources
 from sidecar.rooms.bearer import NOBODY, Bearer
@@ -36,7 +39,7 @@ class Gate(Protocol):
 
     @property
     def checks_bearer(self) -> bool:
-        """Whether a verdict depends on the client as well as on the cookie."""
+        """True if a verdict depends on the client as well as on the cookie."""
 
     async def check(
         self,
@@ -46,8 +49,8 @@ class Gate(Protocol):
         from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
-        """Return the verdict about one request. With `may_join`, a newcomer joins. `from_page`
-        tells whether the waiting page sent the request, and not a proxy that checks another one."""
+        """Return the verdict about one request. With `may_join`, a newcomer joins. `from_page` is
+        True if the waiting page sent the request, and False if a proxy checks the request."""
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
         """Give up the place, session or lease of the token's visitor. Raises StoreError."""
@@ -68,8 +71,20 @@ class Gates:
         return self._resources.find_template_name(name)
 
 
+GATES = web.AppKey("gates", Gates)
+
+
+def gate_of(request: web.Request) -> Gate:
+    """Return the room or leased resource in the request's path. Raises UnknownNameError."""
+    name = request.match_info["room"]
+    gate = request.app[GATES].find(name)
+    if gate is None:
+        raise UnknownNameError("room", name)
+    return gate
+
+
 def is_resource(gate: Gate) -> bool:
-    """Return whether the gate is a leased resource. nginx must not cache responses about a lease,
+    """Return True if the gate is a leased resource. nginx must not cache responses about a lease,
     because a lease ends to the millisecond."""
     return SEPARATOR in gate.name
 

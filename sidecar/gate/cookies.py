@@ -12,7 +12,7 @@ from sidecar.visitors.model import Pass, Token
 _STAMP_COOKIE_S = 600
 
 
-def set_cookie(headers: Mapping[str, str], room: Gate, token: Token) -> str:
+def format_cookie(headers: Mapping[str, str], room: Gate, token: Token) -> str:
     """Return the Set-Cookie for a token. The cookie expires with the token."""
     if isinstance(token, Pass):
         life_s = max(1, math.ceil((token.expires_ms - room.clock.now_ms()) / 1000))
@@ -21,7 +21,7 @@ def set_cookie(headers: Mapping[str, str], room: Gate, token: Token) -> str:
     return _cookie(headers, room.tokens.cookie_name, room.tokens.write(token), life_s)
 
 
-def stamp_cookie(headers: Mapping[str, str], stamp: str) -> str:
+def format_stamp_cookie(headers: Mapping[str, str], stamp: str) -> str:
     """Return the Set-Cookie for a stamp, with one name for all rooms. The cookie outlives the stamp
     because nginx sees from it whether the visitor keeps cookies."""
     return _cookie(headers, STAMP_COOKIE, stamp, _STAMP_COOKIE_S)

@@ -13,19 +13,17 @@ from collections.abc import AsyncGenerator, Iterator
 import structlog
 from aiohttp import web
 
-from sidecar.gate.app_keys import gate_of
 from sidecar.gate.ask import ask
-from sidecar.gate.contract import Gate, label
-from sidecar.gate.cookies import set_cookie
-from sidecar.gate.metrics import GateMetrics
+from sidecar.gate.contract import Gate, gate_of, label
+from sidecar.gate.cookies import format_cookie
 from sidecar.gate.page import status_document
+from sidecar.gate.polls import refuse_poll
 from sidecar.gate.schemas import CookieGiven
-from sidecar.gate.status import poll_refusal
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.json_text import event_text
 from sidecar.http.long_poll import LongPolls, is_gone
-from sidecar.http.metrics import METRICS
+from sidecar.http.metrics import METRICS, MetricSet, gauge
 from sidecar.http.models import NO_JSON
 from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import STORE_RETRY_S, problem
@@ -38,7 +36,8 @@ from sidecar.visitors.model import Ticket, VisitorState
 KEEP_ALIVE_S = 15.0
 #: The Retry-After of the error "Too many event streams", seconds.
 RETRY_S = 10
-#: The most streams of one visitor. A further one ends the oldest, so that nobody can take them all.
+#: The most streams of one visitor. A further stream ends the oldest one, so that one visitor cannot
+#: use up the streams of a replica.
 MAX_PER_VISITOR = 4
 _KEEP_ALIVE = b":\n\n"
 #: The shortest and the longest time after which a browser reopens a broken stream, ms.
@@ -46,7 +45,7 @@ _RETRY_MS = (2_000, 5_000)
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",  # so that another nginx in front passes each event on at once
+    "X-Accel-Buffering": "no",  # another nginx in front must not delay events
 }
 #: The states in which a stream continues.
 _CONTINUING = {VisitorState.WAITING, VisitorState.CLOSED}
@@ -84,6 +83,12 @@ class Streams(LongPolls):
 STREAMS = web.AppKey("streams", Streams)
 
 
+class GateMetrics(MetricSet):
+    """The metrics of the gate, except those of requests (http/metrics.py)."""
+
+    event_streams = gauge("waitroom_event_streams", "Open streams of server-sent events.", "room")
+
+
 ENDPOINTS = Endpoints("visitor")
 
 
@@ -100,10 +105,10 @@ ENDPOINTS = Endpoints("visitor")
 async def stream_events(request: web.Request) -> web.StreamResponse:
     """Stream the visitor's state as server-sent events.
 
-    A `status` event contains the same document as the status endpoint. It is sent whenever a poll
-    would be due, and keeps the place. A `called` event is sent when the visitor is called, with
-    `room`, `visitor` and `path`. Go to that path, or load the site again, with the same cookie.
-    The stream ends after `called`. Comments between events keep the connection open.
+    A `status` event contains the same document as the status endpoint. The event is sent whenever a
+    poll would be due, and keeps the place. A `called` event is sent when the visitor is called,
+    with `room`, `visitor` and `path`. Go to that path, or load the site again, with the same
+    cookie. The stream ends after `called`. Comments between events keep the connection open.
 
     Only available if `event_streams` is set. The stream does not join the queue: visitors without
     a place get one `status`, and the stream ends. If a stream ends before `called`, open another,
@@ -119,19 +124,20 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     if len(streams) >= streams.limit:
         metrics.requests.count(label(room), "events", "too-many")
         return problem(503, "Too many event streams", detail="Poll status.", retry_after=RETRY_S)
-    gauge = metrics.of(GateMetrics).event_streams.labels(label(room))
-    with gauge.track_inprogress(), streams.opened(request) as stop:
+    open_streams = metrics.of(GateMetrics).event_streams.labels(label(room))
+    with open_streams.track_inprogress(), streams.opened(request) as stop:
         visitor_request = VisitorRequest.from_page(request, room)
         answer = await ask(request, room, visitor_request, "events")
-        refusal = poll_refusal(answer)
+        refusal = refuse_poll(answer)
         if refusal is not None:
             return refusal
         response = web.StreamResponse(headers=_HEADERS)
         if answer.token is not None:
-            response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
+            response.headers["Set-Cookie"] = format_cookie(request.headers, room, answer.token)
             visitor_request.token = answer.token
         token = visitor_request.token
-        visitor = token.visitor if isinstance(token, Ticket) else ""  # "": the stream ends at once
+        # Without a ticket the stream ends at once.
+        visitor = token.visitor if isinstance(token, Ticket) else ""
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError), streams.count_stream(visitor, stop):
             events = _events(request, room, visitor_request, answer, stop)

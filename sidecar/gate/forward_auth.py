@@ -1,4 +1,4 @@
-"""/gate, the /check for proxies that pass a refusal on unchanged: the refusal is the waiting page.
+"""/gate, the check for proxies that send a refusal to the visitor unchanged, as the waiting page.
 
 The path names the room, so that no header of a visitor can select another. The status is 200 for an
 admitted visitor, because Envoy accepts no other, and never 2xx for a refused one.
@@ -8,14 +8,13 @@ import html
 
 from aiohttp import web
 
-from sidecar.gate.app_keys import GATES
 from sidecar.gate.ask import UNKNOWN_ROOM, ask, count_unknown
-from sidecar.gate.check import verdict_headers
-from sidecar.gate.contract import Gate
+from sidecar.gate.check import build_headers
+from sidecar.gate.contract import GATES, Gate
 from sidecar.gate.page.responses import NO_STORE, render_page
-from sidecar.gate.return_address import form_page, is_unsent, safe_next
-from sidecar.gate.schemas import Numbers, Original, Passed, Refused
-from sidecar.gate.visitor_request import VisitorRequest
+from sidecar.gate.return_address import find_form_page, is_unsent, make_next_safe
+from sidecar.gate.schemas import NotPassed, Numbers, OriginalRequest, Passed
+from sidecar.gate.visitor_request import VisitorRequest, read_token
 from sidecar.http.auth_request import close_if_body, original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_BODY, NO_JSON
@@ -25,10 +24,11 @@ from sidecar.rooms.schemas.common import RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import VisitorState
 
-#: The longest `next` as HTML. The page has it three times, and must fit into a proxy's buffer.
+#: The greatest length of `next` as HTML. The page contains it three times, and must fit into a
+#: proxy's buffer.
 _MAX_NEXT = 2_048
 _DEFAULT_STATUS = 503
-#: The page of a notice, which is in English and needs no other file.
+#: The page of a notice, in English and without any other file.
 _NOTICE = """<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -47,10 +47,10 @@ _FRAMED = """Here, your browser keeps no place in the queue. \
 ENDPOINTS = Endpoints("proxy")
 _WAITING = (
     NO_JSON,
-    """The visitor waits or is refused. Browsers get the waiting page, programs the numbers. The
-status is the room's `queueing_status_code` if that is a refusal. 503 without `X-Waitroom-Status`:
-the room is unknown.""",
-    Refused,
+    """The visitor has to wait or is refused. Browsers get the waiting page, programs the numbers.
+The status is the room's `queueing_status_code` if that is a refusal. With 503 and no
+`X-Waitroom-Status`, the room is unknown.""",
+    NotPassed,
 )
 
 
@@ -59,10 +59,10 @@ the room is unknown.""",
     "/gate/{room}",
     ANYBODY,
     parameters=RoomAddress,
-    headers=Original,
+    headers=OriginalRequest,
     replies={
         200: (NO_BODY, "The request may pass.", Passed),
-        404: (NO_JSON, "The leased resource does not exist.", Refused),
+        404: (NO_JSON, "The leased resource does not exist.", NotPassed),
         429: _WAITING,
         503: _WAITING,
     },
@@ -73,7 +73,7 @@ the room is unknown.""",
     is_hand_made=True,
 )
 async def gate(request: web.Request) -> web.Response:
-    """Check whether a request may pass, and if not, respond to the visitor.
+    """Check whether a request may pass, and if not, return the response for the visitor.
 
     For proxies that pass a refusal on to the visitor. All methods have the same effect. The path
     after the room's name is the path that the visitor requested.
@@ -84,13 +84,13 @@ async def gate(request: web.Request) -> web.Response:
     if room is None:
         return close_if_body(request, _unknown_response(request, name))
     uri, method = _read_original_request(request, room)
-    visitor_request = VisitorRequest.from_proxy(headers, room, method, uri)
+    visitor_request = VisitorRequest(headers, method, read_token(headers, room), uri)
     if visitor_request.is_preflight:
         reply = {"X-Waitroom-State": VisitorState.ADMITTED.value}
         return close_if_body(request, web.Response(headers=reply))
     may_join = visitor_request.may_take_place(room)
     answer = await ask(request, room, visitor_request, "gate", may_join=may_join)
-    reply = verdict_headers(room, answer, headers)
+    reply = build_headers(room, answer, headers)
     if answer.state is VisitorState.ADMITTED:
         return close_if_body(request, web.Response(headers=reply))
     status = _refusal_status(room)
@@ -105,7 +105,7 @@ async def gate(request: web.Request) -> web.Response:
     elif visitor_request.is_framed_cross_site:
         response = _notice(503, "Open this page in its own tab", _FRAMED.format(html.escape(uri)))
     else:
-        next_url = _limit_length(form_page(visitor_request)) if is_unsent(method) else uri
+        next_url = _limit_length(find_form_page(visitor_request)) if is_unsent(method) else uri
         response = render_page(request, room, answer, next_url, method=method)
         response.set_status(status)
     response.headers.update(reply)
@@ -113,6 +113,7 @@ async def gate(request: web.Request) -> web.Response:
 
 
 def _unknown_response(request: web.Request, name: str) -> web.Response:
+    """Return the response for an unknown room, or for an unknown resource of a template."""
     state = count_unknown(request, name, "gate")
     if state == UNKNOWN_ROOM:
         detail = f"No room is called {name[:64]!r}. Compare the proxy's configuration."
@@ -140,7 +141,7 @@ def _read_original_request(request: web.Request, room: Gate) -> tuple[str, str]:
     else:
         uri = headers.get("X-Original-URI") or headers.get("X-Forwarded-Uri") or "/"
         method = original_method(headers)
-    return _limit_length(safe_next(uri)), method.encode("ascii", "replace").decode()
+    return _limit_length(make_next_safe(uri)), method.encode("ascii", "replace").decode()
 
 
 def _limit_length(path: str) -> str:

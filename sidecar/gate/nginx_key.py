@@ -1,5 +1,8 @@
-"""The key by which nginx verifies stamps and proves to a replica that it may request them. It is
-derived from `secret_keys` and has no other use."""
+"""The keys with which nginx verifies stamps (stamps.py), and the file with them for nginx.
+
+The keys are derived from `secret_keys` and have no other use. nginx proves which key it has, so
+that nobody else can request a stamp and nginx gets no stamp that it cannot verify.
+"""
 
 import hmac
 from base64 import urlsafe_b64encode
@@ -22,23 +25,19 @@ class NginxKey:
 
     @classmethod
     def of(cls, secret_key: str) -> "NginxKey":
-        return cls(
-            _derive(secret_key, "id")[:4],
-            _derive(secret_key, "proof")[:22],
-            _derive(secret_key, "secret"),
-        )
+        def derive(part: str) -> str:
+            text = f"waitroom-nginx-key/{part}".encode()
+            return encode_base64url(hmac.digest(secret_key.encode(), text, "sha256"))
+
+        return cls(derive("id")[:4], derive("proof")[:22], derive("secret"))
 
 
-def _derive(secret_key: str, part: str) -> str:
-    digest = hmac.digest(secret_key.encode(), b"waitroom-nginx-key/" + part.encode(), "sha256")
-    return base64url(digest)
-
-
-def base64url(digest: bytes) -> str:
+def encode_base64url(digest: bytes) -> str:
+    """Return a digest in base64url without padding, as nginx's `secure_link` reads it."""
     return urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def key_file(secret_keys: Sequence[str]) -> str:
+def build_key_file(secret_keys: Sequence[str]) -> str:
     """Return the file with the keys that nginx includes. `secret_keys` has the newest key last."""
     *older, newest = map(NginxKey.of, secret_keys)
     lines = [

@@ -12,30 +12,31 @@ from sidecar.gate.visitor_request import VisitorRequest
 _PATH_AND_QUERY = re.compile(
     r"/(?!/)[^?\\\x00-\x20\x7f\ud800-\udfff]*(?:\?[^\x00-\x20\x7f\ud800-\udfff]*)?"
 )
-#: Marks, before `next`, that the data the visitor sent did not arrive (`$waitroom_join` in nginx).
+#: The query parameter before `next` if the data that the visitor sent did not arrive at the site
+#: (`$waitroom_join` in nginx).
 UNSENT = "unsent=1&"
 
 
-def safe_next(value: str) -> str:
+def make_next_safe(value: str) -> str:
     """Return the address if it is on this site, and otherwise "/" (as in static/waiting.js)."""
     return value if _PATH_AND_QUERY.fullmatch(value) else "/"
 
 
-def next_in_query(request: web.Request) -> str:
-    """Return `next`. It is the rest of the query, because nginx cannot encode it."""
-    return safe_next(request.rel_url.raw_query_string.partition("next=")[2])
+def read_next_in_query(request: web.Request) -> str:
+    """Return `next`, which is the rest of the query, because nginx cannot encode its value."""
+    return make_next_safe(request.rel_url.raw_query_string.partition("next=")[2])
 
 
-def next_of_link(request: web.Request) -> str:
-    """Return `next` of a link that a site made. It is the rest of the query, encoded or not."""
+def read_next_of_link(request: web.Request) -> str:
+    """Return `next` of a link that a site made: the rest of the query, encoded or not."""
     value = request.rel_url.raw_query_string.partition("next=")[2]
     if value[:3].lower() == "%2f":
-        return quote(safe_next(unquote(value)), safe="/?#[]@!$&'()*+,;=:~%")
-    return safe_next(value)
+        return quote(make_next_safe(unquote(value)), safe="/?#[]@!$&'()*+,;=:~%")
+    return make_next_safe(value)
 
 
-async def next_in_form(request: web.Request) -> str:
-    """Return `next` of the page's form, which is urlencoded in UTF-8. "/" for other content."""
+async def read_next_in_form(request: web.Request) -> str:
+    """Return `next` of the page's form, which is urlencoded in UTF-8; "/" for other content."""
     if request.content_type != "application/x-www-form-urlencoded":
         return "/"
     try:
@@ -43,17 +44,17 @@ async def next_in_form(request: web.Request) -> str:
         fields = parse_qs(text, keep_blank_values=True)
     except (ValueError, web.HTTPException):
         return "/"
-    return safe_next(fields.get("next", ["/"])[0])
+    return make_next_safe(fields.get("next", ["/"])[0])
 
 
 def is_unsent(method: str) -> bool:
-    """Return whether the method sends data, which then has not arrived at the site. The page never
-    requests the address of such a request by GET. nginx has the same in `$waitroom_unsent`."""
+    """Return True if the method sends data, which then has not arrived at the site. The page never
+    requests the address of such a request by GET. nginx has the same rule in `$waitroom_unsent`."""
     return method not in {"", "GET", "HEAD"}
 
 
-def form_page(visitor_request: VisitorRequest) -> str:
+def find_form_page(visitor_request: VisitorRequest) -> str:
     """Return the address of the page that sent the data, from Referer, or "/" if it is not on this
-    site. nginx has the same in `$waitroom_sent_from`."""
-    host, _, path = visitor_request.referer.partition("://")[2].partition("/")
-    return safe_next(f"/{path}") if host and host == visitor_request.host else "/"
+    site. nginx has the same rule in `$waitroom_sent_from`."""
+    host, _, path = visitor_request.headers.get("Referer", "").partition("://")[2].partition("/")
+    return make_next_safe(f"/{path}") if host and host == visitor_request.host else "/"

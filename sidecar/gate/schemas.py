@@ -8,11 +8,11 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from sidecar.http.models import Body, Headers, Reply, Time, optional
 from sidecar.http.problem_kinds import Kind
 from sidecar.kit.names import NAME
-from sidecar.rooms.schemas.common import VISITOR_ID, RoomAddress
+from sidecar.rooms.schemas.common import VISITOR_ID, Count, Position, RoomAddress
 from sidecar.visitors.model import Phase, VisitorState
 
-#: A room, or a resource that is leased.
-NAMED = "^" + NAME.pattern.removesuffix(r"\Z") + r"(~[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127})?$"
+#: The pattern of the name of a room, or of a leased resource with its template, such as seat~17.
+GATE_NAME = "^" + NAME.pattern.removesuffix(r"\Z") + r"(~[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127})?$"
 
 FROM_ELSEWHERE = Kind(
     "from_elsewhere",
@@ -22,136 +22,137 @@ FROM_ELSEWHERE = Kind(
     "Send it from a page of the site itself, with `Sec-Fetch-Site: same-origin` or `none`.",
 )
 
-_Whole = Annotated[int, Field(ge=0)]
 _Positive = Annotated[int, Field(ge=1)]
 _Visitor = Annotated[str, Field(pattern=VISITOR_ID)]
 _State = Annotated[VisitorState, WithJsonSchema({"type": "string", "enum": [*VisitorState]})]
 _Phase = Annotated[Phase, WithJsonSchema({"type": "string", "enum": [*Phase]})]
+_VERDICTS = [*VisitorState, "unknown-room", "unknown-resource"]
 _Verdict = Annotated[
     VisitorState | Literal["unknown-room", "unknown-resource"],
-    WithJsonSchema({"type": "string", "enum": [*VisitorState, "unknown-room", "unknown-resource"]}),
+    WithJsonSchema({"type": "string", "enum": _VERDICTS}),
 ]
 
 # For proxies --------------------------------------------------------------------------------------
 
 
-class Original(Headers):
-    """What the visitor asked for, and how."""
-
+class OriginalUrl(Headers):
     uri: str | None = Field(None, alias="X-Original-URI")
-    """The address that the visitor asked for. X-Forwarded-Uri works too."""
+    """The URL that the visitor requested. `/gate` also reads X-Forwarded-Uri. For `/page` after a
+    form was sent: the URL of the form's page."""
     x_original_method: str | None = None
     """The method of the visitor's request. Default: GET. X-Forwarded-Method works too."""
+
+
+class OriginalRequest(OriginalUrl):
+    """The visitor's request, as the proxy describes it."""
+
     origin: str | None = None
-    """The visitor's. Browsers from before 2023 name another site by it alone: a POST from there
-    takes no place, because they leave the cookie out."""
+    """The visitor's Origin. In browsers from before 2023, only this header shows that another site
+    caused a POST. Such a POST takes no place, because it lacks the cookie."""
     address: str | None = Field(None, alias="X-Real-IP")
-    """The visitor's address. Needed for rooms that use it."""
+    """The visitor's IP address, for rooms whose settings depend on it."""
     x_forwarded_proto: str | None = None
     """`https` makes the cookie Secure."""
 
 
-class CheckRequest(Original):
-    x_waitroom_room: Annotated[str, Field(pattern=NAMED)]
+class CheckRequest(OriginalRequest):
+    x_waitroom_room: Annotated[str, Field(pattern=GATE_NAME)]
     """The room, or a leased resource with its template's name, such as `seat~17`."""
     x_waitroom_exempt: str | None = None
-    """Not empty: the request passes and is not counted."""
+    """If not empty, the request passes and is not counted."""
     x_waitroom_class: str | None = None
     """The visitor's class, for rooms with `class_header`."""
     x_waitroom_msec: str | None = None
-    """The proxy's time, in seconds since 1970 with three decimals. A replica uses it until Redis
-    has given the time."""
+    """The proxy's time, in seconds since 1970 with three decimals. A replica uses it until it gets
+    the time from Redis."""
     x_waitroom_given: str | None = None
-    """The Set-Cookie of the last response, where the proxy checks one request twice."""
+    """The Set-Cookie of the previous response, if the proxy checks one request twice."""
     x_waitroom_stamp: str | None = None
-    """What a stamp covers. nginx repeats a result by itself while the stamp is valid."""
+    """A request for a stamp, with nginx's proof, time and name. nginx admits the visitor by itself
+    while the stamp is valid."""
 
 
 class CookieGiven(Headers):
     set_cookie: Annotated[str, Field(pattern="^waitroom_")] | None = None
-    """The visitor's ticket or pass, `waitroom_<room>`. It is signed and opaque. Send it back with
-    each request. Only when it is new or changed."""
+    """The visitor's ticket or pass, `waitroom_<room>`, if it is new or changed. It is signed and
+    opaque. Send it back with each request."""
 
 
-class Passed(CookieGiven):
+class Verdict(CookieGiven):
     x_waitroom_state: _Verdict
-    """The result."""
+    """The visitor's state, or why the room is unknown."""
+
+
+class Passed(Verdict):
     x_waitroom_fence: _Positive | None = None
-    """The lease's fencing number, for its holder. It only grows."""
+    """The fencing number of the lease, for its holder. It only grows."""
 
 
-class Refused(CookieGiven):
-    x_waitroom_state: _Verdict
-    """The result."""
+class NotPassed(Verdict):
     x_waitroom_status: (
         Annotated[int, Field(json_schema_extra={"enum": [200, 202, 429, 503]})] | None
     ) = None
-    """The HTTP status for the visitor. Missing: the room is unknown."""
+    """The HTTP status for the visitor. Missing if the room is unknown."""
     retry_after: _Positive | None = None
-    """Seconds."""
-    x_waitroom_position: _Positive | None = None
+    """When to try again, in seconds."""
+    x_waitroom_position: Position | None = None
     """The position in the queue."""
-    x_waitroom_wait: _Whole | None = None
-    """The expected wait, seconds."""
+    x_waitroom_wait: Count | None = None
+    """The expected wait in seconds."""
 
 
-class Kept(Headers):
-    x_accel_expires: _Whole | None = None
-    """For how many seconds nginx may keep the result for this cookie. Missing: not at all."""
+class Cacheable(Headers):
+    x_accel_expires: Count | None = None
+    """How long nginx may cache the verdict for this cookie, in seconds. Missing: not at all."""
 
 
-class CheckPassed(Passed, Kept):
+class CheckPassed(Passed, Cacheable):
     x_waitroom_stamp: str | None = None
-    """A Set-Cookie with which nginx repeats the result by itself."""
+    """The Set-Cookie of a stamp, with which nginx admits the visitor by itself."""
 
 
-class CheckRefused(Refused, Kept):
+class CheckRefused(NotPassed, Cacheable):
     x_waitroom_json: str | None = None
-    """What a program gets, where the room's `json_format` is `cloudflare`."""
+    """The document for programs, if the room's `json_format` is `cloudflare`."""
     x_waitroom_document: str | None = None
-    """The status document as JSON, for `/page`. Only where the room has a `template`."""
+    """The status document as JSON, for `/page`. Only if the room has a `template`."""
     refresh: str | None = None
-    """When the browser loads that page again, seconds. Empty: its script polls."""
+    """When the browser reloads the page of the template, in seconds. Empty if its script polls."""
 
 
-class PageRequest(Headers):
-    x_waitroom_room: Annotated[str, Field(pattern=NAMED)]
+class PageRequest(OriginalUrl):
+    x_waitroom_room: Annotated[str, Field(pattern=GATE_NAME)]
     """The room."""
     x_waitroom_document: str
-    """As `/check` gave it."""
-    uri: str | None = Field(None, alias="X-Original-URI")
-    """The address that the visitor asked for, or the page that they sent something from."""
-    x_original_method: str | None = None
-    """The method of the visitor's request. Default: GET. With another one than GET and HEAD, the
-    page may say that what they sent has not arrived."""
+    """The header X-Waitroom-Document of the response of `/check`."""
     accept_language: str | None = None
-    """The visitor's."""
+    """The visitor's Accept-Language."""
 
 
 class PageShown(Headers):
     refresh: str | None = None
-    """When the browser loads the page again. Missing: the page's script polls."""
-    x_accel_expires: _Whole | None = None
-    """For how many seconds nginx may show it to others."""
+    """When the browser reloads the page, in seconds. Missing if the page's script polls."""
+    x_accel_expires: Count | None = None
+    """How long nginx may cache the page for other visitors, in seconds."""
 
 
 class Numbers(Reply):
-    """Where the visitor stands. Without them the room is unknown."""
+    """The visitor's state and position. Without these members, the room is unknown."""
 
     room: Annotated[str | None, optional] = None
     """The room's name."""
     state: Annotated[_State | None, optional] = None
     """The visitor's state."""
-    position: Annotated[_Positive | None, optional] = None
+    position: Annotated[Position | None, optional] = None
     """The position in the queue."""
-    wait_seconds: Annotated[_Whole | None, optional] = None
+    wait_seconds: Annotated[Count | None, optional] = None
     """The expected wait."""
     retry_after_seconds: Annotated[_Positive, optional] = 1
     """When to try again."""
     status_url: Annotated[str | None, optional] = None
     """The path of the visitor's status."""
     join_url: Annotated[str | None, optional] = None
-    """The path that takes a place."""
+    """The path to join the queue."""
 
 
 # For visitors -------------------------------------------------------------------------------------
@@ -164,36 +165,36 @@ class StatusParameters(RoomAddress):
 
 class ClaimParameters(RoomAddress):
     token: str
-    """From the webhook's `claim_url`."""
+    """The token in the webhook's `claim_url`."""
     next: str | None = None
-    """A path on the site to go to afterwards. It must be the last parameter."""
+    """The path on the site to go to afterwards. This must be the last parameter."""
 
 
-class Site(Headers):
+class SiteHeader(Headers):
     sec_fetch_site: str | None = None
-    """Browsers send it. A POST that another site caused takes no place."""
+    """The header that browsers send. A POST that another site caused takes no place."""
 
 
-class Form(Body):
-    """The fields of the page's form; JSON needs no body."""
+class PageForm(Body):
+    """The fields of the page's form. A request for JSON needs no body."""
 
     model_config = ConfigDict(extra="ignore")
     next: str = "/"
-    """A path on the site to go to after admission."""
+    """The path on the site to go to after admission."""
 
 
-class Onward(CookieGiven):
+class RedirectToNext(CookieGiven):
     location: str
-    """The `next` path."""
+    """The path in `next`."""
 
 
 class RetryLater(Headers):
     retry_after: _Positive
-    """Seconds."""
+    """When to try again, in seconds."""
 
 
 class Status(Reply):
-    """Where a visitor stands."""
+    """The state and position of a visitor."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -212,59 +213,60 @@ class Status(Reply):
         }
     )  # fmt: skip
     state: _State
-    """`admitted`: the site lets this cookie in."""
+    """The visitor's state. With `admitted`, the visitor's cookie opens the site."""
     visitor: _Visitor | None
-    """The visitor's own id. null: no place and no session, or not counted."""
-    position: _Positive | None
-    """In the visitor's own sub-queue. 1 is next. null unless waiting, before the opening, and while
-    places come back."""
-    position_above: _Positive | None
-    """The position is greater than this number and is not shown (`rank_limit`)."""
+    """The visitor's id. null if the visitor has no place and no session, or is not counted."""
+    position: Position | None
+    """The position in the queue, or in the visitor's sub-queue, from 1 on. null unless the visitor
+    waits, before the opening, and while places are being restored."""
+    position_above: Position | None
+    """The room's `rank_limit`, if the position is greater and therefore not shown."""
     line: str | None
-    """The visitor's sub-queue, where the room has several."""
-    waiting: _Whole | None
-    """How many wait in the same sub-queue."""
-    ahead: _Whole | None
-    """How many wait before this visitor: the position less one."""
-    wait_seconds: _Whole | None
-    """The expected wait. null: unknown."""
-    wait_seconds_low: _Whole | None
-    """Four times in five the wait is not shorter than this."""
-    wait_seconds_high: _Whole | None
-    """Four times in five the wait is not longer than this."""
+    """The name of the visitor's sub-queue. null if the room has none."""
+    waiting: Count | None
+    """The number of visitors waiting in the room, or in the same sub-queue."""
+    ahead: Count | None
+    """The number of visitors waiting before this one: the position minus 1."""
+    wait_seconds: Count | None
+    """The expected wait. null if it is unknown."""
+    wait_seconds_low: Count | None
+    """The shortest likely wait. The true wait is in this range four times in five."""
+    wait_seconds_high: Count | None
+    """The longest likely wait."""
     joined_at: Time | None
     """When the visitor joined."""
     updated_at: Time
     """The time of this response, by the clock of Redis."""
     refresh_after_seconds: Annotated[float, Field(gt=0)]
-    """When to ask again."""
+    """When to poll again."""
     message: str | None
     """The operator's message."""
-    room: Annotated[str, Field(pattern=NAMED)]
+    room: Annotated[str, Field(pattern=GATE_NAME)]
     """The room's name."""
     phase: _Phase
-    """`open`: visitors are let in. `prequeue`: places are taken, and drawn at the opening.
-    `closed`: neither."""
+    """With `open`, visitors are admitted. With `prequeue`, visitors join, and their places are
+    drawn at the opening. With `closed`, visitors cannot join."""
     event: str | None
-    """The event that the times belong to: the current or the next one."""
+    """The name of the current or next event, to which the times below belong."""
     prequeue_from: Time | None
-    """When the pre-queue begins. null: there is none."""
+    """When the pre-queue begins. null if the event has none."""
     opens_at: Time | None
     """When the room opens. Count down from `updated_at`, not from your own clock."""
     closes_at: Time | None
-    """When the room closes. null: it stays open until the next event."""
+    """When the room closes. null if the room stays open until the next event."""
     paused: Annotated[Literal[True] | None, optional] = None
-    """Nobody is called at the moment."""
+    """True if nobody is called at the moment."""
     expires_at: Annotated[Time | None, optional] = None
     """When the visitor's lease ends."""
     join_url: Annotated[str | None, optional] = None
-    """While the shield is up: where a newcomer joins, 2 to 60 s later."""
+    """The address where a newcomer joins, 2 to 60 s later, while the shield is up."""
     client: Annotated[str | None, optional] = None
-    """The visitor's address as the proxy sends it. Only with `?client`."""
+    """The visitor's IP address as the proxy sends it. Only with `?client`."""
     store: Annotated[str | None, optional] = None
-    """`memory` or `redis`, and an id of the store. The same for all replicas that share it. null:
-    Redis does not answer. Only with `?client`."""
+    """`memory` or `redis`, and an id of the store, which is the same on all replicas that share the
+    store. null if Redis is unavailable. Only with `?client`."""
     nginx_key: Annotated[Literal["known", "unknown"] | None, optional] = None
-    """Whether the replica knows nginx's last key. null: nginx sent none. Only with `?client`."""
+    """Tells whether the replica knows nginx's last key. null if nginx sent none. Only with
+    `?client`."""
     eviction: Annotated[str | None, optional] = None
-    """Redis' `maxmemory-policy`; null where nobody has looked yet. Only with `client`."""
+    """Redis' `maxmemory-policy`. null if the replica has not read it yet. Only with `?client`."""

@@ -4,16 +4,15 @@ A stamp is the cookie `waitroom_now`, `<md5>.<until>.<key>`. nginx verifies it b
 (nginx/waitroom/stamp.conf), so it has the form that this module requires: the MD5 of
 `until;room;binding;secret`, in base64url. `until` is the last second in which the stamp is valid,
 by the clock of the nginx that requested it; `binding` names that nginx.
-
-Only an nginx that proves which key it has (gate/nginx_key.py) gets a stamp, so that nobody else can
-request one and nginx gets none that it cannot verify.
 """
 
 import re
 from collections.abc import Sequence
 from hashlib import md5
 
-from sidecar.gate.nginx_key import NginxKey, base64url
+from aiohttp import web
+
+from sidecar.gate.nginx_key import NginxKey, encode_base64url
 from sidecar.rooms.exemptions import has_exemptions, has_partial_rollout
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
@@ -24,9 +23,9 @@ _LIFETIME_S = VERDICT_TTL_MS // 1000 - 1
 _STAMP_REQUEST = re.compile(r"([\w-]{22});([0-9]{10})\.[0-9]{3};([\w.-]{1,255})\Z", re.ASCII)
 
 
-def may_have_stamp(settings: RoomSettings) -> bool:
-    """Return True if an admitted visitor may get a stamp. A stamp is not bound to a client and
-    ignores exemptions and roll-out, so the room must use none of these."""
+def may_have_stamps(settings: RoomSettings) -> bool:
+    """Return True if the room's visitors may get stamps. A stamp is valid for any client and
+    whatever the exemptions and the roll-out, so the room must use none of these settings."""
     return not (
         settings.bind_pass in {"user_agent", "ip"}
         or settings.exempt_header
@@ -40,7 +39,8 @@ class Stamps:
 
     def __init__(self, secret_keys: Sequence[str]) -> None:
         self._keys = {key.proof: key for key in map(NginxKey.of, secret_keys)}
-        #: Whether nginx's last proof was of one of these keys: known or unknown. None: none so far.
+        #: Whether nginx's last proof was of one of these keys: known or unknown. None before the
+        #: first proof.
         self.nginx_key: str | None = None
 
     def sign(self, stamp_request: str, room: str) -> str | None:
@@ -54,10 +54,13 @@ class Stamps:
         if key is None:
             return None
         until = int(second) + _LIFETIME_S
-        return f"{stamp_md5(until, room, binding, key.secret)}.{until}.{key.id}"
+        return f"{compute_stamp_md5(until, room, binding, key.secret)}.{until}.{key.id}"
 
 
-def stamp_md5(until: int, room: str, binding: str, secret: str) -> str:
+STAMPS = web.AppKey("stamps", Stamps)
+
+
+def compute_stamp_md5(until: int, room: str, binding: str, secret: str) -> str:
     """Return the MD5 as nginx computes it. docs/security.md explains why MD5 is enough here."""
     text = f"{until};{room};{binding};{secret}".encode()
-    return base64url(md5(text, usedforsecurity=False).digest())
+    return encode_base64url(md5(text, usedforsecurity=False).digest())

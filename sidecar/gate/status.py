@@ -1,4 +1,4 @@
-"""The waiting side: status (a heartbeat), join, leave, and the page itself."""
+"""The endpoints of the waiting page: status (a heartbeat), join, leave, and the page itself."""
 
 import math
 import time
@@ -6,30 +6,31 @@ from typing import Any
 
 from aiohttp import web
 
-from sidecar.gate.app_keys import LEAVE_LIMIT, MEMORY, RECENT_POLLS, STAMPS, gate_of
 from sidecar.gate.ask import ask
 from sidecar.gate.check import BRIEF_CACHE_S
-from sidecar.gate.contract import Gate, is_resource, label
-from sidecar.gate.cookies import set_cookie
+from sidecar.gate.contract import Gate, gate_of, is_resource, label
+from sidecar.gate.cookies import format_cookie
 from sidecar.gate.page import status_document
 from sidecar.gate.page.responses import NO_STORE, render_page
-from sidecar.gate.return_address import next_in_form, next_in_query
+from sidecar.gate.polls import RECENT_POLLS, refuse_poll
+from sidecar.gate.return_address import read_next_in_form, read_next_in_query
 from sidecar.gate.schemas import (
     FROM_ELSEWHERE,
     CookieGiven,
-    Form,
-    Onward,
-    Site,
+    PageForm,
+    RedirectToNext,
+    SiteHeader,
     Status,
     StatusParameters,
 )
+from sidecar.gate.stamps import STAMPS
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.json_text import to_json
 from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY
 from sidecar.http.problem_kinds import GENERAL, STORE_UNAVAILABLE, TOO_LARGE, UNREADABLE
-from sidecar.http.problems import STORE_RETRY_S, problem
+from sidecar.http.problems import problem
 from sidecar.http.quick_response import QuickResponse
 from sidecar.kit.addresses import AddressLimit
 from sidecar.rooms.metrics import RoomMetrics
@@ -37,19 +38,23 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import Ticket, VisitorState
 
-#: How many places an address may give up a second, and at once: more than a company's or a mobile
-#: network's visitors do by hand. Each is remembered for as long as its ticket would be valid, which
-#: makes some 60 MB a day of the store's memory.
+#: The name of the store in the memory of this process. Empty: Redis is the store.
+MEMORY = web.AppKey("memory", str)
+#: The limit of how many places each address gives up.
+LEAVE_LIMIT = web.AppKey("leave_limit", AddressLimit)
+#: How many places an address may give up per second, and at once: more than a company's or a mobile
+#: network's visitors do by hand. Redis stores each for as long as its ticket would be valid, so one
+#: address can fill 60 MB of memory a day.
 LEAVES_PER_S, LEAVES_AT_ONCE = 5, 200
 
 _JSON = {**NO_STORE, "Content-Type": "application/json; charset=utf-8"}
-_KEPT_JSON = {**_JSON, "X-Accel-Expires": BRIEF_CACHE_S}
+_CACHEABLE_JSON = {**_JSON, "X-Accel-Expires": BRIEF_CACHE_S}
 
-_STANDS = (Status, "Where the visitor stands.", CookieGiven)
+_STATUS_REPLY = (Status, "The visitor's state and position.", CookieGiven)
 _PROBLEMS = (UNKNOWN_ROOM, GENERAL[429], GENERAL[503], STORE_UNAVAILABLE)
 _PAGE: dict[str, Any] = {
     "parameters": RoomAddress,
-    "form": Form,
+    "form": PageForm,
     "other_media": {"text/html": "The waiting page."},
     "problems": (UNREADABLE, *_PROBLEMS, TOO_LARGE),
     "is_hand_made": True,
@@ -62,19 +67,18 @@ ENDPOINTS = Endpoints("visitor")
     "/_waitroom/{room}/status",
     ANYBODY,
     parameters=StatusParameters,
-    replies={200: _STANDS},
+    replies={200: _STATUS_REPLY},
     problems=_PROBLEMS,
     is_hand_made=True,
 )
 async def get_status(request: web.Request, room: Gate | None = None) -> web.Response:
     """Get the visitor's state and position.
 
-    Each request is the heartbeat that keeps the place. Ask again after `refresh_after_seconds`, and
-    no sooner. It takes no place: use join. Send the cookie `waitroom_<room>` of earlier responses.
-    Without it the visitor is unknown.
+    Each request is the heartbeat that keeps the place. Poll again after `refresh_after_seconds`,
+    not earlier. The request takes no place: use join. Send the cookie `waitroom_<room>` of earlier
+    responses. Without the cookie the visitor is unknown.
     """
-    # `room` is given where the address names it without a pattern.
-    room = room or gate_of(request)
+    room = room or gate_of(request)  # a route without a pattern passes its room (app/routes.py)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
     answer = await ask(request, room, visitor_request, "status")
     return _status_response(request, room, answer)
@@ -83,16 +87,23 @@ async def get_status(request: web.Request, room: Gate | None = None) -> web.Resp
 @ENDPOINTS.post(
     "/_waitroom/{room}/join",
     ANYBODY,
-    headers=Site,
-    replies={200: _STANDS, 303: (NO_BODY, "Inside, for a browser: on to `next`.", Onward)},
+    headers=SiteHeader,
+    replies={
+        200: _STATUS_REPLY,
+        303: (
+            NO_BODY,
+            "Admitted: a browser is redirected to `next`.",
+            RedirectToNext,
+        ),
+    },
     **_PAGE,
 )
 async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     """Join the queue.
 
-    A visitor who has a place keeps it. A browser that asks for a page gets the waiting page, or is
-    redirected to `next`. While the shield is up, newcomers get `not_queued`, and with it a
-    `join_url`: send the next POST there after `refresh_after_seconds`.
+    A visitor who has a place keeps the place. A browser that requests a page gets the waiting page,
+    or is redirected to `next`. While the shield is up, newcomers get the state `not_queued` and a
+    `join_url`: send the next POST to that address after `refresh_after_seconds`.
     """
     room = room or gate_of(request)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
@@ -100,28 +111,28 @@ async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     if not visitor_request.wants_page:
         answer = await ask(request, room, visitor_request, "join", may_join=may_join)
         return _status_response(request, room, answer)
-    visitor_request.uri = following = await next_in_form(request)
+    visitor_request.uri = next_url = await read_next_in_form(request)
     answer = await ask(request, room, visitor_request, "join", may_join=may_join)
-    return _page_response(request, room, answer, following)
+    return _page_response(request, room, answer, next_url)
 
 
 @ENDPOINTS.post(
     "/_waitroom/{room}/leave",
     ANYBODY,
     replies={
-        200: (Status, "Where the visitor stands."),
-        204: (NO_BODY, "Fetched ahead (prefetch, prerender), or for a picture: nothing done."),
+        200: (Status, "The visitor's state and position."),
+        204: (NO_BODY, "A prefetch, a prerender or a request for an image changes nothing."),
     },
     **{**_PAGE, "problems": (FROM_ELSEWHERE, *_PAGE["problems"])},
 )
 async def leave(request: web.Request) -> web.Response:
     """Give up the place or the session.
 
-    The next visitor has the slot at once. Without a cookie nothing happens, and that is no error.
-    429: this address gave up too many places. A place also ends by itself without polls.
+    The next visitor gets the slot at once. Without a cookie nothing happens, and that is no error.
+    429: this address gave up too many places. Without polls a place ends anyway.
     """
     room = gate_of(request)
-    # Only nginx can say so: it passes no header of the visitor's on but those it names.
+    # The header is nginx's own, because nginx drops a visitor's headers that it does not name.
     release = request.headers.get("X-Waitroom-Release")
     by_site = release in {"site", "anywhere"}
     visitor_request = (
@@ -135,83 +146,63 @@ async def leave(request: web.Request) -> web.Response:
     if not is_ours:
         return problem(FROM_ELSEWHERE, detail=FROM_ELSEWHERE.remedy)
     token = visitor_request.token
-    # The number of sessions is limited, and a place in the queue costs nothing.
+    # Only the number of sessions is limited, so an attacker could take and give up any number of
+    # places in the queue.
     if isinstance(token, Ticket) and not (by_site or is_resource(room)):
         wait_s = request.app[LEAVE_LIMIT].wait_s(visitor_request.address, time.monotonic())
         if wait_s:
             request.app[METRICS].of(RoomMetrics).refused_leaves.labels(room.name).inc()
-            return problem(
-                429,
-                "Too many places given up",
-                detail="Your network gave up too many places at once. Without your polls this one "
-                "ends by itself.",
-                retry_after=math.ceil(wait_s),
-            )
+            detail = "Your network gave up too many places at once. Without your polls this one "
+            detail += "ends by itself."
+            retry_after = math.ceil(wait_s)
+            return problem(429, "Too many places given up", detail=detail, retry_after=retry_after)
     await room.leave(token, why="released" if by_site else "left")
     request.app[METRICS].requests.count(label(room), "leave", VisitorState.NOT_QUEUED)
     if visitor_request.wants_page:
-        return render_page(request, room, None, await next_in_form(request))
+        return render_page(request, room, None, await read_next_in_form(request))
     return web.json_response(status_document.build_document(room, None), headers=NO_STORE)
 
 
-def leave_limit() -> AddressLimit:
+def make_leave_limit() -> AddressLimit:
+    """Return a new limit of how many places each address gives up."""
     return AddressLimit(per_s=LEAVES_PER_S, burst=LEAVES_AT_ONCE)
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show the waiting page with its numbers. It enters by itself when the turn comes."""
+    """Show the waiting page, which reloads and so enters the site when its visitor is called."""
     room = gate_of(request)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
     may_join = visitor_request.wants_place
     answer = await ask(request, room, visitor_request, "page", may_join=may_join)
-    return _page_response(request, room, answer, next_in_query(request))
-
-
-def poll_refusal(answer: Answer) -> web.Response | None:
-    """Return the response if Redis is unavailable and knows no place of the visitor, or if they
-    poll too often."""
-    if answer.store_unavailable and answer.joined_ms is None:
-        return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
-    limited_ms = answer.standing.limited_ms if answer.standing else 0
-    if limited_ms and answer.state is VisitorState.WAITING:
-        return problem(
-            429,
-            "Too many polls",
-            detail="Your place is kept. Ask again after Retry-After seconds.",
-            retry_after=math.ceil(limited_ms / 1000),
-        )
-    return None
+    return _page_response(request, room, answer, read_next_in_query(request))
 
 
 def _status_response(request: web.Request, room: Gate, answer: Answer) -> web.Response:
-    refusal = poll_refusal(answer)
+    refusal = refuse_poll(answer)
     if refusal is not None:
         return refusal
     document = status_document.build_document(room, answer)
     has_query = "?" in request.raw_path
     if has_query and "client" in request.query:
-        # Their own address, as nginx names it, where the room is kept, and whether nginx's key is
-        # ours: `waitroom doctor` finds a wrong address, store or key by it.
+        # `waitroom doctor` detects a wrong address, store or nginx key by these members.
         document["client"] = request.headers.get("X-Real-IP")
-        document["store"] = status_document.store_id(room, memory=request.app[MEMORY])
+        document["store"] = status_document.get_store_id(room, memory=request.app[MEMORY])
         document["nginx_key"] = request.app[STAMPS].nginx_key
         document["eviction"] = request.app[METRICS].eviction
-    is_kept = not has_query and _is_repeatable(request, room, answer)
-    headers = _KEPT_JSON if is_kept else _JSON
+    is_cacheable = not has_query and _is_cacheable(request, room, answer)
+    headers = _CACHEABLE_JSON if is_cacheable else _JSON
     if answer.token is not None:
-        headers = {**headers, "Set-Cookie": set_cookie(request.headers, room, answer.token)}
+        headers = {**headers, "Set-Cookie": format_cookie(request.headers, room, answer.token)}
     return QuickResponse(headers=headers, body=to_json(document))
 
 
-def _is_repeatable(request: web.Request, room: Gate, answer: Answer) -> bool:
-    """Return whether nginx may repeat the response to the same question for a moment. What nobody
-    will read again it need not keep, and of waiting visitors only some poll again so soon."""
-    if request.method != "GET" or answer.token is not None:
+def _is_cacheable(request: web.Request, room: Gate, answer: Answer) -> bool:
+    """Return True if nginx may cache the response for the same request. Of waiting visitors, only
+    those who poll again within the cache time are worth it."""
+    if request.method != "GET" or answer.token is not None or is_resource(room):
         return False
-    if answer.store_unavailable or answer.uncounted:  # an exempt client's is not for others
-        return False
-    # An exempt address gets another response, and nginx' key does not say the address.
-    if is_resource(room) or room.settings.exempt_addresses:
+    # nginx's cache key has no address, and an exempt client's response is not for others.
+    if answer.store_unavailable or answer.uncounted or room.settings.exempt_addresses:
         return False
     if answer.visitor is None:
         return "Cookie" not in request.headers
@@ -219,14 +210,11 @@ def _is_repeatable(request: web.Request, room: Gate, answer: Answer) -> bool:
     return is_early and answer.state is VisitorState.WAITING
 
 
-def _page_response(
-    request: web.Request, room: Gate, answer: Answer, following: str
-) -> web.Response:
-    response: web.Response
+def _page_response(request: web.Request, room: Gate, answer: Answer, next_url: str) -> web.Response:
     if answer.state is VisitorState.ADMITTED:
-        response = web.Response(status=303, headers={"Location": following, **NO_STORE})
+        response = web.Response(status=303, headers={"Location": next_url, **NO_STORE})
     else:
-        response = render_page(request, room, answer, following)
+        response = render_page(request, room, answer, next_url)
     if answer.token is not None:
-        response.headers["Set-Cookie"] = set_cookie(request.headers, room, answer.token)
+        response.headers["Set-Cookie"] = format_cookie(request.headers, room, answer.token)
     return response

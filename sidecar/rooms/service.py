@@ -37,7 +37,7 @@ from sidecar.rooms.settings import RoomSettings, merge_settings
 from sidecar.rooms.shield import Shelter, Shield
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT, ClassClaim, RoomStore
-from sidecar.visitors.answer import Answer, answer_of
+from sidecar.visitors.answer import Answer, build_answer
 from sidecar.visitors.grants import Grants
 from sidecar.visitors.model import (
     DEFAULT_REFRESH_MS,
@@ -136,7 +136,7 @@ class Room:
                 placed_ticket = with_drawn_order(token, self.settings, self.draws)
                 address = bearer.address_digest(self.name, self.settings)
                 standing = await self.store.beat(placed_ticket, address=address)
-                answer = answer_of(self._note_refresh(standing), token)
+                answer = build_answer(self._note_refresh(standing), token)
             else:
                 answer = None
             if answer is None:
@@ -336,7 +336,7 @@ class Room:
         if is_due or self._may_be_unused(pass_):
             standing = await self.store.renew(pass_)
             if is_due or standing.outcome is not QueueOutcome.ADMITTED:
-                return answer_of(self._note_refresh(standing), pass_)
+                return build_answer(self._note_refresh(standing), pass_)
             self._used_passes[pass_.visitor] = None
             if len(self._used_passes) > MAX_USED_PASSES:
                 del self._used_passes[next(iter(self._used_passes))]
@@ -415,7 +415,8 @@ class Room:
             self._fallback.count_admission()
         newcomer = ticket_of(visitor, standing, claim)
         # The script replies GONE if it ran too late for the client.
-        return answer_of(self._note_refresh(standing), newcomer) or Answer(VisitorState.NOT_QUEUED)
+        answer = build_answer(self._note_refresh(standing), newcomer)
+        return answer or Answer(VisitorState.NOT_QUEUED)
 
 
 class Rooms(Named[Room]):

@@ -1,4 +1,4 @@
-"""Answers: a room's verdict about one visitor, with what the visitor is shown."""
+"""The verdict of a room about one visitor, with the numbers that the visitor is shown."""
 
 from sidecar.kit.values import value
 from sidecar.visitors.estimate import Wait, estimate
@@ -16,7 +16,7 @@ from sidecar.visitors.model import (
 
 @value
 class Answer:
-    """The verdict about one visitor. `token` is a new token for them. None: they keep theirs."""
+    """The verdict about one visitor. `token` is the visitor's new token. None: it is unchanged."""
 
     state: VisitorState
     token: Token | None = None
@@ -24,27 +24,28 @@ class Answer:
     joined_ms: int | None = None
     #: The visitor's id. None if Redis was not asked.
     visitor: str | None = None
-    #: Whether Redis is unavailable, so that newcomers wait while admitted visitors keep passing.
+    #: True if Redis is unavailable, so that newcomers wait while admitted visitors keep passing.
     store_unavailable: bool = False
-    #: Whether the visitor was admitted while Redis was unavailable (fail-open), without its record.
+    #: True if the visitor was admitted while Redis was unavailable (fail-open).
     failed_open: bool = False
-    #: Whether nginx may repeat the answer for VERDICT_TTL_MS to every request with the same cookie,
-    #: class and exemption. True for a pass that needs no renewal in that time, for a visitor
+    #: True if nginx may repeat the answer for VERDICT_TTL_MS to every request with the same cookie,
+    #: class and exemption. That holds for a pass that needs no renewal in that time, for a visitor
     #: outside the roll-out, and while everybody without a cookie is refused.
     is_settled: bool = False
-    #: Whether the shield is up, so that newcomers join later, at the status document's `join_url`.
+    #: True if the shield is up, so that newcomers join later, at the status document's `join_url`.
     joins_later: bool = False
-    #: Why the visitor passes without being counted: outside or exempt, for metrics. Empty: counted.
+    #: Why the visitor is admitted without being counted: outside or exempt. Empty: counted.
     uncounted: str = ""
 
     @property
     def wait(self) -> Wait | None:
-        is_waiting = self.standing is not None and self.state is VisitorState.WAITING
+        """The estimated wait. None if the visitor does not wait or the wait is unknown."""
+        is_waiting = self.state is VisitorState.WAITING
         return estimate(self.standing) if is_waiting and self.standing else None
 
 
-def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
-    """Return the answer to the token's visitor for a script's reply. None if the token is void."""
+def build_answer(standing: Standing, token: Ticket | Pass) -> Answer | None:
+    """Return the answer for the standing that a script returned. None if the token is void."""
     match standing.outcome:
         case QueueOutcome.ADMITTED:
             new_pass = Pass(
@@ -65,11 +66,9 @@ def answer_of(standing: Standing, token: Ticket | Pass) -> Answer | None:
                 and token.order == order
                 and token.signed_ms > standing.now_ms - RESIGN_MS
             )
-            ticket = None
-            if not is_up_to_date:
-                class_name = token.class_name if isinstance(token, Ticket) else ""
-                place = token.visitor, order, token.joined_ms, standing.epoch
-                ticket = Ticket(*place, class_name=class_name)
+            class_name = token.class_name if isinstance(token, Ticket) else ""
+            place = token.visitor, order, token.joined_ms, standing.epoch
+            ticket = None if is_up_to_date else Ticket(*place, class_name=class_name)
             return Answer(VisitorState.WAITING, ticket, standing, token.joined_ms, token.visitor)
         case QueueOutcome.FULL:
             return Answer(VisitorState.FULL, standing=standing)

@@ -21,10 +21,11 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\Z")
 
 
 def is_class_name(text: str) -> bool:
+    """Return True if a string may be the name of a class, a sub-queue or an event."""
     return _NAME.match(text) is not None
 
 
-def _name(value: str) -> str:
+def _check_name(value: str) -> str:
     if not is_class_name(value):
         raise ValueError("a name has lower-case letters, digits, - and _, 32 at most")
     return value
@@ -32,15 +33,15 @@ def _name(value: str) -> str:
 
 def parse_table(example: str) -> BeforeValidator:
     """Return a validator for a table or its JSON, because environment variables are strings."""
-    return _parse((dict, BaseModel), "a table", example)
+    return _parse_json((dict, BaseModel), "a table", example)
 
 
 def parse_list(example: str) -> BeforeValidator:
     """Return a validator for a list of tables or its JSON."""
-    return _parse((list, tuple), "a list of tables", f"[{example}]")
+    return _parse_json((list, tuple), "a list of tables", f"[{example}]")
 
 
-def _parse(types: tuple[type, ...], expected: str, example: str) -> BeforeValidator:
+def _parse_json(types: tuple[type, ...], expected: str, example: str) -> BeforeValidator:
     def read(value: object) -> object:
         if isinstance(value, str):
             try:
@@ -55,7 +56,7 @@ def _parse(types: tuple[type, ...], expected: str, example: str) -> BeforeValida
 
 
 def reject_problems(find_problems: Callable[[Any], list[str]]) -> AfterValidator:
-    """Return a validator that raises all problems that `find_problems` finds in a value."""
+    """Return a validator that raises ValueError with all problems that `find_problems` returns."""
 
     def check(value: object) -> object:
         if problems := find_problems(value):
@@ -65,7 +66,7 @@ def reject_problems(find_problems: Callable[[Any], list[str]]) -> AfterValidator
     return AfterValidator(check)
 
 
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, AfterValidator(_check_name)]
 
 
 class VisitorClass(BaseModel):
@@ -74,8 +75,8 @@ class VisitorClass(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     head_start: Seconds = Field(default=0, ge=0, le=_DAY_S)
-    """Places visitors as if they had arrived this much earlier, in whole milliseconds. It has no
-    effect if `queueing_method` is `random`."""
+    """Places visitors as if they had joined this much earlier, in whole milliseconds. This setting
+    has no effect if `queueing_method` is `random`."""
     priority: Count = Field(default=0, ge=0, le=MAX_PRIORITY)
     """All visitors of a higher priority are called before any visitor of a lower one. Visitors
     without a class have priority 0. Not allowed in a room with `lines`."""
@@ -102,14 +103,15 @@ class SubQueueSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
-    """Shown on the waiting page. Has the form of a class name and is unique in the room."""
+    """The name on the waiting page. It has the form of a class name and is unique in the room."""
     weight: Count | None = Field(default=None, ge=1, le=1000)
-    """The sub-queue's share of the calls while visitors wait in all sub-queues. Set it for all
-    sub-queues or for none. None: it is called only while all earlier sub-queues are empty."""
+    """The sub-queue's share of the calls while visitors wait in all sub-queues. Set the
+    weight of all sub-queues or of none. None: a sub-queue is called only while all earlier ones are
+    empty."""
 
 
-def find_line_problems(lines: tuple[SubQueueSettings, ...]) -> list[str]:
-    """Return the problems of a room's sub-queues together, each of which is valid by itself."""
+def find_sub_queue_problems(lines: tuple[SubQueueSettings, ...]) -> list[str]:
+    """Return the problems of a room's sub-queues, each of which is valid by itself."""
     problems = []
     if len(lines) == 1 or len(lines) > MAX_LINES:
         problems.append(f"2 to {MAX_LINES} lines, or none: these are {len(lines)}")
@@ -121,6 +123,7 @@ def find_line_problems(lines: tuple[SubQueueSettings, ...]) -> list[str]:
 
 
 def find_duplicates(names: Iterable[str]) -> list[str]:
+    """Return the names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
@@ -151,5 +154,5 @@ Classes = Annotated[
 Lines = Annotated[
     tuple[Annotated[SubQueueSettings, parse_table(_LINE_EXAMPLE)], ...],
     parse_list(_LINE_EXAMPLE),
-    reject_problems(find_line_problems),
+    reject_problems(find_sub_queue_problems),
 ]

@@ -23,6 +23,7 @@ from sidecar.visitors.classes import is_class_name
 
 #: The query parameter that holds a grant.
 PARAMETER = "waitroom_grant"
+#: The longest lifetime of a grant.
 MAX_LIFE_S = 366 * 86_400
 #: The length of the longest valid grant. Longer strings are not parsed.
 MAX_LENGTH = 32 + 1 + 11 + 1 + 64 + 1 + 64
@@ -32,12 +33,13 @@ _GRANT = re.compile(r"([a-z0-9_-]+)\.([1-9][0-9]{0,10})\.([A-Za-z0-9_-]{0,64})\.
 _ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
 
 GrantKind: TypeAlias = Literal["room", "target"]
-#: The reasons to refuse a grant. outdated: it was signed without the kind and could be of either.
+#: The reasons to refuse a grant. An outdated one was signed without the kind, and a room and a
+#: target have its name.
 GrantRefusal: TypeAlias = Literal["forged", "expired", "malformed", "outdated"]
 
 
 class GrantError(SidecarError):
-    """A grant is refused. `reason` says why."""
+    """A grant is refused, for the given reason."""
 
     def __init__(self, reason: GrantRefusal) -> None:
         super().__init__(f"the grant is {reason}")
@@ -53,16 +55,6 @@ class Grant:
     expires_s: int
     #: Limits the grant to the first visitor who uses it. Empty: any number of visitors may use it.
     id: str = ""
-
-
-def sign(key: str, name: str, grant: Grant, *, kind: GrantKind = "room") -> str:
-    """Return a signed grant for a room or target. Raises InputError for an invalid class or id."""
-    if not is_class_name(grant.class_name):
-        raise InputError([f"{grant.class_name[:40]!r} is no class's name"])
-    if not _ID.fullmatch(grant.id):
-        raise InputError(["id: letters, digits, - and _, 64 at most"])
-    signature = _signature(key, f"{kind}:{name}", grant)
-    return f"{grant.class_name}.{grant.expires_s}.{grant.id}.{signature}"
 
 
 def _signature(key: str, subject: str, grant: Grant) -> str:
@@ -99,11 +91,11 @@ class Grants:
         self._name = name
         self._keys = keys
         self._kind = kind
-        #: A function that returns whether a target has the same name as this room.
+        #: A function that returns True if a target has the same name as this room.
         self.has_namesake: Callable[[], bool] = lambda: False
 
     def read(self, text: str, now_ms: int) -> Grant:
-        """Verify a grant and return it. Raises GrantError."""
+        """Return a grant after its verification. Raises GrantError."""
         match = _GRANT.fullmatch(text) if len(text) <= MAX_LENGTH else None
         if match is None or not is_class_name(match[1]):
             raise GrantError("malformed")
@@ -118,11 +110,17 @@ class Grants:
         return grant
 
     def sign(self, grant: Grant) -> str:
-        """Return the grant as a signed string. Raises InputError."""
-        return sign(self._keys[-1], self._name, grant, kind=self._kind)
+        """Return the grant as a signed string. Raises InputError for an invalid class or id."""
+        if not is_class_name(grant.class_name):
+            raise InputError([f"{grant.class_name[:40]!r} is no class's name"])
+        if not _ID.fullmatch(grant.id):
+            raise InputError(["id: letters, digits, - and _, 64 at most"])
+        signature = _signature(self._keys[-1], f"{self._kind}:{self._name}", grant)
+        return f"{grant.class_name}.{grant.expires_s}.{grant.id}.{signature}"
 
     def _has_signed(self, subject: str, grant: Grant, signature: str) -> bool:
-        """Compare with the signatures of all keys, in constant time, so that it reveals nothing."""
+        """Return True if one of the keys has made the signature. The time of the comparison does
+        not depend on the signature, so it reveals nothing about a valid one."""
         expected = (_signature(key, subject, grant) for key in self._keys)
         matches = [hmac.compare_digest(each, signature) for each in expected]
         return any(matches)

@@ -1,4 +1,4 @@
-"""Visitors: their states, their tokens, and their standing in the queue. No I/O."""
+"""The states of visitors, their tokens, and their standing in the queue. No I/O."""
 
 from enum import IntEnum, StrEnum
 from typing import TypeAlias
@@ -7,7 +7,7 @@ from sidecar.kit.values import value
 
 
 class Phase(StrEnum):
-    """The phase of a room: open, closed or in its pre-queue."""
+    """The phase of a room."""
 
     OPEN = "open"
     #: Nobody is admitted, joins the queue or is called.
@@ -25,7 +25,7 @@ RESIGN_MS = 300_000
 ORDER_BAND = 2**51
 #: The distance between two orders of one class. An order modulo this is the number of the class.
 ORDER_STEP = 8
-#: The number of bits of a lot (the number drawn for a visitor). A double holds that many exactly.
+#: The number of bits of a lot, the random number of a visitor. A double holds that many exactly.
 LOT_BITS = 50
 #: The shortest and the longest time between two heartbeats of a visitor, as the room adapts it.
 HEARTBEAT_MIN_MS = 2_000
@@ -95,8 +95,8 @@ class Pass:
 
     @property
     def is_first(self) -> bool:
-        """Whether a newcomer was admitted at once and the pass was never renewed. In that case
-        Redis does not know yet whether the visitor keeps cookies (rooms/lua/parts/admit.lua)."""
+        """True if a newcomer was admitted at once and the pass was never renewed. Then Redis does
+        not know yet whether the visitor keeps cookies (rooms/lua/parts/admit.lua)."""
         return self.started_ms <= self.joined_ms == self.renewed_ms
 
 
@@ -147,5 +147,5 @@ class Standing:
     #: room has no sub-queues.
     line: int | None = None
     line_waiting: int | None = None
-    #: Whether the visitor got the requested class.
+    #: True if the visitor got the requested class.
     is_classed: bool = False

@@ -13,7 +13,9 @@ Keys are listed oldest to newest. The last key signs, and all keys verify.
 import os
 import re
 from binascii import b2a_base64
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeVar
 
 from itsdangerous import BadSignature
 
@@ -30,14 +32,16 @@ CACHE_SIZE = 8192
 _VISITOR = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 _HYPHEN = ord("-")
 _SEPARATOR = "~"
+_Contents = TypeVar("_Contents")
 _KIND_TICKET = "t"
 _KIND_CLASSED = "k"  # a ticket with a class
 _KIND_PASS = "p"  # noqa: S105 - the letter that a pass begins with
 _KIND_BOUND = "m"  # a pass bound to an address or a browser
 _KIND_OUTSIDE = "o"  # the proof of being outside the roll-out
-_KINDS = (_KIND_TICKET, _KIND_CLASSED, _KIND_PASS, _KIND_BOUND, _KIND_OUTSIDE)
+_COOKIE_KINDS = (_KIND_TICKET, _KIND_CLASSED, _KIND_PASS, _KIND_BOUND, _KIND_OUTSIDE)
 _KIND_CLAIM = "c"  # the ticket in a claim link
 _KIND_JOIN = "j"  # the token in a `join_url`
+_LINK_KINDS = (_KIND_CLAIM, _KIND_JOIN)
 #: The ages from which and up to which a join token is valid, seconds.
 JOIN_FROM_S, JOIN_UNTIL_S = 2, 60
 
@@ -51,7 +55,7 @@ def new_visitor() -> str:
 
 
 def is_visitor_id(text: str) -> bool:
-    """Return whether a string has the form of a visitor id."""
+    """Return True if a string has the form of a visitor id."""
     return _VISITOR.match(text) is not None
 
 
@@ -62,80 +66,81 @@ class Tokens:
         self.cookie_name = COOKIE_PREFIX + room
         self.lifetime_ms = TICKET_LIFETIME_MS
         self._clock = clock
-        self._signers = {kind: TimeSigner(keys, salt=f"waitroom/{room}/{kind}") for kind in _KINDS}
-        self._claims = TimeSigner(keys, salt=f"waitroom/{room}/{_KIND_CLAIM}")
-        self._joins = TimeSigner(keys, salt=f"waitroom/{room}/{_KIND_JOIN}")
+
+        def signers(kinds: tuple[str, ...]) -> dict[str, TimeSigner]:
+            return {kind: TimeSigner(keys, salt=f"waitroom/{room}/{kind}") for kind in kinds}
+
+        self._signers, self._link_signers = signers(_COOKIE_KINDS), signers(_LINK_KINDS)
         # Tokens are cached because a browser sends the same cookie with every request, and
         # verifying is most of a verdict's cost. An invalid token raises, so it is not cached.
         self._verify_cached = lru_cache(CACHE_SIZE)(self._verify)
 
     def write(self, token: Token) -> str:
+        """Return the signed token for a cookie."""
         if isinstance(token, Outside):
             return self._sign(_KIND_OUTSIDE, token.draw)
         if isinstance(token, Ticket):
-            return self._sign(*_fields(token))
-        kind = _KIND_BOUND if token.fingerprint else _KIND_PASS
+            return self._sign(*_ticket_fields(token))
         fields: list[str | int] = [token.visitor, token.order, token.joined_ms, token.epoch]
         fields += [token.started_ms, token.renewed_ms, token.expires_ms]
-        return self._sign(kind, *fields, *([token.fingerprint] if token.fingerprint else []))
-
-    def _sign(self, kind: str, *fields: str | int) -> str:
-        value = _SEPARATOR.join((kind, *map(str, fields)))
-        return self._signers[kind].sign(value, self._clock.now_ms() // 1000)
+        if token.fingerprint:
+            return self._sign(_KIND_BOUND, *fields, token.fingerprint)
+        return self._sign(_KIND_PASS, *fields)
 
     def write_claim(self, ticket: Ticket) -> str:
         """Return the token of a claim link, with which another browser can take the ticket."""
-        value = _SEPARATOR.join((_KIND_CLAIM, *map(str, _fields(ticket))))
-        return self._claims.sign(value, self._clock.now_ms() // 1000)
-
-    def read_claim(self, text: str | None) -> Ticket | None:
-        """Return the ticket in the token of a claim link. None if it is forged or too old."""
-        if not text or len(text) > MAX_TOKEN_LENGTH:
-            return None
-        try:
-            value, signed_s = self._claims.unsign(text)
-            _, _, fields = value.partition(_SEPARATOR)
-            ticket = _parse(fields, signed_s * 1000)
-        except (BadSignature, ValueError, TypeError, OverflowError):
-            return None
-        oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
-        return ticket if isinstance(ticket, Ticket) and ticket.signed_ms >= oldest_ms else None
+        return self._sign(_KIND_CLAIM, *_ticket_fields(ticket))
 
     def write_join(self) -> str:
         """Return the token with which a newcomer joins while the shield is up."""
-        return self._joins.sign(_KIND_JOIN, self._clock.now_ms() // 1000)
+        return self._sign(_KIND_JOIN)
 
-    def may_join(self, text: str | None) -> bool:
-        """Return whether a join token is genuine, and JOIN_FROM_S to JOIN_UNTIL_S old."""
-        if not text or len(text) > MAX_TOKEN_LENGTH:
-            return False
-        try:
-            _, signed_s = self._joins.unsign(text)
-        except (BadSignature, ValueError, OverflowError):
-            return False
-        return JOIN_FROM_S <= self._clock.now_ms() // 1000 - signed_s <= JOIN_UNTIL_S
+    def _sign(self, kind: str, *fields: str | int) -> str:
+        value = _SEPARATOR.join((kind, *map(str, fields)))
+        signer = self._signers.get(kind) or self._link_signers[kind]
+        return signer.sign(value, self._clock.now_ms() // 1000)
 
     def read(self, text: str | None) -> Token | None:
         """Return the token in a cookie. None if it is forged or too old. The age of a pass is not
         checked, because its `expires_ms` limits it."""
-        if not text or len(text) > MAX_TOKEN_LENGTH:
-            return None
-        try:
-            token = self._verify_cached(text)
-        except (BadSignature, KeyError, ValueError, TypeError, OverflowError):
-            # Not only forged tokens raise: another version of the sidecar may sign other fields.
-            return None
-        oldest_ms = self._clock.now_ms() - self.lifetime_ms
-        if not isinstance(token, Pass) and token.signed_ms < oldest_ms:
-            return None
-        return token
+        token = _verified(self._verify_cached, text)
+        if token is None or isinstance(token, Pass):
+            return token
+        return token if token.signed_ms >= self._clock.now_ms() - self.lifetime_ms else None
+
+    def read_claim(self, text: str | None) -> Ticket | None:
+        """Return the ticket in the token of a claim link. None if it is forged or too old."""
+        ticket = _verified(self._verify_claim, text)
+        oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
+        return ticket if isinstance(ticket, Ticket) and ticket.signed_ms >= oldest_ms else None
+
+    def may_join(self, text: str | None) -> bool:
+        """Return True if a join token is genuine, and JOIN_FROM_S to JOIN_UNTIL_S old."""
+        signed = _verified(self._link_signers[_KIND_JOIN].unsign, text)
+        now_s = self._clock.now_ms() // 1000
+        return signed is not None and JOIN_FROM_S <= now_s - signed[1] <= JOIN_UNTIL_S
 
     def _verify(self, text: str) -> Token:
         value, signed_s = self._signers[text[0]].unsign(text)
         return _parse(value, signed_s * 1000)
 
+    def _verify_claim(self, text: str) -> Token:
+        value, signed_s = self._link_signers[_KIND_CLAIM].unsign(text)
+        return _parse(value.partition(_SEPARATOR)[2], signed_s * 1000)
 
-def _fields(ticket: Ticket) -> tuple[str, str | int, *tuple[str | int, ...]]:
+
+def _verified(verify: Callable[[str], _Contents], text: str | None) -> _Contents | None:
+    """Return the contents of a signed string. None if it is missing, too long or forged."""
+    if not text or len(text) > MAX_TOKEN_LENGTH:
+        return None
+    try:
+        return verify(text)
+    except (BadSignature, KeyError, ValueError, TypeError, OverflowError):
+        # Not only forged tokens raise: another version of the sidecar may sign other fields.
+        return None
+
+
+def _ticket_fields(ticket: Ticket) -> tuple[str, str | int, *tuple[str | int, ...]]:
     fields = ticket.visitor, ticket.order, ticket.joined_ms, ticket.epoch
     if ticket.class_name:
         return (_KIND_CLASSED, *fields, ticket.class_name)
@@ -147,17 +152,13 @@ def _parse(value: str, signed_ms: int) -> Token:
     kind, visitor, *numbers = value.split(_SEPARATOR)
     if kind == _KIND_OUTSIDE:
         return Outside(int(visitor), signed_ms, *numbers)  # TypeError if there are more fields
-    fingerprint = ""
-    if kind == _KIND_BOUND:
-        *numbers, fingerprint = numbers
+    last = ""
+    if kind in {_KIND_BOUND, _KIND_CLASSED}:
+        *numbers, last = numbers
+    order, joined_ms, epoch, *times = map(int, numbers)
     if kind in {_KIND_PASS, _KIND_BOUND}:
-        order, joined_ms, epoch, *times = map(int, numbers)
         started_ms, renewed_ms, expires_ms = times
-        return Pass(
-            visitor, order, joined_ms, epoch, started_ms, renewed_ms, expires_ms, fingerprint
-        )
-    class_name = ""
-    if kind == _KIND_CLASSED:
-        *numbers, class_name = numbers
-    order, joined_ms, epoch = map(int, numbers)
-    return Ticket(visitor, order, joined_ms, epoch, signed_ms, class_name)
+        return Pass(visitor, order, joined_ms, epoch, started_ms, renewed_ms, expires_ms, last)
+    if times:
+        raise ValueError("a ticket has no such fields")
+    return Ticket(visitor, order, joined_ms, epoch, signed_ms, last)

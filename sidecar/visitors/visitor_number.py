@@ -13,23 +13,21 @@ _LOOK_ALIKES = str.maketrans("ILO", "110", "-")
 def visitor_number(visitor: str) -> str:
     """Return the first 40 bits of the id, such as 7K2Q-9XDM (the same as in static/waiting.js)."""
     bits = int.from_bytes(urlsafe_b64decode(visitor[:8])[:5])
-    return _grouped("".join(_DIGITS[bits >> shift & 31] for shift in range(35, -5, -5)))
+    digits = "".join(_DIGITS[bits >> shift & 31] for shift in range(35, -5, -5))
+    return f"{digits[:4]}-{digits[4:]}"
 
 
 def read_number(text: str) -> str | None:
     """Return a number in the form of `visitor_number`. None if the string is not a number."""
     if not re.fullmatch(NUMBER, text):
         return None
-    return _grouped(text.upper().translate(_LOOK_ALIKES))
+    digits = text.upper().translate(_LOOK_ALIKES)
+    return f"{digits[:4]}-{digits[4:]}"
 
 
-def id_prefix(number: str) -> str:
+def get_id_prefix(number: str) -> str:
     """Return the first 6 characters of all ids with a number. They hold 36 of its 40 bits."""
     bits = 0
     for digit in number.replace("-", ""):
         bits = bits << 5 | _DIGITS.index(digit)
     return urlsafe_b64encode(bits.to_bytes(5))[:6].decode("ascii")
-
-
-def _grouped(digits: str) -> str:
-    return f"{digits[:4]}-{digits[4:]}"

@@ -10,7 +10,7 @@ import redis
 from playwright.sync_api import expect
 
 from sidecar.rooms.redis_keys import room_key
-from sidecar.visitors.grants import Grant, sign
+from sidecar.visitors.grants import Grant, Grants
 from tests.support.processes import wait_until
 from tests.support.site import SECRET, Site, gated
 from tests.support.story import ahead, go_in, leave
@@ -35,7 +35,7 @@ def site():
 
 
 def granted(room, *, key=SECRET):
-    return sign(key, room, Grant("vip", int(time.time()) + 600))
+    return Grants(room, [key]).sign(Grant("vip", int(time.time()) + 600))
 
 
 def test_a_grant_link_takes_a_visitor_ahead(site, visitor):

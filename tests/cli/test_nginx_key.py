@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.gate.nginx_key import key_file
+from sidecar.gate.nginx_key import build_key_file
 
 KEYS = ["old-secret-" * 4, "new-secret-" * 4]
 
@@ -26,14 +26,14 @@ def test_the_file_is_for_its_owner_alone(run, tmp_path):
         result = run(str(target))
         assert result.exit_code == 0, result.output
         assert "nginx -s reload" in result.output
-        assert target.read_text() == key_file(KEYS)
+        assert target.read_text() == build_key_file(KEYS)
         assert target.stat().st_mode & 0o777 == 0o600
         target.chmod(0o644)
     assert [each.name for each in target.parent.iterdir()] == ["waitroom-stamp.conf"]
 
 
 def test_it_is_printed_for_containers(run):
-    assert run("-").output == key_file(KEYS)
+    assert run("-").output == build_key_file(KEYS)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from sidecar.gate.nginx_key import key_file
+from sidecar.gate.nginx_key import build_key_file
 from tests.support.processes import free_port
 from tests.support.site import ROOT, SECRET, TEMPORARY, nginx_binary, user_line
 
@@ -21,7 +21,7 @@ def make_prefix(folder: Path) -> None:
     settings.write_text(text.replace("/run/waitroom-verdicts", f"{folder}/verdicts"))
     shutil.copy(ROOT / "nginx" / "waitroom-files.conf", folder)
     shutil.copy("/etc/nginx/fastcgi.conf", folder)
-    (folder / "waitroom-stamp.conf").write_text(key_file([SECRET]))
+    (folder / "waitroom-stamp.conf").write_text(build_key_file([SECRET]))
     (folder / "tmp").mkdir()
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",

@@ -62,8 +62,7 @@ async def test_a_ticket_after_leaving(replica):
 
 
 async def test_a_ticket_after_a_session(replica):
-    """Whoever was let in, and whose session is over, joins at the end like everybody: the
-    ticket they came in by has been used. Until the session's end it is another tab's."""
+    """After the session, its ticket is used up: the visitor joins at the end."""
     site = await replica(session_duration=10)
     first = cookie_of(await site.check())
     ticket = cookie_of(await site.check())
@@ -120,8 +119,7 @@ async def test_a_ticket_of_an_earlier_line(replica):
 
 
 async def test_a_ticket_that_two_show_is_one_slot(replica):
-    """Also where passes are bound: each who shows the ticket while the session lasts gets a
-    pass of their own (it is how a second tab comes in). docs/security.md says so."""
+    """All who show a ticket during its session get a pass, also a bound one, in one slot."""
     site = await replica(bind_pass="user_agent")
     first = cookie_of(await site.check(headers={"User-Agent": "0"}))
     ticket = cookie_of(await site.check(headers={"User-Agent": "1"}))
@@ -179,8 +177,7 @@ async def test_a_forged_cookie_is_as_none(replica, what, kind):
 
 @pytest.mark.parametrize("kind", "tp")
 async def test_every_flipped_bit_is_as_none(replica, kind):
-    """A bit flipped in the fields, the time or the signature voids a cookie, also a spare last
-    bit."""
+    """A bit flipped in fields, time or signature voids a cookie, also a spare last bit."""
     site = await replica()
     own = {"p": cookie_of(await site.check()), "t": cookie_of(await site.check())}
     token = own[kind].partition("=")[2]
@@ -202,8 +199,7 @@ async def test_a_cookie_of_another_room(replica):
 
 @pytest.mark.parametrize("extra", [[], ["1"], ["1", "2"], ["x"], ["x", "y"], ["1"] * 9])
 def test_fields_of_another_version(extra):
-    """Signed by ourselves, and yet not what this version writes: nothing. A pass with more
-    fields than we know must not become one that is bound to nobody."""
+    """A signed cookie of another version is void: an unknown field may bind the pass."""
     tokens = Tokens("shop", KEYS, StoreClock())
     known = {"t": 3, "k": 4, "p": 6, "m": 7}
     for kind, signer in tokens._signers.items():
@@ -217,8 +213,7 @@ def test_fields_of_another_version(extra):
 
 
 def test_signatures_are_compared_in_constant_time(monkeypatch):
-    """By hmac.compare_digest, once for each key, and its word decides: a comparison that stops
-    at the first difference would tell a patient forger letter by letter."""
+    """hmac.compare_digest decides, once for each key, so that timing tells a forger nothing."""
     tokens = Tokens("shop", ["a" * 32, "b" * 32], StoreClock())
     good = tokens.write(Ticket(new_visitor(), 1, 1, 0))
     bad = good[:-20] + "A" * 20
@@ -297,8 +292,7 @@ async def test_binding_is_changed_while_people_are_inside(replica, before, after
 
 
 async def test_a_bound_pass_while_the_store_is_away(replica):
-    """While Redis is unavailable a bound pass admits its bearer alone, also after it is
-    prolonged."""
+    """While Redis is unavailable a bound pass, also a prolonged one, admits its bearer alone."""
     site = await replica(bind_pass="user_agent", on_store_failure="wait")
     who, other = {"User-Agent": "Ann's"}, {"User-Agent": "Bob's"}
     pass_ = cookie_of(await site.check(headers=who))
@@ -409,8 +403,7 @@ def test_the_page_has_three_steps():
 
 
 def test_nobody_loses_a_place_while_the_key_changes():
-    """Replicas are restarted one by one, so each step's meet those of the next: what either
-    signs, both verify. Two steps at once would not do."""
+    """Replicas of two successive steps of a key change verify each other's tokens."""
     clock = StoreClock()
     replicas = [Tokens("shop", keys, clock) for keys in steps()]
     now_ms = clock.now_ms()

@@ -20,8 +20,7 @@ def let_in_alone(site):
 
 
 async def test_newcomers_come_in_as_far_as_there_was_room(replica):
-    """One slot of two was free when the store went: one comes in, and is an ordinary session
-    when it is back."""
+    """One of two slots was free: one newcomer enters, and later has an ordinary session."""
     site = await replica(total_active_users=2)
     inside = cookie_of(await site.check())
     await site.room.refresh()
@@ -78,8 +77,7 @@ async def test_a_pass_lasts_as_long_as_the_store_is_away(replica):
 
 
 async def test_a_pass_kept_alive_meanwhile_is_a_session_again(replica):
-    """A session that ended in Redis during the outage comes back, and its slot was not given
-    away."""
+    """A session that ended in Redis during the outage comes back with its slot."""
     site = await replica(session_duration=60)
     cookie = cookie_of(await site.check())
     waits = cookie_of(await site.check())
@@ -127,8 +125,7 @@ async def test_those_in_line_are_told_that_it_is_paused(replica):
 
 
 async def test_a_paused_visitor_is_led_to_another_replica(replica):
-    """nginx chooses the replica by the ticket's text, and only one may be cut off from the store:
-    the same place, signed anew."""
+    """A paused visitor gets the same ticket signed anew, by which nginx picks another replica."""
     site = await replica(total_active_users=0)
     ticket = cookie_of(await site.check())
     site.turn.forward(1)
@@ -231,9 +228,7 @@ async def test_whoever_was_admitted_above_the_cap_stays(replica):
 
 
 async def test_one_replica_cut_off_from_redis(replica):
-    """What it lets in meanwhile the others know nothing of: the room is over its cap by no more
-    than that, and those of whom only it heard for a whole session; nobody inside is sent out, and
-    it is counted."""
+    """A replica that is cut off exceeds the cap by what it admits alone; nobody is sent out."""
     site = await replica(total_active_users=10, session_duration=60, recovery_window=0)
     other = await replica(beside=site)
     inside = [cookie_of(await site.check()) for _ in range(6)]

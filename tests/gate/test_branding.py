@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from sidecar.gate.page.branding import style_sheet
+from sidecar.gate.page.branding import build_style_sheet
 from sidecar.kit.colours import WHITE, contrast, read_colour, text_on
 from sidecar.kit.errors import InputError
 from sidecar.rooms.settings import RoomSettings
@@ -70,7 +70,7 @@ CARDS = ["#ffffff", "#172120"]
 
 
 def sheet(**own):
-    return style_sheet(RoomSettings(total_active_users=1, **own))
+    return build_style_sheet(RoomSettings(total_active_users=1, **own))
 
 
 def palettes(text):
@@ -89,14 +89,13 @@ async def test_a_room_has_a_style_sheet_of_its_own(replica):
         "10",
     )
     text = await reply.text()
-    assert text == style_sheet(site.room.settings)
+    assert text == build_style_sheet(site.room.settings)
     assert text.endswith("h1 { letter-spacing: 1px }")
     assert '--wr-font:Inter, "Noto Sans", serif;' in text
 
 
 async def test_a_room_without_one_has_an_empty_one(replica):
-    """A room without a style, or whose style was reset, has an empty sheet; an unknown room has
-    none."""
+    """A room without a style has an empty sheet, an unknown room none."""
     site = await replica()
     path = f"/_waitroom/{site.room.name}/style.css"
     assert await (await site.edge.get(path)).text() == ""
@@ -111,8 +110,7 @@ async def test_a_room_without_one_has_an_empty_one(replica):
 
 @pytest.mark.parametrize("colour", ["#ffd400", "#0f766e", "#000", "#fff", "#767676", "#e11d48"])
 def test_all_text_can_be_read_in_light_and_in_dark(colour):
-    """On the accent and on the background: black or white, 4.5:1. Where the accent is a line or a
-    text itself, a shade of it that has this on the card."""
+    """Text has a contrast of 4.5:1 on every colour, and so has the accent on the card."""
     shown = palettes(sheet(accent=colour, background=colour))
     for colours, usual in zip(shown, CARDS, strict=True):
         read = {name: read_colour(value) for name, value in colours.items()}

@@ -287,8 +287,7 @@ async def test_what_an_internal_redirect_asks_again(replica):
 
 
 async def test_a_released_pass_is_refused(replica):
-    """A released pass is refused after two seconds, in which the last page loads its pictures. The
-    slot is free when no kept verdict can honour the pass."""
+    """A released pass admits for two seconds more, and its slot is free when no verdict is kept."""
     site = await replica()
     cookie = cookie_of(await site.check())
     await site.edge.post(f"/_waitroom/{site.room.name}/leave", headers={"Cookie": cookie})
@@ -303,8 +302,7 @@ async def test_a_released_pass_is_refused(replica):
 
 
 async def test_another_replica_hears_of_a_release(replica):
-    """Another replica learns of a release by its next refresh, and refuses the pass at the same
-    moment."""
+    """Another replica learns of a release by its next refresh, and refuses the pass in time."""
     site = await replica()
     cookie = cookie_of(await site.check())
     visitor = cookie.partition("~")[2].partition("~")[0]
@@ -317,8 +315,7 @@ async def test_another_replica_hears_of_a_release(replica):
 
 
 async def test_a_newcomer_whose_reply_was_lost_holds_no_slot(replica):
-    """The store did it, the answer came too late: the slot is given back with the next
-    refresh, and the visitor is told to wait."""
+    """Redis replied too late: the visitor waits, and the next refresh frees the slot."""
     site = await replica()
     enter = site.room.store.enter
 

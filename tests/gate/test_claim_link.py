@@ -254,8 +254,7 @@ async def test_what_stands_in_the_page_is_escaped(site):
 
 
 async def test_another_site_cannot_press_the_button(site):
-    """A POST from another site gets the page and no cookie, which would replace the visitor's
-    own."""
+    """A POST from another site gets the page without a cookie."""
     reply = await site.post(**{"Sec-Fetch-Site": "cross-site"})
     assert (reply.status, "Set-Cookie" in reply.headers) == (200, False)
     assert (await site.post(**{"Sec-Fetch-Site": "same-origin"})).status == 303
@@ -323,7 +322,7 @@ async def test_what_was_shown_is_counted(site):
 def test_every_language_has_every_text(language):
     """Each language has its own texts, and no place in the template is left open."""
     page = ClaimPage(find_share("static"))
-    shown = [page.render(language=language, view=view, following="/", left_s=65) for view in VIEWS]
+    shown = [page.render(language=language, view=view, next_url="/", left_s=65) for view in VIEWS]
     assert not [text for text in shown if "$" in text]
     assert all(f'lang="{language}"' in text for text in shown)
     assert ('dir="rtl"' in shown[0]) == (language == "ar")
@@ -331,7 +330,7 @@ def test_every_language_has_every_text(language):
     assert len(headings) == len(VIEWS)
     assert '<b data-seconds="65">1:05</b>' in shown[0]
     if language != "en":
-        english = [page.render(language="en", view=view, following="/") for view in VIEWS]
+        english = [page.render(language="en", view=view, next_url="/") for view in VIEWS]
         assert headings.isdisjoint(map(heading_of, english))
 
 
@@ -347,10 +346,9 @@ def test_the_sites_name_is_the_waiting_pages(tmp_path):
     own = (find_share("static") / "waiting.html").read_text()
     own = own.replace('<span id="site">Waitroom</span>', '<span id="site">Shop &amp; Co</span>')
     (tmp_path / "waiting.html").write_text(own)
-    text = ClaimPage(tmp_path).render(language="en", view="called", following="/")
+    text = ClaimPage(tmp_path).render(language="en", view="called", next_url="/")
     assert '<span id="site">Shop &amp; Co</span>' in text
     assert "<title>It is your turn – Shop &amp; Co</title>" in text
     (tmp_path / "waiting.html").write_text("<p>")
-    assert "It is your turn" in ClaimPage(tmp_path).render(
-        language="en", view="called", following="/"
-    )
+    text = ClaimPage(tmp_path).render(language="en", view="called", next_url="/")
+    assert "It is your turn" in text

@@ -30,7 +30,8 @@ NAMES = {
 
 def members(*, at=None, settings=None, **changed):
     document = {**DOCUMENT, **changed, **({"updated_at": at} if at else {})}
-    return cloudflare.members(document, RoomSettings(total_active_users=1, **(settings or {})))
+    room = RoomSettings(total_active_users=1, **(settings or {}))
+    return cloudflare.build_members(document, room)
 
 
 def test_all_members_are_there():

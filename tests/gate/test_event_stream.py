@@ -99,8 +99,7 @@ def open_streams(site) -> float:
 
 
 async def test_a_stream_tells_what_status_tells_and_then_the_turn(full, open_stream):
-    """The same document whenever a poll would be due, and at last `called`; whoever was told so
-    gets in with the next request, which has nothing but the ticket."""
+    """A stream sends the status document until `called`; then the ticket admits its visitor."""
     stream = await open_stream(full, full.ticket)
     assert (stream.reply.status, stream.reply.content_type) == (200, "text/event-stream")
     assert stream.reply.headers["Cache-Control"] == "no-store"
@@ -164,8 +163,7 @@ async def test_a_stream_is_a_heartbeat(full, open_stream):
 
 @pytest.fixture
 async def slow(replica, request):
-    """One who waits, whose next heartbeat is due in so many seconds; on a server as the replica has
-    it, where no handler is told when its browser goes."""
+    """A waiting visitor with a long interval, on a server that cancels no handler."""
     interval = {"heartbeat_interval": FASTER * request.param, "heartbeat_timeout": 7200}
     site = await replica(total_active_users=0, **interval)
     site.ticket = cookie_of(await site.check())
@@ -314,8 +312,7 @@ async def test_a_ticket_that_is_signed_anew_comes_with_the_next_stream(replica, 
 
 
 async def test_too_many_polls_are_too_many_streams(replica, open_stream):
-    """A visitor who opens one stream after the other is refused, and keeps the place and open
-    streams."""
+    """A visitor who opens too many streams is refused, and keeps place and streams."""
     site = await replica(event_streams=20, heartbeat_interval=3600 / 2, heartbeat_timeout=3600,
                          poll_limit=3)  # fmt: skip
     await site.check()
@@ -326,27 +323,19 @@ async def test_too_many_polls_are_too_many_streams(replica, open_stream):
     assert int(replies[-1].headers["Retry-After"]) >= 1
 
 
-async def test_a_store_that_goes_away_pauses_the_stream(full, open_stream, monkeypatch):
-    """The place is kept; without a place there is nothing to tell."""
+async def test_a_failing_store_pauses_and_another_error_ends_the_stream(
+    full, open_stream, monkeypatch
+):
+    """While Redis is unavailable the place is kept; another error writes no second response."""
     stream = await open_stream(full, full.ticket)
     await stream.next()
+    errors = [RuntimeError("not foreseen"), StoreUnavailableError("gone")]
 
     async def fail(_ticket, **_):
-        raise StoreUnavailableError("gone")
+        raise errors.pop()
 
     monkeypatch.setattr(full.room.store, "beat", fail)
     _, document = await stream.next()
     assert (document["state"], document["paused"]) == ("waiting", True)
-
-
-async def test_an_error_in_mid_stream_ends_it(full, open_stream, monkeypatch):
-    """An error ends the stream, and writes no second response into it."""
-    stream = await open_stream(full, full.ticket)
-    await stream.next()
-
-    async def fail(_ticket, **_):
-        raise RuntimeError("not foreseen")
-
-    monkeypatch.setattr(full.room.store, "beat", fail)
     assert await stream.rest() == []
     assert open_streams(full) == 0

@@ -99,8 +99,7 @@ async def test_a_program_gets_its_numbers(gate):
 
 @pytest.mark.parametrize(("wanted", "status"), [(200, 503), (202, 503), (429, 429), (503, 503)])
 async def test_a_refusal_is_never_a_yes(gate, wanted, status):
-    """The room's status, but for those that a proxy would take for a yes; these are said in
-    X-Waitroom-Status for a proxy that can set them."""
+    """A status that a proxy would admit is replaced, and sent in X-Waitroom-Status."""
     ask = await gate(queueing_status_code=wanted)
     await ask()
     reply = await ask()
@@ -232,8 +231,7 @@ async def test_what_was_sent_is_never_asked_for_by_get(gate, referer, leads_to):
 
 
 async def test_behind_the_shield_the_page_takes_the_place(gate, monkeypatch):
-    """While newcomers flood in they get the page without a place, which joins by itself: its
-    script at once, and without script by its refresh."""
+    """While the shield is up the page joins, by its script or by its refresh."""
     ask = await gate()
     monkeypatch.setattr(Room, "_apply_shield", lambda *_: Shelter.UP)
     reply = await ask()

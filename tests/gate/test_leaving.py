@@ -27,8 +27,7 @@ async def give_up(site, times, address="192.0.2.1"):
 
 
 async def test_an_address_gives_up_so_many_places(replica):
-    """Then 429 and when to try again; the place is kept, until its visitor is silent. Others are
-    not affected, and what is refused is counted."""
+    """Further places get 429 and stay; other addresses can leave, and refusals are counted."""
     site = await replica(total_active_users=0)
     assert await give_up(site, 5) == [200, 200, 200, 429, 429]
     assert await give_up(site, 1, address="192.0.2.2") == [200]
@@ -44,8 +43,7 @@ async def test_an_address_gives_up_so_many_places(replica):
 
 
 async def test_sessions_that_end_are_not_counted(replica):
-    """Each had a slot; a site's own release comes from one address, or from none. Who shows no
-    ticket leaves nothing behind."""
+    """Sessions, a site's own releases and requests without a ticket are not limited."""
     site = await replica(total_active_users=9)
     assert await give_up(site, 9) == [200] * 9
     ticket = cookie_of(await site.check())
@@ -56,8 +54,7 @@ async def test_sessions_that_end_are_not_counted(replica):
 
 
 async def test_a_replica_that_starts_reads_what_matters(replica):
-    """A replica at its start does not read of visitors who left the queue and have no valid
-    pass."""
+    """A new replica does not load visitors who left the queue and have no valid pass."""
     site = await replica(total_active_users=0, session_duration=60)
     tickets = [cookie_of(await site.check()) for _ in range(5)]
     for ticket in tickets:

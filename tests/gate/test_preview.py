@@ -117,8 +117,7 @@ def test_files_of_the_site_are_found_there():
 
 
 def test_a_template_of_the_rooms_own(run, tmp_path):
-    """A room's template is previewed in each state in which visitors see it; a faulty one is
-    refused."""
+    """A template is previewed in each state that shows it; a faulty one is refused."""
     (tmp_path / "templates").mkdir()
     file = tmp_path / "templates" / "own.html"
     file.write_text(

@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from sidecar.gate.nginx_key import NginxKey, key_file
+from sidecar.gate.nginx_key import NginxKey, build_key_file
 from sidecar.gate.stamps import Stamps
 from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
 
@@ -62,7 +62,7 @@ def test_keys_say_nothing_of_each_other():
 
 
 def test_the_key_file_has_the_newest_first_and_the_others_for_a_while():
-    text = key_file([OLD, NEW])
+    text = build_key_file([OLD, NEW])
     assert f'set $waitroom_proof "{NEWER.proof}";' in text
     assert text.index(NEWER.secret) < text.index(OLDER.secret)
     assert OLDER.proof not in text

@@ -5,15 +5,15 @@ import re
 
 import pytest
 
-from sidecar.gate.page.countdown import closed_refresh_s
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.page.render import Page
-from sidecar.gate.return_address import safe_next
+from sidecar.gate.polls import compute_closed_interval_s
+from sidecar.gate.return_address import make_next_safe
 from sidecar.kit.clock import iso
 from sidecar.kit.share import find_share
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.openings import RoomEvent
-from sidecar.visitors.grants import Grant, Grants, sign
+from sidecar.visitors.grants import Grant, Grants
 from sidecar.visitors.tokens import is_visitor_id
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.replica import HTML, KEYS, cookie_of
@@ -75,18 +75,13 @@ async def test_joining_twice_equals_once(full):
         {"X-Moz": "prefetch"},
     ],
 )
-async def test_a_browser_that_fetches_ahead_gives_up_nothing(full, headers):
-    """A prefetch announced by any one of the headers ends no session."""
+async def test_a_browser_that_fetches_ahead_gives_up_and_takes_nothing(full, headers):
+    """A prefetch announced by any one of the headers ends no session and takes no place."""
     leave = f"/_waitroom/{full.room.name}/leave"
     sent = {**headers, "Cookie": full.first, "X-Waitroom-Release": "site"}
     assert (await full.edge.post(leave, headers=sent)).status == 204
     assert (await (await full.status(full.first)).json())["state"] == "admitted"
-
-
-async def test_a_browser_that_fetches_ahead_takes_nothing(full):
-    """A prerendered page's script runs, and nobody looks at it."""
-    join = f"/_waitroom/{full.room.name}/join"
-    reply = await full.edge.post(join, headers={"Sec-Purpose": "prefetch;prerender"})
+    reply = await full.edge.post(f"/_waitroom/{full.room.name}/join", headers=headers)
     assert (await reply.json())["state"] == "not_queued"
     assert "Set-Cookie" not in reply.headers
 
@@ -168,24 +163,18 @@ async def test_who_waits_in_a_paused_room_is_told_so(replica):
         assert "paused" not in await (await site.status("")).json()
 
 
-async def test_an_unknown_room_is_a_problem(replica):
-    """404 as a problem document, for every door."""
+async def test_an_unknown_room_and_a_wrong_method_are_problems(replica):
+    """404 as a problem document at every endpoint; 405 with Allow."""
     site = await replica()
     for method, door in (("GET", "status"), ("POST", "join"), ("POST", "leave"), ("GET", "")):
         reply = await site.edge.request(method, f"/_waitroom/nope/{door}")
         assert (reply.status, reply.content_type) == (404, "application/problem+json")
-
-
-async def test_the_wrong_method_is_a_problem(replica):
-    """405 and Allow."""
-    site = await replica()
     reply = await site.edge.get(f"/_waitroom/{site.room.name}/join")
     assert (reply.status, reply.headers["Allow"]) == (405, "POST")
 
 
 async def test_the_page_has_the_numbers(full):
-    """The page has the numbers in the visitor's language, and a refresh for browsers without
-    JavaScript."""
+    """The page has the numbers in the visitor's language, and a refresh without JavaScript."""
     ticket = cookie_of(await full.check())
     path = f"/_waitroom/{full.room.name}/?next=/a?b=1&c=%22%3E"
     reply = await full.edge.get(
@@ -219,13 +208,13 @@ async def test_the_page_takes_a_place_and_later_enters(full):
 )  # fmt: skip
 def test_next_never_leads_elsewhere(value):
     """Whatever is not plainly a path of this site becomes "/"."""
-    assert safe_next(value) == "/"
+    assert make_next_safe(value) == "/"
 
 
 @pytest.mark.parametrize("value", ["/a?b=\\c", "/ü?q=ü", "/a?b?c", "/a?//b", "/?"])
 def test_next_leads_back(value):
     """A path of this site stays, and its query may hold a backslash."""
-    assert safe_next(value) == value
+    assert make_next_safe(value) == value
 
 
 @pytest.mark.parametrize("language", Languages(find_share("static")).tags)
@@ -264,8 +253,7 @@ def sale(*, prequeue_in=None, opens_in, **more):
 
 
 async def test_a_closed_room_says_when_it_opens(replica):
-    """To whoever has no place, without their having to ask for one, and to who asks: state closed,
-    the event and its times; nobody is noted, and nginx may answer the next one."""
+    """A closed room shows its event to everybody, records nobody, and is cacheable."""
     site = await replica(events=[sale(prequeue_in=30, opens_in=60, message="Soon")])
     path = f"/_waitroom/{site.room.name}/"
     for reply in (await site.edge.get(f"{path}status"), await site.edge.post(f"{path}join")):
@@ -287,8 +275,7 @@ async def test_a_closed_room_says_when_it_opens(replica):
 
 
 async def test_the_prequeue_tells_nobody_where_they_stand(replica):
-    """Neither position nor wait, at any door, until it opens; then the drawn one, in the event's
-    words; and when it is over it is closed."""
+    """No endpoint shows a position before the opening; then the drawn one; later it is closed."""
     event = sale(prequeue_in=0, opens_in=60, closes_at=NOW_MS + 90 * MINUTE_MS, message="Welcome")
     site = await replica(total_active_users=0, events=[event], message="Good morning")
     path = f"/_waitroom/{site.room.name}/"
@@ -321,8 +308,7 @@ async def test_the_prequeue_tells_nobody_where_they_stand(replica):
 
 
 async def test_when_to_ask_again_says_nothing_of_the_lot(replica):
-    """In a pre-queue: neither on joining nor later are those whose lot is near the door told to ask
-    sooner; who would learn their lot before the opening could leave and draw another one."""
+    """Poll intervals do not reveal lots, or visitors could leave and draw again."""
     site = await replica(total_active_users=0, events=[sale(prequeue_in=0, opens_in=60)])
     path = f"/_waitroom/{site.room.name}/join"
     joined = [await site.edge.post(path) for _ in range(12)]
@@ -344,10 +330,9 @@ async def test_when_to_ask_again_says_nothing_of_the_lot(replica):
     ],
 )
 def test_not_all_ask_at_the_beginning(before_ms, draw, seconds):
-    """When the pre-queue begins, and up to 30 s later: in an hour of it that makes no difference.
-    Never more than a minute."""
+    """Polls at the begin of an hour's pre-queue spread over 30 s, at most a minute ahead."""
     event = RoomEvent(**sale(prequeue_in=0, opens_in=60))
-    assert closed_refresh_s(event, NOW_MS - before_ms, draw=draw) == seconds
+    assert compute_closed_interval_s(event, NOW_MS - before_ms, spread=draw) == seconds
 
 
 @pytest.mark.parametrize(
@@ -358,8 +343,8 @@ def test_who_comes_early_to_a_short_prequeue_is_there_in_time(prequeue_in, secon
     """At most a tenth of it late; two seconds where there is none, and who is first counts."""
     event = RoomEvent(**sale(prequeue_in=prequeue_in, opens_in=60))
     now_ms = round(event.begins_ms - 40_000)
-    assert closed_refresh_s(event, now_ms, draw=0.5) == pytest.approx(seconds)
-    assert closed_refresh_s(None, now_ms, draw=0.5) == 60
+    assert compute_closed_interval_s(event, now_ms, spread=0.5) == pytest.approx(seconds)
+    assert compute_closed_interval_s(None, now_ms, spread=0.5) == 60
 
 
 async def test_no_number_above_the_rank_limit(replica):
@@ -385,13 +370,12 @@ LINES = {
 
 @pytest.mark.parametrize("door", ["join", "page", "page's next", "form"])
 async def test_a_grant_is_believed_at_every_door_that_takes_a_place(replica, door):
-    """A grant in the address, or in its `next`, gives the class's sub-queue: position, length and
-    name."""
+    """A grant in the address, or in `next`, gives the class's sub-queue."""
     site = await replica(total_active_users=0, **LINES)
     site.room.grants = Grants(site.room.name, KEYS)
     for _ in range(2):
         await site.check()
-    grant = sign(KEYS[0], site.room.name, Grant("partner", site.turn() // 1000 + 60))
+    grant = Grants(site.room.name, [KEYS[0]]).sign(Grant("partner", site.turn() // 1000 + 60))
     path, asked = f"/_waitroom/{site.room.name}/", f"waitroom_grant={grant}"
     if door == "join":
         reply = await site.edge.post(f"{path}join?{asked}")
@@ -422,8 +406,7 @@ async def test_a_grant_is_believed_at_every_door_that_takes_a_place(replica, doo
 async def test_the_page_without_javascript_opens_by_itself(
     replica, minutes, heading, intro, seconds
 ):
-    """Closed, pre-queue, open: in words, with the time of the event's own zone, and asking
-    again."""
+    """The page shows each phase in words, with the event's time zone, and refreshes."""
     event = {**sale(prequeue_in=60, opens_in=60.5), "timezone": "Europe/Zurich"}
     site = await replica(total_active_users=0, events=[event])
     site.turn.forward(minutes * 60)

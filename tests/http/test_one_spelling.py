@@ -8,8 +8,7 @@ import pytest
 
 from sidecar.http.auth.operators import Operator, Operators
 from sidecar.jobs.permits import PermitError, Permits
-from sidecar.visitors import grants
-from sidecar.visitors.grants import Grant, GrantError
+from sidecar.visitors.grants import Grant, GrantError, Grants
 from sidecar.visitors.model import Outside, Pass, Ticket
 from sidecar.visitors.tokens import Tokens
 
@@ -42,7 +41,7 @@ def is_permit(text: str) -> bool:
 
 def is_grant(text: str) -> bool:
     try:
-        grants.Grants("shop", KEYS).read(text, NOW_MS)
+        Grants("shop", KEYS).read(text, NOW_MS)
     except GrantError:
         return False
     return True
@@ -57,7 +56,7 @@ KINDS = {
     "outside": (TOKENS.read, TOKENS.write(Outside(1))),
     "claim": (TOKENS.read_claim, TOKENS.write_claim(TICKET)),
     "permit": (is_permit, PERMITS.write("job", 1, NOW_MS + 1)),
-    "grant": (is_grant, grants.sign(KEYS[0], "shop", Grant("vip", NOW_MS // 1000 + 60, "id"))),
+    "grant": (is_grant, Grants("shop", KEYS[:1]).sign(Grant("vip", NOW_MS // 1000 + 60, "id"))),
     "session": (OPERATORS.read, OPERATORS.log_in("Ann")),
     "CSRF token": (lambda text: OPERATORS.is_csrf(OPERATOR, text), OPERATORS.csrf(OPERATOR)),
 }

@@ -18,7 +18,7 @@ import yaml
 from sidecar import __version__
 from sidecar.app.endpoints import OPS
 from sidecar.app.replica import DRAIN_S
-from sidecar.gate.nginx_key import key_file
+from sidecar.gate.nginx_key import build_key_file
 from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
 from sidecar.settings.values import ENV_PREFIX
@@ -261,7 +261,7 @@ def test_nginx_takes_its_configuration(tmp_path):
     assert python == "python"
     at = {m.get("subPath", m["name"]): m["mountPath"] for m in main["volumeMounts"]}
     (site / at["waitroom-stamp.conf"].removeprefix("/etc/nginx/")).write_text(
-        key_file(["a secret"])
+        build_key_file(["a secret"])
     )
     for name in kustomization("nginx")["configMapGenerator"][0]["files"]:
         text = (FOLDER / "nginx" / name).read_text()

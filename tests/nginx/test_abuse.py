@@ -96,8 +96,7 @@ def people(site, room: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("number", range(len(SHARED)))
 def test_a_pass_that_is_shared(site, number):
-    """With bind_pass its bearer must be the same; whoever is not waits like any newcomer. However
-    many share a pass, it is one slot. It ends where another address shows the pass."""
+    """A bound pass admits its bearer alone, in one slot, and ends at another address."""
     bind_pass, other, gets_in = SHARED[number]
     ends = bind_pass == "ip" and not gets_in
     room = f"shared-{number}"
@@ -165,8 +164,7 @@ def take(visitors: list[Visitor], room: str) -> list[str]:
     ],
 )
 def test_an_address_has_so_many_places(site, room, hoarder, neighbour):
-    """Sessions and places together; beyond, it is full for them, without a cookie, and not for
-    others. Of IPv6 it is a household's whole network."""
+    """Sessions and places count together, by address or IPv6 network; then the room is full."""
     visitors = [at(site, address) for address in hoarder]
     assert take(visitors, room) == ["inside", "waiting", "waiting", "full", "full"]
     assert [bool(visitor.cookies.get(f"waitroom_{room}")) for visitor in visitors] == [
@@ -325,8 +323,7 @@ SMUGGLED = {
 @pytest.mark.parametrize("path", ["/open/", "/full/", "/_waitroom/full/join"])
 @pytest.mark.parametrize("text", SMUGGLED.values(), ids=SMUGGLED)
 def test_nothing_is_smuggled(site, relay, path, text):
-    """Whatever hides in a body: a replica hears whole questions of nginx's own and no others,
-    and the next visitors over the same connections get the answers to theirs."""
+    """A replica gets only nginx's own requests, and later visitors their own responses."""
     inside = Visitor(site.url, cookies={"waitroom_open": signed_pass("open")})
     answer = raw(site, text.replace("@", path).encode(), patience_s=0.1)
     # 501 is nginx's own, for a coding that it does not know.
@@ -436,8 +433,7 @@ def test_a_form_that_is_none(site, door, kind, body):
 
 @pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/admin/rooms"])
 def test_operators_doors_are_not_the_visitors(site, relay, path):
-    """Neither through nginx, however it is spelt, nor at the replica's own edge; on the ops
-    listener the same path is there."""
+    """Operators' paths exist on the ops listener alone, however they are spelt."""
     token = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
     assert Visitor(site.ops[0], token).get(path).status == 200
     assert Visitor(site.edges[0], token).get(path).status == 404
@@ -462,8 +458,7 @@ def test_operators_doors_are_not_the_visitors(site, relay, path):
     ],
 )  # fmt: skip
 def test_nginx_and_a_replica_read_one_room(site, path):
-    """A door whose room nginx reads one way and the sidecar another would hand one room's
-    cookie, or a kept answer, to the other."""
+    """nginx and the sidecar read the same room in a path, or one gets the other's cookie."""
     for _ in range(2):
         reply = Visitor(site.url, {"Accept": JSON}).get(path)
         if reply.status == 200:
@@ -476,8 +471,7 @@ def test_nginx_and_a_replica_read_one_room(site, path):
 
 
 def test_a_console_log_shows_no_control_characters():
-    """Of paths, headers, cookies and room names: a terminal obeys none of them, and a line is
-    one message. (The JSON log of all tests above is looked at when they end.)"""
+    """No input puts a control character into the console log; `site` checks the JSON log."""
     settings = {"log_format": "console", "log_level": "debug"}
     locations = gated("/", room="$test_room")
     http = 'map $http_x_test_room $test_room { default $http_x_test_room; "" open; }'

@@ -79,8 +79,7 @@ def test_an_odd_address_passes_with_a_pass(site, path):
 
 @pytest.mark.parametrize("path", ODD.values(), ids=ODD)
 def test_an_odd_address_survives_the_redirect(site, path):
-    """The page at its own address takes it for `next`, and shows it safely. Where it cannot be
-    part of an address again, the page is in its place."""
+    """The page's own address takes any `next`; otherwise the page is shown in place."""
     visitor = Visitor(site.url, {"X-Test-Room": "sent"})
     reply = visitor.get(path)
     if reply.status == 400:

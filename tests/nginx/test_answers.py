@@ -67,8 +67,7 @@ def test_a_request_with_a_condition_gets_the_page(site, code, condition):
 
 @pytest.mark.parametrize("code", CODES)
 def test_programs_get_a_problem_document(site, code):
-    """RFC 9457 with position, estimate and where to ask again; never with a status of success,
-    so that no program takes it for the answer it wanted."""
+    """RFC 9457 with the numbers, and never with a status of success."""
     program = Visitor(site.url, {"Accept": JSON})
     reply = program.get(f"/s{code}/api?x=1")
     assert reply.status == (429 if code == 429 else 503)
@@ -130,8 +129,7 @@ def test_a_deep_link_is_kept(site):
 
 @pytest.mark.parametrize("sign", [*(chr(n) for n in range(0x21, 0x7F) if chr(n) != "%"), "%3C"])
 def test_an_address_stays_within_its_place(site, sign):
-    """Whichever sign is in it: the page holds the address that was asked for four times, and is
-    else as for any other. Some signs are escaped, and most addresses have none of them."""
+    """The page holds any requested address four times, and nothing else changes."""
 
     def show(address):
         page = Visitor(site.url).get(address).text
@@ -153,8 +151,7 @@ def test_the_page_in_place_knows_the_position(site):
 
 
 def test_the_redirect_variant(site):
-    """A waiting page at an address of its own, and back to the deep link, query and all, when
-    the turn comes."""
+    """A waiting page at its own address leads back to the deep link with its query."""
     site.admin("PATCH", "/rooms/moves", {"queue_all": True, "total_active_users": 0})
     visitor = Visitor(site.url)
     sent = visitor.get("/r-moves/deep?a=1&b=%26&next=//x")

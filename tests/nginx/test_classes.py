@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from sidecar.visitors.grants import Grant, sign
+from sidecar.visitors.grants import Grant, Grants
 from tests.support.nginx_client import Visitor
 from tests.support.processes import wait_until
 from tests.support.relay import Relay
@@ -122,9 +122,8 @@ def test_a_kept_status_is_not_another_classs(site):
 
 @pytest.mark.parametrize("query", ["?{}", "?a=b&{}", "?{}&a=b"])
 def test_a_grants_way(site, query):
-    """It reaches the sidecar with the question about a page, goes along to a waiting page at an
-    address of its own, and stands in every waiting page."""
-    grant = sign(SECRET, "aside", Grant("vip", int(time.time()) + 60, "order-17"))
+    """A grant reaches the sidecar, the redirect to a waiting page, and that page."""
+    grant = Grants("aside", [SECRET]).sign(Grant("vip", int(time.time()) + 60, "order-17"))
     asked = "/aside/x" + query.format(f"waitroom_grant={grant}")
     relay, visitor = site.relays[0], Visitor(site.url)
     relay.forget()

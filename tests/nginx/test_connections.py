@@ -58,16 +58,11 @@ def test_connections_to_the_sidecar_are_kept(site, relay, path, status):
     assert relay.connections <= 1
 
 
-def test_posts_keep_the_connection_too(site, relay):
-    """A body stays with nginx, so the connection is as good as new."""
+def test_posts_and_endpoints_keep_the_connection_too(site, relay):
+    """nginx keeps a body, so neither POSTs nor the page with its polls end the connection."""
     for path in ("/open", "/full") * 10:
         Visitor(site.url).post(path, b"x" * 5000)
     assert len(relay.checks()) == 20
-    assert relay.connections <= 1
-
-
-def test_doors_keep_the_connection_too(site, relay):
-    """So do the page, its polls and its buttons."""
     visitor = Visitor(site.url)
     for _ in range(10):
         visitor.get("/_waitroom/full/")
@@ -77,8 +72,7 @@ def test_doors_keep_the_connection_too(site, relay):
 
 
 def test_only_what_is_named_reaches_the_sidecar(site, relay):
-    """The visitor's other headers are none of its business; nor is the page that they come from,
-    but for that there is one."""
+    """No other header of the visitor's arrives, and of Referer only that there is one."""
     Visitor(site.url, {"X-Own": "1", "Referer": "http://x.test/"}).get("/open")
     (check,) = relay.checks()
     assert set(check) - {""} == {
@@ -151,23 +145,14 @@ def test_what_is_internal_is_not_found_from_outside(site, relay, path):
     assert relay.requests == []
 
 
-def test_methods_at_the_doors(site):
-    """Each door takes the method that it is for, others are a 405."""
+def test_odd_requests_to_endpoints(site):
+    """Other methods get 405, and an unknown room a problem document that names the room."""
     visitor = Visitor(site.url, {"Accept": JSON})
     for door, method in (("status", "POST"), ("join", "GET"), ("leave", "GET"), ("", "POST")):
         reply = visitor.send(method, f"/_waitroom/open/{door}", body=b"")
         assert (door, reply.status) == (door, 405)
     assert visitor.send("DELETE", "/_waitroom/open/status").status == 405
-
-
-def test_a_door_of_an_unknown_room_is_not_found(site):
-    """With a problem document that names the room."""
-    reply = Visitor(site.url, {"Accept": JSON}).get("/_waitroom/nothing/status")
+    reply = visitor.get("/_waitroom/nothing/status")
     assert reply.status == 404
     assert reply.headers["Content-Type"] == "application/problem+json"
     assert "nothing" in reply.json()["detail"]
-
-
-def test_a_large_body_at_a_door_is_refused(site):
-    """Nothing that is posted there is longer than an address."""
-    assert Visitor(site.url).post("/_waitroom/full/join", b"x" * 100_000).status == 413

@@ -32,26 +32,19 @@ def site(stamps):
         yield site
 
 
-def test_the_sites_cookie_and_ours_both_arrive(site):
-    """On the first response, each in a line of its own."""
+def test_the_first_response_has_the_sites_cookie_and_ours(site):
+    """Ours is HttpOnly, SameSite=Lax, for the whole site, and without TLS not Secure."""
     reply = Visitor(site.url).get("/")
-    assert sorted(line.split("=")[0] for line in reply.all("Set-Cookie")) == [
-        "site",
-        "waitroom_open",
-    ]
-
-
-def test_our_cookie_is_out_of_scripts_reach(site):
-    """HttpOnly, SameSite=Lax, for the whole site; Secure only where the visitor came by https."""
-    (line,) = room_cookies(Visitor(site.url).get("/"), "open")
+    names = sorted(line.split("=")[0] for line in reply.all("Set-Cookie"))
+    assert names == ["site", "waitroom_open"]
+    (line,) = room_cookies(reply, "open")
     attributes = {part.strip() for part in line.split(";")[1:]}
     assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= attributes
     assert "Secure" not in attributes
 
 
 def test_a_cookie_is_given_once(site):
-    """The next request brings it, and none is set again; the site's caching is left alone, but for
-    a page that brings a stamp."""
+    """The cookie is set once; only a response with a stamp changes the site's caching."""
     visitor = Visitor(site.url)
     first, second = visitor.get("/"), visitor.get("/")
     assert (len(room_cookies(first, "open")), len(room_cookies(second, "open"))) == (1, 0)
@@ -116,8 +109,7 @@ TWINS = {
     "form", ["waitroom_{0}={1}; a=b; waitroom_{0}={2}", "a=;waitroom_{0}={2};waitroom_{0}={1};b"]
 )
 def test_of_two_cookies_of_one_name_the_better_counts(site, room, stale, form):
-    """One is another path's, or a parent domain's: who is inside stays inside, with no new
-    cookie, whichever of the two the browser sends first."""
+    """A pass beside a stale cookie of its name admits, in either order, without a new cookie."""
     inside = signed_pass(room)
     cookie = form.format(room, TWINS[stale](room), inside)
     reply = Visitor(site.url).get(f"/{room}", headers={"Cookie": cookie})

@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import socket
-import urllib.request
 from http.client import HTTPResponse
 
 import pytest
@@ -61,8 +60,7 @@ def waiting(site: Site, room: str) -> Visitor:
 
 
 def open_streams(site: Site, room: str) -> float:
-    with urllib.request.urlopen(f"{site.ops[0]}/metrics", timeout=5) as answer:
-        text = answer.read().decode()
+    text = Visitor(site.ops[0]).get("/metrics").text
     found = re.search(rf'^waitroom_event_streams{{room="{room}"}} (\S+)$', text, re.MULTILINE)
     return float(found[1]) if found else 0.0
 
@@ -88,8 +86,7 @@ def silent(site):
 
 
 def test_each_event_passes_at_once_and_the_next_request_is_let_in(site, silent):
-    """Neither kept in a buffer, nor in a cache, nor by gzip; and the ticket that the browser has is
-    good for the site when its stream has said `called`."""
+    """No buffer, cache or gzip delays an event; after `called` the ticket admits."""
     visitor = waiting(site, "shop")
     stream = Stream(site, "shop", visitor)
     headers = stream.response.headers

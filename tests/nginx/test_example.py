@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from sidecar.gate.nginx_key import key_file
+from sidecar.gate.nginx_key import build_key_file
 from tests.support.nginx_client import JSON, Visitor, room_cookies
 from tests.support.processes import free_port, wait_until
 from tests.support.site import ROOT, SECRET, Site, nginx_binary
@@ -34,7 +34,7 @@ ALONE = {
     "permit.conf": SERVER.format(
         "location / { set $waitroom_target images; include waitroom/permit.conf; return 204; }"
     ),
-    "stamp.conf": SERVER.format(f"location / {{ {key_file([SECRET, SECRET[::-1]])} }}"),
+    "stamp.conf": SERVER.format(f"location / {{ {build_key_file([SECRET, SECRET[::-1]])} }}"),
     "own-page.conf": SERVER.format("location / { include waitroom/own-page.conf; }"),
     "page.conf": SERVER.format("location / { include waitroom/page.conf; }"),
     **{name: SERVER.format(LOCATION % f"include waitroom/{name};") for name in IN_LOCATION},
@@ -157,7 +157,7 @@ def test_there_is_room_for_more_variables(check):
 def test_the_page_needs_no_other_file(check):
     """Every file is included by another one or by the reader."""
     everything = "".join((ROOT / "nginx" / "waitroom" / name).read_text() for name in INCLUDES)
-    everything += key_file([SECRET])
+    everything += build_key_file([SECRET])
     docs = (ROOT / "docs" / "nginx.md").read_text()
     for name in INCLUDES:
         assert f"include waitroom/{name};" in everything + EXAMPLE, name
@@ -254,8 +254,7 @@ def test_the_other_room_of_the_example(visitor):
 
 
 def test_the_seats_of_the_example(site, visitor):
-    """One holder, whom the application knows by a number; the page that ends it frees the seat;
-    names are those that there are."""
+    """One holder with a fencing number; the booked page frees the seat; names are valid."""
     fence = visitor.get("/seats/7/plan").json()["headers"]["X-Fence"]
     other = Visitor(site.url, {"Host": "shop.example"})
     assert other.get("/seats/7/plan").waits

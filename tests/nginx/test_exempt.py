@@ -90,8 +90,7 @@ def test_the_raised_shield_stops_nobody_whom_nginx_exempts(site):
 
 
 def test_a_roll_out(site):
-    """Nobody is asked to wait at 0, a part at 50, all at 100; whoever waits goes on waiting, and
-    who is outside is asked about once in some seconds."""
+    """Nobody waits at 0, some at 50, all at 100, and verdicts about outsiders are kept."""
     relay = site.relays[0]
     relay.forget()
     before = [Visitor(site.url, {"User-Agent": f"Mozilla/5.0 {i}"}) for i in range(20)]

@@ -119,20 +119,15 @@ def test_expires_of_the_server_does_not_reach_ours(visit):
 
 @pytest.mark.parametrize("server", ["pages", "pages-below", "recursive"])
 def test_error_pages_of_the_server_stay(visit, server):
-    """The site's own 404 and 50x are shown as ever, the waiting page where it waits."""
+    """The site's own 404, 50x and `deny all` stay, beside the waiting page."""
     visitor = visit(server)
+    denied = visitor.get("/closed")
+    assert (denied.status, denied.waits) == (403, False)
     assert visitor.get("/broken").text == "our own 50x"
     assert visitor.get("/_waitroom/internal/x").text == "our own 404"
     assert visitor.get("/").status == 200
     assert (visitor.get("/full").status, visitor.get("/full").waits) == (503, True)
     assert visitor.get("/full", headers={"Accept": JSON}).json()["room"] == "full"
-
-
-@pytest.mark.parametrize("server", ["pages", "pages-below", "recursive"])
-def test_a_denial_of_the_sites_own_is_no_waiting_page(visit, server):
-    """`deny all` stays a plain 403."""
-    reply = visit(server).get("/closed")
-    assert (reply.status, reply.waits) == (403, False)
 
 
 def test_own_pages_for_401_and_403(visit):
@@ -152,8 +147,7 @@ def test_a_location_with_error_pages_of_its_own(visit):
 
 
 def test_rewrites_of_the_server(site, visit):
-    """A permanent redirect, another host's name and an internal rewrite do what they did, and
-    none asks for a place before it."""
+    """Redirects, another host's name and internal rewrites work, before any check."""
     away = visit("rewrites").get("/old/a?b=1")
     assert (away.status, away.headers["Location"]) == (
         301,
@@ -181,8 +175,7 @@ def test_a_rewritten_address_waits_at_the_visitors(visit):
 
 
 def test_a_front_controller_does_not_catch_the_doors(visit):
-    """A server-level rewrite of all addresses below our include leaves ours alone: the gate
-    asks, the doors answer, and a room that is set for the server applies."""
+    """A rewrite of all addresses leaves our endpoints alone, and the server's room applies."""
     visitor = visit("front", Accept=HTML)
     reply = visitor.get("/a/b")
     assert (reply.status, reply.data("room")) == (503, "full")

@@ -124,8 +124,7 @@ def test_what_stands_above_the_include_holds_for_the_doors(visit):
 
 
 def test_limits_count_a_request_once(visit):
-    """A limit of the server counts what visitors send: neither the question to the sidecar
-    nor the way to the waiting page uses it up; and its 503 is the site's."""
+    """The server's limit counts visitors' requests once, and its 503 is the site's."""
     replies = [visit("limits").get("/full") for _ in range(5)]
     assert [reply.waits for reply in replies] == [True] * 3 + [False] * 2
     assert [reply.status for reply in replies] == [503] * 5
@@ -139,8 +138,7 @@ def test_an_auth_request_of_the_server_is_replaced(visit):
 
 
 def test_login_and_room_together(visit):
-    """Two servers, the login in front of the room: each asks its own question, and the sidecar
-    hears of the visitor's address."""
+    """A login server before a room server: both check, and the visitor's address arrives."""
     assert visit("front").get("/").status == 401
     member = visit("front", **{"X-Test": "in", "X-Test-Address": "10.7.7.7"})
     assert member.get("/").status == 200

@@ -111,8 +111,7 @@ def test_intercepted_errors_show_the_sites_pages(visit, status, text):
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_an_intercepted_denial_is_no_waiting_page(visit, status):
-    """The application's own 401 and 403 keep status and WWW-Authenticate; intercepted they lose
-    their body, because we have an error_page for these (see docs)."""
+    """An application's 401 and 403 keep status and challenge, but lose their body."""
     visitor = visit("intercepts")
     assert visitor.get("/").status == 200
     for _ in range(2):
@@ -130,8 +129,7 @@ def test_doors_are_not_intercepted(visit):
 
 
 def test_gzip(visit):
-    """The site's pages are packed as the server says, and so is our page where nginx packs at
-    all: it leaves a 503 as it is."""
+    """The site's pages are packed, and ours where nginx packs at all, so not a 503."""
     packing = {"Accept-Encoding": "gzip"}
     for path, want in (("/page", b"Inside"), ("/_waitroom/full/", b"data-room")):
         reply = visit("gzip", **packing).get(path)
@@ -170,8 +168,7 @@ def test_sub_filter(visit):
 
 
 def test_everything_at_once(visit):
-    """Server-level proxy, cache and expiry settings for the application do not reach the
-    sidecar: every newcomer has a place of their own, those inside pass, doors are fresh."""
+    """The server's proxy, cache and expiry settings do not apply to the sidecar."""
     first, second = visit("everything"), visit("everything")
     for visitor in (first, second):
         assert visitor.get("/").status == 200
@@ -212,8 +209,7 @@ def test_everything_at_once_keeps_the_right_verdicts(site, visit):
 
 
 def test_everything_at_once_without_a_sidecar(site, visit):
-    """A verdict that is too old counts for nothing, though the site's own cache may serve what
-    is stale."""
+    """An expired verdict does not count, even if the site's cache may serve stale pages."""
     inside = visit("everything")
     for _ in range(2):
         assert inside.get("/").status == 200

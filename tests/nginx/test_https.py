@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 
-from tests.support.nginx_client import Visitor, room_cookies
 from tests.support.processes import free_port
 from tests.support.site import Site, gated
 
@@ -73,12 +72,6 @@ def test_the_cookie_is_secure_by_https(curl, version, path, room, status):
     _, headers, _ = curl(f"/_waitroom/{room}/", version=version)
     (line,) = given(headers, room)
     assert "; Secure" in line
-
-
-def test_the_cookie_is_not_secure_by_http(site):
-    """A browser would throw it away."""
-    (line,) = room_cookies(Visitor(site.url).get("/"), "open")
-    assert "Secure" not in line
 
 
 def test_cookies_that_http2_splits(curl):

@@ -64,11 +64,6 @@ def site(stamps):
         yield site
 
 
-@pytest.fixture
-def relay(site):
-    return site.relays[0]
-
-
 def come(site, room, path="/", headers=None):
     """Somebody without a cookie asks for a page."""
     return Visitor(site.url, {"Host": f"{room}.test"}).get(path, headers=headers)

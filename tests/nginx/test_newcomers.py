@@ -126,8 +126,7 @@ BACKGROUND = {
 
 @pytest.mark.parametrize("headers", BACKGROUND.values(), ids=BACKGROUND)
 def test_what_comes_along_takes_none(site, headers):
-    """A page's images, scripts and background requests, and what is fetched ahead: denied,
-    without a place or a cookie, and without taking a free slot."""
+    """Images, scripts and prefetches are denied without a place, a cookie or a slot."""
     before = people(site, "full"), people(site, "open")
     for path, room in (("/full/x", "full"), ("/open/x", "open")):
         reply = Visitor(site.url, headers).get(path)
@@ -171,8 +170,7 @@ def test_a_frame_on_another_site(site, room):
     [("https://bank.example", False), ("null", False), ("", True), ("own", True)],
 )
 def test_an_old_browser_sends_a_banks_form(site, origin, gives):
-    """It leaves the pass out, and a new one would take the visit from its visitor. The page takes
-    a place, if there is nothing but this form."""
+    """A form of another site gets no cookie; the page takes a place."""
     visitor = Visitor(site.url, {"Accept": HTML})
     headers = {"Origin": site.url if origin == "own" else origin} if origin else {}
     reply = visitor.post("/open/x", headers=headers)
@@ -216,8 +214,7 @@ def test_with_a_pass_everything_passes(site, headers):
 
 
 async def test_parallel_first_requests(site):
-    """Ten tabs open at once before any has a cookie: each is answered, the last cookie counts,
-    and from then on it is one visitor, told the same."""
+    """Ten simultaneous first requests are answered, and then one cookie counts."""
     async with aiohttp.ClientSession(
         cookie_jar=aiohttp.CookieJar(unsafe=True), headers={"Accept": HTML}
     ) as session:

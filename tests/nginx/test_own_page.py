@@ -77,8 +77,7 @@ def test_the_page_has_the_rooms_status(site, code):
 
 
 def test_what_was_sent_is_never_asked_for_by_get(site):
-    """The page says that it has not arrived, and refreshes itself from its own address, which leads
-    to where it was sent from."""
+    """The page says that the form has not arrived, and leads back to the form."""
     visitor = Visitor(site.url)
     reply = visitor.post("/own/sent", b"x=1", headers={"Referer": f"{site.url}/own/form?a=1"})
     assert shown(reply, "unsent").startswith("What you sent has not arrived")
@@ -153,14 +152,11 @@ def test_a_full_queue(site):
     assert "secret" not in full.text
 
 
-def test_a_pre_queue(site):
+def test_a_pre_queue_and_a_paused_room(site):
     page = Visitor(site.url).get("/lots/").text
     assert re.search(r"Doors open in <b>(59 minutes|1 hour)</b>", page)
     assert "takes part in a draw" in page
     assert "not known yet" in page
-
-
-def test_a_paused_room(site):
     assert "Nobody is let in at the moment." in Visitor(site.url).get("/paused/").text
 
 

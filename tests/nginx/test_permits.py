@@ -4,8 +4,6 @@ import asyncio
 import json
 import socket
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,7 +21,7 @@ from sidecar.kit.errors import DatabaseError, InputError, StoreError
 from tests.support.nginx_client import HTML, JSON, Visitor
 from tests.support.processes import free_port, wait_until
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site
-from tests.support.stub import Stub, answer
+from tests.support.stub import answer
 
 PERMIT = "X-Waitroom-Permit"
 JOB = "abcdefghijklmnopqrstu_"
@@ -61,12 +59,6 @@ LOCATIONS = (
 
 
 @pytest.fixture(scope="module")
-def stub():
-    with Stub() as stub:
-        yield stub
-
-
-@pytest.fixture(scope="module")
 def odd(stub):
     """nginx before a stand-in for a replica."""
     with Site(replicas=0, edges=(stub.address,), locations=LOCATIONS) as site:
@@ -84,10 +76,9 @@ def refusing(reason: str) -> bytes:
 
 
 def seen(site: Site, path: str) -> int:
-    """How many requests for it have reached the site."""
-    url = f"http://127.0.0.1:{site.origin_port}/origin/seen"
-    with urllib.request.urlopen(url, timeout=5) as reply:
-        return json.load(reply).get(path, 0)
+    """Return how many requests for a path have reached the site."""
+    origin = Visitor(f"http://127.0.0.1:{site.origin_port}")
+    return origin.get("/origin/seen").json().get(path, 0)
 
 
 def test_what_reaches_a_replica(odd, stub):
@@ -173,13 +164,13 @@ def test_no_replica_answers(odd, stub, reply):
     assert seen(odd, "/images/away") == before
 
 
-@pytest.mark.parametrize(("path", "name"), [("/unset/", ""), ("/odd/", "")])
-def test_an_unknown_target_is_named(odd, stub, path, name):
-    """503 with a sentence, for all; what can be no name is none."""
+@pytest.mark.parametrize("path", ["/unset/", "/odd/"])
+def test_an_unknown_target_is_named(odd, stub, path):
+    """503 with a sentence; an invalid name is shown as an empty one."""
     stub.reply = answer(403, "X-Waitroom-State: unknown-target")
     reply = Visitor(odd.url, {PERMIT: "x"}).get(path)
     assert (reply.status, reply.headers["Content-Type"]) == (503, "text/plain; charset=utf-8")
-    assert f"'{name}'" in reply.text
+    assert "''" in reply.text
     assert "waitroom_target" in reply.text
 
 
@@ -208,11 +199,11 @@ def test_preflights_need_a_permit(odd, stub):
     assert Visitor(odd.url).send("OPTIONS", "/images/", headers=asked).status == 403
 
 
-@pytest.mark.parametrize(("path", "status"), [("/index/", 200), ("/broken/", 200)])
-def test_what_is_redirected_within_is_one_call(odd, stub, path, status):
-    """nginx asks again, and says what it was told."""
+@pytest.mark.parametrize("path", ["/index/", "/broken/"])
+def test_what_is_redirected_within_is_one_call(odd, stub, path):
+    """nginx checks again, and sends the job that it got."""
     stub.reply, stub.asked[:] = passing(), []
-    assert Visitor(odd.url, {PERMIT: "x"}).get(path).status == status
+    assert Visitor(odd.url, {PERMIT: "x"}).get(path).status == 200
     given = [f"X-Waitroom-Given: {JOB}" in asked.split("\r\n") for asked in stub.asked]
     assert given == [False, True]
 
@@ -264,18 +255,10 @@ def site(tmp_path_factory):
 
 
 def ask(site: Site, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """A call of the service API: its status and its document."""
-    request = urllib.request.Request(
-        site.ops[0] + path,
-        method=method,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"Authorization": f"Bearer {ADMIN_TOKEN}"},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=30) as reply:
-            return reply.status, json.load(reply)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+    """Call the service API. Return the status and the document."""
+    operator = Visitor(site.ops[0], {"Authorization": f"Bearer {ADMIN_TOKEN}"})
+    reply = operator.send(method, path, body=None if body is None else json.dumps(body).encode())
+    return reply.status, reply.json()
 
 
 def submit(site: Site, target: str) -> str:
@@ -530,8 +513,7 @@ def sender(address: str) -> socket.socket:
 
 @pytest.mark.parametrize("kind", ["unix", "127.0.0.1", "[::1]"])
 async def test_only_our_own_permits_end_calls(kind, tmp_path):
-    """Whatever else comes to the socket; also after the permit's time, and the permit of a replica
-    that was killed is in nobody's way."""
+    """Only a genuine permit ends a call, also an expired one; an old socket is replaced."""
     path = tmp_path / "done"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as killed:
         killed.bind(str(path))

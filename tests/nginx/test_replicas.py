@@ -57,8 +57,7 @@ def test_newcomers_go_round(asked):
 
 
 def test_those_inside_go_round(asked):
-    """A pass is asked about everywhere: one replica that is cut off from the store is soon
-    contradicted by another."""
+    """Passes are checked at all replicas, so one that is cut off is soon contradicted."""
     assert asked(STATUS, f"waitroom_{ROOM}={signed_pass(ROOM)}") == [4, 4, 4]
 
 

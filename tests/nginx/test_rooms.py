@@ -197,12 +197,9 @@ def test_who_may_leave_for_a_visitor(site, headers, status):
 
 def test_a_release_is_the_sites_doing(site):
     """It is told apart from a visitor who leaves by the page's button."""
-    for room, path, how in (
-        ("released", "/released/done", "released"),
-        ("released", "/_waitroom/released/leave", "left"),
-    ):
+    for path, how in (("/released/done", "released"), ("/_waitroom/released/leave", "left")):
         visitor = Visitor(site.url)
-        assert visitor.get(f"/{room}/").status == 200
+        assert visitor.get("/released/").status == 200
         visitor.post(path)
         wait_until(lambda how=how: how in events(site, "released"), f"the event {how}")
 
@@ -225,15 +222,13 @@ def test_only_those_inside_release(site):
 
 
 def test_a_first_request_can_release_itself(site):
-    """Whoever starts on the page that ends a visit keeps no slot, though the cookie that proves
-    it is only on its way."""
+    """A visit that starts on its last page keeps no slot."""
     assert Visitor(site.url).get("/idle/done").status == 200
     assert entered(Visitor(site.url), "/idle/")
 
 
 def test_staff_pass_by(site):
-    """`satisfy any` with `allow`: from those addresses straight in, without a slot; from others
-    as everybody."""
+    """`satisfy any` with `allow` admits those addresses without a slot."""
     staff = Visitor(site.url, {"X-Test-Address": "10.1.2.3"})
     reply = staff.get("/staff/desk")
     assert (reply.status, room_cookies(reply, "staff")) == (200, [])

@@ -37,8 +37,7 @@ async def arrive(session, url, free):
 
 
 async def test_never_more_than_the_cap_and_everyone_in_order(site):
-    """Twenty times: 50 inside, 450 distinct places, nobody ahead of who was answered before
-    they asked, and no error."""
+    """Twenty times: 50 inside, 450 places in the order of joining, no error."""
     for number in range(ROUNDS):
         free = asyncio.Semaphore(CONNECTIONS)
         async with aiohttp.ClientSession(

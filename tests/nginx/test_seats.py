@@ -2,7 +2,6 @@
 
 import json
 import socket
-import urllib.request
 from http.client import HTTPResponse
 
 import pytest
@@ -12,7 +11,7 @@ from sidecar.settings.load import load
 from tests.support.nginx_client import JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site, gated
-from tests.support.stub import Stub, answer
+from tests.support.stub import answer
 
 LEASES = {
     "seat": {"term": 600, "message": "Seat {resource} is being looked at."},
@@ -66,18 +65,14 @@ def visit(site):
 
 
 def listed(site, template):
-    """Each resource that somebody has to do with: how many hold it, and how many wait."""
-    request = urllib.request.Request(
-        f"{site.ops[0]}/v1/leases/{template}", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"}
-    )
-    with urllib.request.urlopen(request, timeout=5) as reply:
-        rows = json.load(reply)["resources"]
+    """Return the numbers of holders and of waiting visitors of each resource in use."""
+    operator = Visitor(site.ops[0], {"Authorization": f"Bearer {ADMIN_TOKEN}"})
+    rows = operator.get(f"/v1/leases/{template}").json()["resources"]
     return {row["name"]: (len(row["holders"]), row["waiting"]) for row in rows}
 
 
 def test_a_seat_has_one_holder(site, visit):
-    """The first passes, on every replica, and with all requests; who comes second waits for this
-    seat, and has the next one at once."""
+    """The first visitor has the seat on every replica; the second waits for this seat only."""
     first, second = visit(), visit()
     for _ in range(4):
         assert first.get("/seat/1/plan").status == 200
@@ -96,6 +91,8 @@ def test_all_seats_have_one_cookie(visit):
     given = [len(room_cookies(reply, "seat")) for reply in replies]
     assert given == [1] + [0] * 9
     assert set(visitor.cookies) == {"waitroom_seat", "site"}
+    assert visitor.get("/shop").status == 200  # a room beside them
+    assert set(visitor.cookies) == {"waitroom_shop", "waitroom_seat", "site"}
 
 
 def test_several_may_hold_what_has_room_for_several(visit):
@@ -258,8 +255,7 @@ def test_what_is_no_lease_is_named(visit):
      "/odd/" + "1" * 200],
 )  # fmt: skip
 def test_a_resource_that_there_is_not_is_a_page_that_is_not_found(site, visit, path):
-    """404 with a page for people, which says nothing of how the site is made; for programs a
-    problem. Nobody takes anything, and the log is silent: visitors make addresses up."""
+    """404 as a page or a problem, without a cookie, a lease or a line in the log."""
     reply = visit().get(path)
     assert (reply.status, reply.waits) == (404, False)
     assert reply.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -282,20 +278,11 @@ def test_a_seat_has_not_all_doors_of_a_room(visit, path):
     assert visit(Accept=JSON).get(f"/_waitroom/seat~1/{path}").status == 404
 
 
-def test_a_room_beside_them(visit):
-    """Has its own cookie, and its own verdict."""
-    visitor = visit()
-    assert visitor.get("/shop").status == 200
-    assert visitor.get("/seat/100").status == 200
-    assert set(visitor.cookies) == {"waitroom_shop", "waitroom_seat", "site"}
-
-
 def test_metrics_name_the_template(site, visit):
     """And never a resource."""
     visit().get("/seat/31415")
     for ops in site.ops:
-        with urllib.request.urlopen(f"{ops}/metrics", timeout=5) as reply:
-            text = reply.read().decode()
+        text = Visitor(ops).get("/metrics").text
         assert 'waitroom_requests_total{door="check",room="seat"' in text
         assert "~" not in text
         assert "31415" not in text
@@ -339,12 +326,6 @@ def test_a_location_may_lead_on_to_a_seat(visit):
 
 
 @pytest.fixture(scope="module")
-def stub():
-    with Stub() as stub:
-        yield stub
-
-
-@pytest.fixture(scope="module")
 def odd(stub):
     """nginx before a stand-in for a replica. Some locations believe all that is in the address."""
     locations = named("seat", "include waitroom/release.conf;", what="[^/]*")
@@ -377,8 +358,7 @@ MADE_UP = [
 @pytest.mark.parametrize("made_up", MADE_UP)
 @pytest.mark.parametrize("path", ["/seat/", "/elsewhere/"])
 def test_what_is_no_name_goes_nowhere(odd, stub, path, made_up):
-    """Not to the sidecar, not into the page or the address that it is sent to: of all that the
-    template's name is left."""
+    """Neither the sidecar, the page nor the redirect gets more than the template's name."""
     stub.reply, stub.asked[:] = answer(401, "X-Waitroom-State: waiting"), []
     reply = Visitor(odd.url).get(path + made_up)
     asked = stub.asked[0].lower()

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from sidecar.gate.nginx_key import NginxKey, key_file
-from sidecar.gate.stamps import stamp_md5
+from sidecar.gate.nginx_key import NginxKey, build_key_file
+from sidecar.gate.stamps import compute_stamp_md5
 from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
@@ -90,8 +90,7 @@ def test_a_page_brings_a_stamp_and_its_pictures_ask_nobody(site, inside, relay):
 
 
 def test_behind_an_internal_redirect(site, relay):
-    """As of a front controller: nginx asks a second time for the same request, and the stamp is
-    good for both."""
+    """One stamp is good for both checks of a front controller's request."""
     visitor = Visitor(
         site.url, cookies={"waitroom_open": signed_pass("open"), "waitroom_now": stamp("open")}
     )
@@ -130,8 +129,7 @@ def kept_verdicts(site):
 
 
 def test_what_comes_with_a_stamp_is_kept_for_those_without(site, inside):
-    """Who shows the last stamp will show the next, and asks for no verdict that nginx keeps; a
-    forged one shows nothing."""
+    """A verdict with a stamp is kept only for visitors without a genuine stamp."""
     kept = kept_verdicts(site)
     inside.cookies["waitroom_now"] = stamp("open", in_s=-5)
     assert len(stamps_of(inside.get("/open", headers=PAGE))) == 1
@@ -218,19 +216,14 @@ def test_a_release_holds_against_stamps(site):
     assert Visitor(site.url).get("/one", headers=ASSET | passes).waits
 
 
-@pytest.mark.parametrize("room", ["bound", "partial", "address", "path", "header", "suspended"])
-def test_rooms_that_give_none(site, room):
-    """Whoever passes there passes for a reason that a stamp does not tell."""
+@pytest.mark.parametrize(
+    "path", ["bound", "partial", "address", "path", "header", "suspended", "seat"]
+)
+def test_rooms_and_leases_that_give_none(site, path):
+    """Visitors pass there for reasons that a stamp does not contain."""
     visitor = Visitor(site.url)
     for _ in range(3):
-        reply = visitor.get(f"/{room}", headers=PAGE)
-        assert (reply.status, stamps_of(reply)) == (200, [])
-
-
-def test_leases_give_none(site):
-    holder = Visitor(site.url)
-    for _ in range(3):
-        reply = holder.get("/seat", headers=PAGE)
+        reply = visitor.get(f"/{path}", headers=PAGE)
         assert (reply.status, stamps_of(reply)) == (200, [])
 
 
@@ -278,8 +271,7 @@ def test_the_application_sees_no_stamp(site):
 
 
 class Widened(Site):
-    """As one of several nginx behind a balancer, while a key is being replaced: it has a newer one
-    than the replicas, too."""
+    """One of several nginx behind a balancer, with a newer key than the replicas."""
 
     newest = "a secret that replicas have not heard of yet"
 
@@ -289,7 +281,7 @@ class Widened(Site):
         line = 'map "" $waitroom_stamp_binding { default my-site; }'
         assert f"# {line}" in settings.read_text()
         settings.write_text(settings.read_text().replace(f"# {line}", line))
-        (self.folder / "waitroom-stamp.conf").write_text(key_file([SECRET, self.newest]))
+        (self.folder / "waitroom-stamp.conf").write_text(build_key_file([SECRET, self.newest]))
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +294,7 @@ def test_both_keys_verify_and_any_nginx_of_the_sites_gave_the_stamp(widened):
     newest = NginxKey.of(widened.newest)
     for key in (KEY, newest):
         until = int(time.time()) + 1
-        md5 = stamp_md5(until, "full", "my-site", key.secret)
+        md5 = compute_stamp_md5(until, "full", "my-site", key.secret)
         bearer = Visitor(widened.url, cookies={"waitroom_now": f"{md5}.{until}.{key.id}"})
         assert bearer.get("/full", headers=ASSET).status == 200
     assert widened.relays[0].checks() == []

@@ -40,8 +40,7 @@ def visitor(**headers) -> aiohttp.ClientSession:
 
 
 async def test_the_site_survives_the_store(site):
-    """Who is inside passes, due for renewal or not; who waits keeps the place and is told
-    that the line is paused; newcomers wait; all is as before when the store is back, empty."""
+    """Visitors inside pass, others wait with their place, and all is restored afterwards."""
     status = f"{site.url}/_waitroom/shop/status"
     async with visitor() as inside, visitor() as waiting, visitor() as newcomer:
         async with inside.get(f"{site.url}/page") as reply:
@@ -84,29 +83,24 @@ async def test_the_site_survives_the_store(site):
 
 
 async def test_a_frozen_store_is_not_waited_for():
-    """SIGSTOP: an admitted visitor's request takes no longer than nginx's patience."""
+    """SIGSTOP: an admitted visitor's request takes no longer than nginx's timeout."""
     with started(**BY_DEFAULT) as site:
-        await _ask_while_frozen(site)
-
-
-async def _ask_while_frozen(site):
-    async with visitor() as inside:
-        async with inside.get(f"{site.url}/page") as reply:
-            assert reply.status == 200
-        await asyncio.sleep(5.5)  # the pass is due: this request would like the store
-        site.redis.freeze()
-        try:
-            for _ in range(3):
-                async with inside.get(f"{site.url}/page") as reply:
-                    assert reply.status == 200
-        finally:
-            site.redis.thaw()
+        async with visitor() as inside:
+            async with inside.get(f"{site.url}/page") as reply:
+                assert reply.status == 200
+            await asyncio.sleep(5.5)  # the pass is due for renewal in Redis
+            site.redis.freeze()
+            try:
+                for _ in range(3):
+                    async with inside.get(f"{site.url}/page") as reply:
+                        assert reply.status == 200
+            finally:
+                site.redis.thaw()
 
 
 @pytest.mark.parametrize("hours", [1, -1])
 async def test_a_replica_that_starts_with_a_wrong_clock_then(hours):
-    """Redis is down and the replica an hour off: who is inside stays, newcomers wait, whatever
-    `on_store_failure` says; when Redis is back all is as before."""
+    """With Redis down and a clock an hour off, visitors inside stay and newcomers wait."""
     room = {"total_active_users": 2, "session_duration": 300, "on_store_failure": "admit"}
     with Site(rooms={"shop": room}) as site:
         async with visitor() as inside, visitor() as newcomer:

@@ -54,8 +54,7 @@ def test_many_visitors_are_one_question(site, relay, room, holds):
 
 
 def test_a_replica_that_hangs_is_not_waited_for(site, relay):
-    """Those who come together get an empty one, and so do those after them, of whom at most a few
-    ask the replica at all. When it is back, so is the style."""
+    """Visitors get an empty sheet, few ask the replica, and the style returns with it."""
     replica = site.replicas[0]
     replica.freeze()
     try:

@@ -12,7 +12,7 @@ from tests.support.nginx_client import HTML, JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
 from tests.support.relay import Relay
 from tests.support.site import Site, gated
-from tests.support.stub import Stub, answer
+from tests.support.stub import answer
 from tests.support.tokens import signed_pass, signed_ticket
 
 ROOMS = {
@@ -35,12 +35,6 @@ def site(stamps):
             for room in ROOMS:
                 store.hincrby(room_key(room, "stats"), "born", -600_000)
         yield site
-
-
-@pytest.fixture(scope="module")
-def stub():
-    with Stub() as stub:
-        yield stub
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +114,7 @@ def test_a_waiting_visitors_reload_reaches_the_sidecar(site, relay):
 
 
 def test_a_poll_repeated_at_once_is_answered_by_nginx(site, relay):
-    """Two tabs, an impatient finger: the same numbers, and two questions, of which the second says
-    that the others are to be answered by nginx."""
+    """Repeated polls get the same numbers, and a replica at most two requests."""
     visitor = Visitor(site.url)
     visitor.get("/full")
     relay.forget()
@@ -171,8 +164,7 @@ def test_each_waiting_visitor_sees_their_own_numbers(site):
 
 
 def test_what_is_said_of_nobody_is_said_to_nobody_else(site, relay):
-    """Who has no place shares the answer; who has one never gets it; the other room's
-    nobody is told of the other room."""
+    """Visitors without a place share a response, in their own room and with nobody else."""
     nobody, other = Visitor(site.url), Visitor(site.url)
     relay.forget()
     for _ in range(3):
@@ -186,16 +178,12 @@ def test_what_is_said_of_nobody_is_said_to_nobody_else(site, relay):
     assert nobody.get("/_waitroom/full/status").json()["state"] == "not_queued"
 
 
-def test_joining_and_leaving_are_never_answered_from_memory(site):
+def test_joins_leaves_and_requests_with_a_query_are_never_answered_from_memory(site, relay):
+    """A response to a query may be about the client's address."""
     visitor = Visitor(site.url, {"Accept": JSON})
     for _ in range(3):
         assert visitor.post("/_waitroom/full/join").json()["state"] == "waiting"
         assert visitor.post("/_waitroom/full/leave").json()["state"] == "not_queued"
-
-
-def test_a_question_with_a_query_is_not_kept(site, relay):
-    """Its answer may be about the address that asked."""
-    visitor = Visitor(site.url)
     relay.forget()
     for _ in range(3):
         visitor.get("/_waitroom/full/status?client=1")
@@ -240,8 +228,7 @@ def test_a_release_holds_against_kept_verdicts(site):
 
 
 def test_a_flood_stops_at_nginx(shielded, stub):
-    """While the sidecar says that newcomers are to be kept from it, a thousand of them cost
-    it one question a second or two, and all get the page."""
+    """While the shield is up, all newcomers get the page by one or two checks a second."""
     stub.reply = answer(401, "X-Waitroom-State: not_queued", "X-Accel-Expires: 1")
     stub.asked.clear()
     began = time.monotonic()
@@ -264,8 +251,7 @@ def test_the_flood_does_not_touch_others(shielded, stub):
 
 
 def test_a_replaced_verdict_is_seen_though_its_file_is_open(shielded, stub):
-    """nginx keeps verdicts' files open (waitroom-files.conf): the new one counts at once, and is
-    kept in its turn."""
+    """A new verdict counts at once, although nginx holds the old file open."""
     visitor = Visitor(shielded.url, {"Accept": HTML, "Cookie": "waitroom_open=b"})
     for status, waits in [(204, False), (401, True)] * 3:
         stub.reply = answer(status, "X-Waitroom-State: waiting", "X-Accel-Expires: 1")

@@ -27,8 +27,7 @@ FORGED = {
 
 
 def test_who_is_admitted(site, one_free):
-    """The site's own answer with its own cookie and ours, which no cache may keep; then neither
-    again."""
+    """The site's response brings both cookies once, and no cache may keep it."""
     visitor = Visitor(site.url)
     reply = visitor.get("/x?y=1")
     assert reply.status == 200
@@ -104,8 +103,7 @@ def test_the_status_is_the_rooms(site, full):
 
 
 def test_forged_headers_are_not_believed(site, full):
-    """They let nobody in, name no other room or address, and make no cookie Secure; those that
-    the doors would listen to do not arrive there."""
+    """Forged headers admit nobody, change no room, address or cookie, and are dropped."""
     visitor = Visitor(site.url, FORGED)
     reply = visitor.get("/x")
     assert (reply.status, reply.waits) == (503, True)
@@ -119,8 +117,7 @@ def test_forged_headers_are_not_believed(site, full):
 
 
 def test_other_doors_of_a_replica_are_not_reached(site, full):
-    """However they are spelt: what is not below /_waitroom/ is an address of the site, and so it
-    has a room, and what is there leads nowhere else."""
+    """Paths outside /_waitroom/ belong to the site, however they are spelt."""
     for path in (
         "/check", "/gate/shop", "/gate/shop/", "/gate/shop/../../_waitroom/x", "/%5fwaitroom/shop/",
         "//_waitroom/shop/status", "/assets/../x", "/assets/%2e%2e/x", "/assets/%2E./x",
@@ -181,8 +178,7 @@ def test_errors_of_the_site_stay_what_they_are(site, one_free):
 
 
 def test_replicas_that_are_away(site, one_free):
-    """One away: the other is asked. All away: nobody passes, not those inside either, and nothing
-    has changed when they are back. What has no room is served."""
+    """One replica is enough; without any nobody passes, except where there is no room."""
     inside, outside = Visitor(site.url), Visitor(site.url)
     assert inside.get("/").status == 200
     assert outside.get("/").waits
@@ -209,8 +205,7 @@ def test_replicas_that_are_away(site, one_free):
 
 
 def test_a_replica_that_hangs(site, one_free):
-    """What it does not answer in time is asked of the other, a POST too. Meanwhile others are
-    served."""
+    """Another replica answers in its stead, also a POST, and others are served meanwhile."""
     visitor = Visitor(site.url)
     assert visitor.get("/").status == 200
     site.replicas[0].freeze()

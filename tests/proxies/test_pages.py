@@ -63,8 +63,7 @@ def test_haproxy_passes_on_what_is_looked_at():
 
 
 def test_the_sidecar_looks_at_these_headers():
-    """proxy.conf and visitor.conf, which nginx goes by, have the same list; the language is for
-    pages, which nginx has of its own."""
+    """The list equals that of proxy.conf and visitor.conf, but for the language."""
     includes = ROOT / "nginx" / "waitroom"
     text = "".join((includes / f"{name}.conf").read_text() for name in ("proxy", "visitor"))
     named = {name.lower() for name in re.findall(r"proxy_set_header ([\w-]+) \$", text)}

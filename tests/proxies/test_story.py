@@ -8,8 +8,7 @@ from tests.support.nginx_client import Visitor
 
 
 def test_in_wait_enter(site, one_free, visitor):
-    """The first is in; two wait with 1 and 2 in place, one of them with two tabs, the other
-    without JavaScript; both enter by themselves at the addresses they had asked for."""
+    """One visitor enters, two wait with 1 and 2, and both later enter at their addresses."""
     story.play_story(site, visitor)
 
 

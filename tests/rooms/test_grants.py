@@ -9,7 +9,7 @@ from sidecar.app.openapi.document import document
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.rooms.bearer import NOBODY
 from sidecar.rooms.metrics import RoomMetrics
-from sidecar.visitors.grants import Grant, Grants, sign
+from sidecar.visitors.grants import Grant, Grants
 from tests.support.replica import ADMIN_TOKEN
 
 TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -38,7 +38,7 @@ def hall(replica):
 
 def signed(site, class_name="vip", *, room=None, life_s=60, id_="", key=GRANT_KEY) -> str:
     ends_s = site.turn.now_ms // 1000 + life_s
-    return sign(key, room or site.room.name, Grant(class_name, ends_s, id_))
+    return Grants(room or site.room.name, [key]).sign(Grant(class_name, ends_s, id_))
 
 
 def counts(site) -> dict[str, float]:

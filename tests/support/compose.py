@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from sidecar.gate.nginx_key import key_file
+from sidecar.gate.nginx_key import build_key_file
 from tests.support.site import nginx_binary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,7 +128,7 @@ def nginx_folder(folder: Path, ports: dict[str, list[int]], listen: int) -> Path
                 shutil.copy(ROOT / source, place)
     (key,) = SERVICES["nginx"]["secrets"]
     key_place = folder / key["target"].removeprefix("/etc/nginx/")
-    key_place.write_text(key_file(["a secret of the replicas"]))
+    key_place.write_text(build_key_file(["a secret of the replicas"]))
     static = next(target for source, target, _ in list_mounts("nginx") if source == "./static")
     (folder / "tmp").mkdir(mode=0o777)
     for file in [folder / "nginx.conf", *folder.glob("waitroom/*.conf")]:

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from sidecar.gate.nginx_key import key_file
+from sidecar.gate.nginx_key import build_key_file
 from sidecar.settings.model import Settings
 from tests.support.processes import WAITROOM, Process, free_port, listens, wait_until
 
@@ -223,7 +223,7 @@ class Site(Servers):
         (includes / "settings.conf").write_text(settings)
         shutil.copy(ROOT / "nginx" / "waitroom-files.conf", self.folder)
         if self._stamps:
-            (self.folder / "waitroom-stamp.conf").write_text(key_file([SECRET]))
+            (self.folder / "waitroom-stamp.conf").write_text(build_key_file([SECRET]))
         text = NGINX.format(
             user=user_line(), temporary=TEMPORARY.format(folder=self.folder),
             folder=self.folder, port=self.port, origin=self.origin_port,

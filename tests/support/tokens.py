@@ -4,7 +4,7 @@ import socket
 import time
 
 from sidecar.gate.nginx_key import NginxKey
-from sidecar.gate.stamps import stamp_md5
+from sidecar.gate.stamps import compute_stamp_md5
 from sidecar.kit.clock import StoreClock
 from sidecar.visitors.model import Pass, Ticket
 from sidecar.visitors.tokens import Tokens, new_visitor
@@ -39,4 +39,4 @@ def _signer(room: str, secret: str, age_s: int) -> tuple[Tokens, int]:
 def stamp(room: str, *, secret: str = KEY.secret, host: str = HOST, in_s: int = 1) -> str:
     """Return a stamp that ends in `in_s` seconds, of a room in a Site with `stamps`."""
     until = int(time.time()) + in_s
-    return f"{stamp_md5(until, room, host, secret)}.{until}.{KEY.id}"
+    return f"{compute_stamp_md5(until, room, host, secret)}.{until}.{KEY.id}"

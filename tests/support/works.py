@@ -29,7 +29,7 @@ from sidecar.jobs.model import Job
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import metadata
 from sidecar.storage.sql import database as sql
-from sidecar.visitors.grants import Grant, sign
+from sidecar.visitors.grants import Grant, Grants
 from tests.support.processes import WAITROOM, Process, listens, wait_until
 from tests.support.service import TOKEN, Service
 from tests.support.site import ADMIN_TOKEN, SECRET, Servers, SocketRedis, make_folder
@@ -265,7 +265,7 @@ def sign_grant(
     """Sign a grant; with an empty `kind` as earlier versions did."""
     given = Grant(class_name, int(time.time()) + life_s, id_)
     if kind in {"room", "target"}:
-        return sign(SECRET, target, given, kind="room" if kind == "room" else "target")
+        return Grants(target, [SECRET], "room" if kind == "room" else "target").sign(given)
     text = f"waitroom-grant:{target}:{class_name}:{given.expires_s}:{id_}"
     digest = hmac.digest(SECRET.encode(), text.encode(), "sha256").hex()
     return f"{class_name}.{given.expires_s}.{id_}.{digest}"

@@ -15,7 +15,7 @@ from sidecar.kit.errors import InputError
 from sidecar.settings.load import load
 from sidecar.settings.model import DEMO_SECRET
 from sidecar.visitors import grants
-from sidecar.visitors.grants import MAX_LENGTH, Grant, GrantError, Grants, expiry, find_grant, sign
+from sidecar.visitors.grants import MAX_LENGTH, Grant, GrantError, Grants, expiry, find_grant
 
 OLD, KEY = "o" * 32, "key of thirty-two letters or more"
 NOW_MS = 1_800_000_000_000
@@ -42,7 +42,7 @@ def doubt(text: str, *, grants: Grants = SHOP, now_ms: int = NOW_MS) -> str:
 )
 def test_what_was_signed_is_read(grant):
     """The longest and the shortest too."""
-    text = sign(KEY, "shop", grant)
+    text = Grants("shop", [KEY]).sign(grant)
     assert SHOP.read(text, NOW_MS) == grant
     assert len(text) <= MAX_LENGTH
 
@@ -262,8 +262,7 @@ GOOD = {"WAITROOM_SECRET_KEYS": "s" * 32, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_US
 
 
 def test_keys_of_their_own(tmp_path):
-    """Keys of grants come from a list, a variable or a file; without them secret_keys sign
-    grants."""
+    """Grant keys come from a list, a variable or a file, or are secret_keys."""
     assert load(None, GOOD).keys_of_grants == ["s" * 32]
     listed = {**GOOD, "WAITROOM_GRANT_KEYS": f"{OLD},{'n' * 32}"}
     assert load(None, listed).keys_of_grants == [OLD, "n" * 32]

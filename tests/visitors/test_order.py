@@ -158,9 +158,7 @@ STRETCHES = [
 
 
 async def test_a_million_orders_are_exact_and_no_two_are_the_same(formula):
-    """From the first millisecond of all to the last that the numbers hold, for all classes,
-    priorities and lines, with thousands in the same millisecond: they are to the digit what exact
-    integers give, also those that were in a sorted set meanwhile."""
+    """Orders equal those of exact integers, at both ends and with thousands in a millisecond."""
     rng = Random(7)
     total = 0
     for room, now_ms, number, in_each_ms in STRETCHES:
@@ -178,8 +176,7 @@ async def test_a_million_orders_are_exact_and_no_two_are_the_same(formula):
 
 
 async def test_bands_do_not_touch_while_arrivals_are_below_2041(formula):
-    """Whoever comes first of a lower priority is behind whoever comes last of a higher one; a
-    room without bands goes on for two centuries."""
+    """The last of a higher priority is before the first of a lower one."""
     settings = ROOMS["priorities"]
     first = await formula(settings, "-def", now_ms=86_400_001)
     last = await formula(settings, "-defg", now_ms=LAST_WITH_BANDS_MS - 9)
@@ -212,8 +209,7 @@ async def scores(redis, room):
 
 
 async def test_twenty_thousand_visitors_have_orders_of_their_own(redis, make_room_store, turn):
-    """Taken one by one or many in a millisecond, by two replicas: what a visitor is told, and what
-    the store holds, is the same to the digit; within a class who comes later is behind."""
+    """Two replicas, one by one or in batches: orders are exact and keep that of joining."""
     settings = {"total_active_users": 0, "classes": IN_LINES, "lines": WEIGHTED}
     room = new_room_name()
     replicas = [make_room_store(room=room, **settings) for _ in range(2)]
@@ -239,8 +235,7 @@ async def test_twenty_thousand_visitors_have_orders_of_their_own(redis, make_roo
 
 
 async def test_drawn_places_are_exact_and_ahead_of_all_others(redis, make_room_store, turn):
-    """From the smallest lot to the largest; the head of every line is behind them, whatever
-    its class."""
+    """From the smallest lot to the largest, all are before the head of every queue."""
     begins = turn.now_ms + 1000
     event = {"name": "sale", "prequeue_from": begins, "opens_at": begins + 60_000}
     room = new_room_name()
@@ -266,8 +261,7 @@ async def test_drawn_places_are_exact_and_ahead_of_all_others(redis, make_room_s
 
 
 async def test_a_clock_that_jumps_back_makes_nobody_sooner(make_room_store, turn):
-    """After a failover the store's clock may be behind: newcomers still go behind those who came
-    before."""
+    """After a failover to a clock that is behind, newcomers still join at the end."""
     store = make_room_store(total_active_users=0)
     orders = []
     for ms in (0, -3_600_000, 1, 1, 5_000_000):

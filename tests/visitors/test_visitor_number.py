@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sidecar.visitors.tokens import new_visitor
-from sidecar.visitors.visitor_number import NUMBER, id_prefix, read_number, visitor_number
+from sidecar.visitors.visitor_number import NUMBER, get_id_prefix, read_number, visitor_number
 
 ID = "hQmVzkXy3c1tA9bWn0Lr-Q"
 
@@ -16,7 +16,7 @@ def test_a_number_leads_back_to_the_beginning_of_the_id():
         number = visitor_number(visitor)
         assert re.fullmatch(NUMBER, number)
         assert read_number(number) == number
-        assert id_prefix(number) == visitor[:6]
+        assert get_id_prefix(number) == visitor[:6]
 
 
 def test_a_number_has_forty_bits():

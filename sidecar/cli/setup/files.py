@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from sidecar import __version__
 from sidecar.cli.setup.systems import System
-from sidecar.gate.nginx_key import key_file
+from sidecar.gate.nginx_key import build_key_file
 from sidecar.kit.files import SECRET, replacing
 from sidecar.kit.share import find_share
 
@@ -102,7 +102,7 @@ def create_first_files(
         *(store_files if has_password and not has_settings else []),
         File(SECRET_KEYS, f"{keys[-1]}\n".encode(), SECRET),
         File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), SECRET),
-        File("etc/nginx/waitroom-stamp.conf", key_file(keys).encode(), SECRET),
+        File("etc/nginx/waitroom-stamp.conf", build_key_file(keys).encode(), SECRET),
         File(f"{NGINX}/{SETTINGS}", _fill_nginx_settings(system.replicas)),
         File("etc/nginx/conf.d/waitroom.conf", b"include waitroom/http.conf;\n"),
     ]

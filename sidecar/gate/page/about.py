@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from aiohttp import web
 from pydantic import Field
 
-from sidecar.gate.app_keys import gate_of
-from sidecar.gate.contract import is_resource
-from sidecar.gate.page.branding import style_sheet
+from sidecar.gate.contract import gate_of, is_resource
+from sidecar.gate.page.branding import build_style_sheet
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_JSON, Reply
 from sidecar.rooms.appearance import Link
@@ -65,7 +64,7 @@ _SHARED: dict[str, Any] = {
 async def get_about(request: web.Request) -> web.Response:
     """Get the facts about the room that a waiting page shows.
 
-    The same for all visitors. nginx caches it for 10 seconds.
+    The facts are the same for all visitors. nginx caches the response for 10 seconds.
     """
     room = gate_of(request)
     # A resource has no session durations, because its lease decides how long it lasts.
@@ -83,10 +82,10 @@ async def get_about(request: web.Request) -> web.Response:
 async def get_style(request: web.Request) -> web.Response:
     """Get the style sheet that the room's pages load after waiting.css.
 
-    The same for all visitors. nginx caches it for 10 seconds.
+    It is the same for all visitors. nginx caches the response for 10 seconds.
     """
     room = gate_of(request)
-    return _file_response("" if is_resource(room) else style_sheet(room.settings), "text/css")
+    return _file_response("" if is_resource(room) else build_style_sheet(room.settings), "text/css")
 
 
 @ENDPOINTS.get(
@@ -99,11 +98,11 @@ async def get_style(request: web.Request) -> web.Response:
 async def get_keep(request: web.Request) -> web.Response:
     """Get a script that renews the session while its visitor types or scrolls.
 
-    For pages with long forms. It stops after the room's `keepalive_max_duration`. The same for all
-    visitors. nginx caches it for 10 seconds.
+    For pages with long forms. The script stops after the room's `keepalive_max_duration`. It is the
+    same for all visitors. nginx caches the response for 10 seconds.
     """
     room = gate_of(request)
-    text = "" if is_resource(room) else keep_script(room.name, room.settings)
+    text = "" if is_resource(room) else build_keep_script(room.name, room.settings)
     return _file_response(text, "text/javascript")
 
 
@@ -112,7 +111,7 @@ def _file_response(text: str, content_type: str) -> web.Response:
     return web.Response(text=text, content_type=content_type, charset="utf-8", headers=headers)
 
 
-def keep_script(room: str, settings: RoomSettings) -> str:
+def build_keep_script(room: str, settings: RoomSettings) -> str:
     """Return keep.js with the room's numbers. The script sends four requests per
     `session_duration`, so a visitor may pause for three quarters of it."""
     numbers = {

@@ -44,7 +44,7 @@ def apply_branding(page: str, settings: RoomSettings) -> str:
     return page
 
 
-def style_sheet(settings: RoomSettings) -> str:
+def build_style_sheet(settings: RoomSettings) -> str:
     """Return the room's own style sheet, loaded after waiting.css. Empty if it has none."""
     light, dark = _colours(settings, is_dark=False), _colours(settings, is_dark=True)
     font, family = settings.font, css_families(settings.font or "")
@@ -97,4 +97,4 @@ def _replace(pattern: re.Pattern[str], value: str | None, page: str) -> str:
     if value is None:
         return page
     text = html.escape(value)
-    return pattern.sub(lambda _: text, page, count=1)  # a plain string would need escaped \
+    return pattern.sub(lambda _: text, page, count=1)  # a plain string would have to escape \

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sidecar.gate.page.status_document import updated_ms
+from sidecar.gate.page.status_document import parse_updated_ms
 from sidecar.http.json_text import to_json
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.estimate import Z_80
@@ -23,15 +23,15 @@ _METHODS = {
 _Z_50 = 0.6745
 
 
-def json_of(document: Mapping[str, Any], settings: RoomSettings) -> str:
-    """Return the JSON document for programs. It is short enough for a header."""
-    return to_json({"cfWaitingRoom": members(document, settings)}).decode()
+def format_json(document: Mapping[str, Any], settings: RoomSettings) -> str:
+    """Return the JSON document for programs, which is short enough for a header."""
+    return to_json({"cfWaitingRoom": build_members(document, settings)}).decode()
 
 
-def members(document: Mapping[str, Any], settings: RoomSettings) -> dict[str, Any]:
+def build_members(document: Mapping[str, Any], settings: RoomSettings) -> dict[str, Any]:
     """Return a status document's values by Cloudflare's names. Times are in minutes. An unknown
     time is 0 or "unavailable"."""
-    now_ms = updated_ms(document)
+    now_ms = parse_updated_ms(document)
     moments, method = settings.moments(now_ms), settings.queueing_method
     event = moments.event
     starts = event.opens_at if event and moments.phase is Phase.PREQUEUE else None
@@ -57,8 +57,8 @@ def members(document: Mapping[str, Any], settings: RoomSettings) -> dict[str, An
         **{name: method == each for name, each in _METHODS.items()},
         "isEventActive": event is not None,
         "isEventPrequeueing": starts is not None,
-        **_until("timeUntilEventStart", starts, now_ms),
-        **_until("timeUntilEventEnd", ends, now_ms),
+        **_build_time_until("timeUntilEventStart", starts, now_ms),
+        **_build_time_until("timeUntilEventEnd", ends, now_ms),
         "shuffleAtEventStart": event is not None and event.prequeue_from is not None,
     }
 
@@ -77,7 +77,7 @@ def _quartiles(document: Mapping[str, Any]) -> tuple[int, int, int]:
     return first, median, third
 
 
-def _until(name: str, time_ms: int | None, now_ms: int) -> dict[str, Any]:
+def _build_time_until(name: str, time_ms: int | None, now_ms: int) -> dict[str, Any]:
     minutes = 0 if time_ms is None else _minutes((time_ms - now_ms) / 1000)
     return {name: minutes, f"{name}Formatted": _format_wait(minutes) if minutes else "unavailable"}
 

@@ -1,15 +1,16 @@
-// Renews the session while its visitor types or scrolls, since a long form asks for no page. One
-// line in the site's pages: <script src="/_waitroom/ROOM/keep.js" defer></script>
-// Before it stands `const { address, every, most }`: where to ask, and milliseconds.
+// Renews the session while its visitor types or scrolls, because filling in a long form sends no
+// requests. A page of the site loads it: <script src="/_waitroom/ROOM/keep.js" defer></script>
+// The server puts `const { address, every, most }` before it: the address to request, the interval
+// and the longest time, both in milliseconds.
 const opened = performance.now();
-let asked = opened;
+let renewed = opened;
 const renew = () => {
   const now = performance.now();
-  if (now - asked < every || now - opened > most) return;
-  asked = now;
+  if (now - renewed < every || now - opened > most) return;
+  renewed = now;
   fetch(address, { headers: { Accept: 'application/json' }, cache: 'no-store' })
     .then(reply => reply.text())
-    .catch(() => {}); // what is not read keeps the connection
+    .catch(() => {}); // an unread response would keep the connection busy
 };
 for (const type of ['input', 'keydown', 'pointerdown', 'scroll'])
   addEventListener(type, renew, { capture: true, passive: true });

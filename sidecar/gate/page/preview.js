@@ -1,6 +1,6 @@
 'use strict';
 {
-  // Before the waiting page's own script, in a preview: answers what that asks.
+  // A preview loads this before the waiting page's own script, whose requests it answers.
   const { answers, about, texts, leaves, scheme } = JSON.parse(
     document.getElementById('preview').textContent,
   );
@@ -12,13 +12,13 @@
       headers: { 'Content-Type': 'application/json' },
     });
   const wait = setTimeout;
-  let asked = 0;
+  let requests = 0;
 
   window.fetch = async address => {
     const [, text] = /\/i18n\/([\w-]+)\.json$/.exec(address) || [];
     if (text) return reply(texts[text] || {});
     if (address.endsWith('/about')) return reply(about);
-    const answer = answers[Math.min(asked++, answers.length - 1)];
+    const answer = answers[Math.min(requests++, answers.length - 1)];
     if (!answer) return new Promise(() => {});
     if (typeof answer === 'string') throw new TypeError(answer);
     return reply({
@@ -31,7 +31,7 @@
     });
   };
   navigator.sendBeacon = () => true;
-  // A page that is called would go where the visitor wanted to.
+  // The page of a called visitor would leave for the requested address.
   if (answers[0] && answers[0].state === 'admitted')
     window.setTimeout = () => 0;
 
@@ -42,7 +42,7 @@
   }
   if (leaves) addEventListener('load', leave);
 
-  // Light or dark, whatever this browser has.
+  // Shows the light or dark scheme, whichever the browser prefers.
   function paint() {
     document.documentElement.style.colorScheme = scheme;
     for (const sheet of document.styleSheets) {

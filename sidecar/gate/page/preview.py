@@ -1,6 +1,6 @@
-"""The preview of the waiting page in each state, for people who design it.
+"""The preview of the waiting page in each state, for people who design the page.
 
-It is the real page with its own script; preview.js replies to the requests of that script.
+The preview is the real page with its own script; preview.js replies to the requests of that script.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 from sidecar.gate.page import status_document
 from sidecar.gate.page import template as page_template
 from sidecar.gate.page.about import build_about
-from sidecar.gate.page.branding import apply_branding, style_sheet
+from sidecar.gate.page.branding import apply_branding, build_style_sheet
 from sidecar.gate.page.render import Page
 from sidecar.kit.clock import iso
 from sidecar.kit.templates import Template
@@ -86,6 +86,7 @@ class Preview:
     scheme: str = ""
 
     def html(self, state: str) -> str:
+        """Return the page in a state."""
         settings, has_script = self._absolute_settings(), state != "no-script"
         text = self.page.render(
             language=self.language,
@@ -98,7 +99,7 @@ class Preview:
         )
         text = _RELOADS.sub("", apply_branding(text, settings))
         link = f'<link rel="stylesheet" href="/_waitroom/{self.room}/style.css">'
-        sheet = _SITE_URL.sub(rf"\g<1>{self.site}", style_sheet(settings))
+        sheet = _SITE_URL.sub(rf"\g<1>{self.site}", build_style_sheet(settings))
         text = text.replace(link, f'<style nonce="{self.nonce}">\n{sheet}\n</style>')
         if self.scheme:  # preview.js reads the rules of style sheets that are of another origin
             text = text.replace('<link rel="stylesheet"', '<link rel="stylesheet" crossorigin')
@@ -125,7 +126,7 @@ class Preview:
     def _example_values(self) -> dict[str, str]:
         """Return the values that a replica would fill in for a browser without JavaScript."""
         return {
-            **self.page.status_values(_WAITING, self.language),
+            **self.page.collect_status_values(_WAITING, self.language),
             "waiting": str(_WAITING["waiting"]),
             "updated": "10:21:07 UTC",
             "refresh": "60",
@@ -169,15 +170,15 @@ def render_template(template: Template, preview: Preview, state: str) -> str:
             ),
         )
     settings = preview.settings.model_copy(update=changes)
-    event = status_document.current_or_next_event(settings.moments(now_ms))
+    moments = settings.moments(now_ms)
     document = {
         **example,
-        **status_document.event_members(event),
+        **status_document.build_event_members(moments.event or moments.coming),
         "room": preview.room,
         "joined_at": iso(now_ms),
         "updated_at": iso(now_ms),
     }
-    values = page_template.template_values(document, settings, preview.page, preview.language)
+    values = page_template.collect_values(document, settings, preview.page, preview.language)
     text = template.render({**values, "next": "/"})
     text = _SITE_ATTRIBUTE.sub(rf"\g<0>{preview.site}", text)
     return text.replace(_STATIC, preview.static)

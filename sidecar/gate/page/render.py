@@ -1,5 +1,5 @@
-"""The waiting page as a replica serves it, for browsers without JavaScript and for visitors who are
-redirected to it.
+"""The waiting page as a replica serves it, to browsers without JavaScript and to visitors who were
+redirected to the page.
 
 The only source of the page is static/waiting.html. This module fills the source's
 `<!--# echo … -->` placeholders in the visitor's language, and converts the source for nginx.
@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sidecar.gate.page import status_document
 from sidecar.gate.page.languages import Languages
+from sidecar.gate.page.status_document import format_count, parse_updated_ms
 from sidecar.rooms.settings import RoomSettings
-from sidecar.visitors.estimate import Wait
 from sidecar.visitors.visitor_number import visitor_number
 
 _ECHO = re.compile(r'<!--# echo var="(\w+)"(?: encoding="\w+")? default="([^"]*)" -->')
@@ -38,8 +37,8 @@ _MAX_PARAMETER = 3_000
 def format_opening(document: Mapping[str, Any], settings: RoomSettings) -> str:
     """Return when the document's event opens, in the event's time zone, because the visitor's is
     unknown. Empty without an event."""
-    moments = status_document.moments_of(document, settings)
-    event = status_document.current_or_next_event(moments)
+    moments = settings.moments(parse_updated_ms(document))
+    event = moments.event or moments.coming
     if event is None:
         return ""
     opens = datetime.fromtimestamp(event.opens_at / 1000, ZoneInfo(event.timezone))
@@ -101,18 +100,18 @@ class Page:
 
         return _ECHO.sub(fill, self._template)
 
-    def status_values(
+    def collect_status_values(
         self, document: Mapping[str, Any], language: str, *, unsent: bool = False
     ) -> dict[str, str]:
-        """Return the values of a status document as our page and templates show them. `unsent`
-        tells whether the visitor sent something (a form, say) that did not arrive at the site."""
+        """Return the values of a status document as our page and templates show them. `unsent` is
+        True if the visitor sent data, such as a form, that did not arrive at the site."""
         texts, line = self.languages.texts(language), document["line"]
         return {
-            "position": status_document.format_position(document),
-            "ahead": status_document.format_ahead(document),
+            "position": format_count(document, "position"),
+            "ahead": format_count(document, "ahead"),
             "number": visitor_number(document["visitor"]) if document["visitor"] else "",
             "line": texts["line"].replace("{n}", line) if line else "",
-            "wait": self._format_wait(language, status_document.wait_of(document)),
+            "wait": _format_wait(texts, document),
             "unsent": texts["unsent"] if unsent else "",
         }
 
@@ -122,21 +121,21 @@ class Page:
         heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])
         return heading, intro
 
-    def _format_wait(self, language: str, wait: Wait | None) -> str:
-        """Return the estimated wait in the same words as static/waiting.js."""
-        texts = self.languages.texts(language)
-        if wait is None:
-            return texts["wait_unknown"]
-        low_s, high_s = wait.low, wait.high
-        if high_s <= 60:
-            return texts["wait_less"]
-        if low_s >= 7200:
-            return texts["wait_more"]
-        step = 60 * (1 if high_s <= 1200 else 5 if high_s <= 3600 else 10)
-        low = low_s // step * step // 60
-        high = math.ceil(high_s / step) * step // 60
-        span = f"{low}–{high}" if 1 <= low < high else str(high)  # noqa: RUF001 - as in print
-        return texts["wait_under" if low < 1 else "wait_about"].replace("{n}", span)
+
+def _format_wait(texts: Mapping[str, str], document: Mapping[str, Any]) -> str:
+    """Return the estimated wait in the same words as static/waiting.js."""
+    if document["wait_seconds"] is None:
+        return texts["wait_unknown"]
+    low_s, high_s = document["wait_seconds_low"], document["wait_seconds_high"]
+    if high_s <= 60:
+        return texts["wait_less"]
+    if low_s >= 7200:
+        return texts["wait_more"]
+    step = 60 * (1 if high_s <= 1200 else 5 if high_s <= 3600 else 10)
+    low = low_s // step * step // 60
+    high = math.ceil(high_s / step) * step // 60
+    span = f"{low}–{high}" if 1 <= low < high else str(high)  # noqa: RUF001 - as in print
+    return texts["wait_under" if low < 1 else "wait_about"].replace("{n}", span)
 
 
 #: For each view, the names of the translated texts for its heading and its first paragraph.

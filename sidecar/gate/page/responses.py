@@ -8,13 +8,12 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from sidecar.gate.app_keys import GATES, PAGE
-from sidecar.gate.contract import Gate
+from sidecar.gate.contract import GATES, Gate
 from sidecar.gate.page import status_document
 from sidecar.gate.page.branding import apply_branding
-from sidecar.gate.page.render import format_opening
-from sidecar.gate.page.template import POLICY, SAFE, find_template, refresh_header, template_values
-from sidecar.gate.return_address import UNSENT, is_unsent, safe_next
+from sidecar.gate.page.render import Page, format_opening
+from sidecar.gate.page.template import POLICY, SAFE, collect_values, find_template, format_refresh
+from sidecar.gate.return_address import UNSENT, is_unsent, make_next_safe
 from sidecar.gate.schemas import PageRequest, PageShown
 from sidecar.http.auth_request import original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints
@@ -27,6 +26,7 @@ from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import VisitorState
 
 NO_STORE = {"Cache-Control": "no-store"}
+PAGE = web.AppKey("page", Page)
 
 ENDPOINTS = Endpoints("proxy")
 
@@ -57,7 +57,7 @@ async def get_page(request: web.Request) -> web.Response:
         document = json.loads(text)
         # The page is the same for all visitors without a cookie, so that nginx can cache it.
         is_cacheable = document["visitor"] is None
-        next_url = "" if is_cacheable else safe_next(request.headers.get("X-Original-URI", ""))
+        next_url = "" if is_cacheable else make_next_safe(request.headers.get("X-Original-URI", ""))
         unsent = is_unsent(original_method(request.headers))
         page = _render_template(request, room, template, document, next_url, unsent=unsent)
     except (ValueError, KeyError, TypeError):
@@ -96,13 +96,13 @@ def render_page(
         language=language,
         view=view,
         values={
-            **page.status_values(document, language, unsent=unsent),
+            **page.collect_status_values(document, language, unsent=unsent),
             "room": room.name,
             "method": method or ("POST" if unsent else ""),
             "state": document["state"],
             "phase": document["phase"],
             "next": next_url,
-            "join": status_document.join_query(document) + UNSENT * unsent,
+            "join": status_document.get_join_query(document) + UNSENT * unsent,
             "waiting": str(document["waiting"] if document["waiting"] is not None else ""),
             "message": document["message"] or "",
             "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
@@ -126,10 +126,10 @@ def _render_template(  # noqa: PLR0913 - the template needs all of them
     requested. It is empty if nginx may cache the page for others."""
     page = request.app[PAGE]
     language = page.languages.choose(request.headers.get("Accept-Language"))
-    values = template_values(document, room.settings, page, language, unsent=unsent)
+    values = collect_values(document, room.settings, page, language, unsent=unsent)
     text = template.render({**values, "next": quote(next_url, safe=SAFE)})
     response = _html_response(text, language, POLICY)
-    if refresh := refresh_header(template, document, next_url, unsent=unsent):
+    if refresh := format_refresh(template, document, next_url, unsent=unsent):
         response.headers["Refresh"] = refresh
     return response
 

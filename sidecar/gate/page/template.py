@@ -32,7 +32,7 @@ _OUR_SCRIPT = "/_waitroom/static/waiting.js"
 SAFE = "/?&=%:@!,;+*~"
 
 
-def format_header(document: Mapping[str, Any]) -> str:
+def format_document(document: Mapping[str, Any]) -> str:
     """Return the document as ASCII JSON. It omits the message, which /page reads from settings."""
     return json.dumps({name: value for name, value in document.items() if name != "message"})
 
@@ -43,11 +43,11 @@ def find_template(request: web.Request, room: Gate) -> Template | None:
     return request.app[TEMPLATES].find(name) if name else None
 
 
-def refresh_header(
+def format_refresh(
     template: Template, document: Mapping[str, Any], next_url: str = "", *, unsent: bool = False
 ) -> str:
-    """Return the Refresh header, which says when and from which address the browser reloads the
-    page. Empty if the page's script polls."""
+    """Return the Refresh header, which tells the browser when to reload the page and from which
+    address. Empty if the page's script polls."""
     if document["visitor"] and _OUR_SCRIPT in template.text:
         return ""
     seconds = str(max(1, math.ceil(document["refresh_after_seconds"])))
@@ -55,12 +55,12 @@ def refresh_header(
         return seconds
     # The page is reloaded from its own address for two reasons: newcomers can join there even while
     # the shield is up, and the address that a form was sent to must not be requested by GET.
-    query = status_document.join_query(document) + UNSENT * unsent
+    query = status_document.get_join_query(document) + UNSENT * unsent
     query += f"next={quote(next_url, safe=SAFE)}"
     return f"{seconds}; url=/_waitroom/{document['room']}/?{query}"
 
 
-def template_values(
+def collect_values(
     document: dict[str, Any],
     settings: RoomSettings,
     page: Page,
@@ -72,18 +72,19 @@ def template_values(
     has_no_place = document["state"] == VisitorState.NOT_QUEUED
     view = "waiting" if has_no_place else status_document.choose_view(document)
     opens = format_opening(document, settings)
+    overrides = settings.moments(status_document.parse_updated_ms(document)).overrides
     heading, intro = page.headings(language, view, opens)
-    cloudflare_values = cloudflare.members(document, settings)
+    cloudflare_values = cloudflare.build_members(document, settings)
     hours, minutes = divmod(cloudflare_values["waitTime"], 60)
     return {
         **document,
         **cloudflare_values,
         "waitTimeHours": hours,
         "waitTimeHourMinutes": minutes,
-        **page.status_values(document, language, unsent=unsent),
+        **page.collect_status_values(document, language, unsent=unsent),
         "site_name": settings.site_name,
         "logo": settings.logo,
-        "message": status_document.message_of(document, settings),
+        "message": overrides.get("message", settings.message),
         "method": "POST" if unsent else "",
         "opens": opens,
         "heading": heading,

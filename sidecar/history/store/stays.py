@@ -22,7 +22,7 @@ from sidecar.history.store.tables import (
 )
 from sidecar.storage.sql import database as sql
 from sidecar.storage.sql.transactions import Transactions
-from sidecar.visitors.visitor_number import id_prefix, visitor_number
+from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
 
 Fold = Callable[[Entry | None, Event], Entry | None]
 
@@ -201,7 +201,7 @@ class History:
 
     async def find_by_number(self, room: str, number: str) -> list[str]:
         """Return the ids of the visitors who have this visitor number."""
-        prefix, visitor = id_prefix(number), entries.c.visitor
+        prefix, visitor = get_id_prefix(number), entries.c.visitor
         if self._is_postgresql:  # in which the order of strings depends on their collation
             has_prefix = visitor.startswith(prefix, autoescape=True)
         else:  # by a range, which an index can find: every character of an id sorts below ~

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sidecar.rooms.store.plain_commands import PlainCommands
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
-from sidecar.visitors.visitor_number import id_prefix, visitor_number
+from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
 
 #: How many members one ZSCAN examines, so that a search of all members does not block Redis.
 SCANNED = 1000
@@ -83,7 +83,7 @@ class Lists(PlainCommands):
         called during the scan is found among the active ones."""
         ids: set[str] = set()
         for name in ("due", "active", "revoked"):
-            ids |= await self._scan_ids(id_prefix(number), name)
+            ids |= await self._scan_ids(get_id_prefix(number), name)
         return sorted(visitor for visitor in ids if visitor_number(visitor) == number)
 
     async def filter_present(self, visitors: list[str]) -> set[str]:

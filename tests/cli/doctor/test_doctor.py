@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 
 from sidecar.cli.doctor.findings import Level
-from sidecar.gate.nginx_key import key_file
+from sidecar.gate.nginx_key import build_key_file
 from tests.cli.doctor.ward import LOCATIONS, ROOMS, Ward, bad, examine, needs_network, read, said
 from tests.support.processes import free_port
 from tests.support.site import ROOT, Site, gated
@@ -237,7 +237,8 @@ async def test_the_address_is_told_to_who_asks_for_it_only(ward):
 class OtherKey(Site):
     def _write_nginx(self):
         super()._write_nginx()
-        (self.folder / "waitroom-stamp.conf").write_text(key_file(["the key of another site"]))
+        file = self.folder / "waitroom-stamp.conf"
+        file.write_text(build_key_file(["the key of another site"]))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.gate.repeated_polls import REPEAT_S, RecentPolls
+from sidecar.gate.polls import REPEAT_S, RecentPolls
 
 
 @pytest.mark.parametrize("began_s", [100.0, 100.7, 101.9])
