@@ -27,7 +27,6 @@ from sidecar.visitors.model import VisitorState
 #: The greatest length of `next` as HTML. The page contains it three times, and must fit into a
 #: proxy's buffer.
 _MAX_NEXT = 2_048
-_DEFAULT_STATUS = 503
 #: The page of a notice, in English and without any other file.
 _NOTICE = """<!DOCTYPE html>
 <html lang="en">
@@ -93,7 +92,9 @@ async def gate(request: web.Request) -> web.Response:
     reply = build_headers(room, answer, headers)
     if answer.state is VisitorState.ADMITTED:
         return close_if_body(request, web.Response(headers=reply))
-    status = _refusal_status(room)
+    status = room.settings.queueing_status_code
+    if status < 400:  # a proxy would admit the visitor
+        status = 503
     json_text = reply.pop("X-Waitroom-Json", None)
     if visitor_request.wants_json and json_text is None:
         reply["X-Waitroom-Status"] = str(status)
@@ -146,12 +147,6 @@ def _read_original_request(request: web.Request, room: Gate) -> tuple[str, str]:
 
 def _limit_length(path: str) -> str:
     return path if len(html.escape(path)) <= _MAX_NEXT else "/"
-
-
-def _refusal_status(room: Gate) -> int:
-    """Return the room's status for waiting visitors, or 503 for 2xx, which a proxy would admit."""
-    status = room.settings.queueing_status_code
-    return status if status >= 400 else _DEFAULT_STATUS
 
 
 def _json_refusal(room: Gate, answer: Answer, status: int, reply: dict[str, str]) -> web.Response:

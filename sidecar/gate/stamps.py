@@ -39,7 +39,7 @@ class Stamps:
 
     def __init__(self, secret_keys: Sequence[str]) -> None:
         self._keys = {key.proof: key for key in map(NginxKey.of, secret_keys)}
-        #: Whether nginx's last proof was of one of these keys: known or unknown. None before the
+        #: "known" if nginx's last proof was of one of these keys, else "unknown". None before the
         #: first proof.
         self.nginx_key: str | None = None
 

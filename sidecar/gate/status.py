@@ -197,8 +197,8 @@ def _status_response(request: web.Request, room: Gate, answer: Answer) -> web.Re
 
 
 def _is_cacheable(request: web.Request, room: Gate, answer: Answer) -> bool:
-    """Return True if nginx may cache the response for the same request. Of waiting visitors, only
-    those who poll again within the cache time are worth it."""
+    """Return True if nginx may cache the response for the same request. A waiting visitor's
+    response is cached only if the visitor polls again within the cache time."""
     if request.method != "GET" or answer.token is not None or is_resource(room):
         return False
     # nginx's cache key has no address, and an exempt client's response is not for others.

@@ -115,15 +115,6 @@ async def test_redis_hears_of_passes_at_once_and_not_when_their_visitors_are_bac
     assert (await site.check(inside)).status == 204
 
 
-async def test_those_in_line_are_told_that_it_is_paused(replica):
-    site = await replica(total_active_users=0)
-    waits = await site.check()
-    await break_redis(site)
-    status = await (await site.status(cookie_of(waits))).json()
-    assert (status["state"], status["paused"]) == ("waiting", True)
-    assert status["joined_at"]
-
-
 async def test_a_paused_visitor_is_led_to_another_replica(replica):
     """A paused visitor gets the same ticket signed anew, by which nginx picks another replica."""
     site = await replica(total_active_users=0)
@@ -131,7 +122,11 @@ async def test_a_paused_visitor_is_led_to_another_replica(replica):
     site.turn.forward(1)
     assert "Set-Cookie" not in (await site.status(ticket)).headers
     await break_redis(site)
-    again = cookie_of(await site.status(ticket))
+    reply = await site.status(ticket)
+    status = await reply.json()
+    assert (status["state"], status["paused"]) == ("waiting", True)
+    assert status["joined_at"]
+    again = cookie_of(reply)
     assert again != ticket
     assert again.partition(".")[0] == ticket.partition(".")[0]
 

@@ -7,8 +7,8 @@ from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, VERDICT_TTL_MS
 from tests.support.replica import cookie_of
 
 
-async def test_a_newcomer_where_a_slot_is_free(replica):
-    """204 and a pass."""
+async def test_newcomers(replica):
+    """204 and a pass where a slot is free; then 401, a ticket, the numbers, and no body."""
     site = await replica()
     reply = await site.check()
     assert reply.status == 204
@@ -19,6 +19,13 @@ async def test_a_newcomer_where_a_slot_is_free(replica):
     for attribute in ("HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=300"):
         assert attribute in given[0]
     assert "Secure" not in given[0]
+    reply = await site.check()
+    assert reply.status == 401
+    assert await reply.read() == b""
+    assert "=t~" in reply.headers["Set-Cookie"]
+    assert reply.headers["X-Waitroom-Position"] == "1"
+    assert reply.headers["X-Waitroom-Status"] == "503"
+    assert 1 <= int(reply.headers["Retry-After"]) <= 60
 
 
 @pytest.mark.parametrize(
@@ -39,19 +46,6 @@ async def test_the_cookie_is_secure_where_the_request_was(replica, scheme, is_se
     site = await replica()
     reply = await site.check(headers={"X-Forwarded-Proto": scheme})
     assert reply.headers["Set-Cookie"].endswith("; Secure") == is_secure
-
-
-async def test_a_newcomer_where_none_is_free(replica):
-    """401, a ticket, the place, and when to ask again; never a body."""
-    site = await replica()
-    await site.check()
-    reply = await site.check()
-    assert reply.status == 401
-    assert await reply.read() == b""
-    assert "=t~" in reply.headers["Set-Cookie"]
-    assert reply.headers["X-Waitroom-Position"] == "1"
-    assert reply.headers["X-Waitroom-Status"] == "503"
-    assert 1 <= int(reply.headers["Retry-After"]) <= 60
 
 
 async def test_a_valid_pass_needs_no_store(replica):

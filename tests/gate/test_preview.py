@@ -46,11 +46,6 @@ def test_the_page_for_nginx(run, words):
     assert run(*words).stdout == shipped
 
 
-def test_a_file_that_is_not_there(run):
-    made = run("nowhere.html")
-    assert (made.exit_code, "nowhere.html" in made.stderr) == (1, True)
-
-
 def test_a_preview_is_a_folder_to_open(run, tmp_path):
     """A page for each state, which loads nothing but what lies beside it, and one with all."""
     made = run("preview", "sale")
@@ -91,11 +86,10 @@ def test_what_is_wrong_is_named(run, words, said):
     made = run("preview", *words)
     assert made.exit_code != 0
     assert said in made.stderr
-
-
-def test_a_room_is_named_where_there_are_several(run):
-    made = run("preview", config=TWO)
-    assert (made.exit_code, "name a room: sale, other" in made.stderr) == (2, True)
+    missing = run("nowhere.html")
+    assert (missing.exit_code, "nowhere.html" in missing.stderr) == (1, True)
+    unnamed = run("preview", config=TWO)
+    assert (unnamed.exit_code, "name a room: sale, other" in unnamed.stderr) == (2, True)
 
 
 def test_files_of_the_site_are_found_there():

@@ -34,10 +34,7 @@ def test_a_program_gets_the_document_with_the_rooms_status(site, code):
     assert document["inWaitingRoom"]
     assert str(document["refreshIntervalSeconds"]) == reply.headers["Retry-After"]
     assert not document["queueIsFull"]
-
-
-def test_a_browser_of_the_same_room_gets_the_page(site):
-    assert Visitor(site.url).get("/s200/").waits
+    assert Visitor(site.url).get(f"/s{code}/").waits
 
 
 def test_the_same_request_keeps_the_place_and_lets_in(site):

@@ -81,17 +81,12 @@ def site(stamps, tmp_path_factory):
         yield site
 
 
-def test_headers_to_the_application(visit):
-    """Server-level `proxy_set_header` lines reach it from a location with a room."""
+def test_headers_to_the_application(site, visit):
+    """Server-level `proxy_set_header` lines reach the application, and not the sidecar."""
+    site.relays[0].forget()
     headers = visit("headers").get("/").json()["headers"]
     assert (headers["Host"], headers["X-Own"]) == ("headers", "server")
     assert headers["X-Forwarded-For"] == "127.0.0.1"
-
-
-def test_headers_to_the_application_do_not_reach_the_sidecar(site, visit):
-    """And the sidecar gets its own and no others."""
-    site.relays[0].forget()
-    visit("headers").get("/")
     (check,) = site.relays[0].checks()
     assert "x-own" not in check
 
@@ -183,12 +178,7 @@ def test_everything_at_once(visit):
     program = visit("everything", Accept=JSON)
     assert program.get("/_waitroom/nosuch/status").status == 404
     assert program.get("/full").json()["state"] == "waiting"
-
-
-def test_everything_at_once_with_cookies(visit):
-    """A cookie that is set at a door has the whole site for its path there too."""
-    reply = visit("everything").get("/_waitroom/full/")
-    (line,) = room_cookies(reply, "full")
+    (line,) = room_cookies(visit("everything").get("/_waitroom/full/"), "full")
     assert "Path=/;" in line
 
 

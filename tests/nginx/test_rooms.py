@@ -1,7 +1,6 @@
 """Unknown rooms through nginx, releases, and staff who pass by."""
 
 import socket
-import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -82,15 +81,6 @@ def test_a_denied_post_to_a_file_waits(site, method):
     assert (reply.status, reply.waits) == (503, True)
 
 
-def entered(visitor, path):
-    """Whether the visitor gets in within some seconds."""
-    for _ in range(100):
-        if visitor.get(path).status == 200:
-            return True
-        time.sleep(0.1)
-    return False
-
-
 def test_a_release_frees_the_slot(site):
     """The page that ends a visit is answered as ever, and the next gets in."""
     first, second = Visitor(site.url), Visitor(site.url)
@@ -98,7 +88,7 @@ def test_a_release_frees_the_slot(site):
     assert second.get("/one/").waits
     done = first.post("/one/done?order=1", b"12345")
     assert (done.status, done.json()["received"]) == (200, 5)
-    assert entered(second, "/one/")
+    wait_until(lambda: second.get("/one/").status == 200, "the slot", timeout_s=10)
     assert first.get("/one/").waits
 
 
@@ -224,7 +214,8 @@ def test_only_those_inside_release(site):
 def test_a_first_request_can_release_itself(site):
     """A visit that starts on its last page keeps no slot."""
     assert Visitor(site.url).get("/idle/done").status == 200
-    assert entered(Visitor(site.url), "/idle/")
+    other = Visitor(site.url)
+    wait_until(lambda: other.get("/idle/").status == 200, "the slot", timeout_s=10)
 
 
 def test_staff_pass_by(site):

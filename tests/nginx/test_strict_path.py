@@ -17,7 +17,7 @@ LOCATIONS = (
     + "location @anybody { proxy_pass http://origin; }"
 )
 
-#: No browser sends these, and no location takes them.
+#: No browser sends these, and no location accepts them.
 CROOKED = (
     "/page/..\\open/x", "/page\\..\\x", "/page%5cx", "/page%255cx", "/../page", "/x/..;/page",
     "/x/%2e%2e/page", "/x/..%2fpage", "/x/%252e%252e%252fpage", "/page/..", "/page/..;x=y",

@@ -35,7 +35,7 @@ class About(Reply):
     session_max_seconds: _Seconds | None = None
     """The longest time that a session lasts with renewals (session_max_duration)."""
     is_renewed: bool = True
-    """Whether each request restarts session_seconds."""
+    """True if each request restarts session_seconds."""
     place_seconds: _Seconds | None = None
     """How long a visitor keeps the place after the last poll (rejoin_window)."""
     site_name: str | None = None

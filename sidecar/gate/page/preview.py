@@ -88,15 +88,12 @@ class Preview:
     def html(self, state: str) -> str:
         """Return the page in a state."""
         settings, has_script = self._absolute_settings(), state != "no-script"
-        text = self.page.render(
-            language=self.language,
-            view="waiting",
-            values={
-                "room": self.room,
-                "message": settings.message or "",
-                **({} if has_script else self._example_values()),
-            },
-        )
+        values = {"room": self.room, "message": settings.message or ""}
+        if not has_script:  # a replica fills in the numbers for a browser without JavaScript
+            values |= self.page.collect_status_values(_WAITING, self.language)
+            values |= {"waiting": str(_WAITING["waiting"]), "updated": "10:21:07 UTC"}
+            values["refresh"] = "60"
+        text = self.page.render(language=self.language, view="waiting", values=values)
         text = _RELOADS.sub("", apply_branding(text, settings))
         link = f'<link rel="stylesheet" href="/_waitroom/{self.room}/style.css">'
         sheet = _SITE_URL.sub(rf"\g<1>{self.site}", build_style_sheet(settings))
@@ -122,15 +119,6 @@ class Preview:
         ]
         logo = self.settings.logo and absolute(self.settings.logo)
         return self.settings.model_copy(update={"footer": tuple(links), "logo": logo})
-
-    def _example_values(self) -> dict[str, str]:
-        """Return the values that a replica would fill in for a browser without JavaScript."""
-        return {
-            **self.page.collect_status_values(_WAITING, self.language),
-            "waiting": str(_WAITING["waiting"]),
-            "updated": "10:21:07 UTC",
-            "refresh": "60",
-        }
 
     def _preview_script(self, settings: RoomSettings, state: str) -> str:
         common = {"room": self.room, "message": settings.message}

@@ -122,7 +122,7 @@ def _visible_state(room: Gate, answer: Answer | None, moments: Moments) -> Visit
     """Return the state to show, which is `closed` for visitors without a place in a closed room."""
     if answer is None:
         return VisitorState.NOT_QUEUED
-    # In a partial roll-out, only joining shows whether a visitor is outside and passes anyway.
+    # In a partial roll-out, a visitor may be outside and pass, which is known only after joining.
     if answer.state is not VisitorState.NOT_QUEUED or room.settings.rollout_percent < 100:
         return answer.state
     return VisitorState.CLOSED if moments.phase is Phase.CLOSED else answer.state

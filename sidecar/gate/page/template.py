@@ -21,7 +21,7 @@ from sidecar.kit.templates import Template
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import VisitorState
 
-#: The policy of a template. The site wrote it, so it may load and run what its other pages may.
+#: The policy of a template, which may load and run what the site's other pages may.
 POLICY = (
     "default-src 'self' https: data: 'unsafe-inline'; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"

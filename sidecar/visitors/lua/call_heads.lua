@@ -6,8 +6,8 @@
 --   line   the queue: the names of its keys `queue` and `due`, and optionally `pop`, which replaces
 --          queue.pop_heads() if the smallest order is not always next
 --   call   a function of the queue, a member, its score in `due` (0: Redis evicted it) and its
---          order as a string. Returns whether it called the member. It drops a member whose
---          heartbeat is overdue, and returns false.
+--          order as a string. Returns true if it called the member. If the member's heartbeat is
+--          overdue, it drops the member and returns false.
 -- Returns how many members left the queue.
 function queue.call_heads(line, free, most, call)
   local popped = 0
