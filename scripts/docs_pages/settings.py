@@ -24,7 +24,7 @@ _READ_BY = {
     "parse_duration": "duration",
     "parse_moment": "time",
     "check_listen": "address `host:port` or `unix:/path`",
-    "_listen_or_off": "address `host:port` or `unix:/path`",
+    "_check_optional_listen": "address `host:port` or `unix:/path`",
     "check_store": "address `redis://…`, `rediss://…` (TLS), `unix:///path`, `redis+sentinel://…`, "
     "`rediss+sentinel://…`, `redis+cluster://…`, `rediss+cluster://…` or `memory://`",
     "check_database": "address `sqlite:///path`, `mysql://…`, `mariadb://…` or `postgresql://…`",

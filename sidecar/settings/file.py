@@ -8,14 +8,14 @@ SYSTEM_FILE = Path("/etc/waitroom") / DEFAULT_FILE
 
 
 def find_file(path: str | None) -> Path | None:
-    """Return `path`, or if it is None the first default settings file that exists."""
+    """Return `path` or, if that is None, the first default settings file that exists."""
     if path is not None:
         return Path(path)
     return next((file for file in (Path(DEFAULT_FILE), SYSTEM_FILE) if _may_exist(file)), None)
 
 
 def _may_exist(file: Path) -> bool:
-    """Return True if the file exists, or if its folder cannot be read: reading it then says so."""
+    """Return True if a file exists or its folder cannot be read, which is reported later."""
     try:
         return file.exists()
     except PermissionError:

@@ -14,7 +14,7 @@ from sidecar.settings.values import read_values
 
 
 def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
-    """Return the settings of the file and the environment. Raises InputError with every problem.
+    """Load the settings from a file and the environment. Raises InputError with every problem.
 
     `path` None: read `waitroom.toml` in the working directory, else in /etc/waitroom, else no file.
     """

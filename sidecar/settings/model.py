@@ -1,4 +1,4 @@
-"""The model of all settings. Each product has a section, whose model is in the product."""
+"""The model of all settings. Each product defines the model of its own section."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -47,23 +47,27 @@ MIN_SECRET_LENGTH = 32
 MIN_ADMIN_TOKEN_LENGTH = 16
 
 
-def _plain_name(value: str) -> str:
+def _check_name(value: str) -> str:
     """Check a name, which is used in environment variables, in the log and in Redis keys."""
     if not is_plain_name(value):
         raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
     return value
 
 
-def _room_name(value: str) -> str:
-    if _plain_name(value) in RESERVED_NAMES:
+def _check_room_name(value: str) -> str:
+    if _check_name(value) in RESERVED_NAMES:
         raise ValueError(
             "the name is taken: an endpoint of /_waitroom/ or a cookie of our own is called so"
         )
     return value
 
 
-def _listen_or_off(value: str) -> str:
+def _check_optional_listen(value: str) -> str:
     return check_listen(value) if value else value
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
+RoomName = Annotated[str, AfterValidator(_check_room_name)]
 
 
 class Settings(HistorySection):
@@ -106,7 +110,7 @@ class Settings(HistorySection):
     service_token: str = Field(default="", repr=False)
     """The token with which your programs use the service API, `/v1/`. 16 characters or more.
     `admin_token` and `tokens` are accepted too. If all three are empty, the API is off."""
-    tokens: dict[Annotated[str, AfterValidator(_plain_name)], str] = Field(default={}, repr=False)
+    tokens: dict[Name, str] = Field(default={}, repr=False)
     """More tokens for the service API, each under a name. A job belongs to the token that
     submitted it, a lease to the token that took it. A name has lower-case letters, digits, `-` and
     `_`, 48 at most, and is not `service` or `operator`. A token has 16 characters or more."""
@@ -118,7 +122,7 @@ class Settings(HistorySection):
     claim any visitor's address."""
     ops_listen: Listen = DEFAULT_OPS_LISTEN
     """The address of health, metrics, administration and the service API. Keep it private."""
-    done_listen: Annotated[str, AfterValidator(_listen_or_off)] = ""
+    done_listen: Annotated[str, AfterValidator(_check_optional_listen)] = ""
     """The address to which nginx logs, by UDP or through a unix socket, that a call with a permit
     is over. The replica ends only calls whose permit it receives here. Empty: off."""
     static_dir: Path | None = None
@@ -143,30 +147,24 @@ class Settings(HistorySection):
     """The database of jobs, their results, and targets that were changed at run time. All replicas
     and workers need the same one; SQLite is for those on one machine. Empty: with targets, the
     file `waitroom-jobs.db` in the working directory; without targets, there are no jobs."""
-    leases: dict[Annotated[str, AfterValidator(_room_name)], LeaseSettings] = Field(default={})
+    leases: dict[RoomName, LeaseSettings] = Field(default={})
     """One table for each kind of resource that can be leased: `[leases.NAME]`. Named like rooms,
     and not like one of yours."""
-    limits: dict[Annotated[str, AfterValidator(_plain_name)], LimitSettings] = Field(default={})
+    limits: dict[Name, LimitSettings] = Field(default={})
     """One table for each rate limit: `[limits.NAME]`. A name has lower-case letters, digits, `-`
     and `_`, 48 at most."""
-    targets: Annotated[
-        dict[Annotated[str, AfterValidator(_plain_name)], TargetSettings], HoldsSecrets
-    ] = Field(default={})
+    targets: Annotated[dict[Name, TargetSettings], HoldsSecrets] = Field(default={})
     """One table for each target that jobs may call: `[targets.NAME]`. Named like limits."""
-    rooms: dict[Annotated[str, AfterValidator(_room_name)], RoomSettings] = Field(
-        default={}, validate_default=True
-    )
+    rooms: dict[RoomName, RoomSettings] = Field(default={}, validate_default=True)
     """One table for each room: `[rooms.NAME]`. Needed, unless you have a lease, a limit or a
     target. nginx names the room in `$waitroom_room`. A name has lower-case letters, digits, `-`
     and `_`, 48 at most, and is not `internal`, `static` or `now`."""
-    webhooks: Annotated[
-        dict[Annotated[str, AfterValidator(_plain_name)], Webhook], HoldsSecrets
-    ] = Field(default={})
+    webhooks: Annotated[dict[Name, Webhook], HoldsSecrets] = Field(default={})
     """One table for each receiver of notifications: `[webhooks.NAME]`. Named like limits."""
 
     @field_validator("secret_keys", "grant_keys")
     @classmethod
-    def _keys_are_safe(cls, keys: list[str], info: ValidationInfo) -> list[str]:
+    def _check_keys(cls, keys: list[str], info: ValidationInfo) -> list[str]:
         problems = []
         if not keys and info.field_name == "secret_keys":
             problems.append(
@@ -177,29 +175,29 @@ class Settings(HistorySection):
             problems.append(f"a key has fewer than {MIN_SECRET_LENGTH} characters")
         if DEMO_SECRET in keys and info.data.get("demo") is not True:
             problems.append("the demo's secret is known to everybody")
-        return _without(problems, keys)
+        return _accept_unless(problems, keys)
 
     @field_validator("admin_token", "service_token")
     @classmethod
-    def _token_is_safe(cls, token: str, info: ValidationInfo) -> str:
+    def _check_token(cls, token: str, info: ValidationInfo) -> str:
         if 0 < len(token) < MIN_ADMIN_TOKEN_LENGTH and not info.data.get("demo"):
             raise ValueError(f"fewer than {MIN_ADMIN_TOKEN_LENGTH} characters")
         return token
 
     @field_validator("operators")
     @classmethod
-    def _operators_differ(cls, operators: dict[str, OperatorAccount]) -> dict[str, OperatorAccount]:
+    def _check_operators(cls, operators: dict[str, OperatorAccount]) -> dict[str, OperatorAccount]:
         folded = [name.casefold() for name in operators]
         problems = [
             f"{name}: there is one of this name in other letters"
             for name in operators
             if folded.count(name.casefold()) > 1
         ]
-        return _without(problems, operators)
+        return _accept_unless(problems, operators)
 
     @field_validator("operator_header_from")
     @classmethod
-    def _header_has_sources(cls, sources: list[str], info: ValidationInfo) -> list[str]:
+    def _check_header_sources(cls, sources: list[str], info: ValidationInfo) -> list[str]:
         if "operator_header" not in info.data:
             return sources
         if info.data["operator_header"] and not sources:
@@ -211,11 +209,11 @@ class Settings(HistorySection):
             for name, account in info.data.get("operators", {}).items()
             if not (account.password or info.data["operator_header"])
         ]
-        return _without(missing, sources)
+        return _accept_unless(missing, sources)
 
     @field_validator("tokens")
     @classmethod
-    def _tokens_differ(cls, tokens: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+    def _check_tokens(cls, tokens: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         is_demo = info.data.get("demo") is True
         problems = [
             f"{name}: fewer than {MIN_ADMIN_TOKEN_LENGTH} characters"
@@ -229,11 +227,11 @@ class Settings(HistorySection):
             for name, token in tokens.items()
             if token and others.count(token) > 1
         ]
-        return _without(problems, tokens)
+        return _accept_unless(problems, tokens)
 
     @field_validator("scopes")
     @classmethod
-    def _scopes_name_tokens(
+    def _check_scopes(
         cls, scopes: dict[str, frozenset[Scope]], info: ValidationInfo
     ) -> dict[str, frozenset[Scope]]:
         names = [OWNERS[0], *info.data.get("tokens", {})]
@@ -247,11 +245,11 @@ class Settings(HistorySection):
             for name, allowed in scopes.items()
             if not allowed
         ]
-        return _without(problems, scopes)
+        return _accept_unless(problems, scopes)
 
     @field_validator("rooms")
     @classmethod
-    def _names_are_needed_and_unique(
+    def _check_rooms(
         cls, rooms: dict[str, RoomSettings], info: ValidationInfo
     ) -> dict[str, RoomSettings]:
         others = ("leases", "limits", "targets", "jobs")
@@ -265,11 +263,13 @@ class Settings(HistorySection):
             f"{name}: a lease has this name too, and both would have the cookie waitroom_{name}"
             for name in sorted(both)
         ]
-        return _without(problems, rooms)
+        return _accept_unless(problems, rooms)
 
     @field_validator("webhooks")
     @classmethod
-    def _rooms_exist(cls, webhooks: dict[str, Webhook], info: ValidationInfo) -> dict[str, Webhook]:
+    def _check_webhooks(
+        cls, webhooks: dict[str, Webhook], info: ValidationInfo
+    ) -> dict[str, Webhook]:
         rooms = info.data.get("rooms")
         problems = [
             f"{name}.rooms: no room is named {room!r}"
@@ -277,7 +277,7 @@ class Settings(HistorySection):
             for room in webhook.rooms
             if rooms is not None and room not in rooms
         ]
-        return _without(problems, webhooks)
+        return _accept_unless(problems, webhooks)
 
     @property
     def is_in_memory(self) -> bool:
@@ -286,14 +286,13 @@ class Settings(HistorySection):
 
     @property
     def warnings(self) -> list[str]:
-        """Return one line for each setting that is allowed but probably a mistake."""
-        rule_warnings = [
+        """Return a line for each setting that is allowed but probably a mistake."""
+        return self._store_warnings + [
             f"{kind}.{name}.{warning}"
             for kind, rules in (("limits", self.limits), ("targets", self.targets))
             for name, rule in rules.items()
             for warning in rule.warnings
         ]
-        return [*self._store_warnings, *rule_warnings]
 
     @property
     def _store_warnings(self) -> list[str]:
@@ -316,12 +315,12 @@ class Settings(HistorySection):
 
     @property
     def jobs_database(self) -> str:
-        """Return the URL of the database of jobs, or "" if there are none."""
+        """Return the URL of the database of jobs, or "" if there are no jobs."""
         return self.jobs or (DEFAULT_DATABASE if self.targets else "")
 
     @property
     def accounts(self) -> Accounts:
-        """Return the operators' accounts and the proxy that signs them in."""
+        """Return the accounts of operators, and the proxy that signs operators in."""
         named = {name: Account(each.role, each.password) for name, each in self.operators.items()}
         sources = frozenset(self.operator_header_from)
         return Accounts(
@@ -334,8 +333,8 @@ class Settings(HistorySection):
         return self.grant_keys or self.secret_keys
 
 
-def _without(problems: list[str], value: T) -> T:
-    """Return the value if there are no problems. Otherwise raises ValueError with all of them."""
+def _accept_unless(problems: list[str], value: T) -> T:
+    """Return a setting's value if it has no problems. Raises ValueError with all problems."""
     if problems:
         raise ValueError("\n".join(problems))
     return value

@@ -15,11 +15,18 @@ from sidecar.kit.setting_types import split_list
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-#: Headers that cannot name the operator, because they have another meaning.
-_RESERVED = {"authorization", "cookie", "host", "origin", "connection", "x-waitroom-operator"}
+#: Headers that cannot name the operator, because each has another meaning.
+_RESERVED = {
+    "authorization",
+    "cookie",
+    "host",
+    "origin",
+    "connection",
+    "x-waitroom-operator",
+}
 
 
-def _name(value: str) -> str:
+def _check_name(value: str) -> str:
     if len(value) > NAME_LENGTH or not _NAME.fullmatch(value):
         raise ValueError(
             f"a name has letters, digits, and . _ @ + - after the first, {NAME_LENGTH} at most"
@@ -27,8 +34,8 @@ def _name(value: str) -> str:
     return value
 
 
-def _hash(value: str) -> str:
-    """Check an Argon2 hash. The error does not repeat the value: it may be the password itself."""
+def _check_hash(value: str) -> str:
+    """Check an Argon2 hash. The error does not repeat the value, which may be a password."""
     try:
         if value:
             value.encode("ascii")
@@ -40,13 +47,13 @@ def _hash(value: str) -> str:
     return value
 
 
-def _header(value: str) -> str:
+def _check_header(value: str) -> str:
     if value and (not _HEADER.fullmatch(value) or value.lower() in _RESERVED):
         raise ValueError("write the name of the header that your proxy sets, such as Remote-User")
     return value
 
 
-def _source(value: str) -> Network | str:
+def _read_source(value: str) -> Network | str:
     if value == UNIX:
         return value
     try:
@@ -67,11 +74,11 @@ class OperatorAccount(BaseModel):
     """What the operator may do. `viewer`: see everything, change nothing. `operator`: change rooms,
     limits and targets, release and move visitors. `admin`: also reset, export and import a room,
     and end the sessions of operators."""
-    password: Annotated[str, AfterValidator(_hash)] = Field(default="", repr=False)
+    password: Annotated[str, AfterValidator(_check_hash)] = Field(default="", repr=False)
     """The Argon2 hash of the password: `waitroom hash-password` makes it. Empty: the operator can
     only be signed in by the proxy of `operator_header`."""
 
 
-OperatorName = Annotated[str, AfterValidator(_name)]
-Header = Annotated[str, AfterValidator(_header)]
-Sources = Annotated[list[Annotated[str, AfterValidator(_source)]], BeforeValidator(split_list)]
+OperatorName = Annotated[str, AfterValidator(_check_name)]
+Header = Annotated[str, AfterValidator(_check_header)]
+Sources = Annotated[list[Annotated[str, AfterValidator(_read_source)]], BeforeValidator(split_list)]

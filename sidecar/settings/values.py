@@ -1,8 +1,8 @@
 """Reads the settings file and WAITROOM_* variables, without validating them.
 
-It is separate from load.py, because a command that calls a replica needs three settings and must
-not import the models of all. pydantic-settings is not used: it ignores variables that name no
-setting, reads lists only as JSON, and has no _FILE variables.
+Apart from load.py, because a command that calls a replica needs three settings and must not import
+all models. pydantic-settings would ignore variables that name no setting, read lists only as JSON,
+and know no _FILE variables.
 """
 
 import tomllib
@@ -16,7 +16,7 @@ from sidecar.kit.errors import InputError
 from sidecar.settings.file import find_file
 
 ENV_PREFIX = "WAITROOM_"
-#: The end of a setting's or variable's name if its value is the path of a file with the value.
+#: The end of the name of a setting or variable whose value is in a file.
 FILE_SUFFIX = "_file"
 #: Variables of the commands that call a replica (sidecar/cli/replica_client.py), not settings.
 NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
@@ -26,57 +26,44 @@ _TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens", "operat
 def read_values(
     path: str | None, environ: dict[str, str], model: type[BaseModel]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the values of a model's settings, not validated, and the problems found so far.
+    """Read the values of a model's settings, and return the values and the problems so far.
 
     Raises InputError for a file that cannot be read.
     """
     file = find_file(path)
-    if file is None:
-        values: dict[str, Any] = {}
-        return values, add_environment(values, environ, model)
+    values: dict[str, Any] = {}
     try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
+        if file is not None:
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError([f"{file}: cannot be read: {error.strerror}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError([f"{file}: is not valid TOML: {error}"]) from None
-    paths = {name: values.pop(name) for name in list(values) if _names_a_file(name, values, model)}
-    problems = add_environment(values, environ, model)
-    return values, problems + _read_files(values, paths, file.parent)
-
-
-def _read_error(error: OSError | UnicodeDecodeError) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8 text"
-
-
-def _names_a_file(name: str, values: dict[str, Any], model: type[BaseModel]) -> bool:
-    """Return True for a top-level setting such as secret_keys_file, which names a file."""
-    return (
-        name.endswith(FILE_SUFFIX)
+    paths = {
+        name: values.pop(name)
+        for name, value in list(values.items())
+        if name.endswith(FILE_SUFFIX)
         and name.removesuffix(FILE_SUFFIX) in model.model_fields
-        and isinstance(values[name], str)
-    )
-
-
-def _read_files(values: dict[str, Any], paths: dict[str, str], folder: Path) -> list[str]:
-    """Set settings from the files at `paths`, unless a variable has set them. Return problems."""
-    problems = []
+        and isinstance(value, str)
+    }
+    problems = add_environment(values, environ, model)
     for name, text in paths.items():
-        setting = name.removesuffix(FILE_SUFFIX)
-        if setting in values:
+        setting, secret_file = name.removesuffix(FILE_SUFFIX), (file or Path()).parent / text
+        if setting in values:  # A variable overrides the file.
             continue
         try:
-            values[setting] = (folder / text).read_text(encoding="utf-8").strip()
+            values[setting] = secret_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"{name}: {folder / text} cannot be read: {_read_error(error)}")
-    return problems
+            reason = getattr(error, "strerror", "it is not UTF-8 text") or str(error)
+            problems.append(f"{name}: {secret_file} cannot be read: {reason}")
+    return values, problems
 
 
 def add_environment(
     values: dict[str, Any], environ: dict[str, str], model: type[BaseModel]
 ) -> list[str]:
-    """Set values from WAITROOM_* variables, and return the problems. In a name, `__` separates the
-    levels of tables, and `_FILE` at the end means that the value is in a file."""
+    """Set values from WAITROOM_* variables, and return the problems. In a variable's name, `__`
+    separates the levels of tables, and `_FILE` at the end means that the value is in a file."""
     problems = []
     for variable, text in sorted(environ.items()):
         if not variable.startswith(ENV_PREFIX) or variable in NOT_SETTINGS:
@@ -87,7 +74,7 @@ def add_environment(
             continue
         suffix = FILE_SUFFIX if path[-1].endswith(FILE_SUFFIX) else ""
         path[-1] = path[-1].removesuffix(FILE_SUFFIX)
-        if wrong := _name_problem(path, suffix, model):
+        if wrong := _find_name_problem(path, suffix, model):
             problems.append(f"{variable}: {wrong}")
             continue
         value: str = text
@@ -109,8 +96,8 @@ def add_environment(
     return problems
 
 
-def _name_problem(path: list[str], suffix: str, model: type[BaseModel]) -> str:
-    """Return the problem of a variable whose name has these parts, or "" if it is a setting."""
+def _find_name_problem(path: list[str], suffix: str, model: type[BaseModel]) -> str:
+    """Return the problem of a variable's name, or "" if its parts lead to a setting."""
     for i, part in enumerate(path):
         names = names_beside(model, path[: i + 1])
         if names is None or part in names:
