@@ -5,7 +5,7 @@ from itertools import groupby
 
 from scripts.docs_pages.fields import Documents
 from scripts.docs_pages.markdown import bullet, indented, one_line
-from sidecar.app.openapi.document import document
+from sidecar.app.openapi.document import build_document
 from sidecar.app.openapi.operations import Json
 from sidecar.http import problem_kinds
 
@@ -45,7 +45,7 @@ _ANY_METHOD = {"check", "gate"}
 
 
 def page() -> str:
-    described = document()
+    described = build_document()
     documents = Documents(described)
     by_tag = sorted(_operations(described), key=lambda one: [*_GROUPS].index(one["tags"][0]))
     meanings = {tag["name"]: tag["description"] for tag in described["tags"]}

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from scripts.docs_pages.setting_sections import INTRODUCTION, SECTIONS, Section
-from sidecar.app.openapi.operations import description_of
+from sidecar.app.openapi.operations import find_description
 from sidecar.limits.settings import MAX_LIMIT, UNLIMITED
 from sidecar.settings.model import Settings
 
@@ -58,7 +58,7 @@ def _setting(section: Section, name: str) -> Iterator[str]:
     field = section.model.model_fields[name]
     yield f"### `{name}`" + (f" ({section.of_what})" if section.of_what else "")
     yield f"{_type(field, name)} · default: {_default(section.model, field, name)}"
-    text = " ".join(description_of(section.model, name).split())
+    text = " ".join(find_description(section.model, name).split())
     if link := section.more.get(name):
         text += f" More: {link}."
     yield _linked(section, name, text)

@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 @web.middleware
-async def authorised(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def authorise(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse a request without the needed rights. /admin/ needs the admin token or an operator's
     session; /v1/ needs the token of a program, or one of these."""
     if request.path.startswith("/admin/"):
@@ -72,7 +72,7 @@ async def _authorise_program(request: web.Request, handler: Handler) -> web.Stre
 
 def _check_scope(owner: Owner, request: web.Request) -> web.Response | None:
     """Return a problem if a token does not have a scope that the endpoint needs, else None."""
-    access = access_of(request)
+    access = find_access(request)
     if owner.is_operator or access is None or owner.scopes & access.scopes:
         return None
     if not access.scopes:
@@ -83,7 +83,7 @@ def _check_scope(owner: Owner, request: web.Request) -> web.Response | None:
     return problem(kinds.SCOPE_MISSING, detail=detail)
 
 
-def access_of(request: web.Request) -> Access | None:
+def find_access(request: web.Request) -> Access | None:
     """Return the access rule of a request's endpoint, or None for an unknown path."""
     resource = request.match_info.route.resource
     if resource is None or resource.canonical == NO_JOBS:
@@ -157,7 +157,7 @@ def _check_session(request: web.Request) -> web.Response | None:
     user = operator_of(request)
     if user is None:
         return _create_token_problem(request)
-    access = access_of(request)
+    access = find_access(request)
     if access is not None and not covers(user.role, access.role):
         detail = f"{user.name} has the role {user.role}. This needs the role {access.role}."
         return problem(kinds.ROLE_TOO_LOW, detail=detail)

@@ -53,7 +53,7 @@ class JobServices:
 
 
 @contextlib.asynccontextmanager
-async def job_services(
+async def open_job_services(
     settings: Settings, redis: Store, metrics: Metrics
 ) -> AsyncIterator[JobServices]:
     """Run the services of jobs within the block. While the database is unavailable, requests get
@@ -103,10 +103,10 @@ async def _wait_for_database(store: JobStore) -> None:
             await asyncio.sleep(RETRY_S)
 
 
-async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str = "") -> None:
-    """Make the calls of all targets, `most` at a time per target, until SIGTERM or SIGINT. Then
-    wait up to `grace_s` for calls in progress. `listen`: the HOST:PORT of health and metrics, or ""
-    to disable them. Raises InputError."""
+async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen: str = "") -> None:
+    """Make the calls of all targets until SIGTERM or SIGINT, at most `max_calls` at a time per
+    target. Then wait up to `grace_s` for calls in progress. `listen`: the HOST:PORT of health and
+    metrics, or "" to disable them. Raises InputError."""
     if not settings.jobs_database:
         raise InputError(["targets: there is none, such as [targets.images] with a url"])
     if settings.store.startswith("memory://"):
@@ -120,7 +120,7 @@ async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str
     redis = connect(settings.store, timeout_s=settings.store_timeout)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(close, redis)
-        services = await stack.enter_async_context(job_services(settings, redis, metrics))
+        services = await stack.enter_async_context(open_job_services(settings, redis, metrics))
         egress = Egress()
         stack.push_async_callback(egress.close)
         session = await stack.enter_async_context(
@@ -132,11 +132,11 @@ async def run_jobs(settings: Settings, *, most: int, grace_s: float, listen: str
         stack.push_async_callback(stop_workers, task)
         if listen:
             await _serve_health(stack, metrics, listen)
-        pool = WorkerPool(services.jobs, services.wake_ups, egress, most=most)
+        pool = WorkerPool(services.jobs, services.wake_ups, egress, most=max_calls)
         # Exclude all objects from garbage collection, as in a replica.
         gc.collect()
         gc.freeze()
-        log.info("running_jobs", targets=sorted(settings.targets), at_a_time=most)
+        log.info("running_jobs", targets=sorted(settings.targets), at_a_time=max_calls)
         await pool.run(stop, grace_s=grace_s)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
-from sidecar.app.routes import Services, edge_app, ops_app
+from sidecar.app.routes import Services, create_edge_app, create_ops_app
 from sidecar.dashboard.operators import share_forever, share_once
 from sidecar.gate.event_stream import GateMetrics
 from sidecar.gate.stamps import Stamps
@@ -97,7 +97,7 @@ async def serve(settings: Settings) -> None:
     stopping: list[bool] = []
     for warning in settings.warnings:
         log.warning("settings_warning", hint=warning)
-    async with running(settings, stopping), watched(os.environ) as tell_stopping:
+    async with run_replica(settings, stopping), watched(os.environ) as tell_stopping:
         log.info(
             "serving",
             edge=settings.edge_listen,
@@ -120,8 +120,9 @@ async def serve(settings: Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Rooms]:
-    """Run a replica within the block, and yield its rooms."""
+async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator[Rooms]:
+    """Run a replica within the block, and yield its rooms. `stopping` tells the ops listener that
+    the replica stops."""
     metrics, timeout_s = Metrics(*PRODUCT_METRICS), settings.store_timeout
     redis = connect(settings.store, timeout_s=timeout_s)
     leases, limits = make_leases(settings, redis, metrics), make_limits(settings, redis, metrics)
@@ -184,14 +185,14 @@ async def running(settings: Settings, stopping: list[bool]) -> AsyncIterator[Roo
             history=history,
             templates=Templates(settings.template_dir),
         )
-        edge = edge_app(
+        edge = create_edge_app(
             services,
             static,
             event_streams=settings.event_streams,
             memory=secrets.token_urlsafe(9) if settings.is_in_memory else "",
             stamps=Stamps(settings.secret_keys),
         )
-        ops = ops_app(services, settings, stopping, operators)
+        ops = create_ops_app(services, settings, stopping, operators)
         await _open_listeners(
             stack,
             (edge, FastRunner, settings.edge_listen),
@@ -211,10 +212,10 @@ async def _open_jobs(
     if not settings.jobs_database:
         return None
     require("sql", setting="jobs")
-    from sidecar.app.jobs import job_services  # noqa: PLC0415 - it imports SQL
+    from sidecar.app.jobs import open_job_services  # noqa: PLC0415 - it imports SQL
     from sidecar.jobs.endpoints import nginx_done_log as done_log  # noqa: PLC0415
 
-    services = await stack.enter_async_context(job_services(settings, redis, metrics))
+    services = await stack.enter_async_context(open_job_services(settings, redis, metrics))
     for room in rooms:
         room.grants.has_namesake = partial(_is_target, services.jobs, room.name)
     if settings.done_listen:

@@ -13,7 +13,7 @@ from aiohttp.typedefs import Handler
 
 from sidecar.app import endpoints
 from sidecar.app import health as ops
-from sidecar.app.access import authorised, find_owner
+from sidecar.app.access import authorise, find_owner
 from sidecar.app.openapi import document as openapi
 from sidecar.dashboard import endpoints as dashboard
 from sidecar.dashboard.alerts import Alerts
@@ -94,7 +94,7 @@ FAST_EDGE: dict[tuple[str, str], Handler] = {
 }
 
 
-def edge_app(
+def create_edge_app(
     services: Services,
     static: Path,
     *,
@@ -128,14 +128,14 @@ def edge_app(
     return app
 
 
-def ops_app(
+def create_ops_app(
     services: Services,
     settings: Settings,
     stopping: list[bool],
     operators: Operators | None = None,
 ) -> web.Application:
     """Create the application of the ops listener. `stopping` has an item once the replica stops."""
-    app = web.Application(middlewares=[problems, authorised], client_max_size=MAX_OPS_BODY_BYTES)
+    app = web.Application(middlewares=[problems, authorise], client_max_size=MAX_OPS_BODY_BYTES)
     _add_services(app, services)
     app[LEASES] = services.leases
     app[WEBHOOKS] = services.webhooks

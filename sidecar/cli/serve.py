@@ -32,7 +32,7 @@ def _check_listen(_context: click.Context, _parameter: click.Parameter, value: s
 @CONFIG
 @click.option(
     "--at-a-time",
-    "most",
+    "max_calls",
     default=100,
     show_default=True,
     type=click.IntRange(1, 10_000),
@@ -52,7 +52,7 @@ def _check_listen(_context: click.Context, _parameter: click.Parameter, value: s
     callback=_check_listen,
     help="Serve /healthz and /metrics here (default: disabled).",
 )
-def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
+def run_jobs(path: str | None, max_calls: int, grace: float, listen: str) -> None:
     """Run one worker, which makes the calls of jobs. Run as many as you like, on any machines."""
     import uvloop  # noqa: PLC0415
 
@@ -63,4 +63,4 @@ def run_jobs(path: str | None, most: int, grace: float, listen: str) -> None:
     require("sql", setting="jobs")
     from sidecar.app.jobs import run_jobs as run  # noqa: PLC0415
 
-    uvloop.run(run(settings, most=most, grace_s=grace, listen=listen))
+    uvloop.run(run(settings, max_calls=max_calls, grace_s=grace, listen=listen))

@@ -70,8 +70,8 @@ def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str
         f"{draw.room}, {draw.event}: {len(record.places)} places, commitment {draw.commitment}"
     )
     for check in checks:
-        word = add_colour("right", "green") if check.holds else add_colour("WRONG", "red")
-        click.echo(f"{word}  {check.what:<10}  {check.says}")
+        verdict = add_colour("right", "green") if check.holds else add_colour("WRONG", "red")
+        click.echo(f"{verdict}  {check.what:<10}  {check.says}")
     if draw.secret is None:
         raise click.ClickException(
             f"nothing is drawn yet: note the commitment, and come back after {draw.revealed_at}"
@@ -126,8 +126,8 @@ def _fetch(url: str) -> "SavedDraw":
     except httpx.TimeoutException:
         raise Unreachable(f"{url}: no answer in time") from None
     except httpx.TransportError as error:
-        what = "Cannot connect: " if isinstance(error, httpx.ConnectError) else ""
-        raise Unreachable(f"{url}: {what}{_make_printable(error)}") from None
+        prefix = "Cannot connect: " if isinstance(error, httpx.ConnectError) else ""
+        raise Unreachable(f"{url}: {prefix}{_make_printable(error)}") from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         message = _make_printable(str(error) or type(error).__name__)
         raise click.ClickException(f"{url}: {message}") from None

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from sidecar.app.access import RIGHTS, authorised, find_owner
+from sidecar.app.access import RIGHTS, authorise, find_owner
 from sidecar.http.app_keys import SETTINGS
 from sidecar.http.auth.operators import COOKIE, Operators
 from sidecar.http.auth.owner import FIND_OWNER, owner_of
@@ -37,7 +37,7 @@ def door(aiohttp_client):
         return web.json_response([owner.name, owner.is_operator])
 
     async def make(*middlewares: Any, **settings: Any):
-        app = web.Application(middlewares=[problems, *(middlewares or [authorised])])
+        app = web.Application(middlewares=[problems, *(middlewares or [authorise])])
         app[FIND_OWNER] = find_owner
         app[SETTINGS] = Settings(secret_keys=KEYS, limits={"x": LIMIT}, **settings)
         app[OPERATORS] = Operators(KEYS, app[SETTINGS].admin_token)

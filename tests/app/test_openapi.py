@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from sidecar.app.openapi.document import document
-from sidecar.app.routes import Services, edge_app, ops_app
+from sidecar.app.openapi.document import build_document
+from sidecar.app.routes import Services, create_edge_app, create_ops_app
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.model import State, new_job_id
 from sidecar.jobs.service import Jobs
@@ -54,7 +54,7 @@ def operations_of(described: dict[str, Any]) -> dict[tuple[str, str], dict[str, 
 
 @pytest.fixture(scope="module")
 def described():
-    return document()
+    return build_document()
 
 
 def test_it_is_valid(described):
@@ -66,8 +66,8 @@ def test_every_door_is_described_and_no_other(described):
     """Of both listeners; what is for people with browsers left out."""
     settings = Settings(secret_keys=["k" * 32], rooms={"shop": RoomSettings(total_active_users=1)})
     services = Services(rooms=Rooms([]), metrics=Metrics(), jobs=cast("Jobs", object()))
-    edge = edge_app(services, find_share("static"))
-    ops = ops_app(services, settings, [])
+    edge = create_edge_app(services, find_share("static"))
+    ops = create_ops_app(services, settings, [])
     doors = routes_of(edge) | routes_of(ops)
     assert set(operations_of(described)) == doors
     # I expect doors of both, and so the walk to have found them.

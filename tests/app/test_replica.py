@@ -6,7 +6,7 @@ import json
 import pytest
 from aiohttp import web
 
-from sidecar.app.replica import make_rooms, remove_secrets, running
+from sidecar.app.replica import make_rooms, remove_secrets, run_replica
 from sidecar.http.metrics import Metrics
 from sidecar.kit.tasks import keep_at_work, stop_workers
 from sidecar.settings.model import Settings
@@ -120,7 +120,7 @@ async def test_a_room_knows_whether_a_target_has_its_name(tmp_path):
         "rooms": {name: {"total_active_users": 1} for name in ("shop", "images")},
         "targets": {"images": {"url": "https://images.example/"}},
     })  # fmt: skip
-    async with running(settings, []) as rooms:
+    async with run_replica(settings, []) as rooms:
         known = {room.name: room.grants.has_namesake() for room in rooms}
     assert known == {"shop": False, "images": True}
 
@@ -146,6 +146,6 @@ async def test_who_finds_it_ready_finds_the_edge(tmp_path, monkeypatch):
 
     for what in ("start", "stop"):
         monkeypatch.setattr(web.UnixSite, what, note(what))
-    async with running(settings, []):
+    async with run_replica(settings, []):
         assert seen == ["start edge", "start ops"]
     assert seen[2:] == ["stop edge", "stop ops"]

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from sidecar.app.access import NO_JOBS, RIGHTS, authorised
-from sidecar.app.routes import Services, ops_app
+from sidecar.app.access import NO_JOBS, RIGHTS, authorise
+from sidecar.app.routes import Services, create_ops_app
 from sidecar.dashboard.live import LIVE
 from sidecar.http.app_keys import SETTINGS
 from sidecar.http.auth.accounts import Account, Accounts
@@ -59,7 +59,7 @@ def documented() -> dict[tuple[str, str], tuple[set[str], str]]:
 
 
 def routes() -> set[tuple[str, str]]:
-    app = ops_app(
+    app = create_ops_app(
         Services(rooms=Rooms([]), metrics=Metrics(), jobs=cast("Any", object())),
         SETTINGS_OF_TEST,
         [],
@@ -101,7 +101,7 @@ async def client(aiohttp_client):
     async def tell(_: web.Request) -> web.Response:
         return web.Response()
 
-    app = web.Application(middlewares=[problems, authorised])
+    app = web.Application(middlewares=[problems, authorise])
     app[SETTINGS] = SETTINGS_OF_TEST
     app[OPERATORS] = Operators(KEYS, ADMIN_TOKEN, ACCOUNTS)
     app[LIVE] = cast("Any", type("Live", (), {"refresh": lambda _: None})())

@@ -8,7 +8,7 @@ import time
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from sidecar.app.routes import Services, ops_app
+from sidecar.app.routes import Services, create_ops_app
 from sidecar.dashboard.live import LIVE, Live
 from sidecar.dashboard.pages import FOLDER
 from sidecar.http import app_keys as keys
@@ -132,7 +132,7 @@ async def test_without_an_admin_token_the_page_says_how_to_set_one(site, aiohttp
     """Nobody logs in, not even with an empty token or a session of when there was one."""
     whole = Settings(secret_keys=KEYS, rooms={site.room.name: site.room.file_settings})
     ops = await aiohttp_client(
-        ops_app(Services(rooms=Rooms([site.room]), metrics=site.metrics), whole, []),
+        create_ops_app(Services(rooms=Rooms([site.room]), metrics=site.metrics), whole, []),
         cookie_jar=Jar(),
     )
     page = await ops.get("/dashboard")

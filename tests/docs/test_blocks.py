@@ -15,7 +15,7 @@ import pytest
 import yaml
 from playwright._impl._driver import compute_driver_executable
 
-from sidecar.app.openapi.document import document
+from sidecar.app.openapi.document import build_document
 from sidecar.cli import main
 from sidecar.settings.load import load
 from tests.docs import nginx
@@ -171,7 +171,7 @@ def parse(words: list[str]) -> None:
 def test_json_is_what_the_api_says(block):
     """A whole document of the API or a part of one; a text may be cut off, with an …"""
     document_ = json.loads(block.text)
-    described = document()
+    described = build_document()
     names = [
         name for name, schema in described["components"]["schemas"].items()
         if document_.keys() <= schema.get("properties", {}).keys()

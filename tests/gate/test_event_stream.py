@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import ClientSession, web
 
-from sidecar.app.routes import Services, edge_app
+from sidecar.app.routes import Services, create_edge_app
 from sidecar.gate import event_stream as events
 from sidecar.gate.event_stream import MAX_PER_VISITOR, STREAMS
 from sidecar.http import long_poll
@@ -167,7 +167,7 @@ async def slow(replica, request):
     interval = {"heartbeat_interval": FASTER * request.param, "heartbeat_timeout": 7200}
     site = await replica(total_active_users=0, **interval)
     site.ticket = cookie_of(await site.check())
-    app = edge_app(
+    app = create_edge_app(
         Services(rooms=Rooms([site.room]), metrics=site.metrics),
         find_share("static"),
         event_streams=1,

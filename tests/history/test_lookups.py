@@ -203,7 +203,7 @@ def test_csv_has_a_header_and_no_formulas():
 
 async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
     """The endpoints answer JSON and CSV, name faults, and are a 404 without a history."""
-    from sidecar.app.routes import ops_app
+    from sidecar.app.routes import create_ops_app
     from sidecar.rooms.service import Rooms
     from sidecar.settings.model import Settings
 
@@ -220,8 +220,8 @@ async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
     )
     bare_services = Services(rooms=Rooms([it.room]), metrics=it.metrics)
     services = replace(bare_services, history=it.history)
-    ops = await aiohttp_client(ops_app(services, settings, []))
-    bare = await aiohttp_client(ops_app(bare_services, settings, []))
+    ops = await aiohttp_client(create_ops_app(services, settings, []))
+    bare = await aiohttp_client(create_ops_app(bare_services, settings, []))
 
     async def get(path, client=ops, headers=token):
         reply = await client.get(f"/admin/rooms/{it.room.name}/{path}", headers=headers)

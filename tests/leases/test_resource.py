@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
-from sidecar.app.routes import Services, edge_app
+from sidecar.app.routes import Services, create_edge_app
 from sidecar.http.metrics import METRICS, Metrics
 from sidecar.kit.clock import iso
 from sidecar.kit.share import find_share
@@ -52,7 +52,9 @@ async def seats(redis_socket, aiohttp_client, turn):
         template = TemplateLeases(name, file, store, clock, metrics.of(LeaseMetrics))
         resources = Resources([template], KEYS)
         services = Services(rooms=Rooms([]), metrics=metrics, resources=resources)
-        edge = await aiohttp_client(edge_app(services, find_share("static")), cookie_jar=Jar())
+        edge = await aiohttp_client(
+            create_edge_app(services, find_share("static")), cookie_jar=Jar()
+        )
         return Seats(edge, template, turn)
 
     make.redis = redis

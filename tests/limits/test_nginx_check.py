@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientTimeout
 
-from sidecar.app.routes import Services, edge_app
+from sidecar.app.routes import Services, create_edge_app
 from sidecar.http.long_poll import LONG_POLLS
 from sidecar.http.metrics import Metrics
 from sidecar.kit.share import find_share
@@ -34,7 +34,7 @@ async def rule(redis_socket, aiohttp_client):
         now_us = None if turn is None else lambda: turn.now_ms * 1000
         store = LimitStore(redis, name, settings=file, now_us=now_us)
         limit = Limit(name, file, store, metrics.of(LimitMetrics))
-        app = edge_app(
+        app = create_edge_app(
             Services(rooms=Rooms([]), metrics=metrics, limits=Limits([limit])), find_share("static")
         )
         client = await aiohttp_client(app, cookie_jar=Jar())

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from openapi_schema_validator import OAS31Validator
 
-from sidecar.app.openapi.document import document as described
+from sidecar.app.openapi.document import build_document as described
 from sidecar.cli import main
 from sidecar.lottery.commitment import (
     Published,

@@ -5,7 +5,7 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-from sidecar.app.openapi.document import document
+from sidecar.app.openapi.document import build_document
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.rooms.bearer import NOBODY
 from sidecar.rooms.metrics import RoomMetrics
@@ -148,7 +148,7 @@ async def ask(site, body, *, room=None, headers=TOKEN):
 
 def described() -> Draft202012Validator:
     """What the API's description says of the answer."""
-    whole = document()
+    whole = build_document()
     operation = whole["paths"]["/admin/rooms/{room}/grants"]["post"]
     schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
     return Draft202012Validator({**schema, "components": whole["components"]})

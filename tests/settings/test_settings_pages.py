@@ -11,7 +11,7 @@ from scripts.docs_pages import DOCS, settings
 from scripts.docs_pages.setting_sections import CLASS, EVENT, REPLICA, ROOM, SECTIONS, WEBHOOK
 from scripts.docs_pages.setting_sections import TARGET as A_TARGET
 from scripts.docs_pages.settings import example, written_duration
-from sidecar.app.openapi.operations import description_of
+from sidecar.app.openapi.operations import find_description
 from sidecar.kit.setting_types import MAX_NETWORKS, MAX_PATHS, parse_duration
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 from sidecar.rooms.openings import MAX_EVENTS
@@ -30,7 +30,7 @@ IDS = [f"{section.title}-{name}" for section, name in SETTINGS]
 @pytest.mark.parametrize(("section", "name"), SETTINGS, ids=IDS)
 def test_a_setting_says_what_it_does(section, name):
     """In whole sentences, below its field."""
-    assert description_of(section.model, name).endswith(".")
+    assert find_description(section.model, name).endswith(".")
 
 
 @pytest.mark.parametrize(("section", "name"), SETTINGS, ids=IDS)
@@ -70,7 +70,7 @@ def test_each_setting_has_an_anchor_of_its_own():
 )
 def test_a_bound_in_words_is_the_bound(section, name, text):
     """Where a function checks it, and no bound of the field."""
-    assert text in " ".join(description_of(section.model, name).split())
+    assert text in " ".join(find_description(section.model, name).split())
 
 
 @pytest.mark.parametrize("text", ["1ms", "500ms", "1s", "90s", "2m", "36h", "7d"])

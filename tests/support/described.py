@@ -7,13 +7,13 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from sidecar.app.openapi.document import document
+from sidecar.app.openapi.document import build_document
 
 
 @cache
 def _paths() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
     """Return every path as a pattern, those without variables first."""
-    paths = sorted(document()["paths"].items(), key=lambda item: item[0].count("{"))
+    paths = sorted(build_document()["paths"].items(), key=lambda item: item[0].count("{"))
     return [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), item) for path, item in paths]
 
 
@@ -26,7 +26,7 @@ def _resolve(part: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def document_of(name: str) -> dict[str, Any]:
-    return document()[name]
+    return build_document()[name]
 
 
 @cache

@@ -8,7 +8,7 @@ from aiohttp import DummyCookieJar as Jar
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from sidecar.app.routes import Services, edge_app, ops_app
+from sidecar.app.routes import Services, create_edge_app, create_ops_app
 from sidecar.http.fast_path import FastRunner
 from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
@@ -102,9 +102,9 @@ async def replica(redis_socket, aiohttp_client, turn):
         services = Services(rooms=Rooms([room]), metrics=metrics)
         whole = Settings(secret_keys=KEYS, admin_token=ADMIN_TOKEN, rooms={name: file})
         # A cookie jar would get in the way: tests say which cookie is sent.
-        app = edge_app(services, find_share("static"), event_streams=event_streams)
+        app = create_edge_app(services, find_share("static"), event_streams=event_streams)
         edge = await aiohttp_client(FastServer(app), cookie_jar=Jar())
-        ops = await aiohttp_client(ops_app(services, whole, []))
+        ops = await aiohttp_client(create_ops_app(services, whole, []))
         return Replica(edge, ops, room, metrics, turn)
 
     yield make
@@ -190,7 +190,7 @@ async def service(redis_socket, aiohttp_client, turn):
         services = Services(
             rooms=Rooms([]), metrics=metrics, leases=Leases(leases), limits=Limits(limits)
         )
-        ops = ops_app(services, whole, [])
+        ops = create_ops_app(services, whole, [])
         return Service(await aiohttp_client(ops), name, metrics, turn)
 
     yield make

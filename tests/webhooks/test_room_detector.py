@@ -6,7 +6,7 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from sidecar.app.replica import running
+from sidecar.app.replica import run_replica
 from sidecar.rooms.redis_keys import leader_key, room_key
 from sidecar.settings.model import Settings
 from sidecar.storage.redis.connect import close, connect
@@ -239,7 +239,7 @@ async def test_a_replica_sends_what_its_settings_say(monkeypatch, redis_socket, 
     )
     redis = connect(store, timeout_s=5)
     with capture_logs() as logs:
-        async with running(settings, []) as rooms:
+        async with run_replica(settings, []) as rooms:
             while await redis.exists(room_key(name, "notices"), room_key(name, "calls")) < 2:
                 await asyncio.sleep(0.01)
             first, second = new_visitor(), new_visitor()

@@ -10,7 +10,7 @@ from pydantic import Field
 from sidecar import __version__
 from sidecar.app.endpoints import JOBS, OPS, PROXY, VISITOR
 from sidecar.app.openapi import settings
-from sidecar.app.openapi.operations import DescribedSchema, Json, describe
+from sidecar.app.openapi.operations import DescribedSchema, Json, describe_paths
 from sidecar.http.auth.operators import COOKIE
 from sidecar.http.auth.session import CSRF_HEADER
 from sidecar.http.endpoint import ANYBODY, Endpoints
@@ -137,15 +137,17 @@ class ProblemDocument(Reply, title="Problem"):
     """The same number as in Retry-After."""
 
 
-def document() -> Json:
+def build_document() -> Json:
     """Build the document."""
     # The listeners are described one by one, because both may have models of one name.
-    edge_paths, edge_schemas = describe((*VISITOR, *PROXY), _SERVERS)
-    paths, schemas = describe((*ENDPOINTS, *OPS, *JOBS), _SERVERS)
+    edge_paths, edge_schemas = describe_paths((*VISITOR, *PROXY), _SERVERS)
+    paths, schemas = describe_paths((*ENDPOINTS, *OPS, *JOBS), _SERVERS)
     paths, schemas = edge_paths | paths, edge_schemas | schemas
-    schemas |= settings.schemas(RoomSettings, VisitorClass, SubQueueSettings, RoomEvent, Link)
+    schemas |= settings.create_schemas(
+        RoomSettings, VisitorClass, SubQueueSettings, RoomEvent, Link
+    )
     schemas["TargetChanges"] |= {
-        "properties": settings.accepted(TargetSettings),
+        "properties": settings.describe_settings(TargetSettings),
         "additionalProperties": False,
     }
     schemas["Problem"] = ProblemDocument.model_json_schema(
@@ -167,8 +169,8 @@ def document() -> Json:
 
 
 @cache
-def _text() -> bytes:
-    return json.dumps(document(), separators=(",", ":")).encode()
+def _serialize() -> bytes:
+    return json.dumps(build_document(), separators=(",", ":")).encode()
 
 
 class OpenapiDocument(Reply):
@@ -197,4 +199,4 @@ ENDPOINTS = Endpoints("operations")
 async def get_openapi(_request: web.Request) -> web.Response:
     """Get the OpenAPI document."""
     # It needs no token, because the document is the same in every installation.
-    return web.Response(body=_text(), content_type="application/json", headers=_HEADERS)
+    return web.Response(body=_serialize(), content_type="application/json", headers=_HEADERS)

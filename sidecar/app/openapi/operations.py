@@ -46,12 +46,12 @@ class DescribedSchema(Schema):
         for name, field in model.model_fields.items():
             by_mode = field.serialization_alias if self.mode == "serialization" else None
             member = json_schema.get("properties", {}).get(by_mode or field.alias or name)
-            if member is not None and (text := description_of(model, name)):
+            if member is not None and (text := find_description(model, name)):
                 member["description"] = text
         return json_schema
 
 
-def description_of(model: type[BaseModel], name: str) -> str:
+def find_description(model: type[BaseModel], name: str) -> str:
     """Return the string below the declaration of a model's field, or ""."""
     for each in model.__mro__:
         if name in inspect.get_annotations(each):
@@ -73,7 +73,7 @@ def _read_docs(module: str) -> dict[tuple[str, str], str]:
     return docs
 
 
-def describe(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tuple[Json, Json]:
+def describe_paths(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tuple[Json, Json]:
     """Return the paths, and the schemas to which the paths refer. `servers`: the server of each tag
     whose endpoints are not on the default server."""
     inputs = _list_models(endpoints)
@@ -141,11 +141,11 @@ def _describe_parameters(endpoint: Endpoint, schemas: Json) -> tuple[list[Json],
 
 def _describe_fields(model: type[BaseModel], schemas: Json) -> Iterator[tuple[str, Json]]:
     """Yield the name and the description of each parameter or header in a model."""
-    made = model.model_json_schema(ref_template=_REF, schema_generator=DescribedSchema)
-    schemas |= made.get("$defs", {})
-    for name, schema in made.get("properties", {}).items():
+    model_schema = model.model_json_schema(ref_template=_REF, schema_generator=DescribedSchema)
+    schemas |= model_schema.get("$defs", {})
+    for name, schema in model_schema.get("properties", {}).items():
         parameter_keys = {key: schema.pop(key) for key in _PARAMETER_KEYS if key in schema}
-        is_required = name in made.get("required", [])
+        is_required = name in model_schema.get("required", [])
         yield name, {"required": is_required, **parameter_keys, "schema": _remove_null(schema)}
 
 
@@ -155,11 +155,11 @@ _PARAMETER_KEYS = ("description", "allowEmptyValue")
 
 def _remove_null(schema: Json) -> Json:
     """Remove null from a parameter's schema, because an optional parameter is never null."""
-    options = [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
+    options = [option for option in schema.get("anyOf", []) if option != {"type": "null"}]
     if len(options) == len(schema.get("anyOf", [])):
         return schema
-    made = {key: value for key, value in schema.items() if key != "anyOf" and value is not None}
-    return {**made, **options[0]} if len(options) == 1 else {**made, "anyOf": options}
+    others = {key: value for key, value in schema.items() if key != "anyOf" and value is not None}
+    return others | (options[0] if len(options) == 1 else {"anyOf": options})
 
 
 def _describe_body(endpoint: Endpoint, by_model: _ByModel) -> Json:
@@ -176,18 +176,18 @@ def _describe_body(endpoint: Endpoint, by_model: _ByModel) -> Json:
 def _describe_responses(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
     """Describe the responses by status. A status may have a reply and problems, which differ in the
     media type."""
-    made = _describe_problems(endpoint, by_model)
+    responses = _describe_problems(endpoint, by_model)
     for status, reply in _describe_replies(endpoint, by_model, schemas).items():
-        problem = made.get(status, {})
-        made[status] = {
+        problem = responses.get(status, {})
+        responses[status] = {
             **reply,
             **{key: {**problem.get(key, {}), **reply[key]} for key in ("headers", "content")},
         }
-    return made
+    return responses
 
 
 def _describe_replies(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
-    made = {}
+    responses = {}
     for status, (model, meaning, *headers) in endpoint.replies.items():
         content: Json = {}
         if model is None:
@@ -199,25 +199,25 @@ def _describe_replies(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> 
                 content[media_type] = {"schema": {"description": text, "type": "string"}}
         own = {name: field for each in headers for name, field in _describe_fields(each, schemas)}
         no_store = {} if endpoint.is_cacheable else _NO_STORE
-        made[str(status)] = {
+        responses[str(status)] = {
             "description": meaning,
             "headers": {**no_store, **_describe_headers(endpoint), **own},
             "content": content,
         }
-    return made
+    return responses
 
 
 def _describe_problems(endpoint: Endpoint, by_model: _ByModel) -> Json:
     by_status: dict[int, list[Kind]] = {}
     for kind in endpoint.all_problems():
         by_status.setdefault(kind.status, []).append(kind)
-    made = {}
+    responses = {}
     for status, kinds in sorted(by_status.items()):
         codes = {"type": "object", "properties": {"code": {"enum": [kind.code for kind in kinds]}}}
         schemas = [ref("schemas", "Problem"), codes]
         if status in endpoint.problem_members:
             schemas.append(by_model[id(endpoint.problem_members[status]), "serialization"])
-        made[str(status)] = {
+        responses[str(status)] = {
             "description": "\n".join(f"`{kind.code}`: {kind.meaning}" for kind in kinds),
             "headers": {
                 **_NO_STORE,
@@ -226,7 +226,7 @@ def _describe_problems(endpoint: Endpoint, by_model: _ByModel) -> Json:
             },
             "content": {"application/problem+json": {"schema": {"allOf": schemas}}},
         }
-    return made
+    return responses
 
 
 def _describe_headers(endpoint: Endpoint) -> Json:

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sidecar.app.openapi.operations import Json, description_of, ref
+from sidecar.app.openapi.operations import Json, find_description, ref
 from sidecar.kit.moments import parse_moment
 from sidecar.kit.setting_types import DURATION, parse_duration
 
@@ -47,7 +47,7 @@ _BY_PARSER = {
 }
 
 
-def schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
+def create_schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
     """Create the schema `Changes` for the settings in `changes`, and the schemas of their `tables`.
     Null resets a setting, and a string is read like an environment variable."""
     return {
@@ -55,7 +55,7 @@ def schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
         **{
             f"{model.__name__}Asked": {
                 "type": "object",
-                "properties": accepted(model),
+                "properties": describe_settings(model),
                 "required": [n for n, field in model.model_fields.items() if field.is_required()],
                 "additionalProperties": False,
             }
@@ -65,31 +65,31 @@ def schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
             "type": "object",
             "description": "Settings by name. null resets one to the replica's configured value. "
             "All are changed, or none.",
-            "properties": accepted(changes, {"type": "null"}),
+            "properties": describe_settings(changes, {"type": "null"}),
             "additionalProperties": False,
             "minProperties": 1,
         },
     }
 
 
-def accepted(model: type[BaseModel], *others: Json) -> Json:
+def describe_settings(model: type[BaseModel], *others: Json) -> Json:
     """Create the schema of each setting: its value, a string in its place, or one of `others`."""
-    made: Json = {}
+    schemas: Json = {}
     template = "#/components/schemas/{model}Asked"
     for name, schema in model.model_json_schema(ref_template=template)["properties"].items():
         options = schema.get("anyOf", [schema])
         value, *_ = (option for option in options if option.get("type") != "null")
         plain = {
-            _BOUNDS.get(key, key): its
-            for key, its in value.items()
+            _BOUNDS.get(key, key): bound
+            for key, bound in value.items()
             if key not in {"title", "default"}
         }
-        nulls = (one for one in options if one == {"type": "null"})
-        made[name] = {
+        nulls = (option for option in options if option == {"type": "null"})
+        schemas[name] = {
             **_one_of(*_value_or_string(plain, model, name), *nulls, *others),
-            "description": description_of(model, name),
+            "description": find_description(model, name),
         }
-    return made
+    return schemas
 
 
 def _value_or_string(plain: Json, model: type[BaseModel], name: str) -> list[Json]:

@@ -46,8 +46,8 @@ def check_sidecar(visit: Visit) -> Iterator[Finding]:
     elif not poll.status:
         yield find("no_answer", error=poll.error)
     elif poll.status in _UNREACHABLE:
-        more = "" if has_script else " Is `include waitroom/server.conf;` in the server block?"
-        yield find("no_sidecar", status=poll.status, more=more)
+        hint = "" if has_script else " Is `include waitroom/server.conf;` in the server block?"
+        yield find("no_sidecar", status=poll.status, more=hint)
     elif poll.status in {401, 403}:
         yield find("refused", status=poll.status)
     else:
@@ -103,10 +103,10 @@ def check_gate(visit: Visit) -> Iterator[Finding]:
     elif visit.poll.document.get("state") == "admitted":
         yield find("open_room", room=visit.room)
     elif visit.poll.is_of_sidecar or visit.poll.status not in _UNREACHABLE:
-        why = "A `return` or `rewrite` in the same location answers before the gate."
+        reason = "A `return` or `rewrite` in the same location answers before the gate."
         if first.is_cache_hit or prefetch.is_cache_hit:
-            why = "This answer came from a cache, which answers before the gate can."
-        yield find("no_gate", room=visit.room or "shop", why=why)
+            reason = "This answer came from a cache, which answers before the gate can."
+        yield find("no_gate", room=visit.room or "shop", why=reason)
 
 
 def check_spellings(visit: Visit) -> Iterator[Finding]:
@@ -145,11 +145,11 @@ def _describe_visit(first: SiteResponse) -> str:
     if not first.is_of_gate:
         return "this visit was let in"
     if first.position is not None:
-        how = f"this visit waited as number {first.position}"
+        outcome = f"this visit waited as number {first.position}"
     else:
         texts = {"full": "its queue is full", "closed": "it lets nobody new in"}
-        how = texts.get(first.state, "this visit was asked to wait")
-    return f"{how}, so it has not seen the site behind"
+        outcome = texts.get(first.state, "this visit was asked to wait")
+    return f"{outcome}, so it has not seen the site behind"
 
 
 def check_waiting_page(visit: Visit) -> Iterator[Finding]:

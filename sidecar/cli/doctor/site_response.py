@@ -39,9 +39,9 @@ class SetCookie:
 
     @classmethod
     def read(cls, header: str) -> "SetCookie":
-        first, *rest = (part.strip() for part in header.split(";"))
+        first, *attributes = (part.strip() for part in header.split(";"))
         name, _, value = first.partition("=")
-        pairs = (part.partition("=") for part in rest if part)
+        pairs = (part.partition("=") for part in attributes if part)
         return cls(name, value, {key.strip().lower(): text.strip() for key, _, text in pairs})
 
 
@@ -70,13 +70,15 @@ class SiteResponse:
     @cached_property
     def cookie(self) -> SetCookie | None:
         """Return the cookie of a room that the response sets, or None."""
-        ours = (each for each in self._cookies() if each.name.startswith(COOKIE_PREFIX))
-        return next((each for each in ours if each.name != STAMP_COOKIE), None)
+        for cookie in self._read_cookies():
+            if cookie.name.startswith(COOKIE_PREFIX) and cookie.name != STAMP_COOKIE:
+                return cookie
+        return None
 
     @cached_property
     def stamp(self) -> SetCookie | None:
         """Return the stamp, with which nginx itself lets the next requests pass, or None."""
-        return next((each for each in self._cookies() if each.name == STAMP_COOKIE), None)
+        return next((each for each in self._read_cookies() if each.name == STAMP_COOKIE), None)
 
     @property
     def state(self) -> str:
@@ -125,5 +127,5 @@ class SiteResponse:
         says_hit = ("hit" in self.headers.get(name, "").lower() for name in _CACHE_HEADERS)
         return "Age" in self.headers or any(says_hit)
 
-    def _cookies(self) -> Iterator[SetCookie]:
+    def _read_cookies(self) -> Iterator[SetCookie]:
         return map(SetCookie.read, self.headers.getall("Set-Cookie", []))

@@ -418,15 +418,15 @@ async def _resolve_host(
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError:
         return [], ""
-    own = ""
+    own_address = ""
     for family, kind, _, _, address in infos:
         # To connect a datagram socket sends nothing. It only chooses a route.
         with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
             probe.connect(address)
-            own = probe.getsockname()[0]
+            own_address = probe.getsockname()[0]
             break
     texts = {str(address[0]).partition("%")[0] for *_, address in infos}
-    return [ipaddress.ip_address(text) for text in sorted(texts)], own
+    return [ipaddress.ip_address(text) for text in sorted(texts)], own_address
 
 
 def _describe_error(error: Exception) -> str:

@@ -132,10 +132,11 @@ def _import(  # noqa: PLR0913, PLR0917 - the parts of a file
                 advance(len(text))
         send({"kind": "end", "head": head})
     except (WaitroomError, KeyboardInterrupt) as error:
-        why = format_error(error) if isinstance(error, WaitroomError) else "interrupted"
+        reason = format_error(error) if isinstance(error, WaitroomError) else "interrupted"
         raise click.ClickException(
-            f"{why}\nThe import broke off. What came in stays, and the room is paused (queue_all). "
-            f"Run the same command again; or let the room go on as it is: {_RESUME.format(room)}"
+            f"{reason}\nThe import broke off. What came in stays, and the room is paused "
+            "(queue_all). Run the same command again; or let the room go on as it is: "
+            f"{_RESUME.format(room)}"
         ) from None
     return counts
 

@@ -303,8 +303,8 @@ class _Screen:
         log.add_row()
         for room, entry in self._log[: max(0, shown)]:
             at = _format_time(datetime.fromtimestamp(entry["at"] / 1000, UTC))
-            words = filter(None, (entry["what"], entry["visitor"], entry["detail"]))
-            log.add_row(at, room, format_cell(entry["by"]), format_cell(" ".join(words)))
+            texts = filter(None, (entry["what"], entry["visitor"], entry["detail"]))
+            log.add_row(at, room, format_cell(entry["by"]), format_cell(" ".join(texts)))
         return log
 
 

@@ -109,8 +109,8 @@ class Destination:
         for (name, outcome), count in counts.items():
             files = f" ({count} files)" if count > 1 else ""
             click.echo(f"{outcome:8} {self.root / name}{files}")
-        kept = [path for path, outcome in outcomes if outcome == "kept"]
-        if any((self.root / f"{path}{NEW_SUFFIX}").exists() for path in kept):
+        kept_paths = [path for path, outcome in outcomes if outcome == "kept"]
+        if any((self.root / f"{path}{NEW_SUFFIX}").exists() for path in kept_paths):
             text = "What you have edited is kept; the new version lies beside it, in"
             click.echo(f"\n{text} *{NEW_SUFFIX}.")
         if self.dry_run:
@@ -291,8 +291,8 @@ def _site_edit(file: Path, room: str) -> tuple[str, ...]:
         return (f"{file} has all the lines that it needs.",)
     lines = [f"Add these lines to {file}, each at the beginning of its block:"]
     for step in steps:
-        why = f": {step.why}" if step.why else ""
-        lines += [f"line {step.line}, {step.block}{why}"]
+        reason = f": {step.why}" if step.why else ""
+        lines += [f"line {step.line}, {step.block}{reason}"]
         lines += [f"    {line}" for line in step.lines] or ["    (no line to add)"]
     return tuple(lines)
 
