@@ -1,5 +1,5 @@
-"""`python -m loadtest.jobs.counted FILE COMMAND…`: the waitroom command; FILE has the number of
-statements that it sent to SQL."""
+"""`python -m loadtest.jobs.counted FILE COMMAND…`: runs the waitroom command, and writes the number
+of its SQL statements to FILE."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from sqlalchemy.engine import Engine
 from sidecar.cli import main
 
 
-def count(file: str) -> None:
+def count_statements(file: str) -> None:
     handle, number = os.open(file, os.O_CREAT | os.O_WRONLY, 0o644), 0
 
     def add(*_: Any) -> None:
@@ -24,5 +24,5 @@ def count(file: str) -> None:
 
 
 if __name__ == "__main__":
-    count(sys.argv[1])
+    count_statements(sys.argv[1])
     main(sys.argv[2:])

@@ -1,30 +1,27 @@
-"""`make bench-jobs`: what a job costs from submission to result, beside the library `arq`.
+"""`make bench-jobs`: what a job costs from submission to result, compared with the library arq.
 
-systems.py has the two systems, with arq_side.py in an environment of its own; target.py is what
-they call; measure.py runs both in turn, and idle.py measures workers without jobs.
+systems.py has the two systems, and target.py what they call. measure.py measures both in turn, and
+idle.py measures workers without jobs.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
 
 import uvloop
 
-from loadtest.jobs.idle import Idle
+from loadtest.jobs.idle import OWN_DELAY_S, Idle
 from loadtest.jobs.measure import (
     CALLERS,
-    OWN_DELAY,
     QUICK,
     WHOLE,
     Amount,
     Figures,
-    Rate,
-    Single,
     measure,
 )
 from loadtest.jobs.systems import CONCURRENCY
-from loadtest.report import Report, Target, bold, count, median_of, spread, table
+from loadtest.report import Report, Target, bold, count, spread, table
 from loadtest.rounds import describe_loads
 
 __all__ = ["QUICK", "TARGETS", "WHOLE", "add_options", "measure_reports", "report"]
@@ -75,7 +72,7 @@ _TITLES = {
     "execute": "executed",
     "both": "both at once",
 }
-#: CPU time a minute of an idle runner with 20 targets.
+#: The CPU time per minute that an idle runner with 20 targets may take.
 IDLE_MS = 100
 TARGETS = (
     Target("jobs executed/s, over arq's ([jobs.md](jobs.md))", "≥ 1"),
@@ -93,38 +90,43 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
 
 
 def report(figures: Figures) -> Report:
-    how = _HOW.format(
-        concurrency=CONCURRENCY, rounds=count(figures.amount.rounds, "round"),
-        loads=describe_loads(figures.loads),
-    )  # fmt: skip
-    differs = _DIFFERS.format(
-        concurrency=CONCURRENCY, own=OWN_DELAY, delay=figures.poll_delay_s
-    )  # fmt: skip
-    versions = _VERSIONS.format(
-        arq=figures.versions["arq"], theirs=figures.versions["arq's redis-py"],
-        ours=figures.versions["our redis-py"],
-    )  # fmt: skip
+    values = {
+        "concurrency": CONCURRENCY,
+        "rounds": count(figures.amount.rounds, "round"),
+        "loads": describe_loads(figures.loads),
+        "own": OWN_DELAY_S,
+        "delay": figures.poll_delay_s,
+        "most": CALLERS[-1],
+        "seconds": figures.amount.idle_s,
+        "arq": figures.versions["arq"],
+        "theirs": figures.versions["arq's redis-py"],
+        "ours": figures.versions["our redis-py"],
+    }
     parts = [
-        how,
+        _HOW.format(**values),
         *bold(figures.problems),
-        f"{differs} {versions}",
+        f"{_DIFFERS} {_VERSIONS}".format(**values),
         "## Jobs a second",
-        _WHAT.format(most=CALLERS[-1]),
-        _rates(figures),
+        _WHAT.format(**values),
+        _rate_table(figures),
         "## One job, on an idle machine",
-        _SINGLE.format(own=OWN_DELAY, delay=figures.poll_delay_s),
-        _singles(figures),
+        _SINGLE.format(**values),
+        _single_table(figures),
         "## A worker that has nothing to do",
-        _IDLE.format(seconds=figures.amount.idle_s),
-        _idle(figures.idle),
+        _IDLE.format(**values),
+        _idle_table(figures.idle),
     ]
-    targets = _targets(figures)
     return Report(
-        "jobs", "Jobs, measured", parts, figures, problems=figures.problems, targets=targets
+        "jobs",
+        "Jobs, measured",
+        parts,
+        figures,
+        problems=figures.problems,
+        targets=_reached_targets(figures),
     )
 
 
-def _targets(figures: Figures) -> list[Target]:
+def _reached_targets(figures: Figures) -> list[Target]:
     ours, theirs = (figures.rates["execute", name] for name in ("Waitroom, SQLite", "arq"))
     pairs = zip(ours, theirs, strict=True)
     ratio = median(one.per_second / other.per_second for one, other in pairs)
@@ -136,10 +138,10 @@ def _targets(figures: Figures) -> list[Target]:
 
 
 def section(figures: Figures) -> str:
-    """Return the chapter in the report of `make bench`."""
+    """Return the section of jobs in the report of `make bench`."""
     head = ["jobs a second", *figures.systems]
     rows = [
-        [title, *(f"{_median(figures, what, system):,.0f}" for system in figures.systems)]
+        [title, *(f"{_median_rate(figures, what, system):,.0f}" for system in figures.systems)]
         for what, title in _TITLES.items()
     ]
     note = (
@@ -149,58 +151,47 @@ def section(figures: Figures) -> str:
     return "\n\n".join(["## Jobs", table(head, rows), note])
 
 
-def per_second(rate: Rate) -> float:
-    return rate.per_second
+def _median_rate(figures: Figures, what: str, system: str) -> float:
+    return median(rate.per_second for rate in figures.rates[what, system])
 
 
-def _median(
-    figures: Figures, what: str, system: str, value: Callable[[Rate], float] = per_second
-) -> float:
-    return median_of(figures.rates[what, system], value)
-
-
-def _rates(figures: Figures) -> str:
+def _rate_table(figures: Figures) -> str:
     rows = []
     for what, title in _TITLES.items():
         for system in figures.systems:
-            found = figures.rates[what, system]
-            rates = [rate.per_second for rate in found]
-            rows.append([
-                title, system, f"{median(rates):,.0f}", spread(rates),
-                *(_cpu(found, kind, is_submitted=what.startswith("submit")) for kind in KINDS),
-            ])  # fmt: skip
+            rates = figures.rates[what, system]
+            per_second = [rate.per_second for rate in rates]
+            # While a worker executes a queue, the caller only watches.
+            unmeasured = set() if what.startswith("submit") else {"caller"}
+            cpu = (
+                f"{median(rate.cpu_us[kind] for rate in rates) / 1000:.2f}"
+                if kind in rates[0].cpu_us.keys() - unmeasured else ""
+                for kind in KINDS
+            )  # fmt: skip
+            rows.append([title, system, f"{median(per_second):,.0f}", spread(per_second), *cpu])
     return table(["", "", "jobs/s", "", *KINDS], rows, words=2)
 
 
-def _cpu(found: list[Rate], kind: str, *, is_submitted: bool) -> str:
-    # While a queue is worked off, the caller only watches.
-    if kind not in found[0].cpu_us or (kind == "caller" and not is_submitted):
-        return ""
-    return f"{median(rate.cpu_us[kind] for rate in found) / 1000:.2f}"
-
-
-def _singles(figures: Figures) -> str:
+def _single_table(figures: Figures) -> str:
     rows = []
     for system in figures.systems:
         watched, reported = (figures.singles[system, way] for way in ("watched", "reported"))
-        rows.append([
-            system, *(f"{_ms(of, name):.0f}" for of, name in (
-                (watched, "called_ms"), (watched, "seen_ms"), (reported, "seen_ms"))),
-        ])  # fmt: skip
+        times = (
+            [job.called_ms for job in watched],
+            [job.seen_ms for job in watched],
+            [job.seen_ms for job in reported],
+        )
+        rows.append([system, *(f"{median(times_ms):.0f}" for times_ms in times)])
     return table(["median, ms", "called", "done", "reported"], rows)
 
 
-def _ms(singles: list[Single], name: str) -> float:
-    return float(median(getattr(single, name) for single in singles))
-
-
-def _idle(found: list[Idle]) -> str:
+def _idle_table(workers: list[Idle]) -> str:
     rows = [
         [
             idle.name, f"{idle.cpu_ms:,.0f}", f"{idle.redis_cpu_ms:,.0f}", f"{idle.commands:,.0f}",
             "" if idle.statements is None else f"{idle.statements:,.0f}",
         ]
-        for idle in found
+        for idle in workers
     ]  # fmt: skip
     head = ["a minute", "CPU, ms", "Redis' CPU, ms", "commands to Redis", "statements to SQL"]
     return table(head, rows)

@@ -1,4 +1,4 @@
-"""Both systems: how each takes jobs, works, and does a single job."""
+"""The two systems that are measured: Waitroom, and the library arq."""
 
 import asyncio
 import json
@@ -6,9 +6,8 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from loadtest.connection import Connection, prepare
 from loadtest.databases import Database
@@ -17,10 +16,10 @@ from tests.support.service import Service
 
 ROOT = Path(__file__).resolve().parents[2]
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
-#: How many calls are under way at a time, in each system.
+#: How many calls each system makes at a time.
 CONCURRENCY = 50
-#: The pause between two looks at a single job, seconds.
-LOOK_S = 0.002
+#: How often a single job is polled, in seconds.
+POLL_S = 0.002
 
 _TARGETS = """
 jobs = "{database}"
@@ -35,37 +34,50 @@ concurrency = {concurrency}
 """
 
 
-class System(Protocol):
-    name: str
-    #: The processes by their kind; a worker's while it runs.
-    pids: dict[str, list[int]]
+class System:
+    """A system. `url` and `bell` are the URLs of its targets."""
 
-    def start_worker(self) -> None: ...
-    def stop_worker(self) -> None: ...
+    def __init__(self, name: str, *, url: str, bell: str) -> None:
+        self.name = name
+        #: The ids of the processes by kind. Those of a worker are there while it runs.
+        self.pids: dict[str, list[int]] = {}
+        self._url, self._bell = url, bell
+        self._worker: Process | None = None
+
+    def _make_worker(self) -> Process:
+        raise NotImplementedError
+
+    def start_worker(self) -> None:
+        self._worker = self._make_worker()
+        self._worker.start()
+        self.pids["worker"] = [self._worker.pid]
+
+    def stop_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+        self._worker = None
+        self.pids.pop("worker", None)
+
     async def submit(self, count: int, callers: int) -> tuple[float, float]:
-        """Submit jobs. Return the moments of the first and the last submission."""
-        ...
+        """Submit jobs. Return the times of the first and the last submission."""
+        raise NotImplementedError
 
-    async def single(self, *, is_watched: bool) -> tuple[float, float]:
-        """Submit a job. Return the moments of its submission and of when its caller saw that it
-        was done: by looking all the time (is_watched), or in the system's own way to wait."""
-        ...
+    async def run_job(self, *, is_watched: bool) -> tuple[float, float]:
+        """Submit a job. Return the times of its submission, and of when its caller saw that it was
+        done: by polling all the time (is_watched), or in the system's own way to wait."""
+        raise NotImplementedError
 
-    async def done(self) -> int:
+    async def count_done(self) -> int:
         """Return how many jobs were done since the last call."""
-        ...
+        raise NotImplementedError
 
 
-class Waitroom:
+class Waitroom(System):
     """A replica and a runner."""
 
     def __init__(self, store: str, database: Database, *, url: str, bell: str) -> None:
-        self.name = f"Waitroom, {_NAMES[database.kind]}"
-        self.pids: dict[str, list[int]] = {}
+        super().__init__(f"Waitroom, {_NAMES[database.kind]}", url=url, bell=bell)
         self._store, self._database = store, database
-        self._url, self._bell = url, bell
-        self._stack = AsyncExitStack()
-        self._runner: Process | None = None
         self._done = 0
 
     async def __aenter__(self) -> Self:
@@ -97,71 +109,57 @@ class Waitroom:
         if file.is_file():
             self.pids["SQL"] = [int(file.read_text().split()[0])]
 
-    def start_worker(self) -> None:
+    def _make_worker(self) -> Process:
         command = [WAITROOM, "run-jobs", "--config", self._config]
-        self._runner = Process(command, log=self._service.folder / "runner.log")
-        self._runner.start()
-        self.pids["worker"] = [self._runner.pid]
-
-    def stop_worker(self) -> None:
-        if self._runner is not None:
-            self._runner.stop()
-        self._runner = None
-        self.pids.pop("worker", None)
+        return Process(command, log=self._service.folder / "runner.log")
 
     async def submit(self, count: int, callers: int) -> tuple[float, float]:
         [url] = self._service.urls
         while len(self._connections) < callers:
             self._connections.append(await Connection.open(url))
-        requests = [self._submission("bench", number) for number in range(count)]
-        left = iter(requests)
+        requests = iter([self._submission("bench", number) for number in range(count)])
         began = time.monotonic()
 
         async def submit_some(connection: Connection) -> None:
-            for request in left:
+            for request in requests:
                 await connection.ask(request)
 
         await asyncio.gather(*map(submit_some, self._connections[:callers]))
         return began, time.monotonic()
 
-    async def single(self, *, is_watched: bool) -> tuple[float, float]:
+    async def run_job(self, *, is_watched: bool) -> tuple[float, float]:
         connection = self._connections[0]
         request, began = self._submission("bell", 0), time.monotonic()
         job = json.loads(await connection.ask(request))
         wait = "" if is_watched else "?wait=20"
         while job["state"] != "completed":
             if is_watched:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
             job = json.loads(await connection.ask(prepare("GET", f"jobs/{job['id']}{wait}")))
         return began, time.monotonic()
 
-    async def done(self) -> int:
+    async def count_done(self) -> int:
         answer = json.loads(await self._connections[0].ask(prepare("GET", "targets")))
-        counts = [target["jobs"].get("completed", 0) for target in answer["targets"]]
-        since: int = sum(counts) - self._done
-        self._done += since
-        return since
+        before = self._done
+        self._done = sum(target["jobs"].get("completed", 0) for target in answer["targets"])
+        return self._done - before
 
     def _submission(self, target: str, number: int) -> bytes:
         named = f"{self._database.kind}-{target}"
         return prepare("POST", "jobs", {"target": named, "body": {"number": number}})
 
 
-class Arq:
-    """A worker and a program that enqueues. `poll_delay` is the pause between two looks of the
-    worker at its queue, seconds; arq's default is half a second."""
+class Arq(System):
+    """A worker and a program that enqueues. `poll_delay` is how often the worker polls its queue,
+    in seconds; arq's default is 0.5."""
 
     def __init__(  # noqa: PLR0913
         self, python: str, store: str, folder: Path, *, url: str, bell: str, poll_delay: float
     ) -> None:
-        self.name = "arq"
-        self.pids: dict[str, list[int]] = {}
+        super().__init__("arq", url=url, bell=bell)
         self.poll_delay = poll_delay
         self._command = [python, str(Path(__file__).with_name("arq_side.py"))]
-        self._address = store
-        self._folder = folder
-        self._url, self._bell = url, bell
-        self._worker: Process | None = None
+        self._address, self._folder = store, folder
 
     async def __aenter__(self) -> Self:
         self._caller = await asyncio.create_subprocess_exec(
@@ -186,42 +184,31 @@ class Arq:
             raise RuntimeError("arq's caller ended")
         return json.loads(line)
 
-    def start_worker(self) -> None:
+    def _make_worker(self) -> Process:
         words = ["worker", self._address, str(CONCURRENCY), str(self.poll_delay)]
-        self._worker = Process([*self._command, *words], log=self._folder / "arq.log")
-        self._worker.start()
-        self.pids["worker"] = [self._worker.pid]
-
-    def stop_worker(self) -> None:
-        if self._worker is not None:
-            self._worker.stop()
-        self._worker = None
-        self.pids.pop("worker", None)
+        return Process([*self._command, *words], log=self._folder / "arq.log")
 
     async def submit(self, count: int, callers: int) -> tuple[float, float]:
         began, ended = await self._ask("submit", self._url, count, callers)
         return began, ended
 
-    async def single(self, *, is_watched: bool) -> tuple[float, float]:
-        began, ended = await self._ask("single", self._bell, LOOK_S if is_watched else 0.5)
+    async def run_job(self, *, is_watched: bool) -> tuple[float, float]:
+        began, ended = await self._ask("run_job", self._bell, POLL_S if is_watched else 0.5)
         return began, ended
 
-    async def done(self) -> int:
-        return int(await self._ask("results"))
+    async def count_done(self) -> int:
+        return int(await self._ask("delete_results"))
 
 
-def environment_of_arq() -> str:
-    """Return the interpreter of an environment with arq. Create it if it is missing."""
-    wanted = Path(__file__).with_name("arq.txt").read_text()
+def install_arq() -> str:
+    """Return the Python interpreter of an environment with arq, which is created if missing."""
+    requirements = Path(__file__).with_name("arq.txt")
     folder = ROOT / ".run" / "arq"
     python, stamp = folder / "bin" / "python", folder / "installed.txt"
-    if not stamp.is_file() or stamp.read_text() != wanted:
+    if not stamp.is_file() or stamp.read_text() != requirements.read_text():
         print("Installing arq into .run/arq", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-             "-r", str(Path(__file__).with_name("arq.txt"))],
-            check=True,
-        )  # fmt: skip
-        stamp.write_text(wanted)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "-r", str(requirements)], check=True)
+        stamp.write_text(requirements.read_text())
     return str(python)

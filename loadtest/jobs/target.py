@@ -1,5 +1,5 @@
-"""The targets of both systems: an nginx that answers 200 and counts, and a bell that notes when it
-was called."""
+"""The targets of both systems: an nginx that answers 200 and counts its calls, and a bell that
+records when it was called."""
 
 import asyncio
 import re
@@ -38,18 +38,17 @@ class Counter:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._before = 0
-        self._asked = 0
+        #: The target's requests before the counted calls: earlier ones, and those of this counter.
+        self._others = 0
 
     async def start(self) -> None:
-        self._before = await self._requests()
-        self._asked = 0
+        self._others = await self._count_requests()
 
-    async def calls(self) -> int:
-        return await self._requests() - self._before - self._asked
+    async def count_calls(self) -> int:
+        self._others += 1
+        return await self._count_requests() - self._others
 
-    async def _requests(self) -> int:
-        self._asked += 1
+    async def _count_requests(self) -> int:
         self._writer.write(b"GET /count HTTP/1.1\r\nHost: target\r\n\r\n")
         head = await self._reader.readuntil(b"\r\n\r\n")
         found = re.search(rb"(?i)content-length: (\d+)", head)
@@ -59,9 +58,9 @@ class Counter:
 
 
 class Bell:
-    """A target for one call at a time."""
+    """A target that is called by one job at a time."""
 
-    #: When it was called last, by the monotonic clock.
+    #: When the bell was called last, by the monotonic clock.
     rung_s = 0.0
 
     @asynccontextmanager

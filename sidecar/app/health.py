@@ -10,7 +10,7 @@ from sidecar.http.metrics import METRICS
 from sidecar.http.models import Reply, optional
 from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import problem
-from sidecar.jobs.app_keys import JOBS
+from sidecar.jobs.service import JOBS
 from sidecar.kit.errors import StoreError
 from sidecar.leases.service import LEASES
 from sidecar.limits.service import LIMITS

@@ -219,7 +219,7 @@ async def _open_jobs(
     for room in rooms:
         room.grants.has_namesake = partial(_is_target, services.jobs, room.name)
     if settings.done_listen:
-        await stack.enter_async_context(done_log.listening(settings.done_listen, services.jobs))
+        await stack.enter_async_context(done_log.listen(settings.done_listen, services.jobs))
     return services
 
 

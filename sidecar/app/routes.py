@@ -39,10 +39,9 @@ from sidecar.http.auth.session import OPERATORS
 from sidecar.http.fast_path import FAST
 from sidecar.http.metrics import METRICS, Metrics
 from sidecar.http.problems import problems
-from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls
-from sidecar.jobs.service import Jobs
+from sidecar.jobs.service import JOBS, Jobs
 from sidecar.kit.templates import Templates
 from sidecar.leases.resource import Resources
 from sidecar.leases.service import LEASES, Leases

@@ -15,7 +15,7 @@ from sidecar.http.auth.operators import COOKIE, LIFETIME_S, clean_name
 from sidecar.http.auth.session import OPERATORS, is_same_origin, operator_of, refusal
 from sidecar.http.cookies import secure_flag
 from sidecar.http.problems import problem
-from sidecar.jobs.app_keys import JOBS
+from sidecar.jobs.service import JOBS
 from sidecar.kit.errors import StoreError
 
 log = structlog.get_logger()

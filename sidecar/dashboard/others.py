@@ -11,7 +11,7 @@ from typing import Any
 
 from sidecar.dashboard.alerts import Increases, totals
 from sidecar.http.metrics import Metrics
-from sidecar.jobs.estimate import has_runner, wait_s
+from sidecar.jobs.estimate import estimate_wait_s, has_runner
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.target_queue import QueueState
@@ -95,7 +95,9 @@ class Others:
             "running": state.active,
             "called": self._increase(("called", target.name), counters.get("called", 0)),
             "ended": self._increase(("ended", target.name), ended),
-            "wait_seconds": round(wait_s(settings, state, state.waiting + 1)) if runs else None,
+            "wait_seconds": round(estimate_wait_s(settings, state, state.waiting + 1))
+            if runs
+            else None,
         }
 
 

@@ -75,6 +75,8 @@ class Reply(BaseModel):
         extra="ignore",
         defer_build=True,
         json_schema_serialization_defaults_required=True,
+        # A model whose class cannot have its name in the OpenAPI document sets __qualname__.
+        model_title_generator=lambda model: model.__qualname__,
     )
 
     def response(self, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:

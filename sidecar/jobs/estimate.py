@@ -1,35 +1,37 @@
-"""Estimates of how long a target's jobs wait, and whether a worker makes their calls."""
+"""Estimates how long the jobs of a target wait, and whether a worker makes their calls."""
 
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueueState
 
-#: Without a request for jobs for this long, no worker is running: each asks every 10 s at least.
-RUNNER_AWAY_S = 15.0
+#: No worker is running if none asked for jobs for this long, in seconds. Each asks every 10 s.
+WORKER_TIMEOUT_S = 15.0
 
 
-def wait_s(settings: TargetSettings, queue: QueueState, position: int) -> float:
+def estimate_wait_s(settings: TargetSettings, queue: QueueState, position: int) -> float:
     """Estimate the wait of the job at this position, in seconds: the longer of the waits for a
     slot and for the rate, plus the time until the breaker or Retry-After allows calls again."""
     mean_s = queue.mean_s or settings.expected_seconds
-    free = max(0, settings.concurrency - queue.active)
-    by_slots = max(0, position - free) * mean_s / settings.concurrency
-    by_rate = 0.0
+    free_slots = max(0, settings.concurrency - queue.active)
+    slot_wait_s = max(0, position - free_slots) * mean_s / settings.concurrency
+    rate_wait_s = 0.0
     if settings.rate is not None:
-        left = max(0, settings.rate - queue.calls_in_window)
-        by_rate = max(0, position - left) * settings.window / settings.rate
-    held_ms = max(queue.open_until_ms or 0, queue.held_until_ms or 0) - queue.now_ms
-    return max(by_slots, by_rate) + max(0, held_ms) / 1000
+        calls_left = max(0, settings.rate - queue.calls_in_window)
+        rate_wait_s = max(0, position - calls_left) * settings.window / settings.rate
+    pause_ms = max(queue.open_until_ms or 0, queue.held_until_ms or 0) - queue.now_ms
+    return max(slot_wait_s, rate_wait_s) + max(0, pause_ms) / 1000
 
 
 def has_runner(settings: TargetSettings, queue: QueueState) -> bool:
-    """Return True if a worker has a call in progress or asked for offline jobs in the last 15 s,
-    or if the target has only online jobs, which need no worker."""
+    """Return True if a worker has a call in progress or asked for offline jobs in the last
+    WORKER_TIMEOUT_S, or if the target has only online jobs, which need no worker."""
     if "offline" not in settings.kinds or queue.active > 0:
         return True
-    return queue.runner_ms is not None and queue.now_ms - queue.runner_ms < RUNNER_AWAY_S * 1000
+    return queue.runner_ms is not None and queue.now_ms - queue.runner_ms < WORKER_TIMEOUT_S * 1000
 
 
-def rate_per_s(settings: TargetSettings, queue: QueueState) -> float:
+def estimate_calls_per_s(settings: TargetSettings, queue: QueueState) -> float:
     """Estimate the target's capacity in calls per second."""
-    by_slots = settings.concurrency / (queue.mean_s or settings.expected_seconds)
-    return by_slots if settings.rate is None else min(by_slots, settings.rate / settings.window)
+    slots_per_s = settings.concurrency / (queue.mean_s or settings.expected_seconds)
+    if settings.rate is None:
+        return slots_per_s
+    return min(slots_per_s, settings.rate / settings.window)

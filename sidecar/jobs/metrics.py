@@ -11,7 +11,8 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueueState
 
 _BREAKER = {"closed": 0, "trial": 1, "open": 2}
-#: Gauges of a target: the end of the name, the help, and the value (None: no sample).
+#: The gauges of a target: the end of the name, the help text, and a function that returns the
+#: value, None for no sample.
 _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | None]], ...] = (
     ("waiting", "Jobs in the queue.", lambda _, state: state.waiting),
     ("later", "Jobs that wait for their next attempt.", lambda _, state: state.later),
@@ -73,6 +74,8 @@ class TargetGauges(Collector):
 
 
 class JobMetrics(MetricSet):
+    """The metrics of jobs."""
+
     jobs = counter(
         "waitroom_jobs",
         "Jobs by what became of them in this process. Replica: submitted, refused (max_pending), "
@@ -107,6 +110,6 @@ class JobMetrics(MetricSet):
         self.targets = self.collected(TargetGauges())
 
     def count_response(self, target: str, status: int | None) -> None:
-        """Count a response by its status. None if the target sent no response."""
+        """Count a target's response by its status. Nothing is counted if the status is None."""
         if status is not None:
             self.job_responses.labels(target, str(status)).inc()

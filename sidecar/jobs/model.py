@@ -1,13 +1,13 @@
-"""Jobs: calls that wait until their target has capacity. Times are ms since 1970 by the clock of
+"""Jobs: calls that wait until their target has capacity. Times are in ms since 1970 by the clock of
 Redis, and None if the event has not happened.
 
     pending ──► called ──► processing ──► completed
        ▲           │            │    └──► failed
-       └───────────┴────────────┘         (cancelled, expired: from any of the first three)
+       └───────────┴────────────┘         (any of the first three ──► cancelled, expired)
 
 Only online jobs are `called`: their permit was issued and has not been used yet.
 
-A job's types, in order: NewJob (submitted) -> Job (a row in SQL) -> Claim (Redis lets it be called,
+The types of a job, in order: NewJob (submitted) -> Job (a row in SQL) -> Claim (may be called,
 store/target_queue.py) -> CallResult (call_result.py) -> Ending -> JobView (service.py).
 """
 
@@ -21,13 +21,13 @@ from typing import Literal, NamedTuple, TypeAlias
 from sidecar.kit.errors import SidecarError
 
 JobKind: TypeAlias = Literal["offline", "online"]
-#: The outcome of a call, as the target's queue in Redis counts it. answered: the job succeeded.
-#: rejected: the target responded with a status that fails the job. failed: the target is at fault;
-#: counts for the breaker. busy: 429. gone: no call was made.
-CallNote: TypeAlias = Literal["answered", "rejected", "failed", "busy", "gone"]
+#: How Redis counts a call. answered: the job succeeded. rejected: the response has a status that
+#: fails the job. failed: the target is at fault, so the call counts for the breaker. busy: the
+#: response is a 429. gone: no call was made.
+CallOutcome: TypeAlias = Literal["answered", "rejected", "failed", "busy", "gone"]
 
 
-class State(StrEnum):
+class State(StrEnum):  # has no docstring, because the OpenAPI document would show it
     PENDING = "pending"
     CALLED = "called"
     PROCESSING = "processing"
@@ -37,15 +37,15 @@ class State(StrEnum):
     EXPIRED = "expired"
 
 
-WAITS = frozenset({State.PENDING, State.CALLED})
-RUNS = frozenset({State.CALLED, State.PROCESSING})
-#: The final states: a job in one of them is kept until it expires, and then removed.
+WAITING_STATES = frozenset({State.PENDING, State.CALLED})
+ACTIVE_STATES = frozenset({State.CALLED, State.PROCESSING})
+#: The final states. A job in one of these states is removed when it expires.
 ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED})
-#: Characters of a job's id.
+#: The length of a job's id, in characters.
 ID_LENGTH = 22
 ID_PATTERN = "[A-Za-z0-9_-]{22}"
-#: Most bytes of a body in one row of the database.
-CHUNK = 262_144
+#: The most bytes of a response body in one row of the database.
+CHUNK_BYTES = 262_144
 
 
 class JobError(SidecarError):
@@ -68,18 +68,18 @@ class WrongStateError(JobError):
     """The job's state does not allow the change."""
 
 
-def callback_origin(url: str) -> str:
+def get_callback_origin(url: str) -> str:
     """Return scheme, host and port of a callback URL. Parallel callbacks are limited per origin."""
     return "/".join(url.split("/", 3)[:3]).lower()
 
 
-def ms(seconds: float) -> int:
+def to_ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def new_job_id() -> str:
-    """Return 128 random bits as 22 characters. The first is not -, because commands would take the
-    id for an option."""
+def make_job_id() -> str:
+    """Return 128 random bits as 22 characters. The first character is not -, because commands would
+    parse the id as an option."""
     while (id_ := secrets.token_urlsafe(16)).startswith("-"):
         pass
     return id_
@@ -104,7 +104,7 @@ class NewJob:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the content without the grant, which differs each time it is signed."""
+        """A digest of the job, without the grant, because each signature of a grant differs."""
         request = [self.method, self.path, self.query, sorted(self.headers.items())]
         content = [self.target, self.kind, *request, self.class_name, self.callback_url]
         return hashlib.sha256(json.dumps(content).encode() + b"\0" + self.body).hexdigest()
@@ -115,18 +115,18 @@ class Job:
     """A row of the database: the request, the state, and the result without its body."""
 
     id: str
-    #: The name of the token that submitted the job; other tokens do not see it.
+    #: The name of the token that submitted the job. Other tokens cannot see the job.
     owner: str
     target: str
     kind: JobKind
     created_ms: int
     #: For a pending job, when it expires. For an ended job, when it is removed.
     expires_ms: int
-    #: The order among the target's jobs, set by jobs/lua/reserve.lua: the smallest is next.
+    #: Orders the target's jobs: the smallest number is next. Set by jobs/lua/reserve.lua.
     queue_order: int
     state: State = State.PENDING
     class_name: str = ""
-    #: A key names one job of an owner. The same key with another fingerprint is an error.
+    #: Identifies one job of an owner. The same key with another fingerprint is an error.
     idempotency_key: str | None = None
     fingerprint: str = ""
     method: str = "GET"
@@ -141,9 +141,9 @@ class Job:
     started_ms: int | None = None
     ended_ms: int | None = None
     attempts: int = 0
-    #: Attempts that failed and count against `retries`.
+    #: The number of failed attempts that count against `retries`.
     failures: int = 0
-    #: The number of the latest attempt. Attempts with a smaller number cannot write.
+    #: The number of the latest attempt. Attempts with a smaller number cannot change the row.
     fence: int = 0
     #: Why the last attempt failed. Empty if it did not fail.
     error: str = ""
@@ -161,7 +161,7 @@ class Job:
         return self.state in ENDED
 
     @property
-    def has_answer(self) -> bool:
+    def has_response(self) -> bool:
         """Whether the target's response is stored, as the result or as the cause of the failure."""
         if self.state is State.FAILED:
             return bool(self.result_headers or self.result_size)
@@ -169,7 +169,7 @@ class Job:
 
 
 class QueueEntry(NamedTuple):
-    """A job for its target's queue. It enters the queue at `not_before_ms`, if that is given."""
+    """A job to be added to its target's queue: at `not_before_ms`, or at once if that is None."""
 
     id: str
     order: int
@@ -179,8 +179,8 @@ class QueueEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an attempt ended, to be written to SQL and to the target's queue in Redis. Both ignore it
-    unless the job's fence is still `fence`."""
+    """The end of an attempt, to be written to SQL and to Redis. Both ignore the ending unless the
+    job's fence is still `fence`."""
 
     id: str
     fence: int
@@ -192,15 +192,16 @@ class Ending:
     error: str = ""
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    #: The response body, empty if it is already stored in parts; and the size of the whole body.
+    #: The response body. Empty if it is already stored in parts.
     body: bytes = b""
+    #: The size of the whole response body, in bytes.
     size: int = 0
     not_before_ms: int | None = None
     #: Whether the attempt counts against `retries`.
     is_counted: bool = False
-    note: CallNote = "gone"
+    outcome: CallOutcome = "gone"
     took_us: int = 0
-    #: No call to the target starts before this time.
+    #: No call to the target starts before this time. None: no limit.
     hold_ms: int | None = None
 
 
@@ -216,7 +217,7 @@ class JobQuery:
     statuses: tuple[int, int] | None = None
     #: A job's id or the beginning of it.
     id: str = ""
-    #: The period in which the jobs were submitted; `to_ms` itself is not part of it.
+    #: The period in which the jobs were submitted. It ends just before `to_ms`.
     from_ms: int | None = None
     to_ms: int | None = None
     #: The created_ms and id of the last job on the previous page.
@@ -227,13 +228,3 @@ class JobQuery:
     def is_narrow(self) -> bool:
         """Whether no index covers the search, so that it might read all jobs."""
         return self.statuses is not None or 0 < len(self.id) < ID_LENGTH
-
-
-@dataclass(frozen=True, slots=True)
-class JobPage:
-    """A page of a search. A page of a narrow search may have fewer jobs than its limit, or none,
-    even if it is not the last page."""
-
-    jobs: list[Job]
-    #: The `after` of the next page. None on the last page.
-    next: tuple[int, str] | None

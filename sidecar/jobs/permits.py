@@ -1,13 +1,9 @@
 """Permits: signed strings with which the client of an online job may call its target once.
 
-A permit is `target~job~fence~expires` and `.signature`, made by itsdangerous' Signer
-(HMAC-SHA-256; the key is derived per target, so a permit is valid for one target only). `fence`
-is the number of the call, `expires` the end of the permit, ms since 1970 by the clock of Redis.
-A permit has only letters, digits and `- _ ~ .`, so URLs and headers need not encode it. Redis
-ensures that it is used once.
-
-Keys are ordered from the oldest to the newest: the last one signs, all verify.
-"""
+A permit is `target~job~fence~expires.signature`. `fence` is the number of the call. `expires` is
+the end of the permit, in ms since 1970 by the clock of Redis. The signature is made by itsdangerous
+(HMAC-SHA-256) with a key that is derived for each target, so a permit is valid for one target only.
+URLs and headers need not encode a permit. Redis ensures that a permit is used only once."""
 
 import hashlib
 import re
@@ -20,7 +16,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import InputError, SidecarError
 from sidecar.kit.signing import StrictSigner
 
-#: Characters of the longest permit. Longer strings are rejected unread.
+#: The length of the longest permit, in characters.
 MAX_LENGTH = 512
 
 _FIELDS = (
@@ -40,6 +36,8 @@ class PermitError(SidecarError):
 
 @dataclass(frozen=True, slots=True)
 class Permit:
+    """The content of a permit."""
+
     target: str
     job: str
     #: The number of the call, which grows with each call of the job.
@@ -49,7 +47,8 @@ class Permit:
 
 
 class Permits:
-    """The permits of one target."""
+    """The permits of one target. `keys` are ordered by age: the newest, the last, signs new
+    permits, and all verify."""
 
     def __init__(self, target: str, keys: list[str], clock: StoreClock) -> None:
         self._target = target
@@ -62,7 +61,7 @@ class Permits:
         )
 
     def write(self, job: str, fence: int, expires_ms: int) -> str:
-        """Return a signed permit. Raises InputError if a permit cannot hold the values."""
+        """Return a signed permit. Raises InputError if a permit cannot have the values."""
         content = f"{self._target}~{job}~{fence}~{expires_ms}"
         if not _CONTENT.fullmatch(content):
             raise InputError([f"{content[:150]!r} can be no permit"])
@@ -74,7 +73,8 @@ class Permits:
             raise PermitError("expired")
 
     def verify(self, text: str) -> Permit:
-        """Verify a signed permit, even an expired one, and return it. Raises PermitError."""
+        """Verify a permit's signature and return its content, even if the permit has expired.
+        Raises PermitError."""
         match = _PERMIT.fullmatch(text) if len(text) <= MAX_LENGTH else None
         if match is None:
             raise PermitError("malformed")
@@ -88,7 +88,8 @@ class Permits:
         return Permit(target, job, int(fence), int(expires_ms))
 
 
-def target_of(text: str) -> str:
-    """Return the target that a permit names, without verifying it; "" if it is malformed."""
+def parse_target(text: str) -> str:
+    """Return the target that a permit names, without verifying the permit. Return "" if the permit
+    is malformed."""
     match = _PERMIT.fullmatch(text) if len(text) <= MAX_LENGTH else None
     return match[1] if match else ""

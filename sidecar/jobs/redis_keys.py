@@ -1,4 +1,4 @@
-"""The names of a target's Redis keys. All have the same hash tag, so one cluster slot."""
+"""The names of a target's Redis keys, which have the same hash tag and so the same cluster slot."""
 
 #: The pub/sub channel of wake-ups (jobs/wake_ups.py). A message is a target's NAME if a job may be
 #: called, "abort NAME" if a worker has to abort a call, or "settings NAME" if settings changed.

@@ -1,4 +1,4 @@
-"""Checks of a job's request: when the job is submitted, and again before each call, because the
+"""Checks the request of a job when the job is submitted, and again before each call, because the
 target's settings may have changed meanwhile."""
 
 import re
@@ -11,11 +11,11 @@ from pydantic import FiniteFloat
 from yarl import URL
 
 from sidecar.jobs.model import Job, NewJob
-from sidecar.jobs.settings import TargetSettings, problems_of_headers
+from sidecar.jobs.settings import TargetSettings, find_header_problems
 from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import clean_path
 
-#: The most characters of a path and of a query. With the target's own path, both fit into the
+#: The most characters of a path, and of a query. With the target's own path, both fit into the
 #: request line of 8 KB that most servers accept.
 MAX_PATH, MAX_QUERY = 2048, 4096
 #: The most headers, and the most bytes of all headers together.
@@ -26,35 +26,37 @@ _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,=:/-]|%[0-9A-Fa-f]{2})*\Z")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\[\]|-]|%[0-9A-Fa-f]{2})*\Z")
 #: An encoded dot, slash or backslash, or the :/ of a scheme.
 _AMBIGUOUS = re.compile(r"%2[EeFf]|%5[Cc]|:/")
-_ODD = "//, ., .., :/, encoded . / \\ % ? # ; or control characters, letters that are not NFKC"
-_LINES = {"Cc", "Zl", "Zp"}
+_EXCLUDED = "//, ., .., :/, encoded . / \\ % ? # ; or control characters, letters that are not NFKC"
+#: The Unicode categories of control characters and line separators.
+_CONTROLS = {"Cc", "Zl", "Zp"}
 
+#: A value in a query.
 Value: TypeAlias = str | int | FiniteFloat
 
 
 def check_request(settings: TargetSettings, request: NewJob | Job) -> URL:
-    """Check a job's request against its target's settings, and return its URL. Raises
+    """Check a job's request against its target's settings, and return the URL to call. Raises
     InputError with all problems."""
     verb, body = request.method.upper(), request.body
     problems = []
     if verb not in settings.methods:
         problems.append(f"method: {' or '.join(settings.methods)} for this target")
-    problems += _problems_of_path(settings, request.path)
-    problems += _problems_of_query(request.query)
-    problems += _problems_of_headers(request.headers)
+    problems += _find_path_problems(settings, request.path)
+    problems += _find_query_problems(request.query)
+    problems += _find_header_problems(request.headers)
     if body and verb in {"GET", "HEAD"}:
         problems.append(f"body: a {verb} has none")
     if len(body) > settings.max_body:
         problems.append(f"body: at most {settings.max_body:,} bytes (got {len(body):,})")
     if problems:
         raise InputError(problems)
-    return url_below(settings.url or "", request.path, request.query)
+    return make_url(settings.url or "", request.path, request.query)
 
 
 @lru_cache(1024)
-def url_below(target: str, path: str, query: str) -> URL:
+def make_url(target: str, path: str, query: str) -> URL:
     """Return the URL of a path and a query below a target's url, without decoding or normalising
-    them. Raises InputError if the result would not lie below the target's url."""
+    either. Raises InputError if the URL would not lie below the target's url."""
     base = URL(target, encoded=True)
     text = f"{target}{path}" + (f"?{query}" if query else "")
     try:
@@ -73,7 +75,7 @@ def url_below(target: str, path: str, query: str) -> URL:
     return url
 
 
-def _problems_of_path(settings: TargetSettings, path: str) -> list[str]:
+def _find_path_problems(settings: TargetSettings, path: str) -> list[str]:
     if settings.url is None:
         return ["target: has no url, so that only its callers can call it (kind: online)"]
     if not path:
@@ -87,8 +89,8 @@ def _problems_of_path(settings: TargetSettings, path: str) -> list[str]:
     if not _PATH.match(path):
         return ["path: percent-encode what is no letter, digit or one of -._~!$&'()*+,=:/"]
     decoded = clean_path(f"/{path}")
-    if decoded is None or _AMBIGUOUS.search(path) or any(category(c) in _LINES for c in decoded):
-        return [f"path: may not have what two servers read in two ways: {_ODD}"]
+    if decoded is None or _AMBIGUOUS.search(path) or any(category(c) in _CONTROLS for c in decoded):
+        return [f"path: may not have what two servers read in two ways: {_EXCLUDED}"]
     return []
 
 
@@ -105,11 +107,11 @@ def write_query(query: str | dict[str, Value | list[Value]] | None) -> str:
         return "&".join(
             f"{quote(name, safe='')}={quote(str(value), safe='')}" for name, value in pairs
         )
-    except ValueError:  # half a surrogate pair, or a number with thousands of digits
+    except ValueError:  # a lone surrogate, or a number with thousands of digits
         raise InputError(["query: has characters that no text has"]) from None
 
 
-def _problems_of_query(query: str) -> list[str]:
+def _find_query_problems(query: str) -> list[str]:
     if len(query) > MAX_QUERY:
         return [f"query: at most {MAX_QUERY:,} characters (got {len(query):,})"]
     if query.startswith("?"):
@@ -121,10 +123,10 @@ def _problems_of_query(query: str) -> list[str]:
     return []
 
 
-def _problems_of_headers(headers: dict[str, str]) -> list[str]:
+def _find_header_problems(headers: dict[str, str]) -> list[str]:
     if len(headers) > MAX_HEADERS:
         return [f"headers: at most {MAX_HEADERS} (got {len(headers)})"]
     size = sum(len(name) + len(value) + 4 for name, value in headers.items())
     if size > MAX_HEADERS_BYTES:
         return [f"headers: at most {MAX_HEADERS_BYTES:,} bytes in all (got {size:,})"]
-    return [f"headers: {problem}" for problem in problems_of_headers(headers)]
+    return [f"headers: {problem}" for problem in find_header_problems(headers)]

@@ -1,23 +1,23 @@
-"""Whether a job is tried again after a call, and when."""
+"""Decides how an attempt ends, and whether and when the job is retried."""
 
 import random
 from collections.abc import Callable
 from functools import partial
 
 from sidecar.jobs.call_result import CallResult
-from sidecar.jobs.model import CallNote, Ending, Job, State, ms
+from sidecar.jobs.model import CallOutcome, Ending, Job, State, to_ms
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import Claim
 from sidecar.kit.retry import Backoff
 
 #: The longest pause before a retry, unless the target asks for a longer one.
 MAX_DELAY_S = 300.0
-#: How many more failures than `retries` a job may have, because of workers that died.
+#: How many failures more than `retries` a job may have, because of workers that died.
 MAX_LOST_WORKERS = 5
-_NOTES: dict[str, CallNote] = {"busy": "busy", "failed": "failed", "refused": "gone"}
+_OUTCOMES: dict[str, CallOutcome] = {"busy": "busy", "failed": "failed", "refused": "gone"}
 
 
-def ending_of(  # noqa: PLR0913
+def make_ending(  # noqa: PLR0913
     result: CallResult,
     job: Job,
     settings: TargetSettings,
@@ -26,43 +26,43 @@ def ending_of(  # noqa: PLR0913
     now_ms: int,
     draw: Callable[[], float] = random.random,
 ) -> Ending:
-    """Return how an attempt ends: completed, failed, or pending if it is retried. `draw` returns a
-    random number from 0 to 1, for the jitter of the pause."""
+    """Return the ending of an attempt: completed, failed, or pending if the call is retried. `draw`
+    returns a random number from 0 to 1, for the jitter of the pause."""
     end = partial(Ending, job.id, claim.fence, at_ms=now_ms, status=result.status)
-    expires_ms = now_ms + ms(settings.result_ttl)
+    expires_ms = now_ms + to_ms(settings.result_ttl)
     if result.kind == "answered":
-        # The response is stored even if its status fails the job, because it may say why. The
-        # breaker counts it as a success, because the target responded.
+        # A response that fails the job is stored too, because it may explain the failure. For the
+        # breaker it is a success, because the target responded.
         response = {"headers": result.headers, "body": result.body, "size": result.size}
         end_job = partial(end, expires_ms=expires_ms, took_us=result.took_us, **response)
         if result.status is not None and settings.fails_on(result.status):
             error = f"the target says {result.status}"
-            return end_job(state=State.FAILED, error=error, note="rejected")
-        return end_job(state=State.COMPLETED, note="answered")
+            return end_job(state=State.FAILED, error=error, outcome="rejected")
+        return end_job(state=State.COMPLETED, outcome="answered")
     # A trial call tests a failing target, so its failure costs the job no retry.
     is_counted = not claim.is_trial
     failures = job.failures + is_counted
     # If the target sent Retry-After, it gets no calls until then.
-    hold_ms = now_ms + ms(result.retry_after_s) if result.retry_after_s else None
+    hold_ms = now_ms + to_ms(result.retry_after_s) if result.retry_after_s else None
     fail = partial(
         end,
         error=result.error,
         is_counted=is_counted,
-        note=_NOTES[result.kind],
+        outcome=_OUTCOMES[result.kind],
         hold_ms=hold_ms,
     )
     is_final = result.kind == "refused" or not settings.retries_on(result.status)
     if is_final or (is_counted and failures > settings.retries):
         return fail(state=State.FAILED, expires_ms=expires_ms)
-    delay_s = max(result.retry_after_s or 0.0, backoff(settings).delay_s(failures, draw))
-    return fail(state=State.PENDING, not_before_ms=now_ms + ms(delay_s))
+    delay_s = max(result.retry_after_s or 0.0, make_backoff(settings).delay_s(failures, draw))
+    return fail(state=State.PENDING, not_before_ms=now_ms + to_ms(delay_s))
 
 
-def backoff(settings: TargetSettings) -> Backoff:
+def make_backoff(settings: TargetSettings) -> Backoff:
     return Backoff(settings.retry_delay, MAX_DELAY_S, jitter=0.5)
 
 
 def has_lost_too_many_workers(job: Job, settings: TargetSettings) -> bool:
-    """Return True if so many workers died during the job's calls that it fails without another
-    call, because the job may be the cause."""
+    """Return True if so many workers died during a job's calls that the job must fail, because the
+    job may have caused that."""
     return job.failures > settings.retries + MAX_LOST_WORKERS

@@ -27,7 +27,6 @@ from sidecar.http.models import (
     Parameters,
     Reply,
     Seconds,
-    Time,
     matching,
     optional,
     wanted,
@@ -192,16 +191,17 @@ class JobResult(Reply):
     """The body in base64, if it is not text."""
 
 
-def _of_job(name: str) -> AliasPath:
+def _find_in_job(name: str) -> AliasPath:
     return AliasPath("job", name.replace("_at", "_ms"))
 
 
-class Job(Reply):
+class JobDocument(Reply):
     """A job and its state. A field is null if the event has not happened, or does not apply."""
 
+    __qualname__ = "Job"  # its name in the OpenAPI document
     # Made from a service.JobView: from its `job`, unless a field has another validation_alias.
     model_config = ConfigDict(
-        from_attributes=True, alias_generator=AliasGenerator(validation_alias=_of_job)
+        from_attributes=True, alias_generator=AliasGenerator(validation_alias=_find_in_job)
     )
 
     id: Id
@@ -252,10 +252,11 @@ class Job(Reply):
     """The target's response."""
 
 
-class Jobs(PageReply):
+class JobList(PageReply):
     """Newest first."""
 
-    jobs: list[Job]
+    __qualname__ = "Jobs"
+    jobs: list[JobDocument]
     """Newest first."""
 
 
@@ -326,7 +327,7 @@ class SelectedJobs(JobFilter, Body):
     dry_run: bool = False
     """Only count the jobs, up to 10,000, and change none."""
 
-    def query_of(
+    def to_query_in(
         self, owner: str | None, states: frozenset[State], default: frozenset[State]
     ) -> JobQuery:
         """Return the search for jobs in one of `states`, or in `default` if the filter names no
@@ -395,9 +396,10 @@ class TargetChanges(Body):
     model_config = ConfigDict(extra="allow")
 
 
-class Target(Reply):
+class TargetDocument(Reply):
     """A target and its state."""
 
+    __qualname__ = "Target"
     name: str
     """The target's name."""
     source: Literal["file", "run time"]
@@ -409,25 +411,25 @@ class Target(Reply):
     """How many jobs are in the queue."""
     later: int
     """How many jobs wait for their next attempt."""
-    running: int
+    running: Annotated[int, Field(validation_alias="active")]
     """How many calls are in progress, issued permits included."""
     calls_in_window: int
     """How many calls count against the rate now."""
-    mean_seconds: Seconds | None
+    mean_seconds: Annotated[Seconds | None, Field(validation_alias="mean_s")]
     """The mean duration of a call, in seconds. null if none was measured yet."""
-    calls_per_second: Seconds
+    calls_per_second: Rounded
     """The target's estimated capacity, in calls per second."""
-    wait_seconds: Seconds
+    wait_seconds: Rounded
     """The expected wait of a new job, in seconds."""
     breaker: Literal["closed", "open", "trial"]
     """`open`: no calls, because calls failed. `trial`: one call at a time tests the target."""
-    open_until: Time | None
+    open_until: Annotated[At | None, Field(validation_alias="open_until_ms")]
     """When the open breaker allows the next call."""
-    held_until: Time | None
+    held_until: Annotated[At | None, Field(validation_alias="held_until_ms")]
     """When calls may start again, because the target sent Retry-After."""
     is_ready: bool
     """false while the queue is being rebuilt, because Redis was emptied."""
-    runner_seen_at: Time | None
+    runner_seen_at: Annotated[At | None, Field(validation_alias="runner_ms")]
     """When a worker last asked for jobs. null if none did since Redis was empty."""
     has_runner: bool
     """false if no worker asked for jobs in the last 15 s, and no call is in progress. Offline jobs
@@ -439,12 +441,12 @@ class Target(Reply):
 
 
 class Targets(Reply):
-    targets: list[Target]
+    targets: list[TargetDocument]
     """All targets."""
 
 
 class RestoredTarget(Reply):
-    target: Target | None
+    target: TargetDocument | None
     """The target. null if it was removed, because it is not configured."""
 
 

@@ -1,4 +1,4 @@
-"""The operations of clients on jobs. Workers make the calls (worker/target_worker.py)."""
+"""What clients do with jobs. Workers make the calls (worker/target_worker.py)."""
 
 import contextlib
 import hashlib
@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
 from sidecar.http.metrics import Metrics
-from sidecar.jobs.estimate import wait_s
+from sidecar.jobs.estimate import estimate_wait_s
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import (
-    WAITS,
+    WAITING_STATES,
     GrantNeededError,
     IdempotencyKeyUsedError,
     Job,
@@ -20,8 +22,8 @@ from sidecar.jobs.model import (
     QueueFullError,
     State,
     WrongStateError,
-    ms,
-    new_job_id,
+    make_job_id,
+    to_ms,
 )
 from sidecar.jobs.store.target_queue import Claim, QueuePlace, QueueState
 from sidecar.jobs.targets import Target, TargetRegistry
@@ -31,7 +33,7 @@ from sidecar.visitors.grants import Grant, GrantError
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.jobs.store.job_store import JobStore
 
-#: How long a result is kept after its first read with delete_after_read, in ms, for repeated reads.
+#: How long a result can be read again after its first read, if delete_after_read is set, in ms.
 READ_GRACE_MS = 20_000
 #: How long the counts of jobs are cached, in seconds.
 COUNTS_S = 2.0
@@ -39,11 +41,13 @@ COUNTS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job and its current state. `position` is None unless Redis reports it in the queue."""
+    """A job and its current state."""
 
     job: Job
     state: State
+    #: The position in the queue; 1 is next. None if the job does not wait in the queue.
     position: int | None = None
+    #: The expected wait until the call, in seconds.
     wait_s: float | None = None
     #: The earliest time of the next attempt.
     retry_ms: int | None = None
@@ -52,9 +56,9 @@ class JobView:
 
 
 class Jobs:
-    """The jobs of all targets. Every method raises DatabaseError or StoreError if SQL or Redis is
-    unavailable, and UnknownNameError for a job of another `owner`. Operators see all jobs: their
-    `owner` is None."""
+    """The jobs of all targets. Every method raises DatabaseError if SQL is unavailable, StoreError
+    if Redis is, and UnknownNameError for a job of another owner. The `owner` of operators, who see
+    all jobs, is None."""
 
     def __init__(self, targets: TargetRegistry, store: "JobStore", metrics: Metrics) -> None:
         self.targets = targets
@@ -64,19 +68,19 @@ class Jobs:
         self._counted_at = float("-inf")
 
     async def submit(self, owner: str, new: NewJob) -> tuple[Job, bool]:
-        """Submit a job. Return it, and whether it is new: False if an earlier job has the same
-        idempotency key. On return the job is in the database, so no crash loses it.
+        """Submit a job. Return the stored job and True, or the earlier job with the same
+        idempotency key and False.
 
         Raises GrantNeededError, IdempotencyKeyUsedError, QueueFullError.
         """
         target, key = self.targets.get(new.target), new.idempotency_key
-        # First, because by now the queue may be full, and the grant expired or spent for this job.
+        # Checked first, because by now the queue may be full, or this job may have spent the grant.
         if key and (earlier := await self.store.jobs.find_by_key(owner, key)):
-            return _same_job(earlier, new), False
+            return _check_same_job(earlier, new), False
         now_ms = target.clock.now_ms()
-        grant = _grant_of(new, target, now_ms)
+        grant = _read_grant(new, target, now_ms)
         class_name = grant.class_name if grant else ""
-        id_ = new_job_id()
+        id_ = make_job_id()
         queue_order = await self._reserve(target, id_, class_name)
         values = asdict(new) | {"class_name": class_name}
         del values["grant"]
@@ -84,20 +88,20 @@ class Jobs:
             id=id_,
             owner=owner,
             created_ms=now_ms,
-            expires_ms=now_ms + ms(target.settings.pending_ttl),
+            expires_ms=now_ms + to_ms(target.settings.pending_ttl),
             queue_order=queue_order,
             fingerprint=new.fingerprint,
             **values,
         )
-        # By key: if the same job is submitted twice at a time, the grant is spent only once.
+        # By key, so that a job that is submitted twice at a time spends its grant only once.
         spender = hashlib.sha256(f"{owner} {key}".encode()).hexdigest() if key else id_
         try:
             if grant and grant.id:
-                await _spend(target, grant, spender)
+                await _spend_grant(target, grant, spender)
             written = await self.store.jobs.insert(job)
         except BaseException:
             with contextlib.suppress(StoreError):  # a reservation expires by itself
-                # With a key the grant stays spent: it is valid if the job is submitted again.
+                # With a key, the grant remains spent, but the same job may be submitted again.
                 if grant and grant.id and not key:
                     await target.store.return_grant(grant.id, id_)
                 await target.store.unreserve(id_)
@@ -105,24 +109,24 @@ class Jobs:
         if written.id != id_:  # the same job was submitted elsewhere at the same time
             with contextlib.suppress(StoreError):
                 await target.store.unreserve(id_)
-            return _same_job(written, new), False
-        self._count(target, "submitted")
+            return _check_same_job(written, new), False
+        self._count_job(target, "submitted")
         await self._enqueue(target, written)
         return written, True
 
     async def _enqueue(self, target: Target, job: Job) -> None:
-        """Add a stored job to the queue. If Redis is unavailable, the reconciler does it later."""
+        """Add a stored job to the queue. If Redis is unavailable, the reconciler adds the job."""
         with contextlib.suppress(StoreError):
             await target.store.add([QueueEntry(job.id, job.queue_order, job.kind == "online")])
 
-    def _count(self, target: Target, state: str) -> None:
+    def _count_job(self, target: Target, state: str) -> None:
         self.metrics.jobs.labels(target.name, state).inc()
 
     async def _reserve(self, target: Target, id_: str, class_name: str) -> int:
         """Reserve a place in the queue, and return its order. Raises QueueFullError."""
         queue_order = await target.store.reserve(id_, class_name, target.settings)
         if queue_order is None:
-            self._count(target, "refused")
+            self._count_job(target, "refused")
             raise QueueFullError(
                 f"{target.settings.max_pending} jobs wait for {target.name} (max_pending), "
                 "and no more are taken."
@@ -130,6 +134,7 @@ class Jobs:
         return queue_order
 
     async def find(self, id_: str, owner: str | None) -> Job:
+        """Return a job without its body. Raises UnknownNameError."""
         job = await self.store.jobs.find(id_)
         if job is None or (owner is not None and job.owner != owner):
             raise UnknownNameError("job", id_)
@@ -144,19 +149,17 @@ class Jobs:
         places: dict[str, tuple[Target, QueueState, QueuePlace]] = {}
         for name, ids in ids_by_target.items():
             if (target := self.targets.find(name)) is not None:
-                queue, queue_places = await target.store.look(ids, target.settings)
-                places |= {
-                    id_: (target, queue, at) for id_, at in zip(ids, queue_places, strict=True)
-                }
+                queue, found = await target.store.inspect(ids, target.settings)
+                places |= {id_: (target, queue, at) for id_, at in zip(ids, found, strict=True)}
         return [
-            _view(job, *places[job.id]) if job.id in places else JobView(job, job.state)
+            _make_view(job, *places[job.id]) if job.id in places else JobView(job, job.state)
             for job in jobs
         ]
 
-    async def counts(self) -> dict[tuple[str, str], int]:
+    async def count_jobs(self) -> dict[tuple[str, str], int]:
         """Return the number of jobs by target and state, at most COUNTS_S old."""
         if time.monotonic() - self._counted_at >= COUNTS_S:
-            self._counts = await self.store.jobs.counts()
+            self._counts = await self.store.jobs.count_by_state()
             self._counted_at = time.monotonic()
         return self._counts
 
@@ -171,17 +174,17 @@ class Jobs:
             await self.store.jobs.mark_read(job.id, at_ms=now_ms, expires_ms=expires_ms)
 
     async def cancel(self, id_: str, owner: str | None) -> State:
-        """Cancel a job. Return CANCELLED, or PROCESSING if the call is being aborted. Raises
-        WrongStateError if the job has ended, or its call has begun and cannot be aborted."""
+        """Cancel a job. Return CANCELLED, or PROCESSING if the job's call is being aborted. Raises
+        WrongStateError if the job has ended, or if its call has begun and cannot be aborted."""
         job = await self.find(id_, owner)
         target = self.targets.find(job.target)
         if not job.is_ended:
             now_ms = target.clock.now_ms() if target else job.created_ms
-            expires_ms = now_ms + (ms(target.settings.result_ttl) if target else 0)
+            expires_ms = now_ms + (to_ms(target.settings.result_ttl) if target else 0)
             if await self.store.jobs.cancel(id_, at_ms=now_ms, expires_ms=expires_ms):
                 job.state = State.CANCELLED
                 if target is not None:
-                    self._count(target, "cancelled")
+                    self._count_job(target, "cancelled")
             else:
                 job = await self.find(id_, owner)
         if job.state is State.CANCELLED:
@@ -195,9 +198,9 @@ class Jobs:
                 "The call was begun, and its target does not let calls be cut off."
             )
         if not await target.store.abort(id_):
-            # No worker has the job any more, so no worker would end it.
-            if await self.store.attempts.finish(target.abort_ending(id_, job.fence)):
-                self._count(target, "cancelled")
+            # No worker has the job any more, so no worker would end the job.
+            if await self.store.attempts.finish(target.make_abort_ending(id_, job.fence)):
+                self._count_job(target, "cancelled")
                 await target.store.remove(id_)
                 return State.CANCELLED
             await target.store.abort(id_)
@@ -205,7 +208,7 @@ class Jobs:
 
     async def retry(self, id_: str, owner: str | None) -> Job:
         """Reset an ended job to pending, at the end of the queue and without its result. Raises
-        WrongStateError, QueueFullError."""
+        WrongStateError or QueueFullError."""
         job = await self.find(id_, owner)
         target = self.targets.get(job.target)
         if not job.is_ended:
@@ -214,7 +217,7 @@ class Jobs:
             )
         queue_order = await self._reserve(target, id_, job.class_name)
         now_ms = target.clock.now_ms()
-        expires_ms = now_ms + ms(target.settings.pending_ttl)
+        expires_ms = now_ms + to_ms(target.settings.pending_ttl)
         if not await self.store.jobs.retry(
             id_, order=queue_order, at_ms=now_ms, expires_ms=expires_ms
         ):
@@ -227,7 +230,7 @@ class Jobs:
     # Online jobs ------------------------------------------------------------------------------
 
     async def record_called(self, target: Target, claims: Sequence[Claim]) -> None:
-        """Write to SQL that online jobs were called. Release those that ended meanwhile."""
+        """Write to SQL that online jobs were called. Release the jobs that ended meanwhile."""
         now_ms = target.clock.now_ms()
         for claim in claims:
             if not await self.store.attempts.set_called(claim.id, claim.fence, at_ms=now_ms):
@@ -237,8 +240,8 @@ class Jobs:
         """Write to SQL that a permit was used, so the call has begun."""
         await self.store.attempts.set_used(id_, fence, at_ms=target.clock.now_ms())
 
-    async def done(self, id_: str, owner: str | None) -> Job:
-        """End an online job's call, because its client reports the end. Raises WrongStateError."""
+    async def report_end(self, id_: str, owner: str | None) -> Job:
+        """End an online job whose client reports the end of its call. Raises WrongStateError."""
         job = await self.find(id_, owner)
         if job.kind != "online":
             raise WrongStateError("A worker makes this call, and says when it is over.")
@@ -246,27 +249,34 @@ class Jobs:
             [view] = await self.view([job])
             if view.state not in {State.CALLED, State.PROCESSING}:
                 raise WrongStateError("The job was not called yet.")
-            await self.end(self.targets.get(job.target), id_, job.fence)
+            await self.end_call(self.targets.get(job.target), id_, job.fence)
         return await self.find(id_, owner)
 
-    async def end(self, target: Target, id_: str, fence: int, *, status: int | None = None) -> bool:
-        """End an online job's call, in Redis first, so that its slot is free even while SQL is
-        unavailable. Return False if Redis has no such call."""
+    async def end_call(
+        self, target: Target, id_: str, fence: int, *, status: int | None = None
+    ) -> bool:
+        """End an online job and its call: in Redis first, so that the slot becomes free even while
+        SQL is unavailable. Return False if Redis has no such call."""
         has_failed = status is not None and target.settings.fails_on(status)
-        is_ended = await target.store.done(id_, fence, has_failed=has_failed)
-        if is_ended:  # SQL may not have the use of the permit yet
+        is_ended = await target.store.end_call(id_, fence, has_failed=has_failed)
+        if is_ended:  # SQL may lack the use of the permit
             await self.record_used(target, id_, fence)
         state = State.FAILED if has_failed else State.COMPLETED
         error = f"the target says {status}" if has_failed else ""
-        ending = target.ending(id_, fence, state, error, status)
+        ending = target.make_ending(id_, fence, state, error, status)
         if await self.store.attempts.finish(ending):
-            self._count(target, state)
+            self._count_job(target, state)
             self.metrics.count_response(target.name, status)
         return is_ended
 
 
-def _grant_of(new: NewJob, target: Target, now_ms: int) -> Grant | None:
-    """Return a new job's grant, if any. Raises GrantNeededError if it does not fit the job."""
+#: The job services of an application. Missing if no targets are configured.
+JOBS = web.AppKey("jobs", Jobs)
+
+
+def _read_grant(new: NewJob, target: Target, now_ms: int) -> Grant | None:
+    """Return the grant of a new job, or None if it has none. Raises GrantNeededError if the job
+    needs another grant."""
     wanted = new.class_name
     if not new.grant:
         if wanted:
@@ -288,9 +298,8 @@ def _grant_of(new: NewJob, target: Target, now_ms: int) -> Grant | None:
     return grant
 
 
-def _same_job(job: Job, new: NewJob) -> Job:
-    """Return the earlier job with the same idempotency key. Raises IdempotencyKeyUsedError if its
-    content is different."""
+def _check_same_job(job: Job, new: NewJob) -> Job:
+    """Return the earlier job. Raises IdempotencyKeyUsedError if the new job is another."""
     if job.fingerprint != new.fingerprint:
         raise IdempotencyKeyUsedError(
             "This idempotency_key names another job: its content was different."
@@ -298,20 +307,20 @@ def _same_job(job: Job, new: NewJob) -> Job:
     return job
 
 
-async def _spend(target: Target, grant: Grant, spender: str) -> None:
+async def _spend_grant(target: Target, grant: Grant, spender: str) -> None:
     """Spend a single-use grant. Raises GrantNeededError if another job has used it."""
     if not await target.store.spend_grant(grant.id, spender, grant.expires_s * 1000):
         raise GrantNeededError("The grant was used for another job.")
 
 
-def _view(job: Job, target: Target, queue: QueueState, place: QueuePlace) -> JobView:
-    """Combine a job's row with its place in Redis, which is more recent than the row."""
-    if place.where in {"line", "later"} and job.state in WAITS:
+def _make_view(job: Job, target: Target, queue: QueueState, place: QueuePlace) -> JobView:
+    """Combine a job's row with its place in the queue, which is more recent."""
+    if place.where in {"line", "later"} and job.state in WAITING_STATES:
         if place.where == "later":
             return JobView(job, State.PENDING, retry_ms=place.ends_ms)
         if place.position is None or target.settings.paused:
             return JobView(job, State.PENDING, place.position)
-        waits_s = wait_s(target.settings, queue, place.position)
+        waits_s = estimate_wait_s(target.settings, queue, place.position)
         return JobView(job, State.PENDING, place.position, waits_s)
     if place.where == "called" and job.kind == "online":
         ends_ms = place.ends_ms or queue.now_ms

@@ -26,17 +26,17 @@ from sidecar.limits.settings import MAX_LIMIT, burst_of
 from sidecar.visitors.classes import Classes, find_class_problems, parse_table
 
 DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
-#: The text shown instead of secrets: the values of headers, and callback_secret.
+#: Shown in place of secrets: the values of headers, and callback_secret.
 HIDDEN = "***"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-#: Headers that only the worker sets: framing, the host, and the job's id.
+#: Headers that only the worker sets, for the connection, the host, and the job's id.
 RESERVED_HEADERS = frozenset({
     "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade",
     "keep-alive", "expect", "proxy-connection", "proxy-authorization", "proxy-authenticate",
     "idempotency-key", "accept-encoding",
 })  # fmt: skip
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
-#: A header's value: visible ASCII, with spaces and tabs inside. Servers disagree on the rest.
+#: A header's value: visible ASCII, with spaces and tabs inside. Servers differ on other values.
 _VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]{0,8190}[!-~])?)?\Z")
 #: The word in retry_on for a missing or incomplete response.
 CONNECTION = "connection"
@@ -46,28 +46,31 @@ _STATUS = re.compile(r"[345](?:[0-9]{2}|xx)\Z")
 _NUMERIC = re.compile(r"(?:.*\.)?(?:\d+|0[xX][0-9a-fA-F]*)\.?\Z")
 
 
-def same_header(name: str) -> str:
-    """Return a header's name in lower case, with - for _, because CGI servers mix them up."""
+def normalize_header_name(name: str) -> str:
+    """Return a header's name in lower case and with - for _, because CGI servers treat both
+    alike."""
     return name.lower().replace("_", "-")
 
 
-def problems_of_headers(headers: dict[str, str]) -> list[str]:
+def find_header_problems(headers: dict[str, str]) -> list[str]:
     """Return the problems of header names and values that a job or target sets."""
     problems = []
     for name, value in headers.items():
         if not _TOKEN.match(name):
             problems.append(f"{name[:40]!r} is no header's name")
-        elif same_header(name) in RESERVED_HEADERS or same_header(name).startswith("x-waitroom-"):
+        elif normalize_header_name(name) in RESERVED_HEADERS or normalize_header_name(
+            name
+        ).startswith("x-waitroom-"):
             problems.append(f"{name} is written by the worker")
         elif not _VALUE.match(value):
             problems.append(f"the value of {name} has characters that no header may have")
-    if len({same_header(name) for name in headers}) < len(headers):
+    if len({normalize_header_name(name) for name in headers}) < len(headers):
         problems.append("a name is there twice")
     return problems
 
 
-def _address(value: str) -> str:
-    """Check a URL of scheme, host and path. Rejects what two servers may parse differently."""
+def _check_url(value: str) -> str:
+    """Check that a URL has only a scheme, a host, a port and a path, and is not ambiguous."""
     try:
         url = URL(value)
     except (ValueError, IndexError):  # yarl raises IndexError for [] before a @
@@ -85,7 +88,7 @@ def _address(value: str) -> str:
 
 
 def _is_plain(host: str, *, is_bracketed: bool) -> bool:
-    """Return False for hosts that parsers read differently: 2130706433, 0x7f.1, ex%61mple."""
+    """Return False for a host that parsers read differently, such as 0x7f.1 or ex%61mple."""
     if is_bracketed or _NUMERIC.match(host):
         try:
             ip_address(host)
@@ -104,16 +107,16 @@ def _is_private(host: str) -> bool:
     return not is_public(name)
 
 
-def _methods(value: tuple[str, ...]) -> tuple[str, ...]:
+def _check_methods(value: tuple[str, ...]) -> tuple[str, ...]:
     methods = tuple(dict.fromkeys(word.upper() for word in value))
     if not methods or not set(methods) <= set(METHODS):
         raise ValueError(f"write some of {', '.join(METHODS)}")
     return methods
 
 
-def _prefixes(value: tuple[str, ...]) -> tuple[str, ...]:
+def _check_prefixes(value: tuple[str, ...]) -> tuple[str, ...]:
     for prefix in value:
-        if _address(prefix).count("/") < 3:
+        if _check_url(prefix).count("/") < 3:
             raise ValueError(
                 "write where callbacks may go with a path: https://shop.example/hooks/"
             )
@@ -127,7 +130,7 @@ def _is_below(url: URL, prefix: URL) -> bool:
     )
 
 
-def _statuses(hint: str, *others: str) -> BeforeValidator:
+def _make_status_validator(hint: str, *others: str) -> BeforeValidator:
     """Return a validator for lists of statuses, of classes such as 5xx, and of `others`."""
 
     def read(value: object) -> object:
@@ -142,15 +145,17 @@ def _statuses(hint: str, *others: str) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-_RETRIED = _statuses(f"write statuses from 300 to 599, 3xx, 4xx, 5xx, or {CONNECTION}", CONNECTION)
-_FAILED = _statuses(
+_RETRIED = _make_status_validator(
+    f"write statuses from 300 to 599, 3xx, 4xx, 5xx, or {CONNECTION}", CONNECTION
+)
+_FAILED = _make_status_validator(
     "write statuses from 300 to 599, 3xx, 4xx or 5xx (where no answer comes the job fails in any "
     "case)"
 )
 
 
-Methods = Annotated[tuple[str, ...], BeforeValidator(split_list), AfterValidator(_methods)]
-Prefixes = Annotated[tuple[str, ...], BeforeValidator(split_list), AfterValidator(_prefixes)]
+Methods = Annotated[tuple[str, ...], BeforeValidator(split_list), AfterValidator(_check_methods)]
+Prefixes = Annotated[tuple[str, ...], BeforeValidator(split_list), AfterValidator(_check_prefixes)]
 
 
 class TargetSettings(BaseModel):
@@ -158,7 +163,7 @@ class TargetSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: Annotated[str, AfterValidator(_address)] | None = None
+    url: Annotated[str, AfterValidator(_check_url)] | None = None
     """The URL to call. It has no user, query or fragment, and no `.`, `..` or `//` in its path. If
     it ends with `/`, jobs give a path below it. Otherwise jobs call exactly this URL, and may add
     a query. May be left out only with `kinds = ["online"]`."""
@@ -243,9 +248,7 @@ class TargetSettings(BaseModel):
 
     @field_validator("kinds")
     @classmethod
-    def _can_be_called(
-        cls, kinds: tuple[JobKind, ...], info: ValidationInfo
-    ) -> tuple[JobKind, ...]:
+    def _check_kinds(cls, kinds: tuple[JobKind, ...], info: ValidationInfo) -> tuple[JobKind, ...]:
         if not kinds:
             raise ValueError("write offline, online or both")
         if "offline" in kinds and info.data.get("url", "") is None:
@@ -256,9 +259,9 @@ class TargetSettings(BaseModel):
 
     @field_validator("headers")
     @classmethod
-    def _headers_are_allowed(cls, headers: dict[str, str]) -> dict[str, str]:
+    def _check_headers(cls, headers: dict[str, str]) -> dict[str, str]:
         unknown = [name for name, value in headers.items() if value == HIDDEN]
-        problems = problems_of_headers(headers)
+        problems = find_header_problems(headers)
         problems += [
             f"{HIDDEN} stands for a value that is there, and {name} has none" for name in unknown
         ]
@@ -268,12 +271,12 @@ class TargetSettings(BaseModel):
 
     @field_validator("burst")
     @classmethod
-    def _burst_fits(cls, value: int | None, info: ValidationInfo) -> int | None:
+    def _check_burst(cls, value: int | None, info: ValidationInfo) -> int | None:
         return burst_of(value, info.data.get("algorithm"))
 
     @field_validator("classes")
     @classmethod
-    def _classes_agree(cls, value: Classes) -> Classes:
+    def _check_classes(cls, value: Classes) -> Classes:
         problems = find_class_problems(value, None)
         problems += [
             f"{name}.line: a target has one line; leave this out"
@@ -286,7 +289,7 @@ class TargetSettings(BaseModel):
 
     @field_validator("callback_secret")
     @classmethod
-    def _callbacks_are_signed(cls, secret: str, info: ValidationInfo) -> str:
+    def _check_callback_secret(cls, secret: str, info: ValidationInfo) -> str:
         if info.data.get("callback_urls") and len(secret) < MIN_WEBHOOK_SECRET_LENGTH:
             raise ValueError(
                 f"callbacks are signed: at least {MIN_WEBHOOK_SECRET_LENGTH} characters"
@@ -312,11 +315,11 @@ class TargetSettings(BaseModel):
 
     def retries_on(self, status: int | None) -> bool:
         """Return whether a call is retried after a status. None for no complete response."""
-        return CONNECTION in self.retry_on if status is None else _has(self.retry_on, status)
+        return CONNECTION in self.retry_on if status is None else _includes(self.retry_on, status)
 
     def fails_on(self, status: int) -> bool:
         """Return whether a job fails if its last response has this status."""
-        return _has(self.retry_on, status) or _has(self.fail_on, status)
+        return _includes(self.retry_on, status) or _includes(self.fail_on, status)
 
     def may_call_back(self, url: str) -> bool:
         """Return whether a callback may go to a URL. Compares parsed URLs, so that no other host
@@ -357,7 +360,9 @@ class TargetSettings(BaseModel):
 
     def changes_server(self, overrides: dict[str, Any]) -> bool:
         """Return whether overrides change scheme, host or port of the url."""
-        return overrides.get("url") is not None and _origin(overrides["url"]) != _origin(self.url)
+        return overrides.get("url") is not None and _get_origin(overrides["url"]) != _get_origin(
+            self.url
+        )
 
     def without_secrets(self) -> "TargetSettings":
         """Return these settings with *** for each secret."""
@@ -366,14 +371,14 @@ class TargetSettings(BaseModel):
         return self.model_copy(update={"headers": headers, "callback_secret": secret})
 
 
-def _origin(url: object) -> object:
+def _get_origin(url: object) -> object:
     try:
         return URL(str(url)).origin()
     except ValueError:  # reported by the validation of url
         return url
 
 
-def _has(statuses: tuple[int | str, ...], status: int) -> bool:
+def _includes(statuses: tuple[int | str, ...], status: int) -> bool:
     return status in statuses or f"{status // 100}xx" in statuses
 
 

@@ -1,4 +1,4 @@
-"""The targets of one process: the configured settings, overridden by the changes made at run time,
+"""The targets of one process: their configured settings, overridden by changes made at run time,
 which each replica and worker reads from the database."""
 
 import json
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from sidecar.jobs.model import ENDED, Ending, State, ms
+from sidecar.jobs.model import ENDED, Ending, State, to_ms
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.jobs.store.target_queue import TargetStore
@@ -28,7 +28,7 @@ ADMIN_SETTINGS = ("url", "private", "headers", "callback_urls", "callback_secret
 
 @dataclass(slots=True)
 class Target:
-    """One target. Each change replaces its `settings`."""
+    """A target: its current settings, and the services that use them."""
 
     name: str
     settings: TargetSettings
@@ -39,24 +39,24 @@ class Target:
     #: Whether the settings come from the settings file unchanged.
     is_from_file: bool = True
 
-    def ending(
+    def make_ending(
         self, id_: str, fence: int, state: State, error: str = "", status: int | None = None
     ) -> Ending:
-        """Return the ending of an attempt that ends now, without a result."""
+        """Return the ending of an attempt that ends now and has no result."""
         now_ms = self.clock.now_ms()
-        expires_ms = now_ms + ms(self.settings.result_ttl) if state in ENDED else None
+        expires_ms = now_ms + to_ms(self.settings.result_ttl) if state in ENDED else None
         return Ending(id_, fence, state, now_ms, expires_ms, error, status)
 
-    def abort_ending(self, id_: str, fence: int) -> Ending:
-        return self.ending(id_, fence, State.CANCELLED, "cut off by its caller")
+    def make_abort_ending(self, id_: str, fence: int) -> Ending:
+        return self.make_ending(id_, fence, State.CANCELLED, "cut off by its caller")
 
 
 class AdminNeededError(Exception):
-    """Only an admin may make the change, which the error text names."""
+    """Only an admin may make the change that the error text names."""
 
 
 def _name_admin_change(target: Target | None, after: TargetSettings) -> str:
-    """Return what only an admin may change here; "" if an operator may make the change."""
+    """Return a name of the change if only an admin may make it, or "" if an operator may."""
     if target is None:
         return "A new target"
     before = target.settings
@@ -65,8 +65,8 @@ def _name_admin_change(target: Target | None, after: TargetSettings) -> str:
 
 
 class TargetRegistry(Named[Target]):
-    """All targets. `configured`: the settings from the file. `make`: creates a target from its name
-    and settings. `announce`: tells other processes that a target's settings were changed."""
+    """All targets. `configured` are the settings from the file. `make` creates a target from its
+    name and settings. `announce` notifies other processes of a target's new settings."""
 
     kind = "target"
 
@@ -90,8 +90,8 @@ class TargetRegistry(Named[Target]):
 
     async def refresh(self) -> list[str]:
         """Read the changes made at run time, and return the names of targets that changed since the
-        last refresh. Invalid settings, such as those of a later version, are logged and ignored.
-        Raises DatabaseError."""
+        last refresh. Logs and ignores invalid settings, such as settings of a later version. Raises
+        DatabaseError."""
         overrides = await self._store.targets.all()
         changed = sorted({name for name, _ in self._overrides.items() ^ overrides.items()})
         for name in changed:
@@ -103,12 +103,13 @@ class TargetRegistry(Named[Target]):
         return changed
 
     def _update(self, name: str, text: str | None) -> None:
-        """Apply a target's changes, as JSON. None if it has none (any more). Raises InputError."""
+        """Apply a target's changes as JSON, or None if it has no changes. Raises InputError."""
         settings = self._configured.get(name)
         if text is not None:
             changes = json.loads(text)
             if settings and settings.changes_server(changes):
-                changes.setdefault("headers", {})  # the file's may be newer; they are secret
+                # The file's secret headers may be newer, and must not go to another server.
+                changes.setdefault("headers", {})
             settings = settings.with_changes(changes) if settings else read_target(changes)
         if settings is None:
             self._items.pop(name, None)
@@ -122,9 +123,9 @@ class TargetRegistry(Named[Target]):
     async def change(
         self, name: str, changes: dict[str, Any], *, is_admin: bool = True
     ) -> tuple[Target, dict[str, tuple[Any, Any]]]:
-        """Change some settings of a target, or create a target. All other settings still come from
-        the configuration. Return the target, and for each changed setting its values before and
-        after, secrets as ***. Raises InputError, AdminNeededError, DatabaseError."""
+        """Change settings of a target, or create a target. The target's other settings still come
+        from the configuration. Return the target, and the values of each changed setting before and
+        after, with secrets as ***. Raises InputError, AdminNeededError, DatabaseError."""
         await self.refresh()
         target = self.find(name)
         settings = target.settings.with_changes(changes) if target else read_target(changes)
@@ -142,8 +143,8 @@ class TargetRegistry(Named[Target]):
         }
 
     async def restore(self, name: str) -> Target | None:
-        """Reset a target to its configured settings. Remove it, and return None, if it is
-        not configured. Raises UnknownNameError, DatabaseError."""
+        """Reset a target to its configured settings and return it. Remove a target that is not
+        configured, and return None. Raises UnknownNameError, DatabaseError."""
         self.get(name)
         await self._store.targets.delete(name)
         await self._refresh_and_announce(name)

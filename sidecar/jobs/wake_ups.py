@@ -1,5 +1,5 @@
-"""Wakes workers and reconcilers when a queue has a job, a call has to be aborted, or a target's
-settings changed: by pub/sub, and by polling all targets, because a message may be lost."""
+"""Wakes workers and reconcilers when a job may be called, a call has to be aborted, or the settings
+of a target changed: by pub/sub, and by polling all targets, because messages may be lost."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,12 @@ from sidecar.storage.redis.scripts import RedisScripts
 POLL_S = 10.0
 #: How often an idle worker or reconciler checks its queue without a wake-up, in seconds.
 IDLE_S = 60.0
-#: Targets in one script call. More would block Redis for too long.
+#: The most targets in one script call. More would block Redis for too long.
 TARGETS_PER_CALL = 200
-#: Seconds without a message until the server is pinged, and then until it must have responded.
+#: How long a subscription may be silent until the server is pinged, and how long the server may
+#: take to respond, in seconds.
 SILENCE_S = 5.0
-#: Seconds between two attempts to subscribe.
+#: The pause between attempts to subscribe, in seconds.
 RESUBSCRIBE_S = 0.5
 _ABORT, _SETTINGS = "abort ", "settings "
 
@@ -38,7 +39,7 @@ class Listener:
     """The events that wake one worker or reconciler."""
 
     def __init__(self, *, is_worker: bool = False) -> None:
-        #: Whether a worker listens, which makes the calls of offline jobs.
+        #: Whether the listener is a worker, which makes the calls of offline jobs.
         self.is_worker = is_worker
         #: Set when a job may be called.
         self.woken = asyncio.Event()
@@ -63,13 +64,13 @@ class WakeUps:
         self.settings_changed = asyncio.Event()
 
     def listen(self, target: str, *, is_worker: bool = False) -> Listener:
-        """Return a new listener. It is woken until its owner drops it."""
+        """Return a new listener for a target. It is woken for as long as it is referenced."""
         listener = Listener(is_worker=is_worker)
         self._listeners.setdefault(target, WeakSet()).add(listener)
         return listener
 
     def wake(self, message: str) -> None:
-        """Wake the listeners that a message of `subscribe` concerns; "" wakes all."""
+        """Wake the listeners that a message of `subscribe` is for; "" is for all."""
         if not message or message.startswith(_SETTINGS):
             self.settings_changed.set()
         target = message.removeprefix(_ABORT).removeprefix(_SETTINGS)
@@ -80,7 +81,7 @@ class WakeUps:
                 listener.urgent.set()
 
     async def announce(self, target: str) -> None:
-        """Tell all processes that a target's settings were changed. A process that misses the
+        """Notify all processes that a target's settings were changed. A process that misses the
         message reads the settings at its next refresh."""
         message = f"{_SETTINGS}{target}"
         self.wake(message)
@@ -89,12 +90,11 @@ class WakeUps:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._listen_forever())
+        async with (
+            asyncio.TaskGroup() as group,
+            contextlib.aclosing(subscribe(self._redis)) as messages,
+        ):
             group.create_task(self._poll_forever())
-
-    async def _listen_forever(self) -> None:
-        async with contextlib.aclosing(subscribe(self._redis)) as messages:
             async for message in messages:
                 self.wake(message)
 
@@ -107,8 +107,8 @@ class WakeUps:
                 log.debug("round_failed", error=str(error))
 
     async def poll(self) -> None:
-        """Wake the listeners of targets that have a job to call, to watch or to end, or whose queue
-        was lost. Tell Redis which targets have a worker in this process. Raises StoreError."""
+        """Wake the listeners of targets that have jobs or whose queue was lost. Record in Redis
+        which targets have a worker in this process. Raises StoreError."""
         has_worker = {
             name: any(listener.is_worker for listener in listeners)
             for name, listeners in self._listeners.items()
@@ -135,27 +135,27 @@ class WakeUps:
 
 
 async def publish(redis: Store, message: str, *, timeout_s: float) -> None:
-    """Send a message to all replicas and workers. Raises StoreError."""
+    """Publish a message to all replicas and workers. Raises StoreError."""
     sender: Any = redis
     async with driver_errors("publish", timeout_s):
         await sender.publish(JOBS_CHANNEL, message)
 
 
 async def subscribe(redis: Store, *, silence_s: float = SILENCE_S) -> AsyncGenerator[str, None]:
-    """Iterate over the messages of JOBS_CHANNEL, and "" whenever a message may have been missed: at
-    the start, and after a reconnect. Never ends, and raises nothing; close it with
-    `contextlib.aclosing`."""
+    """Iterate over the messages of JOBS_CHANNEL. Yield "" at the start and after each reconnect,
+    because messages may have been missed. The iterator never ends and raises no errors; close it
+    with `contextlib.aclosing`."""
     while True:
         try:
-            async with _subscribed(redis, silence_s) as channel:
-                async for message in _messages(channel, silence_s):
+            async with _open_subscription(redis, silence_s) as channel:
+                async for message in _read_messages(channel, silence_s):
                     yield message
         except (RedisError, OSError, TimeoutError):
             await asyncio.sleep(RESUBSCRIBE_S)
 
 
-async def _messages(channel: Any, silence_s: float) -> AsyncIterator[str]:
-    """Iterate over messages until the server no longer responds to a ping."""
+async def _read_messages(channel: Any, silence_s: float) -> AsyncIterator[str]:
+    """Iterate over messages until the server does not respond to a ping."""
     is_pinged = False
     while True:
         message = await channel.get_message(timeout=silence_s)
@@ -173,16 +173,16 @@ async def _messages(channel: Any, silence_s: float) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def _subscribed(redis: Store, timeout_s: float) -> AsyncIterator[Any]:
+async def _open_subscription(redis: Store, timeout_s: float) -> AsyncIterator[Any]:
     async with asyncio.timeout(timeout_s):
-        client = await _one_server(redis)
+        client = await _open_one_server(redis)
     channel: Any = client.pubsub()
     try:
         async with asyncio.timeout(timeout_s):
             await channel.subscribe(JOBS_CHANNEL)
         yield channel
     finally:
-        # Errors are suppressed, because one would replace a cancellation, and the task would go on.
+        # An error would replace a cancellation, so that the task would continue.
         with contextlib.suppress(RedisError, OSError, RuntimeError):
             await channel.aclose()
         if client is not redis:
@@ -190,8 +190,8 @@ async def _subscribed(redis: Store, timeout_s: float) -> AsyncIterator[Any]:
                 await client.aclose(close_connection_pool=True)
 
 
-async def _one_server(redis: Store) -> Redis:
-    """Return a client of one server. In a cluster any will do: messages reach all servers."""
+async def _open_one_server(redis: Store) -> Redis:
+    """Return a client of one server. In a cluster, messages reach all servers."""
     if isinstance(redis, Redis):
         return redis
     await redis.initialize()

@@ -16,7 +16,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from sidecar.app.openapi.document import build_document
 from sidecar.app.routes import Services, create_edge_app, create_ops_app
 from sidecar.http.metrics import Metrics
-from sidecar.jobs.model import State, new_job_id
+from sidecar.jobs.model import State, make_job_id
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.share import find_share
@@ -274,7 +274,7 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
         if "/jobs/{id}" in path:
             # What has not ended would be waited for.
             ids = replica.jobs[:1] + replica.jobs[-2:] if method == "get" else replica.jobs[1:-2]
-            own.append(in_path("id", {"enum": [*ids, new_job_id()]}))
+            own.append(in_path("id", {"enum": [*ids, make_job_id()]}))
         targets = ["images"] if method == "get" else ["spare"]
         named = targets if path.startswith("/v1/targets") else LIMITS
         schemas_of_names = {"template": {"enum": [*LEASES]}, "name": {"enum": [*named]}, **OWN}

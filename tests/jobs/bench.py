@@ -60,9 +60,9 @@ class Line(TargetStore):
         await self._before("add")
         return await super().add(jobs)
 
-    async def look(self, *args: Any) -> Any:
-        await self._before("look")
-        return await super().look(*args)
+    async def inspect(self, *args: Any) -> Any:
+        await self._before("inspect")
+        return await super().inspect(*args)
 
     async def _before(self, name: str) -> None:
         if hook := self.before.get(name):
@@ -85,9 +85,9 @@ class Rows(JobRepository):
 
     before_part: Hook | None = None
 
-    async def chunks(self, id_: str) -> AsyncIterator[bytes]:
+    async def read_body(self, id_: str) -> AsyncIterator[bytes]:
         number = 0
-        async for part in super().chunks(id_):
+        async for part in super().read_body(id_):
             if self.before_part is not None:
                 await self.before_part(number)
             number += 1
@@ -151,7 +151,7 @@ class Bench:
     async def target(self, **settings: Any) -> Target:
         """A new one, ready to be called."""
         target = await self.make(new_room_name(), **settings)
-        await target.store.ready(0)
+        await target.store.mark_ready(0)
         return target
 
     async def make(self, name: str, **settings: Any) -> Target:
@@ -173,7 +173,7 @@ class Bench:
         await self.redis.delete(*keys)
         claimed = await target.store.claim(0, target.settings)
         assert not claimed.is_ready
-        await self.reconciler.rebuild(target, born_us=claimed.born_us)
+        await self.reconciler.queues.rebuild(target, born_us=claimed.born_us)
 
     async def row(self, id_: str) -> Job:
         found = await self.store.jobs.find(id_)
@@ -181,7 +181,7 @@ class Bench:
         return found
 
     async def line(self, target: Target) -> Any:
-        line, _ = await target.store.look([])
+        line, _ = await target.store.inspect([])
         return line
 
 

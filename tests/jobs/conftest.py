@@ -5,7 +5,7 @@ from sqlalchemy import delete
 
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import JOBS, metadata
-from sidecar.jobs.worker import reconciler
+from sidecar.jobs.worker import queue_rebuild
 from sidecar.storage.sql import database as sql
 from tests.jobs.bench import bench
 from tests.support.databases import KINDS, servers  # noqa: F401 - a fixture
@@ -46,7 +46,7 @@ async def store(database, open_store):
 @pytest.fixture
 async def here(redis_socket, tmp_path, monkeypatch):
     """Jobs in this process; a rebuild does not wait for other workers."""
-    monkeypatch.setattr(reconciler, "SETTLE_S", 0)
+    monkeypatch.setattr(queue_rebuild, "SETTLE_S", 0)
     async with bench(redis_socket, tmp_path) as made:
         yield made
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from sidecar.jobs.model import State
-from sidecar.jobs.store.target_queue import LOCK_S, RESERVED_S, Claim, Claimed, QueuePlace
+from sidecar.jobs.store.target_queue import LOCK_S, RESERVED_S, Claim, ClaimReply, QueuePlace
 from tests.support.limit_model import BACK, Key
 from tests.support.limits import S
 
@@ -110,7 +110,7 @@ class Target:
     def heads(self) -> list[str]:
         return sorted(self.line, key=lambda job: (self.line[job], job))
 
-    def claim(self, wanted, settings) -> Claimed:
+    def claim(self, wanted, settings) -> ClaimReply:
         self.settle()
         if wanted > 0 and abs(self.now - self.runner) >= S:
             self.runner = self.now
@@ -141,7 +141,7 @@ class Target:
             self.born = self.now
         next_s = None if again == inf else max(0, again - self.now) / S
         is_ready = self.ready is not None
-        return Claimed(claims, next_s, is_ready, 0 if is_ready else self.born)
+        return ClaimReply(claims, next_s, is_ready, 0 if is_ready else self.born)
 
     def settle(self) -> None:
         for job, one in list(self.active.items()):
@@ -198,11 +198,11 @@ class Target:
         if one is None or one.fence != end.fence:
             return False
         del self.active[end.id]
-        if end.note in {"answered", "rejected"}:
-            self.count("completed" if end.note == "answered" else "failed")
+        if end.outcome in {"answered", "rejected"}:
+            self.count("completed" if end.outcome == "answered" else "failed")
             self.measure(end.took_us)
             self.failures = self.opened = self.open_until = 0
-        elif end.note == "failed":
+        elif end.outcome == "failed":
             self.count("failed")
             self.failures += 1
             if (self.breaker == "closed" and self.failures >= settings.break_after) or (
@@ -214,7 +214,7 @@ class Target:
             self.forget(end.id)
         else:
             again = end.not_before_ms * 1000
-            if end.note == "failed" and one.is_trial:  # the next trial is another's
+            if end.outcome == "failed" and one.is_trial:  # the next trial is another's
                 again = max(again, self.open_until + AFTER_TRIAL)
             self.later[end.id] = again, one.order
             self.count("retried")

@@ -3,9 +3,9 @@
 import pytest
 
 from sidecar.jobs.call_result import CallResult
-from sidecar.jobs.estimate import has_runner, rate_per_s, wait_s
+from sidecar.jobs.estimate import estimate_calls_per_s, estimate_wait_s, has_runner
 from sidecar.jobs.model import Job, State
-from sidecar.jobs.retry_policy import MAX_DELAY_S, backoff, ending_of
+from sidecar.jobs.retry_policy import MAX_DELAY_S, make_backoff, make_ending
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import Claim, QueueState
 
@@ -20,7 +20,9 @@ def a_job(*, failures=0):
 def end(result, *, failures=0, is_trial=False, **settings):
     claim = Claim("a" * 22, 7, 8, is_online=False, is_trial=is_trial)
     rules = SETTINGS.with_changes(settings)
-    return ending_of(result, a_job(failures=failures), rules, claim, now_ms=NOW_MS, draw=lambda: 0)
+    return make_ending(
+        result, a_job(failures=failures), rules, claim, now_ms=NOW_MS, draw=lambda: 0
+    )
 
 
 @pytest.mark.parametrize("kind", ["busy", "failed"])
@@ -31,7 +33,7 @@ def test_a_call_without_a_response_is_retried_as_often_as_the_target_says(kind):
         ending = end(result, failures=failures)
         assert (ending.state, ending.is_counted) == (State.PENDING, True)
         assert ending.not_before_ms == NOW_MS + delay_ms
-        assert ending.note == kind
+        assert ending.outcome == kind
     last = end(result, failures=2)
     assert (last.state, last.error, last.not_before_ms) == (State.FAILED, "no answer", None)
 
@@ -41,12 +43,12 @@ def test_a_balancers_response_is_never_a_result(status):
     """After the last try the job has failed, and says by which status; the breaker counts it."""
     result = CallResult("failed", f"the target says {status}", status)
     first, last = end(result), end(result, failures=2)
-    assert (first.state, first.status, first.note) == (State.PENDING, status, "failed")
-    assert (last.state, last.status, last.note) == (State.FAILED, status, "failed")
+    assert (first.state, first.status, first.outcome) == (State.PENDING, status, "failed")
+    assert (last.state, last.status, last.outcome) == (State.FAILED, status, "failed")
 
 
 @pytest.mark.parametrize(
-    ("fail_on", "status", "state", "note"),
+    ("fail_on", "status", "state", "outcome"),
     [
         ([404], 404, State.FAILED, "rejected"),
         (["4xx"], 422, State.FAILED, "rejected"),
@@ -57,21 +59,21 @@ def test_a_balancers_response_is_never_a_result(status):
         ([], 302, State.COMPLETED, "answered"),
     ],
 )
-def test_a_response_that_is_not_retried_ends_the_job(fail_on, status, state, note):
+def test_a_response_that_is_not_retried_ends_the_job(fail_on, status, state, outcome):
     """It fails the job only if the target's settings say so. Either way the response is kept for
     result_ttl, and the queue learns how long the call took."""
     result = CallResult("answered", "", status, {"a": "b"}, b"why", 3, took_us=5000)
     ending = end(result, fail_on=fail_on)
     assert (ending.state, ending.status, ending.body) == (state, status, b"why")
     assert ending.expires_ms == NOW_MS + 60_000
-    assert (ending.note, ending.took_us, ending.not_before_ms) == (note, 5000, None)
+    assert (ending.outcome, ending.took_us, ending.not_before_ms) == (outcome, 5000, None)
     assert ending.error == (f"the target says {status}" if state is State.FAILED else "")
 
 
 def test_a_target_may_be_called_once_where_no_response_comes():
     """Nobody knows what the target did before the connection broke; the breaker counts it."""
     ending = end(CallResult("failed", "no answer"), retry_on=[503])
-    assert (ending.state, ending.note, ending.not_before_ms) == (State.FAILED, "failed", None)
+    assert (ending.state, ending.outcome, ending.not_before_ms) == (State.FAILED, "failed", None)
 
 
 def test_a_trial_costs_its_job_no_retry():
@@ -84,7 +86,7 @@ def test_a_refused_call_is_never_retried():
     """Such as to a private address, or with a response that is too large; the breaker does not
     count it."""
     ending = end(CallResult("refused", "the answer is too large"))
-    assert (ending.state, ending.note) == (State.FAILED, "gone")
+    assert (ending.state, ending.outcome) == (State.FAILED, "gone")
 
 
 def test_retry_after_holds_the_job_and_the_whole_target():
@@ -97,7 +99,7 @@ def test_retry_after_holds_the_job_and_the_whole_target():
 
 def test_delays_double_are_spread_and_end():
     """Up to half of each is left out by chance; none is longer than five minutes."""
-    delay_s = backoff(SETTINGS).delay_s
+    delay_s = make_backoff(SETTINGS).delay_s
     assert [delay_s(failures, lambda: 0) for failures in (1, 2, 3, 4)] == [1, 2, 4, 8]
     assert delay_s(3, lambda: 1) == 2
     assert delay_s(100, lambda: 0) == MAX_DELAY_S
@@ -114,14 +116,14 @@ def test_a_wait_is_told_by_what_was_measured_and_before_that_by_what_is_expected
     """C slots and T seconds a call: the place, less the free slots, times T / C; with a rate no
     less than that allows."""
     settings = TargetSettings(url="https://images.example/", concurrency=4, expected_seconds=8)
-    assert wait_s(settings, a_line(), 4) == 0
-    assert wait_s(settings, a_line(active=4), 4) == 8
-    assert wait_s(settings, a_line(active=4, mean_s=2), 4) == 2
-    assert rate_per_s(settings, a_line(mean_s=2)) == 2
+    assert estimate_wait_s(settings, a_line(), 4) == 0
+    assert estimate_wait_s(settings, a_line(active=4), 4) == 8
+    assert estimate_wait_s(settings, a_line(active=4, mean_s=2), 4) == 2
+    assert estimate_calls_per_s(settings, a_line(mean_s=2)) == 2
     paced = settings.with_changes({"rate": 1, "window": 10})
-    assert wait_s(paced, a_line(calls=1), 2) == 20
-    assert rate_per_s(paced, a_line(mean_s=2)) == 0.1
-    assert wait_s(paced, a_line(open_ms=NOW_MS + 5000), 1) == 5
+    assert estimate_wait_s(paced, a_line(calls=1), 2) == 20
+    assert estimate_calls_per_s(paced, a_line(mean_s=2)) == 0.1
+    assert estimate_wait_s(paced, a_line(open_ms=NOW_MS + 5000), 1) == 5
 
 
 def test_who_has_no_worker_is_told_so():

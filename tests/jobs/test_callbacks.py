@@ -12,7 +12,7 @@ from sidecar.jobs.model import Ending, State
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.job_store import JobStore
-from sidecar.jobs.worker.callbacks import EACH, MOST, call_back_forever
+from sidecar.jobs.worker.callbacks import MAX_IN_FLIGHT, MAX_PER_RECEIVER, call_back_forever
 from sidecar.storage.sql import database as sql
 from tests.support.jobs import job
 from tests.support.receiver import Receiver, until
@@ -69,13 +69,13 @@ async def test_a_slow_receiver_holds_up_no_other(hooks):
     that come later."""
     slow, other = hooks.receivers
     slow.answers = [None] * 200
-    await hooks.ended(slow, 2 * MOST)
-    await until(lambda: len(slow.came) == EACH, "the slow one's")
+    await hooks.ended(slow, 2 * MAX_IN_FLIGHT)
+    await until(lambda: len(slow.came) == MAX_PER_RECEIVER, "the slow one's")
     for count in (3, 6):
         await hooks.ended(other, 3)
         await until(lambda count=count: len(other.came) == count, "the other's")
-        assert len(slow.came) == EACH
+        assert len(slow.came) == MAX_PER_RECEIVER
     slow.answers = []
     slow.let_go()
-    await until(lambda: len(set(slow.ids)) == 2 * MOST, "the rest")
+    await until(lambda: len(set(slow.ids)) == 2 * MAX_IN_FLIGHT, "the rest")
     assert len(set(other.ids)) == len(other.ids) == 6

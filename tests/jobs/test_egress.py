@@ -19,7 +19,7 @@ from aiohttp.test_utils import TestServer
 
 from sidecar import __version__
 from sidecar.jobs.call_result import CallResult
-from sidecar.jobs.model import CHUNK, Job
+from sidecar.jobs.model import CHUNK_BYTES, Job
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.jobs.worker.target_call import Egress
 from sidecar.kit import egress as connections
@@ -74,7 +74,7 @@ class Kept:
         self.parts.append((number, data))
 
 
-def job_of(path: str = "ok", **said) -> Job:
+def to_job(path: str = "ok", **said) -> Job:
     path, _, query = path.partition("?")
     given = {
         "id": f"job-{next(_numbers)}", "owner": "shop", "target": "bad", "kind": "offline",
@@ -89,7 +89,7 @@ def settings_of(url: str, **said) -> TargetSettings:
 
 
 async def call(egress: Egress, target: Target, job: Job | str = "ok", **said) -> CallResult:
-    job = job_of(job) if isinstance(job, str) else job
+    job = to_job(job) if isinstance(job, str) else job
     outcome = await egress.call(settings_of(target.url, **said), job, sink=Kept())
     # No error holds where the target is.
     assert "127.0.0.1" not in outcome.error
@@ -114,7 +114,7 @@ HERE = ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "64:ff9b::7f00:
 
 
 async def refused(egress: Egress, target: Target, url: str, **said) -> CallResult:
-    job = job_of()
+    job = to_job()
     settings = settings_of("http://target.example/", private=False, **said)
     # Not by the settings' own checks, which would have refused some of these.
     settings = settings.model_copy(update={"url": url})
@@ -202,9 +202,9 @@ async def test_dns_that_changes(places):
     names = Names(["127.0.0.2"], ["127.0.0.1"])
     egress = Egress(resolver=names)
     settings = settings_of(f"http://target.example:{port}/", private=False)
-    outcome = await egress.call(settings, job_of(), sink=Kept())
+    outcome = await egress.call(settings, to_job(), sink=Kept())
     assert (outcome.kind, outcome.body, len(names.asked)) == ("answered", b"127.0.0.2", 1)
-    outcome = await egress.call(settings, job_of(), sink=Kept())
+    outcome = await egress.call(settings, to_job(), sink=Kept())
     assert (outcome.kind, len(names.asked)) == ("refused", 2)
     assert (public.came, private.came) == (1, 0)
     await egress.close()
@@ -216,7 +216,7 @@ async def test_names_with_public_and_private_addresses(places):
     settings = settings_of(f"http://target.example:{port}/", private=False)
     for addresses in (["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1", "::1"]):
         egress = Egress(resolver=Names(addresses))
-        outcome = await egress.call(settings, job_of(), sink=Kept())
+        outcome = await egress.call(settings, to_job(), sink=Kept())
         assert (outcome.kind, outcome.body) == ("answered", b"127.0.0.2")
         await egress.close()
     assert (public.came, private.came) == (2, 0)
@@ -226,7 +226,7 @@ async def test_private_targets(egress, target):
     """Where the settings say so, private addresses are called; when they say so no longer, no
     connection of before is used."""
     url = f"http://target.example:{target.port}/"
-    outcome = await egress.call(settings_of(url), job_of(), sink=Kept())
+    outcome = await egress.call(settings_of(url), to_job(), sink=Kept())
     assert (outcome.kind, outcome.status) == ("answered", 200)
     await refused(egress, target, url)
 
@@ -235,7 +235,7 @@ async def test_private_targets(egress, target):
 async def test_redirects_are_results(egress, target, status):
     """Wherever they lead: nobody follows."""
     to = f"{target.url}ok"
-    job = job_of(f"redirect?to={to}&status={status}")
+    job = to_job(f"redirect?to={to}&status={status}")
     outcome = await call(egress, target, job)
     assert (outcome.kind, outcome.status, outcome.headers["location"]) == ("answered", status, to)
     assert len(notes_of(target, job)) == 1
@@ -258,7 +258,7 @@ async def test_proxies_of_the_machine_are_not_asked(egress, target, monkeypatch)
 )  # fmt: skip
 async def test_what_was_never_checked_is_checked_now(egress, target, said):
     """A job that came into the database by another way, or whose target was changed."""
-    job = job_of(**{"path": "ok", **said})
+    job = to_job(**{"path": "ok", **said})
     outcome = await call(egress, target, job)
     assert outcome.kind == "refused"
     assert outcome.error.startswith("the target does not allow this request any more: ")
@@ -271,7 +271,7 @@ async def test_what_was_never_checked_is_checked_now(egress, target, said):
 async def test_what_a_target_is_sent(egress, target):
     """The request as it was submitted, whose it is, and which attempt; nothing in its place, and
     nothing that the client would add."""
-    job = job_of("ok/a%20b/%C3%A9?x=%2e&y=[1]", method="POST", body="é".encode(), attempts=3)
+    job = to_job("ok/a%20b/%C3%A9?x=%2e&y=[1]", method="POST", body="é".encode(), attempts=3)
     outcome = await call(egress, target, job)
     said = json.loads(outcome.body)
     assert (said["method"], said["path"]) == ("POST", "/ok/a%20b/%C3%A9?x=%2e&y=[1]")
@@ -293,7 +293,7 @@ async def test_whose_headers_hold(egress, target):
         "Accept": "text/plain",
     }
     ours = {"x-key": "target's", "X-Api-Key": "target's", "User-Agent": "shop/1"}
-    outcome = await call(egress, target, job_of(headers=said), headers=ours)
+    outcome = await call(egress, target, to_job(headers=said), headers=ours)
     sent = json.loads(outcome.body)["headers"]
     assert {name: text for name, text in sent.items() if text.endswith("'s")} == {
         "x-key": "target's", "X-Api-Key": "target's", "Authorization": "job's",
@@ -377,7 +377,7 @@ async def test_what_is_no_whole_answer(egress, target, path, said):
 
 async def test_a_broken_connection_is_not_tried_again_unasked(egress, target):
     """Of a target each call counts: what is sent again is decided by who counts."""
-    job = job_of("close")
+    job = to_job("close")
     await call(egress, target, job)
     await until(lambda: notes_of(target, job))
     await call(egress, target)
@@ -387,7 +387,7 @@ async def test_a_broken_connection_is_not_tried_again_unasked(egress, target):
 async def test_targets_that_are_not_there(egress, target):
     """Nobody listens, nobody has the name, nobody answers in time: failures, to be tried again."""
     away = settings_of(f"http://127.0.0.1:{free_port()}/")
-    outcome = await egress.call(away, job_of(), sink=Kept())
+    outcome = await egress.call(away, to_job(), sink=Kept())
     refused = f"the target is not reached: {os.strerror(errno.ECONNREFUSED)}"
     assert (outcome.kind, outcome.error) == ("failed", refused)
     outcome = await call(egress, target, "never", timeout=0.2)
@@ -395,7 +395,7 @@ async def test_targets_that_are_not_there(egress, target):
     for private in (True, False):
         nameless = Egress(resolver=Names([]))
         settings = settings_of("http://target.example/", private=private)
-        outcome = await nameless.call(settings, job_of(), sink=Kept())
+        outcome = await nameless.call(settings, to_job(), sink=Kept())
         assert (outcome.kind, outcome.error) == ("failed", "the target's name leads to no address")
         await nameless.close()
 
@@ -403,7 +403,7 @@ async def test_targets_that_are_not_there(egress, target):
 async def test_a_target_without_tls(egress, target):
     """Is not called without it."""
     settings = settings_of(f"https://127.0.0.1:{target.port}/")
-    outcome = await egress.call(settings, job_of(), sink=Kept())
+    outcome = await egress.call(settings, to_job(), sink=Kept())
     assert (outcome.kind, outcome.error) == (
         "failed",
         "the TLS handshake with the target failed",
@@ -428,7 +428,7 @@ async def test_a_certificate_of_somebody_else(egress, tmp_path):
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
         settings = settings_of(f"https://target.example:{server.sockets[0].getsockname()[1]}/")
-        outcome = await egress.call(settings, job_of(), sink=Kept())
+        outcome = await egress.call(settings, to_job(), sink=Kept())
     assert (outcome.kind, came) == ("failed", [])
     assert outcome.error == "the target's certificate does not prove that it is the target"
 
@@ -469,38 +469,38 @@ async def test_an_answer_nobody_asked_for():
     poison = asyncio.Event()
     async with talking(talk) as (egress, url):
         settings = settings_of(url)
-        other = asyncio.create_task(egress.call(settings, job_of("other"), sink=Kept()))
+        other = asyncio.create_task(egress.call(settings, to_job("other"), sink=Kept()))
         await heard.wait()
-        first = await egress.call(settings, job_of("first"), sink=Kept())
+        first = await egress.call(settings, to_job("first"), sink=Kept())
         # It comes on the connection of the first before the other has its answer: both are free.
         poison.set()
         assert (first.body, (await other).body) == (b"/first", b"/other")
-        third = await egress.call(settings, job_of("third"), sink=Kept())
+        third = await egress.call(settings, to_job("third"), sink=Kept())
         assert third.body == b"/third"
 
 
 # Bodies and headers of answers --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK])
+@pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES])
 async def test_small_answers_come_whole(egress, target, size):
     """One that fits a chunk is in the outcome, and the sink has no work."""
     kept = Kept()
-    outcome = await egress.call(settings_of(target.url), job_of(f"huge?bytes={size}"), sink=kept)
+    outcome = await egress.call(settings_of(target.url), to_job(f"huge?bytes={size}"), sink=kept)
     assert (outcome.kind, outcome.size, kept.parts) == ("answered", size, [])
     assert outcome.body == (PART * 5)[:size]
 
 
 @pytest.mark.parametrize("how", ["", "&length=1"])
-@pytest.mark.parametrize("size", [CHUNK + 1, 2 * CHUNK, 1_048_576])
+@pytest.mark.parametrize("size", [CHUNK_BYTES + 1, 2 * CHUNK_BYTES, 1_048_576])
 async def test_large_answers_come_in_parts(egress, target, size, how):
     """Numbered, in order, each as large as a chunk but for the last."""
-    kept, job = Kept(), job_of(f"huge?bytes={size}{how}")
+    kept, job = Kept(), to_job(f"huge?bytes={size}{how}")
     outcome = await egress.call(settings_of(target.url), job, sink=kept)
     assert (outcome.kind, outcome.size, outcome.body) == ("answered", size, b"")
     assert [number for number, _ in kept.parts] == list(range(len(kept.parts)))
-    assert {len(data) for _, data in kept.parts[:-1]} == {CHUNK}
-    assert 0 < len(kept.parts[-1][1]) <= CHUNK
+    assert {len(data) for _, data in kept.parts[:-1]} == {CHUNK_BYTES}
+    assert 0 < len(kept.parts[-1][1]) <= CHUNK_BYTES
     assert b"".join(data for _, data in kept.parts) == (PART * 16)[:size]
 
 
@@ -511,7 +511,7 @@ async def test_large_answers_come_in_parts(egress, target, size, how):
 )  # fmt: skip
 async def test_answers_that_are_too_large(egress, target, path, most):
     """Are refused, and the connection is closed rather than read to its end."""
-    job, kept = job_of(path), Kept()
+    job, kept = to_job(path), Kept()
     outcome = await egress.call(settings_of(target.url, max_result=most), job, sink=kept)
     assert (outcome.kind, outcome.status, outcome.body) == ("refused", 200, b"")
     assert outcome.error == f"the answer is larger than {most:,} bytes (max_result)"
@@ -526,7 +526,7 @@ async def test_an_answer_that_says_it_is_too_large():
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n")
 
     async with talking(talk) as (egress, url):
-        outcome = await egress.call(settings_of(url), job_of(), sink=Kept())
+        outcome = await egress.call(settings_of(url), to_job(), sink=Kept())
         assert (outcome.kind, outcome.status) == ("refused", 200)
 
 
@@ -534,7 +534,7 @@ async def test_an_answer_as_large_as_it_may_be(egress, target):
     """Is a result; of a HEAD no body comes, however large it says it would be."""
     outcome = await call(egress, target, "huge?bytes=1000&length=1", max_result=1000)
     assert (outcome.kind, outcome.size) == ("answered", 1000)
-    job = job_of("huge?bytes=5000&length=1", method="HEAD")
+    job = to_job("huge?bytes=5000&length=1", method="HEAD")
     outcome = await call(egress, target, job, max_result=1000)
     assert (outcome.kind, outcome.size) == ("answered", 0)
     assert outcome.headers["content-length"] == "5000"
@@ -558,7 +558,7 @@ async def test_what_the_sink_raises(egress, target):
         raise TimeoutError
 
     for sink, error in ((broken, DatabaseError), (late, TimeoutError)):
-        job = job_of("endless")
+        job = to_job("endless")
         with pytest.raises(error):
             await egress.call(settings_of(target.url), job, sink=sink)
         await until(lambda job=job: notes_of(target, job))
@@ -575,7 +575,7 @@ async def test_the_sinks_time_is_not_the_targets(egress, target):
         taken.append(number)
 
     settings = settings_of(target.url, timeout=0.8)
-    outcome = await egress.call(settings, job_of(f"huge?bytes={CHUNK + 1}"), sink=slow)
+    outcome = await egress.call(settings, to_job(f"huge?bytes={CHUNK_BYTES + 1}"), sink=slow)
     assert (outcome.kind, taken) == ("answered", [0, 1])
 
 
@@ -592,7 +592,7 @@ async def test_headers_that_are_told():
         writer.write(b"HTTP/1.1 200 OK\r\n" + b"\r\n".join(head) + b"\r\n\r\nok")
 
     async with talking(talk) as (egress, url):
-        outcome = await egress.call(settings_of(url), job_of(), sink=Kept())
+        outcome = await egress.call(settings_of(url), to_job(), sink=Kept())
     assert (outcome.kind, outcome.error, outcome.body) == ("answered", "", b"ok")
     assert outcome.headers == {
         "content-type": "text/plain", "x-one": "a, b", "x-latin": "café", "x-tab": "a\tb",
@@ -614,7 +614,7 @@ async def test_headers_that_are_told_are_bounded(egress, target, count, size):
 @pytest.mark.parametrize("path", ["never", "endless"])
 async def test_a_call_that_is_cut_off(egress, target, path):
     """The target sees the connection end at once; the next call goes well."""
-    job = job_of(path)
+    job = to_job(path)
     settings = settings_of(target.url, max_result=100_000_000)
     task = asyncio.create_task(egress.call(settings, job, sink=Kept()))
     await until(lambda: target.open() == 1)
@@ -630,10 +630,10 @@ async def test_many_at_once(egress, target):
     """As many as are asked for are under way at a time, and each gets its own answer."""
     settings = settings_of(target.url)
     silent = [
-        asyncio.create_task(egress.call(settings, job_of("never"), sink=Kept())) for _ in range(120)
+        asyncio.create_task(egress.call(settings, to_job("never"), sink=Kept())) for _ in range(120)
     ]
     await until(lambda: target.open() == 120)
-    jobs = [job_of() for _ in range(120)]
+    jobs = [to_job() for _ in range(120)]
     outcomes = await asyncio.gather(*(egress.call(settings, job, sink=Kept()) for job in jobs))
     for job, outcome in zip(jobs, outcomes, strict=True):
         assert json.loads(outcome.body)["headers"]["Idempotency-Key"] == job.id
@@ -655,7 +655,7 @@ async def test_the_targets_moods(egress, target):
     ):
         await asyncio.to_thread(target.mood, mode, retry_after="1")
         assert (await call(egress, target)).kind == kind
-    job = job_of("flaky?times=2&how=close")
+    job = to_job("flaky?times=2&how=close")
     kinds = [(await call(egress, target, job)).kind for _ in range(3)]
     assert kinds == ["failed", "failed", "answered"]
     await until(lambda: len(notes_of(target, job)) == 3)

@@ -13,10 +13,9 @@ from sidecar.http import app_keys as keys
 from sidecar.http.auth.owner import FIND_OWNER
 from sidecar.http.metrics import METRICS
 from sidecar.http.problems import problems
-from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import long_poll as job_polls
-from sidecar.jobs.model import CHUNK, Ending, State
-from sidecar.jobs.service import JobView
+from sidecar.jobs.model import CHUNK_BYTES, Ending, State
+from sidecar.jobs.service import JOBS, JobView
 from sidecar.kit.errors import DatabaseError, StoreError
 from tests.jobs.bench import until
 
@@ -37,7 +36,7 @@ async def client(here, aiohttp_client):
     return await aiohttp_client(app)
 
 
-async def completed(here, *, part=b"x" * CHUNK, parts=1, missing=0, **settings):
+async def completed(here, *, part=b"x" * CHUNK_BYTES, parts=1, missing=0, **settings):
     """A job with a result of so many parts, of which the last ones are missing."""
     target = await here.target(**settings)
     id_ = await here.submit(target)
@@ -82,9 +81,9 @@ async def test_a_result_that_cannot_be_sent_whole_is_cut_off(here, client, fault
     here.store.jobs.before_part = None if is_missing else fail
     head, _, body = (await raw(client, f"/v1/jobs/{id_}/body")).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 ")
-    assert f"Content-Length: {6 * CHUNK}".encode() in head
+    assert f"Content-Length: {6 * CHUNK_BYTES}".encode() in head
     assert not body.strip(b"x")
-    assert len(body) < 6 * CHUNK
+    assert len(body) < 6 * CHUNK_BYTES
     assert (await here.row(id_)).read_ms is None
 
 
@@ -95,7 +94,7 @@ async def test_a_job_that_is_in_the_database_is_taken(here, client):
     async def away():
         raise StoreError("away")
 
-    target.store.before = {"add": away, "look": away}
+    target.store.before = {"add": away, "inspect": away}
     answer = await client.post("/v1/jobs", json={"target": target.name}, headers=SERVICE)
     job = await answer.json()
     assert (answer.status, job["state"], job["position"]) == (202, "pending", None), job

@@ -285,7 +285,7 @@ async def test_two_reconcilers_rebuild_one_queue(here, target):
     born_us = (await target.store.claim(0, target.settings)).born_us
     assert born_us > 0
     await asyncio.gather(
-        *(one.rebuild(target, born_us=born_us) for one in (here.reconciler, other))
+        *(one.queues.rebuild(target, born_us=born_us) for one in (here.reconciler, other))
     )
     assert await called(target) == ids
 
@@ -295,8 +295,8 @@ async def test_a_rebuilt_queue_has_the_jobs_that_run(here, target):
     ids = await insert(here, target, 10)
     running = [(id_, 7) for id_ in ids[:3]]
     await here.store.attempts.start(running, at_ms=here.time())
-    await here.reconciler.rebuild(target, born_us=0)
-    _, places = await target.store.look(ids)
+    await here.reconciler.queues.rebuild(target, born_us=0)
+    _, places = await target.store.inspect(ids)
     assert [place.where for place in places] == ["running"] * 3 + ["line"] * 7
     assert await target.store.renew(running) == ["held"] * 3
     assert await called(target) == ids[3:]
@@ -307,7 +307,7 @@ async def test_a_rebuilt_queue_waits_for_its_rate(here):
     target = await here.make(new_room_name(), rate=1, window="1m")
     ids = await insert(here, target, 2)
     await here.store.attempts.start([(ids[0], 7)], at_ms=here.time())
-    await here.reconciler.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, born_us=0)
     claimed = await target.store.claim(10, target.settings)
     assert claimed.is_ready
     assert claimed.claims == []
@@ -317,7 +317,7 @@ async def test_a_rebuilt_queue_waits_for_its_rate(here):
 async def test_a_job_that_only_sql_has_comes_into_the_queue(here, target, monkeypatch):
     """The replica that took it died before. It has its place by its order."""
     monkeypatch.setattr(reconcilers, "RECONCILE_S", -1.0)
-    await here.reconciler.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, born_us=0)
     ids = await insert(here, target, 5)
     await here.reconciler._reconcile(target)
     assert await called(target) == ids
@@ -325,7 +325,7 @@ async def test_a_job_that_only_sql_has_comes_into_the_queue(here, target, monkey
 
 async def test_a_job_that_is_being_submitted_is_left_alone(here, target):
     """Its replica puts it in the queue in a moment."""
-    await here.reconciler.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, born_us=0)
     await insert(here, target, 1)
     await here.reconciler._reconcile(target)
     assert await called(target) == []
@@ -334,7 +334,7 @@ async def test_a_job_that_is_being_submitted_is_left_alone(here, target):
 async def test_a_job_that_runs_and_is_in_no_queue_is_called_again(here, target, monkeypatch):
     """Its worker has died, and Redis has forgotten it."""
     monkeypatch.setattr(reconcilers, "RECONCILE_S", -1.0)
-    await here.reconciler.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, born_us=0)
     [id_] = await insert(here, target, 1)
     await here.store.attempts.start([(id_, 7)], at_ms=here.time())
     await here.reconciler._reconcile(target)
@@ -351,10 +351,10 @@ async def test_nothing_is_called_when_locks_end_before_sql_answers(here, target,
     monkeypatch.setattr(workers, "MARGIN_S", 0)
     monkeypatch.setattr(workers, "SLOW_S", 0)
     [id_], worker = await insert(here, target, 1), here.worker(target)
-    await here.reconciler.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, born_us=0)
     assert await worker._claim_jobs() > 0
     assert len(worker) == 0
-    _, [place] = await target.store.look([id_])
+    _, [place] = await target.store.inspect([id_])
     assert place.where == "later"
 
 
@@ -372,7 +372,7 @@ async def test_a_worker_that_cannot_ask_about_its_locks_waits_for_redis(here, ta
 
     monkeypatch.setattr(target.store, "renew", away_at_first)
     await insert(here, target, 1)
-    await here.reconciler.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, born_us=0)
     async with running(here.worker(target).run()):
         await until(lambda: bool(here.egress.called))
         assert len(asked) == 3
@@ -384,7 +384,7 @@ async def test_a_call_whose_lock_cannot_be_renewed_is_cut_off(here, target, monk
     monkeypatch.setattr(workers, "MARGIN_S", 0)
     monkeypatch.setattr(workers, "RENEW_S", 0.02)
     await insert(here, target, 1)
-    await here.reconciler.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, born_us=0)
 
     async def renew(*_: object) -> None:
         raise StoreError("it is away")

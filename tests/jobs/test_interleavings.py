@@ -7,8 +7,8 @@ import pytest
 
 from sidecar.jobs import retry_policy
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import Ending, Job, QueueEntry, State, new_job_id
-from sidecar.jobs.store.endings import BYTES_AT_ONCE
+from sidecar.jobs.model import Ending, Job, QueueEntry, State, make_job_id
+from sidecar.jobs.store.endings import BYTES_PER_DELETE
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.worker import reconciler, target_worker
 from sidecar.jobs.worker.target_worker import WorkerPool
@@ -91,7 +91,7 @@ async def test_what_ended_while_redis_was_away_leaves_the_queue(here):
     assert ((line := await here.line(target)).waiting, line.later) == (2, 1)
     await here.reconciler._reconcile(target)
     assert ((line := await here.line(target)).waiting, line.later) == (1, 0)
-    _, [place] = await target.store.look([stays])
+    _, [place] = await target.store.inspect([stays])
     assert place.position == 1
 
 
@@ -101,13 +101,13 @@ async def test_a_job_that_ended_while_its_queue_was_built_again_has_no_slot(here
     target = await here.target(concurrency=1)
     id_ = await here.submit(target)
     fence = await begun(here, target, id_)
-    read = await here.store.attempts.running(target.name)
+    read = await here.store.attempts.list_running(target.name)
     now_ms = here.time()
     assert await here.store.attempts.finish(
         Ending(id_, fence, State.COMPLETED, now_ms, now_ms + 1000)
     )
     await here.lose_line(target)
-    await here.reconciler._hold_calls(target, read)
+    await here.reconciler.queues.restore_calls(target, read)
     assert (await here.line(target)).active == 0
     following = await here.submit(target)
     claimed = await target.store.claim(1, target.settings)
@@ -150,15 +150,15 @@ async def test_old_results_are_removed_some_megabytes_at_a_time(here):
     now_ms = here.time()
 
     async def ended(size):
-        id_ = new_job_id()
+        id_ = make_job_id()
         await here.store.jobs.insert(Job(id_, "service", "t", "offline", 1, now_ms, 1))
         await here.store.attempts.start([(id_, 1)], at_ms=2)
         await here.store.attempts.finish(Ending(id_, 1, State.COMPLETED, 3, 4, size=size))
 
     await asyncio.gather(*(ended(4 * MIB) for _ in range(6)))
-    assert BYTES_AT_ONCE == 16 * MIB
+    assert BYTES_PER_DELETE == 16 * MIB
     assert [await here.store.endings.delete_old(now_ms, 500) for _ in range(3)] == [4, 2, 0]
-    await asyncio.gather(ended(BYTES_AT_ONCE * 2), ended(BYTES_AT_ONCE * 2))
+    await asyncio.gather(ended(BYTES_PER_DELETE * 2), ended(BYTES_PER_DELETE * 2))
     assert [await here.store.endings.delete_old(now_ms, 500) for _ in range(3)] == [1, 1, 0]
 
 
@@ -301,7 +301,7 @@ async def test_answers_are_counted_by_their_status(here):
     ):
         id_ = await here.submit(target, kind="online")
         [claim] = (await target.store.claim(0, target.settings)).claims
-        assert await here.jobs.end(target, id_, claim.fence, status=status)
+        assert await here.jobs.end_call(target, id_, claim.fence, status=status)
         row = await here.row(id_)
         assert (row.state, row.status) == (state, status)
     assert counted.labels(target.name, "200")._value.get() == 2

@@ -58,7 +58,7 @@ async def test_a_file_makes_its_tables_and_a_server_asks_for_them(sqlite):
     try:
         await asyncio.gather(*(store.check() for store in stores))
         await stores[0].jobs.insert(job())
-        assert len((await stores[1].search.page(JobQuery())).jobs) == 1
+        assert len((await stores[1].search.find_page(JobQuery()))[0]) == 1
         async with sql.begin(stores[0].engine) as connection:
             await connection.execute(text("UPDATE waitroom_jobs_version SET version_num = '9999'"))
         with pytest.raises(DatabaseError, match="revision 9999: run waitroom migrate"):
@@ -118,7 +118,7 @@ async def test_workers_on_one_database_do_each_job_once(database, store, open_st
 
     async def run(at):
         while not all(ended.values()):
-            ids = [row.id for row in await at.attempts.waiting("images", None, 10)]
+            ids = [row.id for row in await at.attempts.list_waiting("images", None, 10)]
             for one in (
                 taken := await at.attempts.start([(i, next(fences)) for i in ids], at_ms=NOW_MS)
             ):
@@ -129,7 +129,7 @@ async def test_workers_on_one_database_do_each_job_once(database, store, open_st
         await asyncio.gather(
             *(submit(at, made[n::3]) for n, at in enumerate(stores)), *map(run, stores)
         )
-    for one in (await store.search.page(JobQuery())).jobs:
+    for one in (await store.search.find_page(JobQuery()))[0]:
         assert one.state is State.COMPLETED
         assert ended[one.id] == [one.fence] == [max(begun[one.id])]
         assert one.attempts == len(begun[one.id])
@@ -203,7 +203,7 @@ async def test_a_file_that_somebody_keeps_locked_is_an_error_for_all_who_wait(
     assert len(seen) == 1
     with pytest.raises(DatabaseError, match="locked"):
         await store.attempts.start([(made[0].id, 1)], at_ms=NOW_MS)
-    assert len((await store.search.page(JobQuery())).jobs) == 2
+    assert len((await store.search.find_page(JobQuery()))[0]) == 2
     sqlite.start()
     assert len(await store.attempts.start([(made[0].id, 1)], at_ms=NOW_MS)) == 1
     await store.jobs.insert(job())
@@ -216,20 +216,20 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
     rows, attempts, endings, targets = store.jobs, store.attempts, store.endings, store.targets
     asked = [
         store.check(), store.migrate(), rows.insert(job()), rows.find("a"),
-        rows.find_many(["a"]), rows.find_by_key("a", "b"), store.search.page(JobQuery()),
+        rows.find_many(["a"]), rows.find_by_key("a", "b"), store.search.find_page(JobQuery()),
         store.search.count(JobQuery()),
-        anext(rows.chunks("a")),
+        anext(rows.read_body("a")),
         attempts.start([("a", 1)], at_ms=1), attempts.finish(ending),
         attempts.add_chunk("a", 1, 0, b""),
         attempts.set_called("a", 1, at_ms=1), attempts.set_used("a", 1, at_ms=1),
         rows.cancel("a", at_ms=1, expires_ms=1),
         rows.retry("a", order=1, at_ms=1, expires_ms=1),
-        rows.mark_read("a", at_ms=1, expires_ms=1), attempts.waiting("a", None, 1),
-        attempts.running("a"), attempts.last_started_ms("a"), rows.counts(),
-        attempts.unended(["a"]), endings.expire(1, 1, {}), endings.delete_old(1, 1),
-        endings.due_callbacks(1, 1, hold_ms=1),
+        rows.mark_read("a", at_ms=1, expires_ms=1), attempts.list_waiting("a", None, 1),
+        attempts.list_running("a"), attempts.find_last_start_ms("a"), rows.count_by_state(),
+        attempts.find_busy_targets(["a"]), endings.expire(1, 1, {}), endings.delete_old(1, 1),
+        endings.claim_callbacks(1, 1, hold_ms=1),
         endings.record_callback("a", ended_ms=1, next_ms=1, tries=1), targets.all(),
-        targets.put("a", "{}", 1), targets.delete("a"), rows.steps("a", 1, 2, 1),
+        targets.put("a", "{}", 1), targets.delete("a"), rows.count_ended("a", 1, 2, 1),
     ]  # fmt: skip
     for one in asked:
         with pytest.raises(DatabaseError, match="FileNotFoundError"):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sidecar.jobs.model import ENDED, Ending, JobQuery, QueueEntry, State
 from sidecar.jobs.store import endings
-from sidecar.jobs.store.endings import DEFAULT_TTL_MS, PERMIT_MS
+from sidecar.jobs.store.endings import DEFAULT_TTL_MS, MAX_CLAIM_WINDOW_MS
 from sidecar.jobs.store.jobs import EndedJobs
 from tests.support.jobs import NOW_MS, count_chunks, job, record_statements
 
@@ -41,7 +41,7 @@ async def test_who_waits_is_told_page_by_page_in_order(store):
     again = await store.jobs.insert(job(queue_order=9))
     await end(store, again, State.PENDING, not_before_ms=LATER_MS)
     rows, after = [], None
-    while page := await store.attempts.waiting("images", after, 2):
+    while page := await store.attempts.list_waiting("images", after, 2):
         rows += page
         after = page[-1].order, page[-1].id
     assert [row.order for row in rows] == [-(1 << 53), 5, 5, 5, 5, 8, 9, 1 << 53]
@@ -52,7 +52,7 @@ async def test_who_waits_is_told_page_by_page_in_order(store):
         QueueEntry(online.id, 8, is_online=True),
         QueueEntry(again.id, 9, not_before_ms=LATER_MS),
     ]
-    submitted = await store.attempts.waiting("images", None, 10, before_ms=NOW_MS + 1)
+    submitted = await store.attempts.list_waiting("images", None, 10, before_ms=NOW_MS + 1)
     assert online.id not in {row.id for row in submitted}
     assert len(submitted) == len(rows) - 1
 
@@ -64,7 +64,7 @@ async def test_what_runs_is_told_with_its_fence(store):
     )
     await store.attempts.start([(runs.id, 4)], at_ms=NOW_MS)
     await store.attempts.set_called(called.id, 5, at_ms=NOW_MS)
-    found = await store.attempts.running("images")
+    found = await store.attempts.list_running("images")
     assert [(one.id, one.fence, one.state, one.kind, one.started_ms) for one in found] == [
         (called.id, 5, State.CALLED, "online", None),
         (runs.id, 4, State.PROCESSING, "offline", NOW_MS),
@@ -75,18 +75,18 @@ async def test_when_the_last_call_began_is_known(store):
     """Whether it runs, waits for its next try, or has ended, even after calls that began before;
     nothing is known of a target that was never called."""
     made = await insert(store, *(job() for _ in range(4)))
-    assert await store.attempts.last_started_ms("images") is None
+    assert await store.attempts.find_last_start_ms("images") is None
     await store.jobs.cancel(made[3].id, at_ms=LATER_MS + 9, expires_ms=LATER_MS)
-    assert await store.attempts.last_started_ms("images") is None
+    assert await store.attempts.find_last_start_ms("images") is None
     await end(store, made[0], started_ms=NOW_MS + 1, at_ms=LATER_MS + 5)
-    assert await store.attempts.last_started_ms("images") == NOW_MS + 1
+    assert await store.attempts.find_last_start_ms("images") == NOW_MS + 1
     await end(store, made[1], started_ms=NOW_MS + 2, at_ms=LATER_MS)
-    assert await store.attempts.last_started_ms("images") == NOW_MS + 2
+    assert await store.attempts.find_last_start_ms("images") == NOW_MS + 2
     await store.attempts.start([(made[2].id, 7)], at_ms=NOW_MS + 3)
-    assert await store.attempts.last_started_ms("images") == NOW_MS + 3
+    assert await store.attempts.find_last_start_ms("images") == NOW_MS + 3
     await store.attempts.finish(Ending(made[2].id, 7, State.PENDING, LATER_MS))
-    assert await store.attempts.last_started_ms("images") == NOW_MS + 3
-    assert await store.attempts.last_started_ms("other") is None
+    assert await store.attempts.find_last_start_ms("images") == NOW_MS + 3
+    assert await store.attempts.find_last_start_ms("other") is None
 
 
 async def test_jobs_are_counted_by_target_and_state(store):
@@ -94,11 +94,11 @@ async def test_jobs_are_counted_by_target_and_state(store):
     made = await insert(store, *(job() for _ in range(3)), job(target="other"))
     await end(store, made[0], State.FAILED)
     counts = {("images", "failed"): 1, ("images", "pending"): 2, ("other", "pending"): 1}
-    assert await store.jobs.counts() == counts
-    assert await store.jobs.counts("images", [State.PENDING]) == {("images", "pending"): 2}
-    assert await store.jobs.counts("images", ENDED) == {("images", "failed"): 1}
-    assert await store.attempts.unended(["images", "none"]) == {"images"}
-    assert await store.attempts.unended([]) == set()
+    assert await store.jobs.count_by_state() == counts
+    assert await store.jobs.count_by_state("images", [State.PENDING]) == {("images", "pending"): 2}
+    assert await store.jobs.count_by_state("images", ENDED) == {("images", "failed"): 1}
+    assert await store.attempts.find_busy_targets(["images", "none"]) == {"images"}
+    assert await store.attempts.find_busy_targets([]) == set()
 
 
 # What is over -------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ async def test_what_waited_too_long_expires_and_is_kept_as_its_target_says(store
         [],
     ]
     # What was called has a permit that may be used until it ends, in an hour at most.
-    over_ms = NOW_MS + 1 + PERMIT_MS
+    over_ms = NOW_MS + 1 + MAX_CLAIM_WINDOW_MS
     assert await store.endings.expire(over_ms - 1, 1, ttl) == []
     assert await store.endings.expire(over_ms, 1, ttl) == [(made[3].id, "images")]
     assert (await store.jobs.find(made[4].id)).state == State.PROCESSING
@@ -144,7 +144,7 @@ async def test_what_was_kept_long_enough_is_removed_with_its_answer(store):
     assert await store.endings.delete_old(gone_ms - 1, 10) == 0
     assert await store.jobs.retry(made[4].id, order=1, at_ms=NOW_MS, expires_ms=gone_ms)
     assert [await store.endings.delete_old(gone_ms, 2) for _ in range(3)] == [2, 1, 0]
-    assert {one.id for one in (await store.search.page(JobQuery())).jobs} == {
+    assert {one.id for one in (await store.search.find_page(JobQuery()))[0]} == {
         made[3].id,
         made[4].id,
     }
@@ -184,7 +184,7 @@ async def test_two_reconcilers_do_the_work_once(database, store, open_store):
     ended = sorted([*(id_ for id_, _ in (*first, *second)), *cancelled])
     assert ended == sorted(one.id for one in made)
     due = await asyncio.gather(*(
-        until_none(lambda at=at: at.endings.due_callbacks(LATER_MS, 20, hold_ms=1))
+        until_none(lambda at=at: at.endings.claim_callbacks(LATER_MS, 20, hold_ms=1))
         for at in (store, other)
     ))  # fmt: skip
     assert sorted(one.id for one in (*due[0], *due[1])) == ended
@@ -205,7 +205,7 @@ async def test_a_reconciler_that_finds_nothing_to_do_locks_nothing(store):
     seen = record_statements(store)
     assert await store.endings.expire(NOW_MS, 10, {}) == []
     assert await store.endings.delete_old(NOW_MS, 10) == 0
-    assert await store.endings.due_callbacks(NOW_MS, 10, hold_ms=1) == []
+    assert await store.endings.claim_callbacks(NOW_MS, 10, hold_ms=1) == []
     assert [statement.split()[0] for statement in seen] == ["SELECT"] * 3
     assert not any("FOR UPDATE" in statement for statement in seen)
 
@@ -218,18 +218,18 @@ async def test_callbacks_are_due_longest_first_and_come_again_until_they_are_mad
     made = await insert(store, *(job(callback_url=URL) for _ in range(3)), job())
     for n, one in enumerate(made):
         await end(store, one, at_ms=LATER_MS - n)
-    assert await store.endings.due_callbacks(LATER_MS - 3, 10, hold_ms=100) == []
-    due = await store.endings.due_callbacks(LATER_MS, 2, hold_ms=100)
+    assert await store.endings.claim_callbacks(LATER_MS - 3, 10, hold_ms=100) == []
+    due = await store.endings.claim_callbacks(LATER_MS, 2, hold_ms=100)
     assert [one.id for one in due] == [made[2].id, made[1].id]
-    due = await store.endings.due_callbacks(LATER_MS, 10, hold_ms=100)
+    due = await store.endings.claim_callbacks(LATER_MS, 10, hold_ms=100)
     assert [one.id for one in due] == [made[0].id]
     await store.endings.record_callback(made[0].id, ended_ms=LATER_MS, next_ms=None, tries=1)
     await store.endings.record_callback(
         made[1].id, ended_ms=LATER_MS - 1, next_ms=LATER_MS + 500, tries=1
     )  # fmt: skip
-    due = await store.endings.due_callbacks(LATER_MS + 100, 10, hold_ms=1000)
+    due = await store.endings.claim_callbacks(LATER_MS + 100, 10, hold_ms=1000)
     assert [(one.id, one.callback_tries) for one in due] == [(made[2].id, 0)]
-    due = await store.endings.due_callbacks(LATER_MS + 500, 10, hold_ms=1000)
+    due = await store.endings.claim_callbacks(LATER_MS + 500, 10, hold_ms=1000)
     assert [(one.id, one.callback_tries) for one in due] == [(made[1].id, 1)]
 
 
@@ -243,13 +243,13 @@ async def test_callbacks_of_one_receiver_do_not_hide_those_of_others(store, monk
     for n, one in enumerate([*many, other]):
         await end(store, one, at_ms=LATER_MS + n)
     asked = {"hold_ms": 1000, "each": 2}
-    due = await store.endings.due_callbacks(LATER_MS + 9, 10, **asked)
+    due = await store.endings.claim_callbacks(LATER_MS + 9, 10, **asked)
     assert [one.id for one in due] == [many[0].id, many[1].id]
-    under_way = {"https://slow_1.example": 2}
-    due = await store.endings.due_callbacks(LATER_MS + 9, 10, **asked, under_way=under_way)
+    in_flight = {"https://slow_1.example": 2}
+    due = await store.endings.claim_callbacks(LATER_MS + 9, 10, **asked, in_flight=in_flight)
     assert [one.id for one in due] == [other.id]
-    under_way = {"https://slow_1.example": 1}
-    due = await store.endings.due_callbacks(LATER_MS + 9, 10, **asked, under_way=under_way)
+    in_flight = {"https://slow_1.example": 1}
+    due = await store.endings.claim_callbacks(LATER_MS + 9, 10, **asked, in_flight=in_flight)
     assert [one.id for one in due] == [many[2].id]
 
 
@@ -257,14 +257,14 @@ async def test_a_job_that_is_tried_again_tells_of_its_new_end_alone(store):
     """What was still to be told of the old one is not told, nor does it come back."""
     made = await store.jobs.insert(job(callback_url=URL))
     await end(store, made, State.FAILED)
-    [held] = await store.endings.due_callbacks(LATER_MS, 1, hold_ms=1)
+    [held] = await store.endings.claim_callbacks(LATER_MS, 1, hold_ms=1)
     assert await store.jobs.retry(made.id, order=1, at_ms=NOW_MS, expires_ms=LATER_MS)
     old = {"ended_ms": held.ended_ms, "tries": 1}
     await store.endings.record_callback(held.id, next_ms=LATER_MS + 1, **old)
-    assert await store.endings.due_callbacks(LATER_MS + 9, 1, hold_ms=1) == []
+    assert await store.endings.claim_callbacks(LATER_MS + 9, 1, hold_ms=1) == []
     await end(store, made, fence=8, at_ms=LATER_MS - 1)
     await store.endings.record_callback(held.id, next_ms=None, **old)
-    [held] = await store.endings.due_callbacks(LATER_MS, 1, hold_ms=1)
+    [held] = await store.endings.claim_callbacks(LATER_MS, 1, hold_ms=1)
     assert (held.state, held.callback_tries) == (State.COMPLETED, 0)
 
 
@@ -294,7 +294,7 @@ async def test_the_history_is_told_in_steps(store):
         await end(store, made[n], state, started_ms=NOW_MS + started, at_ms=NOW_MS + at)
     await store.jobs.cancel(made[6].id, at_ms=NOW_MS + 2000, expires_ms=LATER_MS)
     await end(store, made[7], at_ms=NOW_MS + 1000)
-    steps = await store.jobs.steps("images", NOW_MS + 1000, NOW_MS + 5000, 1000)
+    steps = await store.jobs.count_ended("images", NOW_MS + 1000, NOW_MS + 5000, 1000)
     assert [replace(step, at_ms=step.at_ms - NOW_MS) for step in steps] == [
         EndedJobs(1000, 2, 1, 0, 30, (990 + 1969 + 1451) // 3),
         EndedJobs(2000, 0, 0, 1, None, None),

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import fields, replace
 
-from sidecar.jobs.model import Ending, Job, JobQuery, State, new_job_id
+from sidecar.jobs.model import Ending, Job, JobQuery, State, make_job_id
 from sidecar.jobs.store import jobs as search
 from sidecar.kit.errors import DatabaseError
 from tests.support.jobs import NOW_MS, count_chunks, job, record_statements
@@ -29,7 +29,7 @@ def completed(made, fence=7, **values):
 
 
 async def body_of(store, id_):
-    return b"".join([part async for part in store.jobs.chunks(id_)])
+    return b"".join([part async for part in store.jobs.read_body(id_)])
 
 
 # Submitting ---------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ async def test_a_job_comes_back_as_it_was_submitted(store):
     assert {f.name for f in fields(Job) if getattr(found, f.name) != getattr(made, f.name)} == {
         "state", "fence", "attempts", "started_ms", "not_before_ms",
     }  # fmt: skip
-    assert await store.jobs.find_many([made.id, new_job_id()]) == {
+    assert await store.jobs.find_many([made.id, make_job_id()]) == {
         made.id: replace(found, body=b"")
     }
 
@@ -67,7 +67,7 @@ async def test_the_same_key_of_the_same_owner_is_the_same_job(store):
         job(idempotency_key=None), job(idempotency_key=None),
     ]  # fmt: skip
     assert await insert(store, *others) == others
-    assert len((await store.search.page(JobQuery())).jobs) == 5
+    assert len((await store.search.find_page(JobQuery()))[0]) == 5
 
 
 async def test_many_who_submit_the_same_at_once_get_the_same_job(database, store, open_store):
@@ -81,7 +81,7 @@ async def test_many_who_submit_the_same_at_once_get_the_same_job(database, store
     for one in (*found[0], *found[1]):
         ids[one.idempotency_key].add(one.id)
     assert all(len(same) == 1 for same in ids.values())
-    assert len((await store.search.page(JobQuery())).jobs) == len(keys)
+    assert len((await store.search.find_page(JobQuery()))[0]) == len(keys)
 
 
 async def test_a_job_that_cannot_be_written_does_not_take_others_along(store):
@@ -91,7 +91,7 @@ async def test_a_job_that_cannot_be_written_does_not_take_others_along(store):
     tasks = [store.jobs.insert(one) for one in (good[0], good[1], bad[0], good[2], bad[1], good[3])]
     told = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(one) for one in told] == [Job, Job, DatabaseError, Job, DatabaseError, Job]
-    assert {one.id for one in (await store.search.page(JobQuery())).jobs} == {
+    assert {one.id for one in (await store.search.find_page(JobQuery()))[0]} == {
         one.id for one in good
     }
 
@@ -120,10 +120,9 @@ async def test_pages_are_newest_first_and_leave_none_out(store):
     ):
         found, after = [], None
         while True:
-            page = await store.search.page(replace(query, after=after, limit=4))
-            assert len(page.jobs) == 4 or page.next is None
-            found += page.jobs
-            after = page.next
+            page, after = await store.search.find_page(replace(query, after=after, limit=4))
+            assert len(page) == 4 or after is None
+            found += page
             if after is None:
                 break
         assert {one.id for one in found} == {one.id for one in wanted if which(one)}
@@ -137,7 +136,7 @@ async def test_a_search_goes_through_all_in_windows(store, monkeypatch):
     """What no index has is looked for among some at a time; no page leaves one out or has one
     twice, and no window is larger."""
     monkeypatch.setattr(search, "WINDOW", 5)
-    monkeypatch.setattr(search, "MOST_COUNTED", 6)
+    monkeypatch.setattr(search, "MAX_COUNTED", 6)
     made = [job(created_ms=NOW_MS + n // 3) for n in range(23)]
     await insert(store, *made)
     for n, one in enumerate(made):
@@ -156,9 +155,9 @@ async def test_a_search_goes_through_all_in_windows(store, monkeypatch):
     ):
         found, after, pages = [], None, 0
         while True:
-            page = await store.search.page(replace(query, after=after, limit=2))
-            found += [each.id for each in page.jobs]
-            after, pages = page.next, pages + 1
+            page, after = await store.search.find_page(replace(query, after=after, limit=2))
+            found += [each.id for each in page]
+            pages += 1
             if after is None:
                 break
         assert (set(found), len(found)) == (wanted, len(wanted))
@@ -175,9 +174,9 @@ async def test_what_can_be_no_id_is_found_nowhere(store):
     """Whatever a caller sends, the database is not blamed for it."""
     for odd in ("é", "a\0b", "\ud800", "%", "x" * 9999, "", "a b"):
         assert await store.jobs.find(odd) is None
-        assert (await store.search.page(JobQuery(target=odd))).jobs == []
-        assert not odd or (await store.search.page(JobQuery(id=odd))).jobs == []
-        assert (await store.search.page(JobQuery(after=(NOW_MS, odd)))).jobs == []
+        assert (await store.search.find_page(JobQuery(target=odd)))[0] == []
+        assert not odd or (await store.search.find_page(JobQuery(id=odd)))[0] == []
+        assert (await store.search.find_page(JobQuery(after=(NOW_MS, odd))))[0] == []
 
 
 # Running ------------------------------------------------------------------------------------------
@@ -189,7 +188,7 @@ async def test_a_job_is_begun_by_who_claimed_it_last(store):
     made = [job(), job(expires_ms=NOW_MS), job()]
     await insert(store, *made)
     await store.jobs.cancel(made[2].id, at_ms=NOW_MS, expires_ms=LATER_MS)
-    claims = [(one.id, 5) for one in made] + [(new_job_id(), 5)]
+    claims = [(one.id, 5) for one in made] + [(make_job_id(), 5)]
     for _ in range(2):
         [found] = await store.attempts.start(claims, at_ms=NOW_MS)
         assert (found.id, found.attempts, found.fence) == (made[0].id, 1, 5)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.jobs.model import new_job_id
-from sidecar.jobs.permits import MAX_LENGTH, Permit, PermitError, Permits, target_of
+from sidecar.jobs.model import make_job_id
+from sidecar.jobs.permits import MAX_LENGTH, Permit, PermitError, Permits, parse_target
 from sidecar.kit.errors import InputError
 
 OLD, KEY = "o" * 32, "key of thirty-two letters or more"
@@ -59,7 +59,7 @@ def test_what_was_signed_is_read(permit):
     of = permits(permit.target)
     text = of.write(permit.job, permit.fence, permit.expires_ms)
     assert of.verify(text) == permit
-    assert target_of(text) == permit.target
+    assert parse_target(text) == permit.target
     assert re.fullmatch(r"[A-Za-z0-9_.~-]+", text)
     assert len(text) <= MAX_LENGTH
 
@@ -68,7 +68,7 @@ def test_what_was_signed_is_read(permit):
 @given(st.integers(0, 2**63 - 1), st.integers(ENDS_MS, 10**16 - 1))
 def test_any_call_of_any_job(fence, expires_ms):
     """Every number comes back."""
-    job = new_job_id()
+    job = make_job_id()
     text = permits().write(job, fence, expires_ms)
     assert permits().verify(text) == Permit("images", job, fence, expires_ms)
 
@@ -150,7 +150,7 @@ SIGNATURE = "a" * 43
 )  # fmt: skip
 def test_what_no_permit_is(text):
     """It is malformed, of no target, and no error of another kind."""
-    assert (doubt(text), target_of(text)) == ("malformed", "")
+    assert (doubt(text), parse_target(text)) == ("malformed", "")
 
 
 @settings(max_examples=50)
@@ -158,4 +158,4 @@ def test_what_no_permit_is(text):
 def test_reading_never_fails_otherwise(text):
     """Whatever is sent is a permit or a PermitError."""
     assert doubt(text) == "malformed"
-    assert target_of(text) == ""
+    assert parse_target(text) == ""

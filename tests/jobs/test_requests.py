@@ -14,7 +14,7 @@ from sidecar.jobs.request import (
     MAX_PATH,
     MAX_QUERY,
     check_request,
-    url_below,
+    make_url,
     write_query,
 )
 from sidecar.jobs.schemas import SubmitJob
@@ -112,7 +112,7 @@ def test_an_address_is_looked_at_when_it_is_whole(path, query):
     """Even what was never checked does not go to another host, port or path."""
     for settings in (IMAGES, REPORT, read_target({"url": "https://images.example"})):
         try:
-            url = url_below(settings.url, path, query)
+            url = make_url(settings.url, path, query)
         except InputError:
             continue
         assert url.raw_authority == URL(settings.url).raw_authority

@@ -3,8 +3,8 @@
 from aiohttp import web
 
 from sidecar.http.metrics import METRICS
-from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.endpoints import check_permit
+from sidecar.jobs.service import JOBS
 from sidecar.kit.errors import StoreError
 from tests.support.verdicts import find_unsent
 
@@ -40,7 +40,7 @@ async def test_verdicts_are_as_their_models_say(here, aiohttp_client):
         await check(),
         await check(permit, to="nowhere"),
     ]
-    target.store.use = fail
+    target.store.use_permit = fail
     replies.append(await check(permit))
     assert find_unsent(endpoint, replies, "Cache-Control") == set()
     assert [reply.headers["X-Waitroom-State"] for reply in replies] == [

@@ -12,6 +12,7 @@ from sidecar.jobs.model import Ending, QueueEntry, State
 from sidecar.jobs.redis_keys import target_key, target_keys
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import TargetStore
+from sidecar.jobs.worker.queue_rebuild import restored_call
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from tests.jobs.target_model import Active, Target
@@ -202,7 +203,7 @@ class TargetMachine(StoreMachine):
         """Late ones change nothing."""
         again = None if again is None else self.now // 1000 + again
         hold = None if hold is None else self.now // 1000 + hold
-        more = {"note": how, "took_us": took, "not_before_ms": again, "hold_ms": hold}
+        more = {"outcome": how, "took_us": took, "not_before_ms": again, "hold_ms": hold}
         ends = [Ending(*claim, State.PENDING, 0, **more) for claim in self.chosen(which)]
         is_late = not any(
             job in self.seen.active and self.seen.active[job].fence == fence
@@ -247,7 +248,7 @@ class TargetMachine(StoreMachine):
     def used(self, which):
         """Permits, some of them twice."""
         for claim in self.chosen(which):
-            told = self.asked(self.store.use(*claim, self.settings))
+            told = self.asked(self.store.use_permit(*claim, self.settings))
             assert told == self.model.at(self.now, changes=False).use(*claim, self.settings)
         self.settle()
 
@@ -255,7 +256,7 @@ class TargetMachine(StoreMachine):
     @rule(which=INDICES)
     def done(self, which):
         for claim in self.chosen(which):
-            told = self.asked(self.store.done(*claim))
+            told = self.asked(self.store.end_call(*claim))
             assert told == self.model.at(self.now).done(*claim)
             if told:
                 self.open.discard(claim[0])
@@ -264,12 +265,12 @@ class TargetMachine(StoreMachine):
     @precondition(lambda self: self.seen.ended)
     @rule(limit=st.integers(1, 3))
     def tell_of_the_ended(self, limit):
-        ended = self.run(self.store.ended(limit))
+        ended = self.run(self.store.read_timed_out(limit))
         assert {(job, why): at for job, why, at in ended}.items() <= {
             key: at // 1000 for key, at in self.model.ended.items()
         }.items()
         assert len(ended) == min(limit, len(self.model.ended))
-        self.run(self.store.forget(ended))
+        self.run(self.store.forget_timed_out(ended))
         for job, why, _ in ended:
             del self.model.ended[job, why]
             self.open.discard(job)
@@ -278,7 +279,7 @@ class TargetMachine(StoreMachine):
     @rule()
     def look(self):
         jobs = sorted(self.orders)
-        line, places = self.run(self.store.look(jobs, self.settings))
+        line, places = self.run(self.store.inspect(jobs, self.settings))
         model = self.model.at(self.now, changes=False)
         assert places == [model.place(job) for job in jobs]
         assert (line.waiting, line.later, line.active, line.breaker, line.is_ready) == (
@@ -318,7 +319,7 @@ class TargetMachine(StoreMachine):
     def made_ready(self, wait, is_lost_again=False):
         born = self.run(self.store.claim(0, self.settings)).born_us
         self.model.at(self.now).claim(0, self.settings)
-        told = self.run(self.store.ready(wait, born - is_lost_again))
+        told = self.run(self.store.mark_ready(wait, born - is_lost_again))
         assert told is not is_lost_again
         assert told == self.model.make_ready(wait, born - is_lost_again)
         assert self.run(self.store.is_ready()) is told
@@ -358,7 +359,7 @@ class TargetMachine(StoreMachine):
             if jobs is waiting:
                 assert self.run(self.store.add(jobs)) == self.model.at(self.now).add(jobs)
             else:
-                self.run(self.store.hold(jobs, self.settings))
+                self.run(self.store.restore([restored_call(one, self.settings) for one in jobs]))
                 self.model.at(self.now).hold(jobs, self.settings)
         self.settle()
         kept = {**before.line, **{job: at for job, (_, at) in before.later.items()}}

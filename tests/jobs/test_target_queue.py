@@ -11,6 +11,7 @@ from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueuePlace, TargetStore
 from sidecar.jobs.wake_ups import subscribe
+from sidecar.jobs.worker.queue_rebuild import restored_call
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.storage.redis.breaker import TRIES
@@ -44,7 +45,7 @@ async def make(redis, clock):
             redis, name, clock=StoreClock(), now_us=clock, **{"timeout_s": 5, **options}
         )
         if is_ready:
-            await store.ready(0)
+            await store.mark_ready(0)
         return store
 
     return make_target
@@ -69,7 +70,7 @@ async def release(
     store, claim, how="answered", *, took_us=S, again_ms=None, hold_ms=None, **values
 ):
     ending = Ending(
-        claim.id, claim.fence, State.PENDING, 0, note=how, took_us=took_us,
+        claim.id, claim.fence, State.PENDING, 0, outcome=how, took_us=took_us,
         not_before_ms=again_ms, hold_ms=hold_ms,
     )  # fmt: skip
     [is_its] = await store.release([ending], settings(**values))
@@ -77,7 +78,7 @@ async def release(
 
 
 async def where(store, *jobs):
-    return [place.where for place in (await store.look(jobs))[1]]
+    return [place.where for place in (await store.inspect(jobs))[1]]
 
 
 async def lose(redis, store):
@@ -194,7 +195,7 @@ async def test_the_cap_is_exact_for_claims_at_once(redis_socket):
     clients = [connect(f"unix://{redis_socket}", timeout_s=5) for _ in range(4)]
     name, values = new_room_name(), settings(concurrency=7)
     stores = [TargetStore(client, name, clock=StoreClock(), timeout_s=5) for client in clients]
-    await stores[0].ready(0)
+    await stores[0].mark_ready(0)
     await add(stores[0], *(f"j{n:03}" for n in range(100)))
     called = []
     for _ in range(10):
@@ -238,9 +239,9 @@ async def test_a_rate_counts_calls_whatever_becomes_of_them(make, clock):
         await release(store, claim, "busy", again_ms=clock.now // 1000, **values)
     told = await store.claim(1, settings(**values))
     assert (told.claims, told.next_s) == ([], 1)
-    line, _ = await store.look([], settings(**values))
+    line, _ = await store.inspect([], settings(**values))
     assert line.calls_in_window == 2
-    assert (await store.look([]))[0].calls_in_window == 0  # without settings it is not known
+    assert (await store.inspect([]))[0].calls_in_window == 0  # without settings it is not known
 
 
 async def test_a_lower_rate_holds_for_what_went_before(redis, make, clock):
@@ -298,7 +299,7 @@ async def test_what_ends_at_once_is_seen_to_in_parts(make, clock):
     told, lines = [], []
     for _ in range(3):
         told.append((await store.claim(0, values)).next_s)
-        lines.append((await store.look([]))[0].waiting)
+        lines.append((await store.inspect([]))[0].waiting)
     assert (told, lines) == ([0, 0, None], [200, 400, 450])
     assert await call(store, 200, concurrency=1000) == jobs[:200]
 
@@ -309,7 +310,7 @@ async def test_a_target_is_held_until_the_latest_that_was_said(make, clock):
     claims = (await store.claim(3, settings())).claims
     for claim, seconds in zip(claims, (2, 9, 4), strict=True):
         await release(store, claim, "busy", hold_ms=now_ms + seconds * 1000)
-    assert (await store.look([]))[0].held_until_ms == now_ms + 9000
+    assert (await store.inspect([]))[0].held_until_ms == now_ms + 9000
     assert (await store.claim(1, settings())).next_s == 9
 
 
@@ -343,7 +344,7 @@ async def test_a_lock_that_ends_puts_the_job_back_to_its_place(make, clock):
     assert await store.renew([("a", first.fence), ("a", second.fence)]) == ["lost", "held"]
     for how in ("answered", "failed", "busy", "gone"):
         assert not await release(store, first, how, again_ms=1, hold_ms=2**42)
-    line, [place] = await store.look(["a"])
+    line, [place] = await store.inspect(["a"])
     assert (place.where, place.fence, line.held_until_ms) == ("running", second.fence, None)
     assert line.counters["lost"] == 1
     assert line.counters["completed"] == line.counters["failed"] == 0
@@ -355,7 +356,7 @@ async def test_a_job_that_is_tried_again_has_its_old_place(make, clock):
     [claim] = (await store.claim(1, settings())).claims
     again_ms = clock.now // 1000 + 4000
     assert await release(store, claim, "failed", again_ms=again_ms)
-    assert (await store.look("a"))[1] == [QueuePlace("later", ends_ms=again_ms)]
+    assert (await store.inspect("a"))[1] == [QueuePlace("later", ends_ms=again_ms)]
     clock.now += 4 * S - 1000
     assert await call(store, 0) == []
     clock.now += 1000
@@ -386,12 +387,12 @@ async def test_what_runs_cannot_be_removed(make, clock):
     await store.add([QueueEntry("later", 8, not_before_ms=later)])
     await add(store, "r", "C", "U", "line", online="CU", first=16)
     [_, _, used] = (await store.claim(1, settings())).claims
-    assert await store.use("U", used.fence, settings()) == "ok"
+    assert await store.use_permit("U", used.fence, settings()) == "ok"
     await store.reserve("kept", "", settings())
     jobs = ("r", "U", "later", "line", "C", "kept", "never")
     assert [await store.remove(job) for job in jobs] == [False] * 2 + [True] * 4 + [False]
     assert [await store.remove(job) for job in jobs] == [False] * 7
-    assert (await store.look([]))[0].active == 2
+    assert (await store.inspect([]))[0].active == 2
 
 
 # The breaker --------------------------------------------------------------------------------------
@@ -411,10 +412,10 @@ async def test_a_target_that_fails_is_left_alone_for_longer_each_time(make, cloc
     await fail(store, times=2)
     await fail(store, how="answered")
     await fail(store, times=2)
-    assert (await store.look([]))[0].breaker == "closed"
+    assert (await store.inspect([]))[0].breaker == "closed"
     await fail(store)
     for seconds in (5, 10, 20, 40, 60, 60):
-        line, _ = await store.look([])
+        line, _ = await store.inspect([])
         assert (line.breaker, line.open_until_ms) == ("open", clock.now // 1000 + seconds * 1000)
         told = await store.claim(1, settings())
         assert told.claims == []
@@ -422,7 +423,7 @@ async def test_a_target_that_fails_is_left_alone_for_longer_each_time(make, cloc
         clock.now += seconds * S - 1
         assert await call(store) == []
         clock.now += 1
-        assert (await store.look([]))[0].breaker == "trial"
+        assert (await store.inspect([]))[0].breaker == "trial"
         await fail(store)
 
 
@@ -443,7 +444,7 @@ async def test_a_trial_is_the_only_call(make, clock):
     claims = (await store.claim(5, settings(**values))).claims
     assert [claim.is_trial for claim in claims] == [False] * 3
     await release(store, claims[0], "failed", **values)
-    assert (await store.look([]))[0].breaker == "closed"
+    assert (await store.inspect([]))[0].breaker == "closed"
 
 
 async def test_a_job_that_fails_as_a_trial_is_not_the_next_one(make, clock):
@@ -471,14 +472,14 @@ async def test_late_failures_do_not_count_as_trials(make, clock):
     claims = (await store.claim(5, settings(**values))).claims
     for claim in claims[:3]:
         await release(store, claim, "failed", **values)
-    line, _ = await store.look([])
+    line, _ = await store.inspect([])
     assert (line.breaker, line.open_until_ms) == ("open", clock.now // 1000 + 5000)
     clock.now += 6 * S
     assert await call(store, **values) == []  # a trial is alone
     await release(store, claims[3], "failed", **values)
-    assert (await store.look([]))[0].breaker == "trial"
+    assert (await store.inspect([]))[0].breaker == "trial"
     await release(store, claims[4], "answered", **values)
-    assert (await store.look([]))[0].breaker == "closed"
+    assert (await store.inspect([]))[0].breaker == "closed"
 
 
 async def test_a_clock_that_jumps_back_keeps_nothing_closed_for_longer(make, clock):
@@ -503,9 +504,9 @@ async def test_how_long_a_call_takes_is_smoothed(make):
     for how, took_us in (("failed", 9 * S), ("answered", 2 * S), ("busy", S), ("answered", 4 * S)):
         [claim] = (await store.claim(1, settings(concurrency=1))).claims
         await release(store, claim, how, took_us=took_us)
-        told.append((await store.look([]))[0].mean_s)
+        told.append((await store.inspect([]))[0].mean_s)
     assert told == [None, 2, 2, 2.2]
-    line, _ = await store.look([])
+    line, _ = await store.inspect([])
     assert line.counters == {
         "called": 4, "completed": 2, "failed": 1, "retried": 0, "lost": 0, "expired": 0
     }  # fmt: skip
@@ -520,20 +521,20 @@ async def test_a_permit_is_good_once(make, clock):
     await add(store, "A", "b", online="A")
     [claim] = (await store.claim(0, values)).claims
     clock.now += 5 * S - 1
-    assert await store.use("A", claim.fence - 1, values) == "gone"
-    assert await store.use("b", claim.fence, values) == "gone"
-    assert await store.use("A", claim.fence, values, "request 1") == "ok"
-    assert await store.use("A", claim.fence, values, "request 2") == "used"
-    assert await store.use("A", claim.fence, values, "request 1") == "ok"
-    assert await store.use("A", claim.fence, values) == "used"
+    assert await store.use_permit("A", claim.fence - 1, values) == "gone"
+    assert await store.use_permit("b", claim.fence, values) == "gone"
+    assert await store.use_permit("A", claim.fence, values, "request 1") == "ok"
+    assert await store.use_permit("A", claim.fence, values, "request 2") == "used"
+    assert await store.use_permit("A", claim.fence, values, "request 1") == "ok"
+    assert await store.use_permit("A", claim.fence, values) == "used"
     clock.now += 59 * S
-    assert (await store.look("A"))[1] == [
+    assert (await store.inspect("A"))[1] == [
         QueuePlace("used", None, claim.fence, (clock.now + S) // 1000)
     ]
-    assert await store.done("A", claim.fence)
-    assert not await store.done("A", claim.fence)
-    assert await store.use("A", claim.fence, values) == "gone"
-    assert await store.ended() == []
+    assert await store.end_call("A", claim.fence)
+    assert not await store.end_call("A", claim.fence)
+    assert await store.use_permit("A", claim.fence, values) == "gone"
+    assert await store.read_timed_out() == []
 
 
 async def test_permits_end_by_themselves(make, clock):
@@ -542,18 +543,18 @@ async def test_permits_end_by_themselves(make, clock):
     await add(store, "A", "B", online="AB")
     began = clock.now
     claims = (await store.claim(0, values)).claims
-    await store.use("B", claims[1].fence, values)
+    await store.use_permit("B", claims[1].fence, values)
     clock.now += 5 * S
-    assert await store.use("A", claims[0].fence, values) == "gone"
+    assert await store.use_permit("A", claims[0].fence, values) == "gone"
     clock.now += 60 * S
     assert await call(store) == []
-    ended = await store.ended()
+    ended = await store.read_timed_out()
     assert ended == [
         ("A", "unused", (began + 5 * S) // 1000), ("B", "term", (began + 60 * S) // 1000)
     ]  # fmt: skip
-    await store.forget(ended[:1])
-    assert await store.ended() == ended[1:]
-    line, _ = await store.look([])
+    await store.forget_timed_out(ended[:1])
+    assert await store.read_timed_out() == ended[1:]
+    line, _ = await store.inspect([])
     assert (line.active, line.counters["expired"], line.counters["completed"]) == (0, 1, 1)
 
 
@@ -563,9 +564,9 @@ async def test_who_called_without_asking_may_be_done_all_the_same(make, clock):
     await add(store, "A", online="A")
     [claim] = (await store.claim(0, settings())).claims
     clock.now += 3 * S
-    assert not await store.done("A", claim.fence + 1)
-    assert await store.done("A", claim.fence)
-    assert (await store.look([]))[0].mean_s == 3
+    assert not await store.end_call("A", claim.fence + 1)
+    assert await store.end_call("A", claim.fence)
+    assert (await store.inspect([]))[0].mean_s == 3
 
 
 async def test_an_online_trial_ends_too(make, clock):
@@ -579,8 +580,8 @@ async def test_an_online_trial_ends_too(make, clock):
     clock.now += 5 * S
     [claim] = (await store.claim(0, settings(**values))).claims
     assert (claim.id, claim.is_trial) == ("C", True)
-    await store.done("C", claim.fence)
-    assert (await store.look([]))[0].breaker == "closed"
+    await store.end_call("C", claim.fence)
+    assert (await store.inspect([]))[0].breaker == "closed"
 
 
 # A store that was emptied -------------------------------------------------------------------------
@@ -594,11 +595,11 @@ async def test_a_new_queue_is_built_before_anything_is_called(make, clock):
     told = await store.claim(1, settings())
     assert (told.claims, told.next_s, told.is_ready) == ([], None, False)
     assert not await store.is_ready()
-    assert not (await store.look([]))[0].is_ready
-    assert await store.ready(2 * S, told.born_us)
+    assert not (await store.inspect([]))[0].is_ready
+    assert await store.mark_ready(2 * S, told.born_us)
     told = await store.claim(1, settings())
     assert (told.claims, told.next_s, told.is_ready, told.born_us) == ([], 2, True, 0)
-    await store.ready(60 * S)  # another keeper's word changes nothing
+    await store.mark_ready(60 * S)  # another keeper's word changes nothing
     clock.now += 2 * S
     assert await call(store) == ["a"]
 
@@ -613,7 +614,7 @@ async def test_a_queue_that_was_lost_is_built_again(redis, make, clock):
     clock.now += S
     assert await store.renew([("a", runs.fence)]) == ["held"]
     assert not await release(store, runs)
-    for ask in (store.use("B", called.fence, settings()), store.done("B", called.fence)):
+    for ask in (store.use_permit("B", called.fence, settings()), store.end_call("B", called.fence)):
         with pytest.raises(StoreError, match="the queue was lost"):
             await ask
     born = (await store.claim(1, settings())).born_us
@@ -623,10 +624,10 @@ async def test_a_queue_that_was_lost_is_built_again(redis, make, clock):
         job(id="B", fence=called.fence, queue_order=16, kind="online", state=State.CALLED),
         job(id="x", fence=2**52, queue_order=0),
     ]
-    await store.hold(held, settings())
-    assert await store.ready(0, born)
+    await store.restore([restored_call(job, settings()) for job in held])
+    assert await store.mark_ready(0, born)
     assert await where(store, "a", "B", "c", "d") == ["running", "called", "line", "line"]
-    assert await store.use("B", called.fence, settings()) == "ok"
+    assert await store.use_permit("B", called.fence, settings()) == "ok"
     assert await store.renew([("a", runs.fence), ("y", 1)]) == ["held", "lost"]
     claims = (await store.claim(5, settings())).claims
     assert [claim.id for claim in claims] == ["c", "d"]
@@ -639,12 +640,12 @@ async def test_a_queue_that_is_lost_while_it_is_built_is_not_ready(redis, make, 
     store = await make(is_ready=False)
     born = (await store.claim(0, settings())).born_us
     await lose(redis, store)
-    assert not await store.ready(0, born)
+    assert not await store.mark_ready(0, born)
     clock.now += 1
     again = (await store.claim(0, settings())).born_us
-    assert not await store.ready(0, born)
+    assert not await store.mark_ready(0, born)
     assert not await store.is_ready()
-    assert await store.ready(0, again)
+    assert await store.mark_ready(0, again)
 
 
 async def test_all_that_wait_are_told(make, clock):
@@ -653,7 +654,7 @@ async def test_all_that_wait_are_told(make, clock):
     await add(store, *(f"j{n}" for n in range(300)))
     await call(store, 7)
     await store.add([QueueEntry("later", 8, not_before_ms=clock.now // 1000 + 1000)])
-    found = {job async for jobs in store.waiting_ids() for job in jobs}
+    found = {job async for jobs in store.scan_waiting() for job in jobs}
     assert found == {f"j{n}" for n in range(7, 300)} | {"later"}
 
 
@@ -717,8 +718,8 @@ async def test_nobody_is_told_of_what_is_not_so(make, told):
     await add(store, "A", online="A")
     [claim] = (await store.claim(0, settings())).claims
     await told(store)
-    await store.done("A", claim.fence)
-    await store.done("A", claim.fence)
+    await store.end_call("A", claim.fence)
+    await store.end_call("A", claim.fence)
     await store.drop([("A", claim.fence)], settings(), wakes=True)
     await store.remove("A")
     await store.abort("A")
@@ -759,7 +760,7 @@ async def test_news_go_on_after_a_lost_connection(redis_socket):
         while "cmd=ping" not in commands:  # it was asked
             commands = str(await redis.execute_command("CLIENT", "LIST", "TYPE", "pubsub"))
             commands = commands.replace("'cmd': 'ping'", "cmd=ping")
-        await store.ready(0)
+        await store.mark_ready(0)
         assert await waits == store._name
         await redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         assert await heard(words, store._name) == ""
@@ -778,7 +779,7 @@ async def test_a_full_store(redis_socket):
     clock = RedisTimeUs()
     store = TargetStore(redis, new_room_name(), clock=StoreClock(), now_us=clock, timeout_s=5)
     values = settings(rate=100)
-    await store.ready(0)
+    await store.mark_ready(0)
     await add(store, "a", "B", "C", "d", online="BC")
     await store.claim(0, values)
     await redis.config_set("maxmemory", 1)
@@ -789,15 +790,15 @@ async def test_a_full_store(redis_socket):
         [a, b, _] = (await store.claim(1, values)).claims
         assert await store.renew([("a", a.fence)]) == ["held"]
         assert await store.abort("a")
-        assert await store.use("B", b.fence, values) == "ok"
-        assert await store.done("B", b.fence)
+        assert await store.use_permit("B", b.fence, values) == "ok"
+        assert await store.end_call("B", b.fence)
         assert await store.remove("C")
         assert await release(store, a, "failed", again_ms=clock.now // 1000, rate=100)
         assert await call(store, 5, rate=100) == ["a", "d"]
         clock.now += LOCK
         assert await call(store, 5, rate=100) == ["a", "d"]
         assert await where(store, "e") == ["gone"]
-        assert (await store.look([]))[0].reserved == 0
+        assert (await store.inspect([]))[0].reserved == 0
     finally:
         await redis.config_set("maxmemory", 0)
         await close(redis)
@@ -814,9 +815,10 @@ async def test_redis_is_away(tmp_path):
             await store.reserve("a", "", settings())
     assert store.is_away
     asks = (
-        store.claim(1, settings()), store.add([QueueEntry("a", 8)]), store.use("a", 1, settings()),
-        store.look([]), store.ended(), store.remove("a"), store.renew([("a", 1)]),
-        store.drop([("a", 1)], settings()), store.done("a", 1),
+        store.claim(1, settings()), store.add([QueueEntry("a", 8)]),
+        store.use_permit("a", 1, settings()), store.inspect([]),
+        store.read_timed_out(), store.remove("a"), store.renew([("a", 1)]),
+        store.drop([("a", 1)], settings()), store.end_call("a", 1),
     )  # fmt: skip
     for ask in asks:
         with pytest.raises(StoreUnavailableError):

@@ -94,14 +94,14 @@ async def test_a_few_jobs_for_real():
             first, last = await system.submit(12, 4)
             assert first < last
             await counter.start()
-            assert await counter.calls() == 0
+            assert await counter.count_calls() == 0
             system.start_worker()
-            began, ended = await system.single(is_watched=True)
+            began, ended = await system.run_job(is_watched=True)
             assert began < bell.rung_s < ended
-            while await counter.calls() < 12:
+            while await counter.count_calls() < 12:
                 await asyncio.sleep(0.02)
             done = 0
             while done < 13:
                 await asyncio.sleep(0.02)
-                done += await system.done()
-            assert (done, await counter.calls()) == (13, 12)
+                done += await system.count_done()
+            assert (done, await counter.count_calls()) == (13, 12)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sidecar.jobs.endpoints import nginx_done_log as done_log
-from sidecar.jobs.endpoints.nginx_done_log import listening, parse
-from sidecar.jobs.model import new_job_id
+from sidecar.jobs.endpoints.nginx_done_log import listen, parse_report
+from sidecar.jobs.model import make_job_id
 from sidecar.jobs.permits import Permits
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import DatabaseError, InputError, StoreError
@@ -336,7 +336,7 @@ def test_nobody_passes_without_the_right_permit(site):
         made("images", job, fence=real.fence + 1): "over",
         made("images", waiting): "over",
         made("images", waiting, fence=real.fence): "over",
-        made("images", new_job_id()): "over",
+        made("images", make_job_id()): "over",
         made("images", other): "over",
     }
     told = {permit: call(site, "/images/right", permit) for permit in wrong}
@@ -369,7 +369,7 @@ def test_what_nginx_was_told_is_told_again(site):
         (made("images", JOB, lives_s=-1), 204),
         (made("images", JOB, keys="k" * 32), 403),
         (made("videos", JOB), 403),
-        (made("images", new_job_id()), 403),
+        (made("images", make_job_id()), 403),
         (None, 403),
     ):
         reply = edge.get("/check-permit", headers={PERMIT: permit})
@@ -458,7 +458,7 @@ HEAD = b"<190>Nov 22 04:33:00 waitroom: "
 )
 def test_what_nginx_writes_is_read(line, ended):
     """With a host's name or without."""
-    assert parse(line) == ended
+    assert parse_report(line) == ended
 
 
 @pytest.mark.parametrize(
@@ -471,7 +471,7 @@ def test_what_nginx_writes_is_read(line, ended):
 )  # fmt: skip
 def test_anything_else_is_none(line):
     """And no error."""
-    assert parse(line) is None
+    assert parse_report(line) is None
 
 
 # The socket that they come to --------------------------------------------------------------------
@@ -487,7 +487,7 @@ class Ends:
         self.errors = list(errors)
         self.ended: list[tuple[str, int, int | None]] = []
 
-    async def end(self, target, job, fence, *, status=None):
+    async def end_call(self, target, job, fence, *, status=None):
         assert target is self.target
         if self.errors:
             raise self.errors.pop()
@@ -527,7 +527,7 @@ async def test_only_our_own_permits_end_calls(kind, tmp_path):
         HEAD + made("videos", JOB).replace("videos", "images").encode() + b" 200",
         HEAD + right.replace("~7~", "~8~").encode() + b" 200",
     ]  # fmt: skip
-    async with listening(address, ends):
+    async with listen(address, ends):
         with sender(address) as talker:
             for line in wrong:
                 talker.send(line)
@@ -540,9 +540,9 @@ async def test_only_our_own_permits_end_calls(kind, tmp_path):
 
 async def test_an_end_is_tried_again(tmp_path, monkeypatch):
     """While the store or the database is away; and what was read is written when it stops."""
-    monkeypatch.setattr(done_log, "AGAIN_S", 0.01)
+    monkeypatch.setattr(done_log, "RETRY_PAUSE_S", 0.01)
     ends = Ends(StoreError("away"), DatabaseError("away"), ValueError("nobody foresaw it"))
-    async with listening(f"unix:{tmp_path}/done", ends):
+    async with listen(f"unix:{tmp_path}/done", ends):
         with sender(f"unix:{tmp_path}/done") as talker:
             for fence in (1, 2):
                 talker.send(HEAD + made("images", JOB, fence=fence).encode() + b" 200")
@@ -552,10 +552,10 @@ async def test_an_end_is_tried_again(tmp_path, monkeypatch):
 
 async def test_what_is_too_much_is_let_go(tmp_path, monkeypatch, capsys):
     """The newest, with one warning; the others end."""
-    monkeypatch.setattr(done_log, "MOST", 3)
-    monkeypatch.setattr(done_log, "AT_ONCE", 1)
+    monkeypatch.setattr(done_log, "MAX_WAITING", 3)
+    monkeypatch.setattr(done_log, "PARALLEL", 1)
     ends = Ends()
-    async with listening(f"127.0.0.1:{(port := free_port())}", ends):
+    async with listen(f"127.0.0.1:{(port := free_port())}", ends):
         with sender(f"127.0.0.1:{port}") as talker:
             for fence in range(9):
                 talker.send(HEAD + made("images", JOB, fence=fence).encode() + b" 200")
@@ -568,5 +568,5 @@ async def test_what_is_too_much_is_let_go(tmp_path, monkeypatch, capsys):
 async def test_an_address_that_cannot_be_listened_on(address):
     """Is a problem of the settings, and is named."""
     with pytest.raises(InputError, match="done_listen: cannot listen on"):
-        async with listening(address, Ends()):
+        async with listen(address, Ends()):
             pass

@@ -12,7 +12,7 @@ from sidecar.jobs.settings import (
     METHODS,
     RESERVED_HEADERS,
     TargetSettings,
-    problems_of_headers,
+    find_header_problems,
     read_target,
 )
 from sidecar.kit.errors import InputError
@@ -255,7 +255,7 @@ def test_no_address_goes_elsewhere(tail):
 @given(st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=3))
 def test_headers_split_no_request(headers):
     """What is let through is one line each, and none that the runner writes."""
-    if not problems_of_headers(headers):
+    if not find_header_problems(headers):
         assert RESERVED_HEADERS.isdisjoint(name.lower() for name in headers)
         assert not any(set("\r\n\0:") & set(name) for name in headers)
         assert not any(set("\r\n\0") & set(value) for value in headers.values())

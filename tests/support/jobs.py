@@ -2,7 +2,7 @@
 
 from sqlalchemy import event, func, select
 
-from sidecar.jobs.model import Job, new_job_id
+from sidecar.jobs.model import Job, make_job_id
 from sidecar.jobs.store.tables import chunks
 from sidecar.storage.sql import database as sql
 
@@ -12,7 +12,7 @@ NOW_MS = 1_800_000_000_000
 def job(**values) -> Job:
     """Create a pending job of the target `images` that expires in an hour."""
     default = {
-        "id": new_job_id(), "owner": "shop", "target": "images", "kind": "offline",
+        "id": make_job_id(), "owner": "shop", "target": "images", "kind": "offline",
         "created_ms": NOW_MS, "expires_ms": NOW_MS + 3_600_000, "queue_order": 1,
     }  # fmt: skip
     return Job(**{**default, **values})

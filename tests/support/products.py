@@ -33,7 +33,7 @@ async def use_products(limit: LimitStore, lease: LeaseStore, target: TargetStore
     assert held.outcome is LeaseOutcome.GRANTED
     assert (await lease.ask("printer", "two")).outcome is LeaseOutcome.WAITING
     assert (await lease.renew("printer", "one", held.fence)).fence == held.fence
-    await target.ready(0)
+    await target.mark_ready(0)
     for rate in ({}, {"rate": 1000, "window": 1}):
         settings = TargetSettings(url="http://target.example/", concurrency=100, **rate)
         job = new_visitor()
@@ -41,5 +41,5 @@ async def use_products(limit: LimitStore, lease: LeaseStore, target: TargetStore
         [claim] = (await target.claim(1, settings)).claims
         assert claim.id == job
         assert await target.renew([(job, claim.fence)]) == ["held"]
-        line, [place] = await target.look([job], settings)
+        line, [place] = await target.inspect([job], settings)
         assert (line.active > 0, place.where) == (True, "running")

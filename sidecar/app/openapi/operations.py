@@ -55,7 +55,7 @@ def find_description(model: type[BaseModel], name: str) -> str:
     """Return the string below the declaration of a model's field, or ""."""
     for each in model.__mro__:
         if name in inspect.get_annotations(each):
-            return _read_docs(each.__module__).get((each.__qualname__, name), "")
+            return _read_docs(each.__module__).get((each.__name__, name), "")
     return ""
 
 

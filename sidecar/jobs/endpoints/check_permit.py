@@ -1,6 +1,6 @@
-"""The check whether a request has the permit of an online job, for nginx: 204 lets it pass, 403
-refuses it. As at /check, there is no other status and never a body. A permit that cannot be checked
-is refused."""
+"""The endpoint with which nginx checks the permit of an online job: 204 lets the request pass, 403
+refuses it. As at /check, there is no other status and no body. A permit that cannot be checked is
+refused."""
 
 from collections.abc import AsyncIterator
 
@@ -12,15 +12,14 @@ from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY
 from sidecar.http.problems import STORE_RETRY_S
-from sidecar.jobs.app_keys import JOBS
 from sidecar.jobs.permits import Permit, PermitError
 from sidecar.jobs.schemas import CheckPermit, PermitPassed, PermitRefused
-from sidecar.jobs.service import Jobs
+from sidecar.jobs.service import JOBS, Jobs
 from sidecar.jobs.targets import Target
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.tasks import Background
 
-#: The reason of a refusal, by the reply of Redis about the permit.
+#: The reason for a refusal, by the reply of Redis.
 _REASONS = {"used": "used", "gone": "over"}
 #: How long a stopping replica waits for writes to the database, in seconds.
 _DRAIN_S = 2.0
@@ -31,14 +30,15 @@ _WRITES = web.AppKey("writes of used permits", Background)
 
 
 async def finish_writes(app: web.Application) -> AsyncIterator[None]:
-    """Let background writes finish when the application stops, as a context of `cleanup_ctx`."""
+    """Let background writes finish when the application stops. For `cleanup_ctx`."""
     app[_WRITES] = Background()
     yield
     await app[_WRITES].finish(_DRAIN_S)
 
 
 async def _write_used(jobs: Jobs, target: Target, permit: Permit) -> None:
-    """Write to SQL that a permit was used. Errors are only logged, because Redis has it already."""
+    """Write to SQL that a permit was used. Errors are only logged, because Redis knows of the
+    use."""
     try:
         await jobs.record_used(target, permit.job, permit.fence)
     except (DatabaseError, StoreError) as error:
@@ -87,9 +87,10 @@ async def check_permit(request: web.Request) -> web.Response:
     except PermitError as error:
         return _refuse(request, "expired" if error.reason == "expired" else "forged")
     try:
-        # If a replica times out, nginx retries on another. The id lets Redis recognise the retry.
+        # If a replica times out, nginx asks another. Redis recognises the retry by the request's
+        # id.
         request_id = headers.get("X-Waitroom-Request", "")[:64]
-        use = await target.store.use(permit.job, permit.fence, target.settings, request_id)
+        use = await target.store.use_permit(permit.job, permit.fence, target.settings, request_id)
     except StoreError as error:
         log.debug("store_away", target=name, error=str(error))
         return _respond(request, 403, "permit-away", {"Retry-After": str(STORE_RETRY_S)})

@@ -1,4 +1,4 @@
-"""The endpoints of jobs: submit, get, wait for, cancel and retry a job, report the end of a call;
+"""The endpoints of jobs: submit, get, list, cancel and retry jobs, report the end of a call, and
 retry or cancel many jobs at once, by ids or by a filter."""
 
 import base64
@@ -18,10 +18,9 @@ from sidecar.http.endpoint import Endpoints, programs
 from sidecar.http.long_poll import is_gone
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, QUEUE_FULL
 from sidecar.http.problems import ProblemError
-from sidecar.jobs import model, schemas
-from sidecar.jobs.app_keys import JOBS
+from sidecar.jobs import model
 from sidecar.jobs.endpoints.long_poll import AWAITED_STATES, JOB_POLLS
-from sidecar.jobs.model import ENDED, JobError, NewJob, State
+from sidecar.jobs.model import ENDED, Job, JobError, NewJob, State
 from sidecar.jobs.request import check_request, write_query
 from sidecar.jobs.schemas import (
     GRANT_NEEDED,
@@ -37,8 +36,9 @@ from sidecar.jobs.schemas import (
     CancelledJob,
     ChangedJobs,
     FindJob,
-    Job,
     JobAddress,
+    JobDocument,
+    JobList,
     JobResult,
     JobsPage,
     SelectedJobs,
@@ -48,7 +48,7 @@ from sidecar.jobs.schemas import (
     read_after,
     write_after,
 )
-from sidecar.jobs.service import Jobs, JobView
+from sidecar.jobs.service import JOBS, Jobs, JobView
 from sidecar.jobs.targets import Target
 from sidecar.kit.errors import DatabaseError, InputError, StoreError, UnknownNameError
 
@@ -59,7 +59,7 @@ _READS = programs("jobs", "read", role="viewer")
 _CHANGES = programs("jobs", role="operator")
 _JOB = "/v1/jobs/{id}"
 #: Fields that only offline jobs have, because a worker makes their calls.
-_CALL_MEMBERS = {"method", "path", "query", "headers", "body", "body_base64"}
+_CALL_FIELDS = {"method", "path", "query", "headers", "body", "body_base64"}
 #: How long one bulk request may work, in seconds. The client continues with another request.
 BULK_TIME_LIMIT_S = 4.0
 #: The Retry-After header if the queue is full, in seconds.
@@ -72,7 +72,7 @@ _PROBLEMS = {
 
 
 @contextmanager
-def _job_errors_as_problems() -> Iterator[None]:
+def _convert_job_errors() -> Iterator[None]:
     try:
         yield
     except model.QueueFullError as error:
@@ -92,7 +92,7 @@ async def retry_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
     `next` as `after` for more. Skips jobs that have not ended, or that somebody else has changed
     meanwhile, so the request can be repeated. With `dry_run` it only counts the jobs.
     """
-    return await _change(request, body, request.app[JOBS].retry, ENDED)
+    return await _change_jobs(request, body, request.app[JOBS].retry, ENDED)
 
 
 @ENDPOINTS.post("/v1/jobs/bulk/cancel", _CHANGES, replies={200: "What was changed and skipped."})
@@ -103,25 +103,24 @@ async def cancel_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
     whose call has begun and cannot be aborted, so the request can be repeated. With `dry_run` it
     only counts the jobs.
     """
-    return await _change(request, body, request.app[JOBS].cancel, NOT_ENDED)
+    return await _change_jobs(request, body, request.app[JOBS].cancel, NOT_ENDED)
 
 
-async def _change(
+async def _change_jobs(
     request: web.Request,
     body: SelectedJobs,
     change: Callable[[str, str | None], Awaitable[object]],
     states: frozenset[State],
 ) -> ChangedJobs:
-    """Change the selected jobs one by one. Skip those whose state no longer allows the change."""
-    owner, search = _visible_owner(request), request.app[JOBS].store.search
+    """Change the selected jobs one by one. Skip jobs whose state no longer allows the change."""
+    owner, search = _get_visible_owner(request), request.app[JOBS].store.search
     if body.ids is None:
-        query = body.query_of(owner, states, RETRIED_BY_DEFAULT if states is ENDED else states)
+        query = body.to_query_in(owner, states, RETRIED_BY_DEFAULT if states is ENDED else states)
         if body.dry_run:
             count, after = await search.count(query)
             return ChangedJobs(changed=count, skipped=[], next=write_after(after))
-        page = await search.page(query)
-        positions = [(job.created_ms, job.id) for job in page.jobs]
-        next_position = page.next
+        page, next_position = await search.find_page(query)
+        positions = [(job.created_ms, job.id) for job in page]
     else:
         if body.dry_run:
             return ChangedJobs(changed=len(set(body.ids)), skipped=[], next=None)
@@ -159,8 +158,8 @@ async def _change(
     _CHANGES,
     headers=SubmitHeaders,
     replies={
-        202: (Job, "The job waits. It is stored, so no crash loses it."),
-        200: (Job, "The job that was submitted earlier with the same key and content."),
+        202: (JobDocument, "The job waits. It is stored, so no crash loses it."),
+        200: (JobDocument, "The job that was submitted earlier with the same key and content."),
     },
     problems=(UNKNOWN_TARGET, GRANT_NEEDED, IDEMPOTENCY_KEY_USED, QUEUE_FULL),
 )
@@ -170,42 +169,40 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     The response header `Location` has the job's path.
     """
     jobs = request.app[JOBS]
-    new = _new_job(body, request.headers.get("Idempotency-Key"), jobs.targets.get(body.target))
-    with _job_errors_as_problems():
+    new = _check_job(body, request.headers.get("Idempotency-Key"), jobs.targets.get(body.target))
+    with _convert_job_errors():
         job, is_new = await jobs.submit(owner_of(request).name, new)
     headers = {"Location": f"/v1/jobs/{job.id}"}
-    return (await _accepted(jobs, job)).response(202 if is_new else 200, headers)
+    return (await _make_accepted_document(jobs, job)).response(202 if is_new else 200, headers)
 
 
 @ENDPOINTS.get(
     "/v1/jobs", _READS, replies={200: "A page of this token's jobs, or of all jobs for operators."}
 )
-async def list_jobs(request: web.Request, page: JobsPage) -> schemas.Jobs:
+async def list_jobs(request: web.Request, page: JobsPage) -> JobList:
     """List jobs, newest first.
 
     A page may have fewer jobs than `limit`, or none, even if `next` is given: `status` and the
     beginning of an id are matched against 5,000 jobs at a time.
     """
-    query = page.query(_visible_owner(request), after=read_after(page.after), limit=page.limit)
+    query = page.query(_get_visible_owner(request), after=read_after(page.after), limit=page.limit)
     jobs = request.app[JOBS]
-    job_page = await jobs.store.search.page(query)
-    return schemas.Jobs(
-        jobs=[_document(view) for view in await jobs.view(job_page.jobs)],
-        next=write_after(job_page.next),
-    )
+    found, after = await jobs.store.search.find_page(query)
+    documents = [_make_document(view) for view in await jobs.view(found)]
+    return JobList(jobs=documents, next=write_after(after))
 
 
-@ENDPOINTS.get(_JOB, _READS, replies={200: (Job, "The job.")}, problems=(UNKNOWN_JOB,))
+@ENDPOINTS.get(_JOB, _READS, replies={200: (JobDocument, "The job.")}, problems=(UNKNOWN_JOB,))
 async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
     """Get a job and its result."""
     jobs = request.app[JOBS]
-    [view] = await jobs.view([await jobs.find(at.id, _visible_owner(request))])
+    [view] = await jobs.view([await jobs.find(at.id, _get_visible_owner(request))])
     if at.wait and view.state not in AWAITED_STATES:
         view = await request.app[JOB_POLLS].wait(request, view, at.wait)
     body = None
-    if view.job.has_answer and view.job.result_size <= MAX_INLINE:
-        body = b"".join([part async for part in jobs.store.jobs.chunks(at.id)])
-    response = _document(view, body).response()
+    if view.job.has_response and view.job.result_size <= MAX_INLINE:
+        body = b"".join([part async for part in jobs.store.jobs.read_body(at.id)])
+    response = _make_document(view, body).response()
     if body is not None and not is_gone(request):
         await _mark_read(request, view.job)
     return response
@@ -223,13 +220,13 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
     404 also if the job has no stored response.
     """
     jobs = request.app[JOBS]
-    job = await jobs.find(at.id, _visible_owner(request))
-    if not job.has_answer:
+    job = await jobs.find(at.id, _get_visible_owner(request))
+    if not job.has_response:
         raise web.HTTPNotFound(reason="There is no result")
     headers = {
         "Cache-Control": "no-store",
         "Content-Length": str(job.result_size),
-        # So that browsers do not show it as a page of this site, whatever the target sent.
+        # So that no browser shows what the target sent as a page of this site.
         "Content-Type": "application/octet-stream",
         "Content-Disposition": "attachment",
         "X-Content-Type-Options": "nosniff",
@@ -238,14 +235,14 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
     await response.prepare(request)
     if request.method == "HEAD":
         return response
-    left = job.result_size
+    bytes_left = job.result_size
     try:
-        async for part in jobs.store.jobs.chunks(job.id):
+        async for part in jobs.store.jobs.read_body(job.id):
             await response.write(part)
-            left -= len(part)
+            bytes_left -= len(part)
     except (DatabaseError, OSError) as error:
         log.warning("body_cut_off", job=job.id, error=str(error))
-    if left:
+    if bytes_left:
         # The status is already sent, so only a broken connection shows that bytes are missing.
         if request.transport is not None:
             request.transport.abort()
@@ -270,8 +267,8 @@ async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
     Idempotent. 409 if the job has ended in another state, or if its call has begun and the target
     does not allow `abort`.
     """
-    with _job_errors_as_problems():
-        state = await request.app[JOBS].cancel(at.id, _visible_owner(request))
+    with _convert_job_errors():
+        state = await request.app[JOBS].cancel(at.id, _get_visible_owner(request))
     _log_operator(request, "job_cancelled", at.id)
     if state is State.CANCELLED:
         return CancelledJob(id=at.id, state="cancelled").response()
@@ -281,16 +278,16 @@ async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
 @ENDPOINTS.post(
     _JOB + "/retry",
     _CHANGES,
-    replies={202: (Job, "The job waits at the end of the queue.")},
+    replies={202: (JobDocument, "The job waits at the end of the queue.")},
     problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE, QUEUE_FULL),
 )
 async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
     """Retry a job that has ended."""
     jobs = request.app[JOBS]
-    with _job_errors_as_problems():
-        job = await jobs.retry(at.id, _visible_owner(request))
+    with _convert_job_errors():
+        job = await jobs.retry(at.id, _get_visible_owner(request))
     _log_operator(request, "job_retried", at.id)
-    return (await _accepted(jobs, job)).response(202)
+    return (await _make_accepted_document(jobs, job)).response(202)
 
 
 @ENDPOINTS.post(
@@ -299,14 +296,14 @@ async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
     replies={200: "The call is over, and the next job can be called."},
     problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE),
 )
-async def end_job(request: web.Request, at: JobAddress) -> Job:
+async def end_job(request: web.Request, at: JobAddress) -> JobDocument:
     """Report that an online job's call is over.
 
     Idempotent.
     """
-    with _job_errors_as_problems():
-        job = await request.app[JOBS].done(at.id, _visible_owner(request))
-    return _document(JobView(job, job.state))
+    with _convert_job_errors():
+        job = await request.app[JOBS].report_end(at.id, _get_visible_owner(request))
+    return _make_document(JobView(job, job.state))
 
 
 def _log_operator(request: web.Request, event: str, id_: str) -> None:
@@ -315,31 +312,31 @@ def _log_operator(request: web.Request, event: str, id_: str) -> None:
         log.info(event, job=id_, by=operator(request))
 
 
-async def _mark_read(request: web.Request, job: model.Job) -> None:
-    """Record that the owner read the result. Reads by operators do not count."""
+async def _mark_read(request: web.Request, job: Job) -> None:
+    """Record that a job's owner read the result. Reads by operators do not count."""
     if owner_of(request).name == job.owner:
         await request.app[JOBS].mark_read(job)
 
 
-def _visible_owner(request: web.Request) -> str | None:
+def _get_visible_owner(request: web.Request) -> str | None:
     """Return the owner whose jobs the request may see. None for all jobs."""
     owner = owner_of(request)
     return None if owner.is_operator else owner.name
 
 
-async def _accepted(jobs: Jobs, job: model.Job) -> Job:
-    """Return the document of an accepted job, without its position if Redis is unavailable."""
+async def _make_accepted_document(jobs: Jobs, job: Job) -> JobDocument:
+    """Return the document of a submitted job, without its position if Redis is unavailable."""
     try:
         [view] = await jobs.view([job])
     except StoreError:
         view = JobView(job, job.state)
-    return _document(view)
+    return _make_document(view)
 
 
-def _document(view: JobView, body: bytes | None = None) -> Job:
-    """Return a job's document. `body`: the response body, if the document includes it."""
-    document, job = Job.model_validate(view), view.job
-    if not job.has_answer or job.kind == "online":
+def _make_document(view: JobView, body: bytes | None = None) -> JobDocument:
+    """Return a job's document, with the response body if that is not None."""
+    document, job = JobDocument.model_validate(view), view.job
+    if not job.has_response or job.kind == "online":
         return document
     document.result = result = JobResult(
         status=job.status,
@@ -355,8 +352,8 @@ def _document(view: JobView, body: bytes | None = None) -> Job:
     return document
 
 
-def _new_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJob:
-    """Check a submitted job and return it. Raises InputError with all problems."""
+def _check_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJob:
+    """Return a submitted job, checked against its target. Raises InputError with all problems."""
     problems: list[str] = []
     key = body.idempotency_key
     if key is None and header_key is not None:
@@ -378,21 +375,21 @@ def _new_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJob:
         callback_url=url,
     )
     if kind == "offline":
-        new = _with_request(new, body, problems)
+        new = _add_request(new, body, problems)
         try:
             check_request(target.settings, new)
         except InputError as error:
             problems += error.problems
-    elif members := body.model_dump(include=_CALL_MEMBERS, exclude_none=True):
-        names = ", ".join(sorted(members))
+    elif fields := body.model_dump(include=_CALL_FIELDS, exclude_none=True):
+        names = ", ".join(sorted(fields))
         problems.append(f"{names}: not of an online job, whose call its caller makes")
     if problems:
         raise InputError(problems)
     return new
 
 
-def _with_request(new: NewJob, body: SubmitJob, problems: list[str]) -> NewJob:
-    """Return the job with its submitted request. Appends problems of the request to `problems`."""
+def _add_request(new: NewJob, body: SubmitJob, problems: list[str]) -> NewJob:
+    """Return the job with its submitted request. Adds the request's problems to `problems`."""
     data, headers, query = b"", dict(body.headers or {}), ""
     if body.body is not None and body.body_base64 is not None:
         problems.append("body: either this or body_base64")

@@ -1,4 +1,5 @@
-"""Long polls: clients that wait for their jobs. One query reads all awaited jobs at a time."""
+"""Long polls: requests that wait for a job to end or to be called. One query reads all these
+jobs."""
 
 import asyncio
 
@@ -16,6 +17,8 @@ AWAITED_STATES = ENDED | {State.CALLED}
 
 
 class JobPolls(LongPolls):
+    """The long polls for jobs at this replica."""
+
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(self._poll_forever)
         self._service = jobs
@@ -23,7 +26,7 @@ class JobPolls(LongPolls):
         self._failures: dict[asyncio.Event, Exception] = {}
 
     async def wait(self, request: web.Request, view: JobView, wait_s: float) -> JobView:
-        """Wait until a job has ended or is called, `wait_s` at most. Return its latest view."""
+        """Wait up to `wait_s` until a job has ended or is called. Return the job's latest view."""
         with self.opened(request) as over:
             self._jobs[over] = view
             try:

@@ -1,10 +1,10 @@
-"""Receives the reports of nginx that calls with a permit are over. Its access log sends each report
-to syslog as one datagram (docs/nginx.md).
+"""Receives reports from nginx that calls with a permit have ended. nginx sends each report from its
+access log, as a syslog datagram (docs/nginx.md):
 
     <190>Nov 22 04:33:00 waitroom: PERMIT STATUS
 
-Anyone who can reach the socket can send anything, so a report must contain the signed permit, and
-ends only that permit's call. If a datagram is lost, the call ends by the target's timeout.
+Anyone who can reach the socket can send datagrams, so a report must contain the signed permit, and
+ends only the call of that permit. If a datagram is lost, the call ends after the target's timeout.
 """
 
 import asyncio
@@ -12,26 +12,28 @@ import contextlib
 import re
 import socket
 import stat
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from sidecar.jobs.permits import Permit, PermitError, target_of
+from sidecar.jobs.permits import Permit, PermitError, parse_target
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.targets import Target
 from sidecar.kit.errors import DatabaseError, InputError, StoreError
 from sidecar.kit.tasks import Background
 
-#: The most reports that wait to be written. More are dropped.
-MOST = 10_000
-#: Reports that are written at a time. Many, because the database batches them.
-AT_ONCE = 128
-#: How long writing a report is retried while Redis or SQL is unavailable, and the pause, seconds.
+#: The most reports that wait to be processed. More are dropped.
+MAX_WAITING = 10_000
+#: How many reports are processed at a time. Many, because the database writes them in batches.
+PARALLEL = 128
+#: How long processing a report is retried while Redis or SQL is unavailable, and the pause,
+#: seconds.
 RETRIED_FOR_S = 60.0
-AGAIN_S = 1.0
-#: The most datagrams read in one go, so that other work of the event loop is not held up.
+RETRY_PAUSE_S = 1.0
+#: The most datagrams that are read before other work of the event loop continues.
 _READ_AT_ONCE = 256
 #: The longest report, in bytes. A longer one is truncated, and rejected.
 _MAX_BYTES = 2048
@@ -41,40 +43,41 @@ _BUFFER = 1 << 20
 _DRAIN_S = 2.0
 
 #: A report. It begins with the syslog header: priority, time, and perhaps the host.
-_LINE = re.compile(rb"<[0-9]{1,3}>[!-~][ -~]{0,300} waitroom: ([\w.~-]{1,512}) ([0-9]{3})\n?")
+_REPORT = re.compile(rb"<[0-9]{1,3}>[!-~][ -~]{0,300} waitroom: ([\w.~-]{1,512}) ([0-9]{3})\n?")
 
 log = structlog.get_logger()
 
 
-def parse(data: bytes) -> tuple[str, int | None] | None:
-    """Return the permit in a report and the status of its response, None if there was none. Return
-    None if the data is not a report."""
-    match = _LINE.fullmatch(data)
+def parse_report(data: bytes) -> tuple[str, int | None] | None:
+    """Parse a report. Return the permit and the status of the response, which is None without a
+    response. Return None if the data is not a report."""
+    match = _REPORT.fullmatch(data)
     return None if match is None else (match[1].decode("ascii"), int(match[2]) or None)
 
 
 class DoneLog:
-    """The reader of a socket's datagrams, which ends the calls that they report."""
+    """Ends the calls that the datagrams of a socket report."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(PARALLEL)
         self._has_lost = False
         self.ends = Background()
 
     def read(self, listener: socket.socket) -> None:
+        """Read the datagrams of a socket, and end the calls in the background."""
         # Empty the socket, because the kernel may queue only ten (net.unix.max_dgram_qlen).
         with contextlib.suppress(BlockingIOError, InterruptedError):
             for _ in range(_READ_AT_ONCE):
                 self._handle(listener.recv(_MAX_BYTES))
 
     def _handle(self, data: bytes) -> None:
-        line = parse(data)
-        if line is None:
+        report = parse_report(data)
+        if report is None:
             log.debug("unreadable_end", bytes=len(data))
             return
-        text, status = line
-        target = self._jobs.targets.find(target_of(text))
+        text, status = report
+        target = self._jobs.targets.find(parse_target(text))
         if target is None:
             return
         try:
@@ -82,30 +85,30 @@ class DoneLog:
         except PermitError as error:
             log.debug("unbelieved_end", target=target.name, reason=error.reason)
             return
-        if len(self.ends) < MOST:
+        if len(self.ends) < MAX_WAITING:
             self.ends.start(self._end(target, permit, status))
         elif not self._has_lost:
             self._has_lost = True
-            log.warning("ends_lost", waiting=MOST, hint="calls end by their target's timeout")
+            log.warning(
+                "ends_lost", waiting=MAX_WAITING, hint="calls end by their target's timeout"
+            )
 
     async def _end(self, target: Target, permit: Permit, status: int | None) -> None:
         """End a call. Retries while Redis or SQL is unavailable, because otherwise the call would
-        take a slot until its timeout."""
-        loop = asyncio.get_running_loop()
+        occupy a slot until its timeout."""
+        about = {"target": target.name, "job": permit.job}
         async with self._slots:
-            until = loop.time() + RETRIED_FOR_S
+            until_s = time.monotonic() + RETRIED_FOR_S
             while True:
                 try:
-                    await self._jobs.end(target, permit.job, permit.fence, status=status)
+                    await self._jobs.end_call(target, permit.job, permit.fence, status=status)
                 except (StoreError, DatabaseError) as error:
-                    if loop.time() >= until:
-                        log.warning(
-                            "end_lost", target=target.name, job=permit.job, error=str(error)
-                        )
+                    if time.monotonic() >= until_s:
+                        log.warning("end_lost", **about, error=str(error))
                         return
-                    await asyncio.sleep(AGAIN_S)
+                    await asyncio.sleep(RETRY_PAUSE_S)
                 except Exception:
-                    log.exception("end_failed", target=target.name, job=permit.job)
+                    log.exception("end_failed", **about)
                     return
                 else:
                     self._has_lost = False
@@ -113,11 +116,11 @@ class DoneLog:
 
 
 @contextlib.asynccontextmanager
-async def listening(address: str, jobs: Jobs) -> AsyncIterator[None]:
+async def listen(address: str, jobs: Jobs) -> AsyncIterator[None]:
     """Listen for reports at `unix:/path` or `host:port` (UDP) within the block. Raises InputError
-    if it cannot listen there."""
+    if the address cannot be used."""
     try:
-        listener = _listener(address)
+        listener = _open_listener(address)
     except OSError as error:
         raise InputError(
             [f"done_listen: cannot listen on {address}: {error.strerror or error}"]
@@ -132,7 +135,7 @@ async def listening(address: str, jobs: Jobs) -> AsyncIterator[None]:
             await done_log.ends.finish(_DRAIN_S)
 
 
-def _listener(address: str) -> socket.socket:
+def _open_listener(address: str) -> socket.socket:
     name: Any
     if address.startswith("unix:"):
         path = Path(address.removeprefix("unix:"))
@@ -148,7 +151,7 @@ def _listener(address: str) -> socket.socket:
     try:
         listener.bind(name)
         if family == socket.AF_UNIX:
-            # For this user and its group, which nginx belongs to.
+            # Only this user and its group, to which nginx belongs, may send reports.
             Path(name).chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         listener.setblocking(False)

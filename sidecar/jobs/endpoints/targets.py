@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import structlog
 from aiohttp import web
@@ -10,26 +11,24 @@ from sidecar.http.auth.session import has_role, operator
 from sidecar.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, ROLE_TOO_LOW
 from sidecar.http.problems import ProblemError
-from sidecar.jobs import targets
-from sidecar.jobs.app_keys import JOBS
-from sidecar.jobs.estimate import has_runner, rate_per_s, wait_s
+from sidecar.jobs.estimate import estimate_calls_per_s, estimate_wait_s, has_runner
 from sidecar.jobs.schemas import (
     UNKNOWN_TARGET,
     HistoryParameters,
     HistoryStep,
     RestoredTarget,
-    Target,
     TargetAddress,
     TargetChanges,
+    TargetDocument,
     TargetHistory,
     Targets,
 )
-from sidecar.jobs.targets import AdminNeededError
-from sidecar.kit.clock import iso
+from sidecar.jobs.service import JOBS
+from sidecar.jobs.targets import AdminNeededError, Target
 from sidecar.kit.errors import InputError
 from sidecar.kit.names import is_plain_name
 
-#: About how many steps a history has.
+#: The number of steps in a history.
 STEPS = 60
 HOUR_MS = 3_600_000
 
@@ -44,20 +43,22 @@ _TARGET = "/v1/targets/{name}"
 async def list_targets(request: web.Request) -> Targets:
     """List all targets and their state."""
     jobs = request.app[JOBS]
-    counts = await jobs.counts()
-    documents = await asyncio.gather(*(_target(one, counts) for one in jobs.targets))
+    counts = await jobs.count_jobs()
+    documents = await asyncio.gather(*(_make_document(one, counts) for one in jobs.targets))
     return Targets(targets=documents)
 
 
 @ENDPOINTS.get(_TARGET, _READS, replies={200: "The target."}, problems=(UNKNOWN_TARGET,))
-async def look_at_target(request: web.Request, at: TargetAddress) -> Target:
+async def look_at_target(request: web.Request, at: TargetAddress) -> TargetDocument:
     """Get a target and its state."""
     jobs = request.app[JOBS]
-    return await _target(jobs.targets.get(at.name), await jobs.counts())
+    return await _make_document(jobs.targets.get(at.name), await jobs.count_jobs())
 
 
 @ENDPOINTS.patch(_TARGET, OPERATORS, replies={200: "The target."})
-async def change_target(request: web.Request, at: TargetAddress, body: TargetChanges) -> Target:
+async def change_target(
+    request: web.Request, at: TargetAddress, body: TargetChanges
+) -> TargetDocument:
     """Change a target, or create one.
 
     For operators. Only admins may create a target, or change `url`, `private`, `headers`,
@@ -74,7 +75,7 @@ async def change_target(request: web.Request, at: TargetAddress, body: TargetCha
     except AdminNeededError as error:
         raise ProblemError(ROLE_TOO_LOW, detail=f"{error} needs the role admin.") from None
     log.info("target_set", target=at.name, settings=changed, by=operator(request))
-    return await _target(target, await jobs.counts())
+    return await _make_document(target, await jobs.count_jobs())
 
 
 @ENDPOINTS.delete(
@@ -88,7 +89,7 @@ async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTar
     jobs = request.app[JOBS]
     target = await jobs.targets.restore(at.name)
     log.info("target_restored", target=at.name, by=operator(request))
-    document = None if target is None else await _target(target, await jobs.counts())
+    document = None if target is None else await _make_document(target, await jobs.count_jobs())
     return RestoredTarget(target=document)
 
 
@@ -100,35 +101,25 @@ async def get_target_history(request: web.Request, at: HistoryParameters) -> Tar
     jobs = request.app[JOBS]
     target = jobs.targets.get(at.name)
     step_ms, now_ms = at.hours * HOUR_MS // STEPS, target.clock.now_ms()
-    rows = await jobs.store.jobs.steps(target.name, now_ms - at.hours * HOUR_MS, now_ms, step_ms)
+    rows = await jobs.store.jobs.count_ended(
+        target.name, now_ms - at.hours * HOUR_MS, now_ms, step_ms
+    )
     steps = [HistoryStep.model_validate(row) for row in rows]
     return TargetHistory(target=target.name, step_seconds=step_ms / 1000, steps=steps)
 
 
-async def _target(target: targets.Target, counts: Mapping[tuple[str, str], int]) -> Target:
+async def _make_document(target: Target, counts: Mapping[tuple[str, str], int]) -> TargetDocument:
     settings = target.settings
-    state, _ = await target.store.look([], settings)
-
-    def time_of(at_ms: int | None) -> str | None:
-        return None if at_ms is None else iso(at_ms)
-
-    return Target(
-        name=target.name,
-        source="file" if target.is_from_file else "run time",
-        settings=settings.without_secrets(),
-        waiting=state.waiting,
-        later=state.later,
-        running=state.active,
-        calls_in_window=state.calls_in_window,
-        mean_seconds=state.mean_s,
-        calls_per_second=round(rate_per_s(settings, state), 3),
-        wait_seconds=round(wait_s(settings, state, state.waiting + 1), 3),
-        breaker=state.breaker,
-        open_until=time_of(state.open_until_ms),
-        held_until=time_of(state.held_until_ms),
-        is_ready=state.is_ready,
-        runner_seen_at=time_of(state.runner_ms),
-        has_runner=has_runner(settings, state),
-        counters=state.counters,
-        jobs={key: count for (name, key), count in counts.items() if name == target.name},
+    state, _ = await target.store.inspect([], settings)
+    return TargetDocument.model_validate(
+        {
+            **asdict(state),
+            "name": target.name,
+            "source": "file" if target.is_from_file else "run time",
+            "settings": settings.without_secrets(),
+            "calls_per_second": estimate_calls_per_s(settings, state),
+            "wait_seconds": estimate_wait_s(settings, state, state.waiting + 1),
+            "has_runner": has_runner(settings, state),
+            "jobs": {key: count for (name, key), count in counts.items() if name == target.name},
+        }
     )

@@ -1,7 +1,5 @@
-"""Creates the tables of jobs, of response bodies, and of targets changed at run time.
-
-The columns are written out as of this revision, because jobs/store/tables.py may change later.
-"""
+"""Creates the tables of jobs, of response bodies, and of targets that were changed at run time. The
+columns are repeated here as of this revision, because jobs/store/tables.py may change later."""
 
 from typing import Any
 
@@ -28,7 +26,7 @@ INDEXES = {
 
 
 def upgrade() -> None:
-    # In MariaDB and MySQL a migration that was killed leaves its tables behind.
+    # Drop empty tables first: MariaDB and MySQL keep those of a migration that was killed.
     connection = op.get_bind()
     existing = set(sa.inspect(connection).get_table_names()) & TABLES
     for name in existing:

@@ -1,6 +1,6 @@
-"""Jobs in SQL, for workers and reconcilers: which of them wait and run, from which queues are
-rebuilt, and their attempts. Only a job's latest `fence` writes: an attempt with an older one was
-too slow, and another worker has the job by now."""
+"""Attempts of jobs in SQL, for workers and reconcilers. Only the attempt with a job's latest
+`fence` may write: an attempt with an older fence was too slow, and another worker has the job by
+now."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,18 +10,18 @@ from typing import Any
 from sqlalchemy import and_, bindparam, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sidecar.jobs.model import ENDED, RUNS, WAITS, Ending, Job, QueueEntry, State
-from sidecar.jobs.store.tables import FIND, FIND_WHOLE, chunks, job_of, jobs, lock_jobs
+from sidecar.jobs.model import ACTIVE_STATES, ENDED, WAITING_STATES, Ending, Job, QueueEntry, State
+from sidecar.jobs.store.tables import FIND, FIND_WITH_BODY, chunks, jobs, lock_jobs, to_job
 from sidecar.kit.batch import CallBatcher
 from sidecar.storage.sql.transactions import Transactions, separately
 
-#: Jobs in one transaction.
+#: The most jobs in one transaction.
 BATCH_LIMIT = 200
-#: Characters of an error that are kept.
-_ERROR_LENGTH = 1000
+#: The most characters of an error in the database.
+_MAX_ERROR_LENGTH = 1000
 _UPDATE = update(jobs).where(jobs.c.id == bindparam("which"))
 _DELETE_STALE = delete(chunks).where(
-    chunks.c.job == bindparam("which"), chunks.c.fence != bindparam("mine")
+    chunks.c.job == bindparam("which"), chunks.c.fence != bindparam("latest")
 )
 _WAITING = select(
     jobs.c.id, jobs.c.queue_order, jobs.c.kind == "online", jobs.c.not_before_ms
@@ -29,14 +29,16 @@ _WAITING = select(
 
 
 class AttemptRepository:
+    """The attempts of jobs, and the jobs from which a target's queue is rebuilt."""
+
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
-        self._put_chunk = transactions.upsert(chunks)
+        self._upsert_chunk = transactions.upsert(chunks)
         self._endings = CallBatcher(partial(separately, self._finish), limit=BATCH_LIMIT)
 
-    # What waits and runs ----------------------------------------------------------------------
+    # Waiting and running jobs -----------------------------------------------------------------
 
-    async def waiting(
+    async def list_waiting(
         self,
         target: str,
         after: tuple[int, str] | None,
@@ -44,8 +46,8 @@ class AttemptRepository:
         *,
         before_ms: int | None = None,
     ) -> list[QueueEntry]:
-        """Return a target's pending jobs, in their order, submitted before `before_ms`. `after`:
-        order and id of the previous page's last one."""
+        """Return a target's pending jobs that were submitted before `before_ms`, in their order.
+        `after`: the order and id of the last job on the previous page."""
         query = _WAITING.where(jobs.c.target == target, jobs.c.state == State.PENDING)
         if after is not None:
             order, id_ = after
@@ -55,35 +57,36 @@ class AttemptRepository:
             query = query.where(jobs.c.created_ms < before_ms)
         return [QueueEntry(*row) for row in await self._transactions.read(query.limit(limit))]
 
-    async def running(self, target: str) -> list[Job]:
-        """Return a target's jobs that are called or processing."""
-        query = FIND.where(jobs.c.target == target, jobs.c.state.in_(RUNS))
+    async def list_running(self, target: str) -> list[Job]:
+        """Return a target's jobs that are called or processing, without their bodies."""
+        query = FIND.where(jobs.c.target == target, jobs.c.state.in_(ACTIVE_STATES))
         rows = await self._transactions.read(query.order_by(jobs.c.queue_order))
-        return [job_of(row) for row in rows]
+        return [to_job(row) for row in rows]
 
-    async def unended(self, targets: Iterable[str]) -> set[str]:
-        """Return which of these targets have jobs that wait or run."""
+    async def find_busy_targets(self, targets: Iterable[str]) -> set[str]:
+        """Return those of the targets that have waiting or running jobs."""
         if not (names := list(targets)):
             return set()
-        of_some = (jobs.c.target.in_(names), jobs.c.state.in_({*WAITS, *RUNS}))
-        query = select(jobs.c.target).where(*of_some).distinct()
+        states = WAITING_STATES | ACTIVE_STATES
+        conditions = (jobs.c.target.in_(names), jobs.c.state.in_(states))
+        query = select(jobs.c.target).where(*conditions).distinct()
         return {name for (name,) in await self._transactions.read(query)}
 
-    async def last_started_ms(self, target: str) -> int | None:
-        """Return when the target's latest call began; None: never, or that is unknown."""
+    async def find_last_start_ms(self, target: str) -> int | None:
+        """Return when the target's latest call began. None if no call in the database did."""
         of_target = jobs.c.target == target
-        going = select(func.max(jobs.c.started_ms)).where(of_target, jobs.c.ended_ms.is_(None))
+        running = select(func.max(jobs.c.started_ms)).where(of_target, jobs.c.ended_ms.is_(None))
         ended = (
             select(jobs.c.started_ms)
             .where(of_target, jobs.c.ended_ms.is_not(None), jobs.c.started_ms.is_not(None))
             .order_by(jobs.c.ended_ms.desc())
             .limit(1)
         )
-        rows = [*await self._transactions.read(going), *await self._transactions.read(ended)]
+        rows = [*await self._transactions.read(running), *await self._transactions.read(ended)]
         last_ms: int | None = max((ms for (ms,) in rows if ms is not None), default=None)
         if last_ms is None:
             return None
-        # A call that began later than this one ended later, too: there are few of these.
+        # Calls that began later must also have ended later, so this reads few rows.
         later = select(func.max(jobs.c.started_ms)).where(of_target, jobs.c.ended_ms >= last_ms)
         [(latest_ms,)] = await self._transactions.read(later)
         return max(last_ms, int(latest_ms or 0))
@@ -91,19 +94,19 @@ class AttemptRepository:
     # Attempts ---------------------------------------------------------------------------------
 
     async def start(self, claims: Sequence[tuple[str, int]], *, at_ms: int) -> list[Job]:
-        """Start jobs (id, fence) that were claimed: those that are pending and not overdue, and
-        those that another worker had, which counts as a failure. Return the started jobs, with
-        their bodies. Idempotent."""
+        """Start claimed jobs, given as (id, fence), and return the started jobs with their bodies.
+        Skips jobs that have expired or ended. A job that a lost worker had counts one more failure.
+        Idempotent."""
         fences = dict(claims)
         if not fences:
             return []
-        query = FIND_WHOLE.where(jobs.c.id.in_(fences)).order_by(jobs.c.id).with_for_update()
+        query = FIND_WITH_BODY.where(jobs.c.id.in_(fences)).order_by(jobs.c.id).with_for_update()
 
         async def work(connection: AsyncConnection) -> list[Job]:
             claimed, started = list[Job](), list[dict[str, Any]]()
-            for job in map(job_of, await connection.execute(query)):
+            for job in map(to_job, await connection.execute(query)):
                 fence, current = fences[job.id], job
-                is_lost = job.state in RUNS and job.fence < fence
+                is_lost = job.state in ACTIVE_STATES and job.fence < fence
                 if is_lost or (job.state is State.PENDING and job.expires_ms > at_ms):
                     changes: dict[str, Any] = {
                         "state": State.PROCESSING,
@@ -124,30 +127,30 @@ class AttemptRepository:
         return await self._transactions.write(work)
 
     async def finish(self, ending: Ending) -> bool:
-        """Write an ending. Return False if another attempt has the job by now. Idempotent."""
+        """Write the ending of an attempt. Return False if another attempt has the job by now.
+        Idempotent."""
         return await self._endings.submit(ending)
 
     async def _finish(self, batch: Sequence[Ending]) -> list[bool]:
         async def work(connection: AsyncConnection) -> list[bool]:
-            jobs_by_id = {
-                job.id: job for job in await lock_jobs(connection, [one.id for one in batch])
-            }
+            locked = await lock_jobs(connection, [ending.id for ending in batch])
+            jobs_by_id = {job.id: job for job in locked}
             replies, written, bodies, stale = list[bool](), [], [], []
             for ending in batch:
                 job = jobs_by_id.get(ending.id)
                 if job is None or job.fence != ending.fence:
                     replies.append(False)
                     continue
-                replies.append(job.state in RUNS or job.state is ending.state)
-                if job.state not in RUNS:
+                replies.append(job.state in ACTIVE_STATES or job.state is ending.state)
+                if job.state not in ACTIVE_STATES:
                     continue
                 job.state = ending.state
-                written.append({"which": job.id, **_values_of(ending, job)})
+                written.append({"which": job.id, **_make_values(ending, job)})
                 if ending.body:
-                    bodies.append(_chunk(job.id, job.fence, 0, ending.body))
+                    bodies.append(_make_chunk_row(job.id, job.fence, 0, ending.body))
                 if job.attempts > 1 and job.is_ended:
-                    stale.append({"which": job.id, "mine": job.fence})
-            statements = (_UPDATE, written), (self._put_chunk, bodies), (_DELETE_STALE, stale)
+                    stale.append({"which": job.id, "latest": job.fence})
+            statements = (_UPDATE, written), (self._upsert_chunk, bodies), (_DELETE_STALE, stale)
             for statement, rows in statements:
                 if rows:
                     await connection.execute(statement, rows)
@@ -156,56 +159,58 @@ class AttemptRepository:
         return await self._transactions.write(work)
 
     async def add_chunk(self, id_: str, fence: int, number: int, data: bytes) -> bool:
-        """Write a part of a response's body, counted from 0. Return False if another worker has the
-        job by now."""
-        mine = (jobs.c.id == id_, jobs.c.fence == fence, jobs.c.state == State.PROCESSING)
+        """Write part `number` of a response's body, counted from 0. Return False if another worker
+        has the job by now."""
+        is_current = (jobs.c.id == id_, jobs.c.fence == fence, jobs.c.state == State.PROCESSING)
 
         async def work(connection: AsyncConnection) -> bool:
-            rows = await connection.execute(select(jobs.c.id).where(*mine).with_for_update())
+            rows = await connection.execute(select(jobs.c.id).where(*is_current).with_for_update())
             if rows.first() is None:
                 return False
-            await connection.execute(self._put_chunk, _chunk(id_, fence, number, data))
+            await connection.execute(self._upsert_chunk, _make_chunk_row(id_, fence, number, data))
             return True
 
         return await self._transactions.write(work)
 
     async def set_called(self, id_: str, fence: int, *, at_ms: int) -> bool:
-        """Write that an online job has its permit. Return False if it is overdue, or not
-        pending."""
-        free = and_(jobs.c.state == State.PENDING, jobs.c.expires_ms > at_ms)
-        again = and_(jobs.c.state == State.CALLED, jobs.c.fence <= fence)
-        called = update(jobs).where(jobs.c.id == id_, or_(free, again))
+        """Write that an online job has its permit. Return False if the job has expired or is not
+        pending. Idempotent."""
+        is_pending = and_(jobs.c.state == State.PENDING, jobs.c.expires_ms > at_ms)
+        is_called = and_(jobs.c.state == State.CALLED, jobs.c.fence <= fence)
+        change = update(jobs).where(jobs.c.id == id_, or_(is_pending, is_called))
         return await self._transactions.change(
-            called.values(state=State.CALLED, called_ms=at_ms, fence=fence, not_before_ms=None)
+            change.values(state=State.CALLED, called_ms=at_ms, fence=fence, not_before_ms=None)
         )
 
     async def set_used(self, id_: str, fence: int, *, at_ms: int) -> bool:
-        """Write that a permit was used: the call has begun. Idempotent."""
-        called = and_(jobs.c.state == State.CALLED, jobs.c.fence <= fence)
-        used = update(jobs).where(jobs.c.id == id_, or_(jobs.c.state == State.PENDING, called))
+        """Write that a permit was used, so that the call has begun. Return False if the job has
+        ended or a later permit. Idempotent."""
+        is_called = and_(jobs.c.state == State.CALLED, jobs.c.fence <= fence)
+        change = update(jobs).where(jobs.c.id == id_, or_(jobs.c.state == State.PENDING, is_called))
         values = {"state": State.PROCESSING, "started_ms": at_ms, "fence": fence}
         values |= {"attempts": jobs.c.attempts + 1, "not_before_ms": None}
-        if await self._transactions.change(used.values(values)):
+        if await self._transactions.change(change.values(values)):
             return True
-        mine = (jobs.c.id == id_, jobs.c.state == State.PROCESSING, jobs.c.fence == fence)
-        return bool(await self._transactions.read(select(jobs.c.id).where(*mine)))
+        is_used = (jobs.c.id == id_, jobs.c.state == State.PROCESSING, jobs.c.fence == fence)
+        return bool(await self._transactions.read(select(jobs.c.id).where(*is_used)))
 
 
-def _chunk(id_: str, fence: int, number: int, data: bytes) -> dict[str, Any]:
+def _make_chunk_row(id_: str, fence: int, number: int, data: bytes) -> dict[str, Any]:
     return {"job": id_, "fence": fence, "number": number, "data": data}
 
 
-def _values_of(ending: Ending, job: Job) -> dict[str, Any]:
-    """Return the values that an ending writes to its job."""
+def _make_values(ending: Ending, job: Job) -> dict[str, Any]:
+    """Return the columns that an ending changes in its job's row."""
     is_over = ending.state in ENDED
+    # An error may quote a response, with characters that a text column refuses.
+    error = ending.error[:_MAX_ERROR_LENGTH].replace("\0", "").encode(errors="replace").decode()
     return {
         "state": ending.state,
         "expires_ms": job.expires_ms if ending.expires_ms is None else ending.expires_ms,
         "not_before_ms": None if is_over else ending.not_before_ms,
         "ended_ms": ending.at_ms if is_over else None,
         "failures": job.failures + ending.is_counted,
-        # It may quote what a target sent, and no text column takes all of that.
-        "error": ending.error[:_ERROR_LENGTH].replace("\0", "").encode(errors="replace").decode(),
+        "error": error,
         "status": ending.status,
         "result_headers": ending.headers if is_over else {},
         "result_size": ending.size if is_over else 0,

@@ -1,5 +1,6 @@
-"""Jobs in SQL that expire, are removed, or have a callback that is due. Each method locks the rows
-and checks them again, so that of two processes one does the work."""
+"""Work on jobs in SQL when a time has come: expire waiting jobs, delete old jobs, and claim due
+callbacks. Each method locks the rows and checks them again, so that no two processes work on the
+same rows."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,22 +9,24 @@ from types import MappingProxyType
 from sqlalchemy import and_, delete, func, not_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sidecar.jobs.model import ENDED, WAITS, Job, State, callback_origin
-from sidecar.jobs.store.tables import chunks, ended_values, jobs, lock_jobs
+from sidecar.jobs.model import ENDED, WAITING_STATES, Job, State, get_callback_origin
+from sidecar.jobs.store.tables import chunks, jobs, lock_jobs, make_ended_values
 from sidecar.storage.sql.transactions import Transactions
 
-#: The longest claim_window, ms.
-PERMIT_MS = 3_600_000
-#: Bytes of results that are removed in one transaction.
-BYTES_AT_ONCE = 16 << 20
-#: How long a job is kept after its end if its target is unknown by then, ms.
+#: The longest claim_window, in ms.
+MAX_CLAIM_WINDOW_MS = 3_600_000
+#: About how many bytes of results are deleted in one transaction.
+BYTES_PER_DELETE = 16 << 20
+#: How long an ended job is kept if its target does not exist any more, in ms.
 DEFAULT_TTL_MS = 3 * 86_400_000
-#: Due callbacks that are read to find those that may be made.
+#: How many due callbacks are read to find those that may be sent.
 CANDIDATES = 1000
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class EndingRepository:
+    """The jobs that are due: to expire, to be deleted, or for their callback."""
+
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
@@ -34,10 +37,10 @@ class EndingRepository:
         result_ttl_ms: Mapping[str, int],
         default_ms: int = DEFAULT_TTL_MS,
     ) -> list[tuple[str, str]]:
-        """End jobs that waited too long, at most `limit`; they are kept for as long as their
-        target's results. Return their ids and targets."""
-        # A called job has a permit, which may be used until that ends.
-        before_ms = {State.PENDING: now_ms, State.CALLED: now_ms - PERMIT_MS}
+        """Expire jobs that waited too long, at most `limit`. Their rows are kept for their target's
+        result_ttl. Return the ids and targets of the jobs."""
+        # A called job may still use its permit.
+        before_ms = {State.PENDING: now_ms, State.CALLED: now_ms - MAX_CLAIM_WINDOW_MS}
         overdue = (
             and_(jobs.c.state == state, jobs.c.expires_ms <= ms) for state, ms in before_ms.items()
         )
@@ -45,83 +48,84 @@ class EndingRepository:
 
         async def work(connection: AsyncConnection) -> list[tuple[str, str]]:
             locked = await lock_jobs(connection, [row.id for row in ids])
-            ended = [
+            expired = [
                 (job.id, job.target)
                 for job in locked
-                if job.state in WAITS and job.expires_ms <= before_ms[job.state]
+                if job.state in WAITING_STATES and job.expires_ms <= before_ms[job.state]
             ]
-            for target in {target for _, target in ended}:
-                gone_ms = now_ms + result_ttl_ms.get(target, default_ms)
-                of_target = jobs.c.id.in_([id_ for id_, other in ended if other == target])
-                values = ended_values(State.EXPIRED, now_ms, gone_ms)
+            for target in {target for _, target in expired}:
+                delete_ms = now_ms + result_ttl_ms.get(target, default_ms)
+                of_target = jobs.c.id.in_([id_ for id_, name in expired if name == target])
+                values = make_ended_values(State.EXPIRED, now_ms, delete_ms)
                 await connection.execute(update(jobs).where(of_target).values(values))
-            return ended
+            return expired
 
         return await self._transactions.write(work) if ids else []
 
     async def delete_old(self, now_ms: int, limit: int) -> int:
-        """Remove jobs that were kept long enough, at most `limit`, except those whose callback is
-        still due. Return how many."""
-        # As an expression: by the index of callback_ms nearly all jobs would match.
+        """Delete ended jobs that have expired, at most `limit`, except jobs with a callback that is
+        still to be sent. Return the number of deleted jobs."""
+        # An expression, so that no database uses the index of callback_ms, where most jobs match.
         has_no_callback = func.coalesce(jobs.c.callback_ms, 0) == 0
-        old = (jobs.c.state.in_(ENDED), jobs.c.expires_ms <= now_ms, has_no_callback)
+        is_old = (jobs.c.state.in_(ENDED), jobs.c.expires_ms <= now_ms, has_no_callback)
         ids, size = list[str](), 0
-        query = select(jobs.c.id, jobs.c.result_size).where(*old).limit(limit)
+        query = select(jobs.c.id, jobs.c.result_size).where(*is_old).limit(limit)
         for id_, result_size in await self._transactions.read(query):
-            if ids and size + result_size > BYTES_AT_ONCE:
+            if ids and size + result_size > BYTES_PER_DELETE:
                 break
             size += result_size
             ids.append(id_)
 
         async def work(connection: AsyncConnection) -> int:
-            gone = [
+            old = [
                 job.id
                 for job in await lock_jobs(connection, ids)
                 if job.is_ended and job.expires_ms <= now_ms and job.callback_ms is None
             ]
-            if gone:
-                await connection.execute(delete(chunks).where(chunks.c.job.in_(gone)))
-                await connection.execute(delete(jobs).where(jobs.c.id.in_(gone)))
-            return len(gone)
+            if old:
+                await connection.execute(delete(chunks).where(chunks.c.job.in_(old)))
+                await connection.execute(delete(jobs).where(jobs.c.id.in_(old)))
+            return len(old)
 
         return await self._transactions.write(work) if ids else 0
 
-    # Callbacks are columns of their jobs: no crash loses one ----------------------------------
+    # Callbacks: columns of their jobs, so that no crash loses one -----------------------------
 
-    async def due_callbacks(
+    async def claim_callbacks(
         self,
         now_ms: int,
         limit: int,
         *,
         hold_ms: int,
         each: int = CANDIDATES,
-        under_way: Mapping[str, int] = _NONE,
+        in_flight: Mapping[str, int] = _NONE,
     ) -> list[Job]:
-        """Claim jobs whose callbacks are due for `hold_ms`, the longest overdue first: at most
-        `each` to one receiver, the ones `under_way` included."""
-        # Those of a slow receiver would hide all others.
-        full = [name for name, number in under_way.items() if number >= each]
+        """Claim up to `limit` jobs with due callbacks, the longest overdue first, for `hold_ms`.
+        Each receiver gets at most `each` at a time, including those `in_flight` by receiver."""
+        # The callbacks of a slow receiver must not fill all CANDIDATES.
+        full = [receiver for receiver, count in in_flight.items() if count >= each]
         url = func.lower(jobs.c.callback_url)
-        longest = select(jobs.c.id, jobs.c.callback_url).where(
-            jobs.c.callback_ms <= now_ms,
-            *(not_(url.startswith(f"{name}/", autoescape=True)) for name in full),
+        may_be_sent = (not_(url.startswith(f"{one}/", autoescape=True)) for one in full)
+        candidates = (
+            select(jobs.c.id, jobs.c.callback_url)
+            .where(jobs.c.callback_ms <= now_ms, *may_be_sent)
+            .order_by(jobs.c.callback_ms)
+            .limit(CANDIDATES)
         )
-        ids, counts = list[str](), Counter(under_way)
-        for id_, callback_url in await self._transactions.read(
-            longest.order_by(jobs.c.callback_ms).limit(CANDIDATES)
-        ):
-            name = callback_origin(callback_url)
-            if counts[name] < each and len(ids) < limit:
-                counts[name] += 1
+        ids, counts = list[str](), Counter(in_flight)
+        for id_, callback_url in await self._transactions.read(candidates):
+            receiver = get_callback_origin(callback_url)
+            if counts[receiver] < each and len(ids) < limit:
+                counts[receiver] += 1
                 ids.append(id_)
 
         async def work(connection: AsyncConnection) -> list[Job]:
             locked = await lock_jobs(connection, ids)
             due = [job for job in locked if job.callback_ms and job.callback_ms <= now_ms]
-            mine = jobs.c.id.in_([job.id for job in due])
             if not due:
                 return []
-            await connection.execute(update(jobs).where(mine).values(callback_ms=now_ms + hold_ms))
+            claim = update(jobs).where(jobs.c.id.in_([job.id for job in due]))
+            await connection.execute(claim.values(callback_ms=now_ms + hold_ms))
             return sorted(due, key=lambda job: job.callback_ms or 0)
 
         return await self._transactions.write(work) if ids else []
@@ -129,9 +133,9 @@ class EndingRepository:
     async def record_callback(
         self, id_: str, *, ended_ms: int | None, next_ms: int | None, tries: int
     ) -> None:
-        """Write how often a callback was tried, and when it is tried next; None: not again. Changes
-        nothing if the job was retried since: its callback is of another end, `ended_ms`."""
-        still = (jobs.c.id == id_, jobs.c.callback_ms.is_not(None), jobs.c.ended_ms == ended_ms)
+        """Write how often a callback was tried, and when it is sent next, None for never. Changes
+        nothing if the job was retried since, because then `ended_ms` is not its end any more."""
+        is_same = (jobs.c.id == id_, jobs.c.callback_ms.is_not(None), jobs.c.ended_ms == ended_ms)
         await self._transactions.change(
-            update(jobs).where(*still).values(callback_ms=next_ms, callback_tries=tries)
+            update(jobs).where(*is_same).values(callback_ms=next_ms, callback_tries=tries)
         )

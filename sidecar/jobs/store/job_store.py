@@ -1,5 +1,5 @@
-"""The jobs' database, by subject. Every method raises DatabaseError if the database is unavailable
-or refuses."""
+"""The database of jobs and targets. Every method raises DatabaseError if the database is
+unavailable or refuses a statement."""
 
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -13,6 +13,8 @@ from sidecar.storage.sql.transactions import Transactions
 
 
 class JobStore:
+    """The repositories of one database."""
+
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
         self.transactions = Transactions(engine)
@@ -23,7 +25,7 @@ class JobStore:
         self.targets = TargetRepository(self.transactions)
 
     async def check(self) -> None:
-        """Raise DatabaseError unless the tables are those of this version."""
+        """Raise DatabaseError unless the tables have this version's revision."""
         await sql.check(self.engine, JOBS, self.migrate)
 
     async def migrate(self) -> tuple[str | None, str]:
@@ -35,21 +37,22 @@ class JobStore:
 
 
 class TargetRepository:
-    """Targets that were changed or created at run time."""
+    """The settings of targets that were changed or created at run time, as JSON."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._upsert = transactions.upsert(targets)
 
     async def all(self) -> dict[str, str]:
-        """Return their settings by name, as they were put."""
+        """Return the settings of all these targets by name."""
         rows = await self._transactions.read(select(targets.c.name, targets.c.settings))
         return {row.name: row.settings for row in rows}
 
     async def put(self, name: str, settings: str, at_ms: int) -> None:
+        """Insert or replace a target's settings."""
         row = {"name": name, "settings": settings, "changed_ms": at_ms}
         await self._transactions.change(self._upsert, row)
 
     async def delete(self, name: str) -> bool:
-        """Delete a target. Return False if there is none."""
+        """Delete a target's settings. Return False if it has none."""
         return await self._transactions.change(delete(targets).where(targets.c.name == name))

@@ -1,4 +1,4 @@
-"""Jobs in SQL, for their clients: submitted, looked up, searched, counted, cancelled, retried."""
+"""Jobs in SQL, as clients use them: insert, find, search, count, cancel and retry jobs."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,89 +23,91 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sidecar.jobs.model import ENDED, ID_LENGTH, WAITS, Job, JobPage, JobQuery, State
-from sidecar.jobs.store.tables import FIND, WORD, chunks, ended_values, job_of, jobs, row_of
+from sidecar.jobs.model import ENDED, ID_LENGTH, WAITING_STATES, Job, JobQuery, State
+from sidecar.jobs.store.tables import FIND, WORD, chunks, jobs, make_ended_values, to_job, to_row
 from sidecar.kit.batch import CallBatcher
 from sidecar.kit.errors import DatabaseError
 from sidecar.storage.sql.transactions import Transactions, separately
 
-#: Jobs in one transaction.
+#: The most jobs in one transaction.
 BATCH_LIMIT = 200
-
-#: Ids in one IN (…).
-_NAMES = 500
-#: Parts of a body that are read at a time.
-_PARTS = 4
-#: Tries to insert a job while the earlier one of its key is being removed.
+#: The most ids in one IN (…).
+_MAX_IDS = 500
+#: How many parts of a body are read at a time.
+_PARTS_PER_READ = 4
+#: How often inserting a job is tried while the earlier job with its key is being removed.
 _TRIES = 3
-#: What a job that is retried begins with.
-_FRESH: dict[str, Any] = {
+#: The values that a retried job is reset to.
+_RESET_VALUES: dict[str, Any] = {
     **dict.fromkeys(("status", "ended_ms", "called_ms", "not_before_ms", "read_ms", "callback_ms")),
     **dict.fromkeys(("failures", "result_size", "callback_tries"), 0),
     "result_headers": {},
     "error": "",
 }
-#: Jobs that are looked through for one page of a narrow query.
+#: How many jobs a narrow search reads for one page.
 WINDOW = 5000
-#: Jobs are counted up to here.
-MOST_COUNTED = 10_000
+#: The most jobs that a search counts.
+MAX_COUNTED = 10_000
 
 _NEWEST = (jobs.c.created_ms.desc(), jobs.c.id.desc())
-_AT = (jobs.c.created_ms, jobs.c.id)
 
 
 @dataclass(frozen=True, slots=True)
 class EndedJobs:
-    """The jobs that ended from `at_ms` on, until the next step. Means are in ms, of the jobs that
-    were started; None: none was."""
+    """The numbers of jobs that ended in one step, which begins at `at_ms`. The means are of the
+    jobs whose calls began, and None if there are none."""
 
     at_ms: int
     completed: int
     failed: int
-    #: Cancelled and expired.
+    #: The jobs that were cancelled or expired.
     other: int
-    #: From the submission until the last attempt began, and from there to the end.
+    #: The time from the submission until the last attempt began.
     mean_wait_ms: int | None
+    #: The time from the beginning of the last attempt until the end.
     mean_ms: int | None
 
 
 class JobRepository:
+    """The rows of jobs."""
+
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._add_job = transactions.insert_ignore(jobs)
         self._inserts = CallBatcher(partial(separately, self._insert), limit=BATCH_LIMIT)
 
     async def insert(self, job: Job) -> Job:
-        """Write a new job and return it, or return the one that its owner submitted before under
-        the same key."""
+        """Insert a new job and return it. If its owner has a job with the same idempotency key,
+        return that job instead."""
         return await self._inserts.submit(job)
 
     async def _insert(self, batch: Sequence[Job]) -> list[Job]:
-        # In the same order everywhere: of two batches with the same keys, one waits for the other.
-        keys = sorted({_key(job) for job in batch if job.idempotency_key})
-        rows = [row_of(job) for job in sorted(batch, key=_key)]
-        # Not as pairs in one IN, for which MariaDB would read all rows.
-        of_owners = (
+        # Sorted, so that two batches with the same keys do not deadlock.
+        keys = sorted({_get_key(job) for job in batch if job.idempotency_key})
+        rows = [to_row(job) for job in sorted(batch, key=_get_key)]
+        # One IN for each owner, because MariaDB would read all rows for an IN of pairs.
+        key_conditions = (
             and_(jobs.c.owner == owner, jobs.c.idempotency_key.in_([key for _, key in pairs]))
             for owner, pairs in groupby(keys, key=itemgetter(0))
         )
-        # The ids alone, which are in the index: most are of the jobs that were just inserted.
+        # Only ids, which are in the index, because most belong to the jobs just inserted.
         columns = (jobs.c.owner, jobs.c.idempotency_key, jobs.c.id)
-        taken_keys = select(*columns).where(or_(false(), *of_owners))
+        ids_of_keys = select(*columns).where(or_(false(), *key_conditions))
 
         async def work(connection: AsyncConnection) -> list[Job | None]:
             await connection.execute(self._add_job, rows)
             jobs_by_id = {job.id: job for job in batch}
             ids: dict[tuple[str, str], str] = {}
             if keys:
-                ids = {
-                    (owner, key): id_ for owner, key, id_ in await connection.execute(taken_keys)
-                }
-            if others := ids.values() - jobs_by_id.keys():
-                earlier = await connection.execute(FIND.where(jobs.c.id.in_(others)))
-                jobs_by_id |= {row.id: job_of(row) for row in earlier}
-            named = (ids.get(_key(job), "") if job.idempotency_key else job.id for job in batch)
-            return [jobs_by_id.get(id_) for id_ in named]
+                rows_of_keys = await connection.execute(ids_of_keys)
+                ids = {(owner, key): id_ for owner, key, id_ in rows_of_keys}
+            if earlier_ids := ids.values() - jobs_by_id.keys():
+                earlier = await connection.execute(FIND.where(jobs.c.id.in_(earlier_ids)))
+                jobs_by_id |= {row.id: to_job(row) for row in earlier}
+            reply_ids = (
+                ids.get(_get_key(job), "") if job.idempotency_key else job.id for job in batch
+            )
+            return [jobs_by_id.get(id_) for id_ in reply_ids]
 
         for _ in range(_TRIES):
             replies = await self._transactions.write(work)
@@ -113,31 +115,31 @@ class JobRepository:
                 return cast("list[Job]", replies)
         raise DatabaseError("the job that has this idempotency_key was removed meanwhile")
 
-    # Looking up -------------------------------------------------------------------------------
+    # Finding ----------------------------------------------------------------------------------
 
     async def find(self, id_: str) -> Job | None:
-        """Return a job without its body."""
+        """Return a job without its body, or None if there is no such job."""
         return (await self.find_many([id_])).get(id_)
 
     async def find_by_key(self, owner: str, key: str) -> Job | None:
-        """Return the job that an owner submitted under a key, without its body."""
-        mine = (jobs.c.owner == owner, jobs.c.idempotency_key == key)
-        rows = await self._transactions.read(FIND.where(*mine))
-        return job_of(rows[0]) if rows else None
+        """Return the job of an owner with an idempotency key, without its body, or None."""
+        conditions = (jobs.c.owner == owner, jobs.c.idempotency_key == key)
+        rows = await self._transactions.read(FIND.where(*conditions))
+        return to_job(rows[0]) if rows else None
 
     async def find_many(self, ids: Iterable[str]) -> dict[str, Job]:
-        """Return jobs by their ids, without their bodies."""
+        """Return the jobs that exist of these ids, by id and without their bodies."""
         jobs_by_id: dict[str, Job] = {}
         valid_ids = [id_ for id_ in ids if WORD.match(id_)]
-        for start in range(0, len(valid_ids), _NAMES):
-            part = jobs.c.id.in_(valid_ids[start : start + _NAMES])
-            rows = await self._transactions.read(FIND.where(part))
-            jobs_by_id |= {row.id: job_of(row) for row in rows}
+        for start in range(0, len(valid_ids), _MAX_IDS):
+            is_in_part = jobs.c.id.in_(valid_ids[start : start + _MAX_IDS])
+            rows = await self._transactions.read(FIND.where(is_in_part))
+            jobs_by_id |= {row.id: to_job(row) for row in rows}
         return jobs_by_id
 
-    async def chunks(self, id_: str) -> AsyncIterator[bytes]:
-        """Iterate over the body of an ended job's result. It ends early if the job is removed
-        meanwhile."""
+    async def read_body(self, id_: str) -> AsyncIterator[bytes]:
+        """Iterate over the body of an ended job's result. The iteration ends early if the job is
+        removed meanwhile."""
         last = -1
         while True:
             rows = await self._transactions.read(
@@ -145,20 +147,20 @@ class JobRepository:
                 .join(jobs, and_(jobs.c.id == chunks.c.job, jobs.c.fence == chunks.c.fence))
                 .where(jobs.c.id == id_, jobs.c.state.in_(ENDED), chunks.c.number > last)
                 .order_by(chunks.c.number)
-                .limit(_PARTS)
+                .limit(_PARTS_PER_READ)
             )
             for row in rows:
                 yield row.data
-            if len(rows) < _PARTS:
+            if len(rows) < _PARTS_PER_READ:
                 return
             last = rows[-1].number
 
     # Counting ---------------------------------------------------------------------------------
 
-    async def counts(
+    async def count_by_state(
         self, target: str | None = None, states: Iterable[State] = State
     ) -> dict[tuple[str, str], int]:
-        """Count jobs by target and state, which takes about a second for a million."""
+        """Count jobs by target and state. This takes about a second for a million jobs."""
         query = select(jobs.c.target, jobs.c.state, func.count())
         if target is not None:
             query = query.where(jobs.c.target == target)
@@ -167,21 +169,21 @@ class JobRepository:
         rows = await self._transactions.read(query.group_by(jobs.c.target, jobs.c.state))
         return {(name, state): number for name, state, number in rows}
 
-    async def steps(
+    async def count_ended(
         self, target: str, since_ms: int, until_ms: int, step_ms: int
     ) -> list[EndedJobs]:
-        """Count a target's jobs that ended in a period, by steps; steps without any are left
-        out."""
-        # Written out: a parameter would be another one in GROUP BY, for all that PostgreSQL knows.
+        """Count a target's jobs that ended in a period, by steps. Steps in which no job ended are
+        left out."""
+        # As literals, because PostgreSQL would not see that a parameter is the same in GROUP BY.
         since: Any = literal_column(str(int(since_ms)))
         step: Any = literal_column(str(int(step_ms)))
         begins = jobs.c.ended_ms - (jobs.c.ended_ms - since) % step
         query = (
             select(
                 begins.label("at_ms"),
-                _count(State.COMPLETED),
-                _count(State.FAILED),
-                _count(State.CANCELLED, State.EXPIRED),
+                _count_states(State.COMPLETED),
+                _count_states(State.FAILED),
+                _count_states(State.CANCELLED, State.EXPIRED),
                 func.count(jobs.c.started_ms),
                 func.sum(jobs.c.started_ms - jobs.c.created_ms),
                 func.sum(jobs.c.ended_ms - jobs.c.started_ms),
@@ -196,8 +198,8 @@ class JobRepository:
                 int(completed),
                 int(failed),
                 int(other),
-                _mean(wait_ms, started),
-                _mean(duration_ms, started),
+                _compute_mean(wait_ms, started),
+                _compute_mean(duration_ms, started),
             )
             for at_ms, completed, failed, other, started, wait_ms, duration_ms in rows
         ]
@@ -205,20 +207,20 @@ class JobRepository:
     # Changing ---------------------------------------------------------------------------------
 
     async def cancel(self, id_: str, *, at_ms: int, expires_ms: int) -> bool:
-        """Cancel a job. Return False if it neither waits nor is called."""
-        waits = update(jobs).where(jobs.c.id == id_, jobs.c.state.in_(WAITS))
-        values = ended_values(State.CANCELLED, at_ms, expires_ms)
-        return await self._transactions.change(waits.values(values))
+        """Cancel a job. Return False if the job does not wait for its call any more."""
+        cancel = update(jobs).where(jobs.c.id == id_, jobs.c.state.in_(WAITING_STATES))
+        values = make_ended_values(State.CANCELLED, at_ms, expires_ms)
+        return await self._transactions.change(cancel.values(values))
 
     async def retry(self, id_: str, *, order: int, at_ms: int, expires_ms: int) -> bool:
-        """Set an ended job back to pending, with all of its tries and without its result. Return
+        """Reset an ended job to pending, with all of its retries and without its result. Return
         False if the job has not ended or is being deleted."""
-        ended = (jobs.c.id == id_, jobs.c.state.in_(ENDED), jobs.c.expires_ms > at_ms)
-        values = {**_FRESH, "state": State.PENDING, "queue_order": order, "expires_ms": expires_ms}
-        again = update(jobs).where(*ended).values(values)
+        conditions = (jobs.c.id == id_, jobs.c.state.in_(ENDED), jobs.c.expires_ms > at_ms)
+        changes = {"state": State.PENDING, "queue_order": order, "expires_ms": expires_ms}
+        reset = update(jobs).where(*conditions).values({**_RESET_VALUES, **changes})
 
         async def work(connection: AsyncConnection) -> bool:
-            if not (await connection.execute(again)).rowcount:
+            if not (await connection.execute(reset)).rowcount:
                 return False
             await connection.execute(delete(chunks).where(chunks.c.job == id_))
             return True
@@ -226,78 +228,94 @@ class JobRepository:
         return await self._transactions.write(work)
 
     async def mark_read(self, id_: str, *, at_ms: int, expires_ms: int) -> None:
-        """Note when a result was read first, and have it removed at `expires_ms`."""
-        sooner = case(
+        """Record the first read of a result, and let the job expire at `expires_ms` at the
+        latest."""
+        earlier = case(
             (jobs.c.expires_ms < expires_ms, jobs.c.expires_ms),
             else_=literal(expires_ms, BigInteger),
         )
-        read = update(jobs).where(
-            jobs.c.id == id_, jobs.c.state.in_(ENDED), jobs.c.read_ms.is_(None)
+        is_unread = (jobs.c.id == id_, jobs.c.state.in_(ENDED), jobs.c.read_ms.is_(None))
+        await self._transactions.change(
+            update(jobs).where(*is_unread).values(read_ms=at_ms, expires_ms=earlier)
         )
-        await self._transactions.change(read.values(read_ms=at_ms, expires_ms=sooner))
 
 
-def _key(job: Job) -> tuple[str, str]:
+def _get_key(job: Job) -> tuple[str, str]:
     return (job.owner, job.idempotency_key) if job.idempotency_key else ("", "")
 
 
-def _count(*states: State) -> Any:
+def _count_states(*states: State) -> Any:
     return func.sum(case((jobs.c.state.in_(states), 1), else_=0))
 
 
-def _mean(total: Any, count: int) -> int | None:
-    """Return the mean, at least 0: the clocks of two processes may differ."""
+def _compute_mean(total: Any, count: int) -> int | None:
+    """Return the mean, at least 0, because the clocks of two processes may differ."""
     return max(0, round(total / count)) if count else None
 
 
 class JobSearch:
-    """Jobs a page at a time, newest first, and counted.
-
-    Owner, target and time are in indexes. The last response's status and the beginning of an id are
-    not, and are looked for among WINDOW jobs at a time: no search reads all of a large table.
-    """
+    """Searches for jobs. Indexes cover the owner, target and time, but not the status of the last
+    response and the beginning of an id. A search for these is narrow: it reads WINDOW jobs at a
+    time, so that no search reads all of a large table."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def page(self, query: JobQuery) -> JobPage:
-        """Return a page of jobs, without their bodies."""
-        end = await self._end(query)
-        conditions = [*_base(query), *_rest(query), *_until(end)]
-        # The ids alone are in the index: MariaDB would read all rows of earlier pages.
+    async def find_page(self, query: JobQuery) -> tuple[list[Job], tuple[int, str] | None]:
+        """Return a page of jobs, without their bodies, and the `after` of the next page, None if
+        this is the last. A narrow search may return fewer jobs than its limit, or none, even if
+        more pages follow."""
+        end = await self._end_of_window(query)
+        conditions = [
+            *_make_indexed_conditions(query),
+            *_make_other_conditions(query),
+            *_make_end_conditions(end),
+        ]
+        # The subquery only uses the index. Otherwise MariaDB would read all rows of earlier pages.
         ids = select(jobs.c.id).where(*conditions).order_by(*_NEWEST).limit(query.limit).subquery()
         rows = await self._transactions.read(
             FIND.join(ids, ids.c.id == jobs.c.id).order_by(*_NEWEST)
         )
-        page = [job_of(row) for row in rows]
+        page = [to_job(row) for row in rows]
         if len(page) == query.limit:
             end = (page[-1].created_ms, page[-1].id)
-        return JobPage(page, end)
+        return page, end
 
     async def count(self, query: JobQuery) -> tuple[int, tuple[int, str] | None]:
-        """Count jobs, MOST_COUNTED at most, and those of a narrow query within its WINDOW. Return
-        also the last job that was looked at, if others follow."""
-        conditions = [*_base(query), *_rest(query)]
-        end = await self._end(query)
+        """Count jobs, up to MAX_COUNTED, or within the WINDOW of a narrow search. Return the number
+        and the `after` of the next count, None if no jobs are left."""
+        conditions = [*_make_indexed_conditions(query), *_make_other_conditions(query)]
+        end = await self._end_of_window(query)
         if not query.is_narrow:
-            end = await self._nth(conditions, MOST_COUNTED)
+            end = await self._nth_job(conditions, MAX_COUNTED)
         [row] = await self._transactions.read(
-            select(func.count()).select_from(jobs).where(*conditions, *_until(end))
+            select(func.count()).select_from(jobs).where(*conditions, *_make_end_conditions(end))
         )
         return int(row[0]), end
 
-    async def _end(self, query: JobQuery) -> tuple[int, str] | None:
-        """Return the last job that a narrow query looks at; None: it looks at all."""
-        return await self._nth(_base(query), WINDOW) if query.is_narrow else None
+    async def _end_of_window(self, query: JobQuery) -> tuple[int, str] | None:
+        """Return the created_ms and id of the last job that a narrow search reads, or None if the
+        search reads all jobs."""
+        if not query.is_narrow:
+            return None
+        return await self._nth_job(_make_indexed_conditions(query), WINDOW)
 
-    async def _nth(self, conditions: list[ColumnElement[bool]], n: int) -> tuple[int, str] | None:
-        query = select(*_AT).where(*conditions).order_by(*_NEWEST).offset(n - 1).limit(1)
+    async def _nth_job(
+        self, conditions: list[ColumnElement[bool]], n: int
+    ) -> tuple[int, str] | None:
+        query = (
+            select(jobs.c.created_ms, jobs.c.id)
+            .where(*conditions)
+            .order_by(*_NEWEST)
+            .offset(n - 1)
+            .limit(1)
+        )
         rows = await self._transactions.read(query)
         return (rows[0].created_ms, rows[0].id) if rows else None
 
 
-def _base(query: JobQuery) -> list[ColumnElement[bool]]:
-    """Return the conditions that indexes cover."""
+def _make_indexed_conditions(query: JobQuery) -> list[ColumnElement[bool]]:
+    """Return the conditions of a search that indexes cover."""
     columns: dict[str, Any] = {"owner": query.owner, "target": query.target}
     if len(query.id) == ID_LENGTH:
         columns["id"] = query.id
@@ -318,19 +336,19 @@ def _base(query: JobQuery) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _rest(query: JobQuery) -> list[ColumnElement[bool]]:
+def _make_other_conditions(query: JobQuery) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
     if query.states:
         conditions.append(jobs.c.state.in_(sorted(query.states)))
     if query.statuses is not None:
         conditions.append(jobs.c.status.between(*query.statuses))
     if 0 < len(query.id) < ID_LENGTH:
-        # Not LIKE, for which SQLite takes A for a.
+        # Not LIKE, because SQLite ignores the case of its operands.
         conditions.append(func.substr(jobs.c.id, 1, len(query.id)) == query.id)
     return conditions
 
 
-def _until(end: tuple[int, str] | None) -> list[ColumnElement[bool]]:
+def _make_end_conditions(end: tuple[int, str] | None) -> list[ColumnElement[bool]]:
     if end is None:
         return []
     ms, last = end

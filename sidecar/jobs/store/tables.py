@@ -1,6 +1,6 @@
-"""The SQL tables of jobs and targets, and jobs as rows. Times are ms since 1970, UTC. The tables
-have migrations of their own (storage/sql/database.py), in the database of the history or in
-another."""
+"""The SQL tables of jobs and targets, and the conversion of jobs to rows. Times are in ms since
+1970, UTC. The tables have their own migrations (storage/sql/database.py). They may be in the
+database of the history or in another."""
 
 import json
 import re
@@ -37,7 +37,7 @@ metadata = MetaData()
 
 
 class HeadersType(TypeDecorator[dict[str, str]]):
-    """Headers, as JSON."""
+    """A column of headers, as JSON."""
 
     impl = long_text()
     cache_ok = True
@@ -50,10 +50,10 @@ class HeadersType(TypeDecorator[dict[str, str]]):
 
 
 state_type = Enum(State, native_enum=False, length=16, values_callable=lambda states: [*states])
-#: Bytes of a request's body, or of a part of a response's.
-octets = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
+#: The type of a request's body, and of a part of a response's body.
+octets_type = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
 
-#: One row for each job. The body of the request comes last, so that reading the rest can skip it.
+#: The jobs. The body of the request comes last, so that reading the other columns can skip it.
 jobs = Table(
     "waitroom_jobs",
     metadata,
@@ -87,27 +87,27 @@ jobs = Table(
     Column("read_ms", BigInteger),
     Column("callback_ms", BigInteger),
     Column("callback_tries", Integer, nullable=False),
-    Column("body", octets, nullable=False),
-    #: Many jobs have no key; NULLs are all different.
+    Column("body", octets_type, nullable=False),
+    # Many jobs have no key, because NULLs do not violate a unique index.
     Index("ux_waitroom_jobs_key", "owner", "idempotency_key", unique=True),
     Index("ix_waitroom_jobs_line", "target", "state", "queue_order", "id"),
     Index("ix_waitroom_jobs_expires", "state", "expires_ms"),
     Index("ix_waitroom_jobs_owner", "owner", "created_ms", "id"),
     Index("ix_waitroom_jobs_created", "created_ms", "id"),
     Index("ix_waitroom_jobs_target", "target", "created_ms", "id"),
-    #: All columns of the history, so that no row is read for it.
+    # All columns that the history of a target needs, so that it reads no rows.
     Index("ix_waitroom_jobs_ended", "target", "ended_ms", "state", "created_ms", "started_ms"),
     Index("ix_waitroom_jobs_callback", "callback_ms"),
 )
 
-#: The bodies of responses, in parts. Only the parts with the job's fence are its result.
+#: The bodies of responses, in parts. Parts with a fence other than their job's are obsolete.
 chunks = Table(
     "waitroom_job_chunks",
     metadata,
     Column("job", word(22), nullable=False),
     Column("fence", BigInteger, nullable=False, autoincrement=False),
     Column("number", Integer, nullable=False, autoincrement=False),
-    Column("data", octets, nullable=False),
+    Column("data", octets_type, nullable=False),
     PrimaryKeyConstraint("job", "fence", "number"),
 )
 
@@ -120,31 +120,33 @@ targets = Table(
     Column("changed_ms", BigInteger, nullable=False),
 )
 
-#: What may be an id or a name. Databases refuse to look for some other texts.
+#: The pattern of ids and names. Databases refuse queries for some other strings.
 WORD = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
-_NAMES = tuple(field.name for field in fields(Job))
-#: Finds jobs without their bodies, and with them.
-FIND = select(*(jobs.c[name] for name in _NAMES if name != "body"))
-FIND_WHOLE = select(*(jobs.c[name] for name in _NAMES))
+_COLUMN_NAMES = tuple(field.name for field in fields(Job))
+#: The queries of jobs, without and with the bodies of their requests.
+FIND = select(*(jobs.c[name] for name in _COLUMN_NAMES if name != "body"))
+FIND_WITH_BODY = select(*(jobs.c[name] for name in _COLUMN_NAMES))
 
 
-def row_of(job: Job) -> dict[str, Any]:
-    return {name: getattr(job, name) for name in _NAMES}
+def to_row(job: Job) -> dict[str, Any]:
+    return {name: getattr(job, name) for name in _COLUMN_NAMES}
 
 
-def job_of(row: Row[Any]) -> Job:
-    """Make a job from a row of FIND or FIND_WHOLE."""
+def to_job(row: Row[Any]) -> Job:
+    """Return the job of a row of FIND or FIND_WITH_BODY."""
     return Job(**row._asdict())
 
 
 async def lock_jobs(connection: AsyncConnection, ids: list[str]) -> list[Job]:
-    """Lock and return jobs without their bodies, in the order in which all transactions do."""
+    """Lock jobs, and return them without their bodies. All transactions lock them in the order of
+    their ids, so that they do not deadlock."""
     query = FIND.where(jobs.c.id.in_(ids)).order_by(jobs.c.id).with_for_update()
-    return [job_of(row) for row in await connection.execute(query)]
+    return [to_job(row) for row in await connection.execute(query)]
 
 
-def ended_values(state: State, at_ms: int, expires_ms: int) -> dict[str, Any]:
-    """Return the values of a job that ends without a result; its callback, if any, is due."""
+def make_ended_values(state: State, at_ms: int, expires_ms: int) -> dict[str, Any]:
+    """Return the columns of a job that ends without a result, and whose callback is due if it has
+    one."""
     callback_ms = case((jobs.c.callback_url.is_(None), None), else_=literal(at_ms, BigInteger))
     times = {"ended_ms": at_ms, "expires_ms": expires_ms, "not_before_ms": None}
     return {"state": state, "callback_ms": callback_ms, **times}

@@ -1,5 +1,5 @@
-"""The queue of a target: who is called next, locks, permits, rate, breaker. Runs the scripts of
-jobs/lua, and reads their replies. Times in ms are of Redis' clock."""
+"""The queue of a target in Redis: the order of its jobs, locks, permits, the rate and the breaker.
+Runs the scripts of jobs/lua and reads their replies. Times in ms are by the clock of Redis."""
 
 import asyncio
 import json
@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sidecar.jobs import redis_keys as keys
-from sidecar.jobs.model import Ending, Job, QueueEntry, State
+from sidecar.jobs.model import Ending, QueueEntry
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.batch import CallBatcher
 from sidecar.kit.clock import StoreClock
@@ -20,86 +20,92 @@ from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
 from sidecar.storage.redis.scripts import Observer, RedisScripts
 
-#: How long a worker's lock lasts from its last renewal on, and how long a place is kept for a job
-#: that is being submitted.
+#: How long a worker's lock lasts after its last renewal, and how long a place is reserved for a job
+#: that is being submitted, in seconds.
 LOCK_S = 10
 RESERVED_S = 30
-#: Jobs in one script call. More would block Redis for too long.
+#: The most jobs in one script call. More would block Redis for too long.
 BATCH_LIMIT = 128
 
-Renewed: TypeAlias = Literal["held", "abort", "lost"]
-Used: TypeAlias = Literal["ok", "used", "gone"]
-#: By the number that the script replies.
-_RENEWED: tuple[Renewed, ...] = ("lost", "held", "abort")
-_USED: dict[int, Used] = {1: "ok", 0: "used", -1: "gone"}
-#: The script's reply while the queue is lost.
+LockState: TypeAlias = Literal["held", "abort", "lost"]
+PermitUse: TypeAlias = Literal["ok", "used", "gone"]
+#: By the number that the script returns.
+_LOCK_STATES: tuple[LockState, ...] = ("lost", "held", "abort")
+_PERMIT_USES: dict[int, PermitUse] = {1: "ok", 0: "used", -1: "gone"}
+#: The number that the scripts return for a call that is unknown because the queue was lost.
 _UNKNOWN = -2
 _COUNTERS = ("called", "completed", "failed", "retried", "lost", "expired")
 
-Item = TypeVar("Item")
 Row: TypeAlias = tuple[Any, ...]
-#: An online job that ended by itself: its id, the reason, and when in ms.
-EndedByItself: TypeAlias = tuple[str, Literal["unused", "term"], int]
+#: An online job whose permit (unused) or call (term) timed out: its id, which of both, when in ms.
+TimedOutCall: TypeAlias = tuple[str, Literal["unused", "term"], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A job that is called: a worker has it, or its client gets a permit with this `fence`."""
+class Claim(NamedTuple):
+    """A job that may be called: by a worker, or by its client with a permit of this `fence`."""
 
     id: str
     fence: int
     order: int
     is_online: bool
-    #: Whether this is the only call at the time, since the breaker was open before.
+    #: Whether the call tests a target whose breaker was open. No other call runs meanwhile.
     is_trial: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """The reply to a claim."""
-
+class ClaimReply(NamedTuple):
     claims: list[Claim]
-    #: When to claim again, seconds from now; None: at the next wake-up.
+    #: When to claim again, seconds from now. None: at the next wake-up.
     next_s: float | None
-    #: False: the queue is new, or was lost, and must be rebuilt before anything is called.
+    #: False if the queue is new or was lost. Then nothing is called until it is rebuilt.
     is_ready: bool
-    #: When it was found new or lost, µs, an argument of `ready`; 0: it is ready.
+    #: When the queue was found new or lost, in µs, to be passed to `mark_ready`. 0 if it is ready.
     born_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePlace:
+class RestoredCall(NamedTuple):
+    """A call that becomes active again after Redis was emptied (worker/queue_rebuild.py)."""
+
+    job: str
+    fence: int
+    order: int
+    #: For how long the call counts as active.
+    active_us: int
+    #: r: a worker makes the call. c: the permit is not used. u: the permit is used.
+    state: str
+
+
+class QueuePlace(NamedTuple):
     """Where a job is in its target's queue."""
 
     where: Literal["line", "later", "called", "running", "used", "gone"]
-    #: In the queue; 1 is next.
+    #: The position in the queue; 1 is next. None if the job is not in it.
     position: int | None = None
     fence: int = 0
-    #: When its lock, permit, term or wait is over.
+    #: When the job's lock, permit, call or pause ends.
     ends_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A target's queue at one moment."""
+    """The state of a target's queue."""
 
     now_ms: int
     waiting: int
     later: int
     active: int
     reserved: int
-    #: How long a successful call takes, seconds: the last ones count most.
+    #: The mean duration of a successful call, in seconds. Recent calls count most.
     mean_s: float | None
-    #: Calls that count against the rate; 0 without a rate.
+    #: The calls that count against the rate. 0 without a rate.
     calls_in_window: int
     breaker: Literal["closed", "open", "trial"]
-    #: These two are None unless they are in the future.
+    #: When the breaker allows calls, and when the target's Retry-After does. None if they do now.
     open_until_ms: int | None
     held_until_ms: int | None
     is_ready: bool
     #: When a worker last asked for jobs, to the second.
     runner_ms: int | None = None
-    #: called, completed, failed, retried, lost, expired, since the store is new.
+    #: The numbers of calls since Redis was empty, by the names in _COUNTERS.
     counters: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -110,7 +116,7 @@ class QueueState:
 
 class TargetStore:
     """The queue of one target, whose `settings` are passed with each call. `now_us` overrides the
-    time of Redis, in tests."""
+    time of Redis, in tests. Every method raises StoreError if Redis is unavailable."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -135,124 +141,146 @@ class TargetStore:
             on_time=lambda us: clock.observe(us // 1000),
         )
         self._keys = keys.target_keys(name)
-        self._reserve = self._batched("reserve", _in_us(RESERVED_S))
-        self._add = self._batched("add")
-        self._release = self._batched("release", 0)
-        self._release_and_wake = self._batched("release", 1)
-        self._use = self._batched("use")
-        self._done = self._batched("done")
-        self._look = CallBatcher(self._look_batch, limit=BATCH_LIMIT)
+        self._reserve = self._make_batcher("reserve", _to_us(RESERVED_S))
+        self._add = self._make_batcher("add")
+        self._release = self._make_batcher("release", 0)
+        self._release_and_wake = self._make_batcher("release", 1)
+        self._use = self._make_batcher("use")
+        self._done = self._make_batcher("done")
+        self._look = CallBatcher(self._inspect_batch, limit=BATCH_LIMIT)
 
     @property
     def is_away(self) -> bool:
+        """Whether Redis was unavailable at the last call."""
         return self._scripts.is_away
 
-    # Submitting and taking back ----------------------------------------------------------------
+    # Waiting jobs ------------------------------------------------------------------------------
 
     async def reserve(self, job: str, class_name: str, settings: TargetSettings) -> int | None:
-        """Return the order of a job that is being submitted, and keep a place for it for
-        RESERVED_S. Return None if the queue is full."""
-        most = "" if settings.max_pending is None else settings.max_pending
+        """Reserve a place for a job that is being submitted, for RESERVED_S. Return the job's
+        order, or None if the queue is full."""
+        max_pending = "" if settings.max_pending is None else settings.max_pending
         classes = ""
         if class_name:
             rules = {"head_start", "priority"}
             classes = json.dumps(
                 {name: one.model_dump(include=rules) for name, one in settings.classes.items()}
             )
-        order = await self._reserve((job, most, class_name, classes))
+        order = await self._reserve((job, max_pending, class_name, classes))
         return order if isinstance(order, int) else None
 
     async def unreserve(self, job: str) -> None:
-        """Give up the place of a job that was not submitted after all."""
-        await self._scripts.command("unreserve", self._redis.zrem, self._key("reserved"), job)
+        """Remove the reservation of a job whose submission failed."""
+        await self._scripts.command("unreserve", self._redis.zrem, self._make_key("reserved"), job)
 
     async def spend_grant(self, grant_id: str, job: str, until_ms: int) -> bool:
-        """Use up a grant until it ends. Return False if another job has used it."""
-        key = self._key(f"grant:{grant_id}")
+        """Mark a grant as used until it expires. Return False if another job has used it."""
+        key = self._make_key(f"grant:{grant_id}")
 
         async def spend() -> bool:
             is_new = await self._redis.set(key, job, nx=True, pxat=until_ms)
-            return is_new or await self._is_of(key, job)
+            return is_new or text(await self._redis.get(key) or b"") == job
 
         return bool(await self._scripts.command("spend_grant", spend))
 
     async def return_grant(self, grant_id: str, job: str) -> None:
         """Make a grant usable again, if this job used it."""
-        key = self._key(f"grant:{grant_id}")
+        key = self._make_key(f"grant:{grant_id}")
 
         async def give_back() -> None:
-            if await self._is_of(key, job):
+            if text(await self._redis.get(key) or b"") == job:
                 await self._redis.delete(key)
 
         await self._scripts.command("return_grant", give_back)
 
-    async def _is_of(self, key: str, job: str) -> bool:
-        holder = await self._redis.get(key)
-        return holder is not None and text(holder) == job
-
     async def add(self, jobs: Sequence[QueueEntry]) -> list[int | None]:
-        """Put jobs in the queue, except those that wait or are active already. Return the position
-        of each, None for a job that is not in the queue itself."""
-        rows = [(job.id, job.order, int(job.is_online), _us(job.not_before_ms)) for job in jobs]
+        """Add jobs to the queue, except those that wait or are active already. Return the position
+        of each job, None if the job does not wait in the queue."""
+        rows = [
+            (job.id, job.order, int(job.is_online), _to_us_or_empty(job.not_before_ms))
+            for job in jobs
+        ]
         return [position or None for position in await asyncio.gather(*map(self._add, rows))]
 
     async def remove(self, job: str) -> bool:
         """Remove a job that waits, is being submitted, or has not used its permit. Return False if
-        there is none, or its call has begun."""
+        the queue has no such job, or the job's call has begun."""
         _, is_removed = await self._run("remove", [job])
         return bool(is_removed)
 
-    async def abort(self, job: str) -> bool:
-        """Have the worker of a job cut the call off, when it renews its lock. Return False if no
-        worker has the job."""
-        _, is_running = await self._run("abort", [job])
-        return bool(is_running)
+    async def scan_waiting(self) -> AsyncIterator[list[str]]:
+        """Iterate over the ids of the waiting jobs, in parts. An id may come twice."""
+        for name in ("line", "later"):
+            cursor = -1
+            while cursor:
+                scan = partial(
+                    self._redis.zscan, self._make_key(name), max(0, cursor), count=BATCH_LIMIT
+                )
+                cursor, rows = await self._scripts.command("waiting_ids", scan)
+                yield [text(member) for member, _ in rows]
+
+    async def inspect(
+        self, jobs: Sequence[str], settings: TargetSettings | None = None
+    ) -> tuple[QueueState, list[QueuePlace]]:
+        """Return the state of the queue, and the places of these jobs. Without settings
+        `calls_in_window` is 0."""
+        self._scripts.raise_if_away("look")
+        return await self._look.submit((jobs, settings))
 
     # Calls -------------------------------------------------------------------------------------
 
-    async def claim(self, n: int, settings: TargetSettings) -> Claimed:
-        """Call as many jobs as the target allows. `n`: how many offline jobs the worker can take;
-        with 0 only online ones at the head of the queue are called."""
+    async def claim(self, free_slots: int, settings: TargetSettings) -> ClaimReply:
+        """Call as many jobs as the target allows, and at most `free_slots` offline jobs. With 0,
+        only online jobs at the head of the queue are called."""
         args = [
-            *_rate_args(settings),
-            n,
+            *_make_rate_args(settings),
+            free_slots,
             settings.concurrency,
             int(settings.paused),
-            _in_us(LOCK_S),
-            _in_us(settings.claim_window),
+            _to_us(LOCK_S),
+            _to_us(settings.claim_window),
         ]
         began = time.perf_counter()
-        now, ready, again, born, *rows = await self._run("claim", args, settings)
+        now, ready, again, born, *values = await self._run("claim", args, settings)
         claims = [
             Claim(text(job), fence, order, is_online == 1, is_trial == 1)
-            for job, fence, order, is_online, is_trial in _rows_of(rows, 5)
+            for job, fence, order, is_online, is_trial in _cut_into_rows(values, 5)
         ]
         if claims:
             self._observer.batch(self._name, "claim", len(claims), time.perf_counter() - began)
         next_s = None if again < 0 else max(0, again - now) / 1_000_000
-        return Claimed(claims, next_s, ready == 1, born)
+        return ClaimReply(claims, next_s, ready == 1, born)
 
-    async def renew(self, claims: Sequence[tuple[str, int]]) -> list[Renewed]:
-        """Make the locks (job, fence) of a worker last LOCK_S from now on. Return for each: held;
-        abort, the worker is to cut the call off; lost, another worker has the job by now."""
+    async def renew(self, claims: Sequence[tuple[str, int]]) -> list[LockState]:
+        """Renew a worker's locks on jobs, given as (id, fence), for LOCK_S. Return the state of
+        each lock: held, abort (the worker must abort the call), or lost (to another worker)."""
         replies: list[int] = []
-        for part in _parts(claims):
-            replies += (await self._run("renew", [_in_us(LOCK_S), *chain(*part)]))[1:]
-        return [_RENEWED[reply] for reply in replies]
+        for part in _cut_into_parts(claims):
+            replies += (await self._run("renew", [_to_us(LOCK_S), *chain(*part)]))[1:]
+        return [_LOCK_STATES[reply] for reply in replies]
+
+    async def abort(self, job: str) -> bool:
+        """Tell a job's worker to abort the call. Return False if no worker has the job."""
+        _, is_running = await self._run("abort", [job])
+        return bool(is_running)
 
     async def release(
         self, endings: Sequence[Ending], settings: TargetSettings, *, wakes: bool = False
     ) -> list[bool]:
-        """End calls. Return False for each whose job another worker has by now: nothing was changed
-        there. `wakes`: others are woken, since this worker will not claim again."""
-        return await self._release_rows(
-            [
-                (one.id, one.fence, one.note, one.took_us, _us(one.not_before_ms), _us(one.hold_ms))
-                for one in endings
-            ],
-            settings,
-            wakes=wakes,
-        )
+        """End calls. Return False for each job that another worker has by now, which is left
+        unchanged. `wakes`: wake other workers, because this worker will not claim again."""
+        rows = [
+            (
+                one.id,
+                one.fence,
+                one.outcome,
+                one.took_us,
+                _to_us_or_empty(one.not_before_ms),
+                _to_us_or_empty(one.hold_ms),
+            )
+            for one in endings
+        ]
+        return await self._release_rows(rows, settings, wakes=wakes)
 
     async def drop(
         self,
@@ -262,9 +290,9 @@ class TargetStore:
         again_ms: int | None = None,
         wakes: bool = False,
     ) -> None:
-        """End calls (job, fence) that were not made. The jobs leave the queue, or wait for
-        `again_ms`."""
-        rows = [(job, fence, "gone", 0, _us(again_ms), "") for job, fence in calls]
+        """Release the calls of jobs, given as (id, fence), that were not made. The jobs return to
+        the queue at `again_ms`, or leave it if that is None. `wakes`: as for `release`."""
+        rows = [(job, fence, "gone", 0, _to_us_or_empty(again_ms), "") for job, fence in calls]
         await self._release_rows(rows, settings, wakes=wakes)
 
     async def _release_rows(
@@ -274,155 +302,142 @@ class TargetStore:
         replies = [release((*row, settings.break_after)) for row in rows]
         return [reply == 1 for reply in await asyncio.gather(*replies)]
 
-    async def use(self, job: str, fence: int, settings: TargetSettings, request: str = "") -> Used:
-        """Use the permit of an online job, which is good for one call. The same `request` gets the
-        same reply again, should a response have been lost. Raises StoreError also while the queue
-        is lost, when the permit may be valid."""
-        reply = await self._use((job, fence, _in_us(settings.timeout), request))
-        return _USED[_known("use", reply)]
+    # Online jobs -------------------------------------------------------------------------------
 
-    async def done(self, job: str, fence: int, *, has_failed: bool = False) -> bool:
-        """End the call of an online job. Return False if there is no such call. Raises as `use`."""
-        return _known("done", await self._done((job, fence, int(has_failed)))) == 1
+    async def use_permit(
+        self, job: str, fence: int, settings: TargetSettings, request: str = ""
+    ) -> PermitUse:
+        """Use the permit of an online job, which is valid for one call. If a response was lost,
+        the same `request` may use the permit again. Raises StoreError also while the queue is lost,
+        because the permit may be valid."""
+        reply = await self._use((job, fence, _to_us(settings.timeout), request))
+        return _PERMIT_USES[_raise_if_unknown("use", reply)]
 
-    async def look(
-        self, jobs: Sequence[str], settings: TargetSettings | None = None
-    ) -> tuple[QueueState, list[QueuePlace]]:
-        """Return the state of the queue, and where these jobs are. Without settings
-        `calls_in_window` is 0."""
-        self._scripts.raise_if_away("look")
-        return await self._look.submit((jobs, settings))
+    async def end_call(self, job: str, fence: int, *, has_failed: bool = False) -> bool:
+        """End the call of an online job. Return False if Redis has no such call. Raises StoreError
+        also while the queue is lost."""
+        return _raise_if_unknown("done", await self._done((job, fence, int(has_failed)))) == 1
 
-    # For the reconciler ------------------------------------------------------------------------
-
-    async def ended(self, limit: int = 100) -> list[EndedByItself]:
-        """Return the online jobs that ended by themselves first."""
-        read = partial(self._redis.zrange, self._key("ended"), 0, limit - 1, withscores=True)
-        ended: list[EndedByItself] = []
+    async def read_timed_out(self, limit: int = 100) -> list[TimedOutCall]:
+        """Return the online jobs that timed out, the earliest first."""
+        read = partial(self._redis.zrange, self._make_key("ended"), 0, limit - 1, withscores=True)
+        calls: list[TimedOutCall] = []
         for member, at_us in await self._scripts.command("ended", read):
             job, _, reason = text(member).rpartition("~")
-            ended.append((job, "unused" if reason == "unused" else "term", int(at_us) // 1000))
-        return ended
+            calls.append((job, "unused" if reason == "unused" else "term", int(at_us) // 1000))
+        return calls
 
-    async def forget(self, ended: Sequence[EndedByItself]) -> None:
-        """Acknowledge what `ended` returned."""
-        if ended:
-            members = [f"{job}~{reason}" for job, reason, _ in ended]
-            await self._scripts.command("forget", self._redis.zrem, self._key("ended"), *members)
+    async def forget_timed_out(self, calls: Sequence[TimedOutCall]) -> None:
+        """Remove what `read_timed_out` returned, once it is in SQL."""
+        if calls:
+            members = [f"{job}~{reason}" for job, reason, _ in calls]
+            await self._scripts.command(
+                "forget", self._redis.zrem, self._make_key("ended"), *members
+            )
 
-    async def waiting_ids(self) -> AsyncIterator[list[str]]:
-        """Iterate over the jobs that wait, in parts; a job may come twice."""
-        for name in ("line", "later"):
-            cursor = 0
-            while True:
-                scan = partial(self._redis.zscan, self._key(name), cursor, count=BATCH_LIMIT)
-                cursor, rows = await self._scripts.command("waiting_ids", scan)
-                yield [text(member) for member, _ in rows]
-                if not cursor:
-                    break
+    # Rebuilding --------------------------------------------------------------------------------
 
-    async def hold(self, jobs: Sequence[Job], settings: TargetSettings) -> None:
-        """Make jobs active again after a loss: a worker, or the client with the permit, may still
-        be at work."""
-        rows = []
-        for job in jobs:
-            lasts_s, word = settings.timeout, "u"
-            if job.kind == "offline":
-                lasts_s, word = LOCK_S, "r"
-            elif job.state is State.CALLED:
-                lasts_s, word = settings.claim_window, "c"
-            rows.append((job.id, job.fence, job.queue_order, _in_us(lasts_s), word))
-        for part in _parts(rows):
+    async def restore(self, calls: Sequence[RestoredCall]) -> None:
+        """Make calls active that Redis lost."""
+        for part in _cut_into_parts(calls):
             await self._run("hold", [*chain(*part)])
 
-    async def ready(self, wait_us: int, born_us: int = 0) -> bool:
-        """Allow calls from `wait_us` from now on: the queue is rebuilt. `born_us` is of the claim
-        that found it lost. Return False if it was lost again since."""
+    async def mark_ready(self, wait_us: int, born_us: int = 0) -> bool:
+        """Mark the queue as rebuilt, and allow calls in `wait_us`. `born_us` is from the claim that
+        found the queue lost. Return False if the queue was lost again since."""
         _, is_ready = await self._run("ready", [wait_us, born_us or ""])
         return bool(is_ready)
 
     async def is_ready(self) -> bool:
-        return bool(
-            await self._scripts.command(
-                "is_ready", self._redis.hexists, self._key("state"), "ready"
-            )
-        )
+        read = partial(self._redis.hexists, self._make_key("state"), "ready")
+        return bool(await self._scripts.command("is_ready", read))
 
-    # How -----------------------------------------------------------------------------------------
+    # Running scripts ---------------------------------------------------------------------------
 
-    def _key(self, name: str) -> str:
+    def _make_key(self, name: str) -> str:
         return keys.target_key(self._name, name)
 
-    def _batched(self, verb: str, *first: Any) -> Callable[[Row], asyncio.Future[Any]]:
+    def _make_batcher(self, script: str, *first: Any) -> Callable[[Row], asyncio.Future[Any]]:
         """Return a function that sends one row to a script, which takes any number of rows after
-        its `first` arguments. Rows that come at the same time go together."""
+        its `first` arguments. Rows that are sent at the same time share a script call."""
 
         async def run(rows: Sequence[Row]) -> list[Any]:
-            reply: list[Any] = await self._run(verb, [*first, *chain(*rows)], batch=len(rows))
+            reply: list[Any] = await self._run(script, [*first, *chain(*rows)], batch=len(rows))
             return reply[1:]
 
         batcher = CallBatcher(run, limit=BATCH_LIMIT)
 
         def submit(row: Row) -> asyncio.Future[Any]:
-            self._scripts.raise_if_away(verb)
+            self._scripts.raise_if_away(script)
             return batcher.submit(row)
 
         return submit
 
-    async def _look_batch(
-        self, items: Sequence[tuple[Sequence[str], TargetSettings | None]]
+    async def _inspect_batch(
+        self, requests: Sequence[tuple[Sequence[str], TargetSettings | None]]
     ) -> list[tuple[QueueState, list[QueuePlace]]]:
-        """Use the last caller's settings that are there: the others' are the same, or older."""
-        settings = next((one for _, one in reversed(items) if one is not None), None)
-        all_jobs = [job for jobs, _ in items for job in jobs]
+        # The last caller's settings are the newest.
+        settings = next((one for _, one in reversed(requests) if one is not None), None)
+        all_jobs = [job for jobs, _ in requests for job in jobs]
         places: list[QueuePlace] = []
-        for part in list(_parts(all_jobs)) or [()]:
-            args = [*_rate_args(settings), *part]
-            reply = await self._run("look", args, settings, batch=len(items))
+        for part in list(_cut_into_parts(all_jobs)) or [()]:
+            args = [*_make_rate_args(settings), *part]
+            reply = await self._run("look", args, settings, batch=len(requests))
             state = _read_state(reply[:18])
             places += [
-                QueuePlace(text(where), position or None, fence, _ms_after(0, ends))  # type: ignore[arg-type]
-                for where, position, fence, ends in _rows_of(reply[18:], 4)
+                QueuePlace(text(where), position or None, fence, _convert_if_after(0, ends))  # type: ignore[arg-type]
+                for where, position, fence, ends in _cut_into_rows(reply[18:], 4)
             ]
-        rest = iter(places)
-        return [(state, [next(rest) for _ in jobs]) for jobs, _ in items]
+        next_places = iter(places)
+        return [(state, [next(next_places) for _ in jobs]) for jobs, _ in requests]
 
     async def _run(
         self,
-        name: str,
+        script: str,
         args: Sequence[Any],
         settings: TargetSettings | None = None,
         *,
         batch: int = 0,
     ) -> Any:
-        """Run a script and return its reply. A script that needs the rate needs the `settings`."""
-        named = self._keys
+        """Run a script and return its reply. A script that checks the rate needs the settings."""
+        script_keys = self._keys
         if settings is not None and settings.rate is not None:
-            named = [*named, self._key(f"rate.{settings.algorithm}")]
+            script_keys = [*script_keys, self._make_key(f"rate.{settings.algorithm}")]
         args = [keys.JOBS_CHANNEL, self._name, *args]
-        return await self._scripts.call(name, named, args, batch=batch)
+        return await self._scripts.call(script, script_keys, args, batch=batch)
 
 
-def _known(verb: str, reply: int) -> int:
+def _raise_if_unknown(script: str, reply: int) -> int:
     if reply == _UNKNOWN:
-        raise StoreError(f"{verb}: the queue was lost, and is being built again")
+        raise StoreError(f"{script}: the queue was lost, and is being built again")
     return reply
 
 
-def _us(ms: int | None) -> int | str:
+def _to_us_or_empty(ms: int | None) -> int | str:
     return "" if ms is None else ms * 1000
 
 
-def _parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Cut items into parts that one script call may handle."""
-    for start in range(0, len(items), BATCH_LIMIT):
-        yield items[start : start + BATCH_LIMIT]
+def _to_us(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def _convert_if_after(now_us: int, at_us: int) -> int | None:
+    return at_us // 1000 if at_us > now_us else None
+
+
+def _cut_into_parts(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Cut values into parts that one script call may handle."""
+    for start in range(0, len(values), BATCH_LIMIT):
+        yield values[start : start + BATCH_LIMIT]
+
+
+def _cut_into_rows(values: Sequence[Any], width: int) -> Iterator[Row]:
+    yield from zip(*(iter(values),) * width, strict=True)
 
 
 def _read_state(reply: Sequence[Any]) -> QueueState:
-    now, waiting, later, active, reserved, mean, calls, breaker, opens, held, ready, runner = reply[
-        :12
-    ]
+    now, waiting, later, active, reserved, mean, calls = reply[:7]
+    breaker, opens, held, ready, runner, *counts = reply[7:]
     return QueueState(
         now // 1000,
         waiting,
@@ -432,28 +447,16 @@ def _read_state(reply: Sequence[Any]) -> QueueState:
         None if mean < 0 else mean / 1_000_000,
         calls,
         text(breaker),  # type: ignore[arg-type] # one of the three
-        _ms_after(now, opens),
-        _ms_after(now, held),
+        _convert_if_after(now, opens),
+        _convert_if_after(now, held),
         ready == 1,
-        _ms_after(0, runner),
-        dict(zip(_COUNTERS, reply[12:], strict=True)),
+        _convert_if_after(0, runner),
+        dict(zip(_COUNTERS, counts, strict=True)),
     )
 
 
-def _ms_after(now_us: int, at_us: int) -> int | None:
-    return at_us // 1000 if at_us > now_us else None
-
-
-def _rows_of(words: Sequence[Any], width: int) -> Iterator[Row]:
-    yield from zip(*(iter(words),) * width, strict=True)
-
-
-def _rate_args(settings: TargetSettings | None) -> tuple[int | str, ...]:
-    """Return the arguments of jobs/lua/parts/rate."""
+def _make_rate_args(settings: TargetSettings | None) -> tuple[int | str, ...]:
+    """Return the arguments of jobs/lua/parts/rate.lua."""
     if settings is None or settings.rate is None:
         return "", "", "", ""
-    return settings.algorithm, settings.rate, _in_us(settings.window), settings.burst or ""
-
-
-def _in_us(seconds: float) -> int:
-    return round(seconds * 1_000_000)
+    return settings.algorithm, settings.rate, _to_us(settings.window), settings.burst or ""

@@ -1,20 +1,18 @@
-"""Callbacks of ended jobs: signed POSTs to the callback_url, retried until the receiver accepts.
-Due callbacks are stored in the database, so none is lost when a worker stops."""
+"""Sends the callbacks of ended jobs: signed POSTs to a job's callback_url, retried until the
+receiver accepts. Due callbacks are stored in the database, so none is lost when a worker stops."""
 
 import asyncio
 import contextlib
 import json
 import time
 from collections import Counter
-from collections.abc import Coroutine
-from functools import partial
 
 import aiohttp
 import structlog
 
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import Job, callback_origin
+from sidecar.jobs.model import Job, get_callback_origin
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import DatabaseError
@@ -24,12 +22,13 @@ from sidecar.kit.tasks import stop_workers
 
 #: How often due callbacks are read, and how often if no target allows callbacks, in seconds.
 POLL_S, IDLE_S = 1.0, 10.0
-#: How long a worker holds a callback that it has claimed, in seconds.
-HOLD_S = 60
+#: For how long a worker claims a callback, in seconds.
+CLAIM_S = 60
+#: How long a receiver may take to respond, in seconds.
 TIMEOUT_S = 10.0
-#: Callbacks at a time: per receiver, so that a slow one does not hold up the others, and in all.
-EACH, MOST = 10, 100
-#: The pause after a callback has ended, so that the next query gets several, in seconds.
+#: The most callbacks at a time: to one receiver, so that a slow one does not delay others; in all.
+MAX_PER_RECEIVER, MAX_IN_FLIGHT = 10, 100
+#: The pause after a callback has ended, so that the next query finds several, in seconds.
 PAUSE_S = 0.02
 #: The retries of a callback, which take about two and a half hours.
 SCHEDULE = Schedule(10, Backoff(2.0, 3600.0, factor=3))
@@ -37,70 +36,62 @@ SCHEDULE = Schedule(10, Backoff(2.0, 3600.0, factor=3))
 log = structlog.get_logger()
 
 
-class InFlight:
-    """The callbacks being sent, and their number for each receiver."""
-
-    def __init__(self) -> None:
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.receivers: Counter[str] = Counter()
-        #: Set when a callback ends.
-        self.has_room = asyncio.Event()
-
-    def begin(self, receiver: str, work: Coroutine[None, None, None]) -> None:
-        self.receivers[receiver] += 1
-        task = asyncio.create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(partial(self._end, receiver))
-
-    def _end(self, receiver: str, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
-        self.receivers[receiver] -= 1
-        self.receivers += Counter()  # removes receivers without callbacks
-        self.has_room.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # The callback is due again after HOLD_S.
-            log.warning("delivery_not_noted", error=str(error), exc_info=error)
-
-
 async def call_back_forever(
     jobs: Jobs, session: aiohttp.ClientSession, metrics: Metrics, *, poll_s: float = POLL_S
 ) -> None:
-    """Send callbacks until cancelled. `session`: follows no redirects and keeps no cookies."""
-    under_way, counted = InFlight(), metrics.of(JobMetrics)
+    """Send callbacks until cancelled. `session` must not follow redirects or store cookies."""
+    #: The receivers of the callbacks that are being sent.
+    receivers: dict[asyncio.Task[None], str] = {}
+    has_room, job_metrics = asyncio.Event(), metrics.of(JobMetrics)
+
+    def end(task: asyncio.Task[None]) -> None:
+        del receivers[task]
+        has_room.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # The callback is due again after CLAIM_S.
+            log.warning("delivery_not_noted", error=str(error), exc_info=error)
+
     try:
         while True:
-            under_way.has_room.clear()
+            has_room.clear()
             due: list[Job] = []
-            now_ms, free = round(time.time() * 1000), MOST - len(under_way.tasks)
             try:
-                due = await jobs.store.endings.due_callbacks(
-                    now_ms, free, hold_ms=HOLD_S * 1000, each=EACH, under_way=under_way.receivers
+                due = await jobs.store.endings.claim_callbacks(
+                    round(time.time() * 1000),
+                    MAX_IN_FLIGHT - len(receivers),
+                    hold_ms=CLAIM_S * 1000,
+                    each=MAX_PER_RECEIVER,
+                    in_flight=Counter(receivers.values()),
                 )
             except DatabaseError as error:
                 log.debug("callbacks_wait", error=str(error))
             except Exception:
                 log.exception("callbacks_failed")
             for job in due:
-                receiver = callback_origin(job.callback_url or "")
-                under_way.begin(receiver, _call_back(jobs, session, counted, job))
-            if due and len(under_way.tasks) < MOST:
+                task = asyncio.create_task(_send_callback(jobs, session, job_metrics, job))
+                receivers[task] = get_callback_origin(job.callback_url or "")
+                task.add_done_callback(end)
+            if due and len(receivers) < MAX_IN_FLIGHT:
                 continue  # more callbacks may be due
             with contextlib.suppress(TimeoutError):
                 are_allowed = any(target.settings.callback_urls for target in jobs.targets)
                 async with asyncio.timeout(poll_s if are_allowed else IDLE_S):
-                    await under_way.has_room.wait()
+                    await has_room.wait()
                     await asyncio.sleep(PAUSE_S)
     finally:
-        await stop_workers(*under_way.tasks)
+        await stop_workers(*receivers)
 
 
-async def _call_back(
+async def _send_callback(
     jobs: Jobs, session: aiohttp.ClientSession, metrics: JobMetrics, job: Job
 ) -> None:
     target, url = jobs.targets.find(job.target), job.callback_url or ""
     post_result = PostResult(reason="the target does not allow the address any more")
     if target is not None and target.settings.may_call_back(url):
-        message = _message(url, job, target.settings.callback_secret)
+        body, secret = json.dumps(make_document(job)).encode(), target.settings.callback_secret
+        event, id_ = f"job_{job.state}", f"{job.id}-{job.ended_ms}"
+        headers = signed_headers(event, id_, body, secret, now_s=time.time())
+        message = Message(url, body, {**headers, "Content-Type": "application/json"})
         post_result = await post(session, message, timeout_s=TIMEOUT_S)
     tries, about = job.callback_tries + 1, {"job": job.id, "target": job.target}
     pause_s, next_ms = SCHEDULE.pause_s(tries, post_result.after_s), None
@@ -118,15 +109,8 @@ async def _call_back(
     )
 
 
-def _message(url: str, job: Job, secret: str) -> Message:
-    body = json.dumps(document(job)).encode()
-    event, id_ = f"job_{job.state}", f"{job.id}-{job.ended_ms}"
-    headers = signed_headers(event, id_, body, secret, now_s=time.time())
-    return Message(url, body, {**headers, "Content-Type": "application/json"})
-
-
-def document(job: Job) -> dict[str, object]:
-    """Return the JSON body of a callback. The receiver gets the job's result from the API."""
+def make_document(job: Job) -> dict[str, object]:
+    """Return the JSON body of a job's callback. It lacks the result, which the API returns."""
     return {
         "id": job.id,
         "target": job.target,

@@ -1,4 +1,4 @@
-"""Makes the HTTP call of a job and returns its result. kit/egress.py limits its addresses."""
+"""Makes the HTTP call of a job. kit/egress.py limits the addresses that a call may go to."""
 
 import asyncio
 import contextlib
@@ -14,9 +14,9 @@ from aiohttp.http import HttpProcessingError
 
 from sidecar import __version__
 from sidecar.jobs.call_result import CallResult, ResultKind
-from sidecar.jobs.model import CHUNK, Job
+from sidecar.jobs.model import CHUNK_BYTES, Job
 from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, check_request
-from sidecar.jobs.settings import TargetSettings, same_header
+from sidecar.jobs.settings import TargetSettings, normalize_header_name
 from sidecar.kit.egress import PrivateAddressError, open_session
 from sidecar.kit.errors import InputError
 from sidecar.kit.retry import seconds_in
@@ -34,7 +34,7 @@ _HIDDEN = frozenset({
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,128}\Z")
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
-#: The kind and the text of the result for each type of error. The first entry that fits counts.
+#: The kind and the text of the result for each type of error. The first matching entry counts.
 _ERRORS: tuple[tuple[tuple[type[Exception], ...], ResultKind, str], ...] = (
     (
         (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError),
@@ -60,7 +60,7 @@ _ERRORS: tuple[tuple[tuple[type[Exception], ...], ResultKind, str], ...] = (
 
 
 class _CallEndedError(Exception):
-    """The call has ended early, with this error's `result`."""
+    """Ends a call early, with a result."""
 
     def __init__(self, result: CallResult) -> None:
         super().__init__(result.error)
@@ -80,8 +80,9 @@ class Egress:
         await self._private.close()
 
     async def call(self, settings: TargetSettings, job: Job, *, sink: Sink) -> CallResult:
-        """Make a job's call. Raises only errors of `sink`, whose time does not count towards the
-        target's timeout. If cancelled, closes the connection."""
+        """Make a job's call and return its result. `sink` stores a large response body; its time
+        does not count towards the target's timeout, and only its errors are raised. Closes the
+        connection if cancelled."""
         began = time.monotonic()
         try:
             url = check_request(settings, job)
@@ -93,16 +94,18 @@ class Egress:
         scope = asyncio.timeout(settings.timeout)
         try:
             async with scope:
-                with _errors_as_results():
+                with _convert_errors():
                     response = await session.request(
                         job.method,
                         url,
-                        headers=_request_headers(settings, job),
+                        headers=_make_request_headers(settings, job),
                         data=job.body or None,
                         allow_redirects=False,
                     )
                 try:
-                    result = await _read_result(response, settings, _outside_timeout(scope, sink))
+                    result = await _read_result(
+                        response, settings, _exclude_from_timeout(scope, sink)
+                    )
                 finally:
                     _close_unless_read(response)
         except _CallEndedError as error:
@@ -117,7 +120,7 @@ class Egress:
 async def _read_result(
     response: aiohttp.ClientResponse, settings: TargetSettings, sink: Sink
 ) -> CallResult:
-    status, headers = response.status, _response_headers(response)
+    status, headers = response.status, _select_response_headers(response)
     text = f"the target says {status}"
     if settings.retries_on(status):
         after_s = seconds_in(response.headers.get("Retry-After", ""), time.time())
@@ -126,7 +129,7 @@ async def _read_result(
         return CallResult(kind, text, status, headers, retry_after_s=after_s or None)
     if status < 200:
         return CallResult("failed", f"{text}, which is no answer")
-    body, size = await _read(response, settings.max_result, sink)
+    body, size = await _read_body(response, settings.max_result, sink)
     return CallResult("answered", "", status, headers, body, size)
 
 
@@ -138,25 +141,28 @@ def _close_unless_read(response: aiohttp.ClientResponse) -> None:
     response.close()
 
 
-async def _read(response: aiohttp.ClientResponse, most: int, sink: Sink) -> tuple[bytes, int]:
-    """Return the body, empty if `sink` got it in parts, and its size in bytes."""
+async def _read_body(
+    response: aiohttp.ClientResponse, max_size: int, sink: Sink
+) -> tuple[bytes, int]:
+    """Read a response's body. Return the body, empty if `sink` stored it in parts, and its size in
+    bytes."""
     has_body = response.method != "HEAD" and response.status not in {204, 304}
     size, number, buffer = 0, 0, bytearray()
-    is_too_large = has_body and (response.content_length or 0) > most
+    is_too_large = has_body and (response.content_length or 0) > max_size
     while not is_too_large:
-        with _errors_as_results(f"after {size:,} bytes of the answer"):
+        with _convert_errors(f"after {size:,} bytes of the answer"):
             part = await response.content.readany()
         if not part:
             break
         size += len(part)
-        is_too_large = size > most
+        is_too_large = size > max_size
         buffer += part
-        while len(buffer) > CHUNK and not is_too_large:
-            await sink(number, bytes(buffer[:CHUNK]))
-            del buffer[:CHUNK]
+        while len(buffer) > CHUNK_BYTES and not is_too_large:
+            await sink(number, bytes(buffer[:CHUNK_BYTES]))
+            del buffer[:CHUNK_BYTES]
             number += 1
     if is_too_large:
-        text = f"the answer is larger than {most:,} bytes (max_result)"
+        text = f"the answer is larger than {max_size:,} bytes (max_result)"
         raise _CallEndedError(CallResult("refused", text, response.status))
     if number:
         await sink(number, bytes(buffer))
@@ -164,7 +170,7 @@ async def _read(response: aiohttp.ClientResponse, most: int, sink: Sink) -> tupl
     return bytes(buffer), size
 
 
-def _outside_timeout(scope: asyncio.Timeout, sink: Sink) -> Sink:
+def _exclude_from_timeout(scope: asyncio.Timeout, sink: Sink) -> Sink:
     """Return a sink whose work does not count towards the timeout."""
     loop = asyncio.get_running_loop()
 
@@ -177,15 +183,17 @@ def _outside_timeout(scope: asyncio.Timeout, sink: Sink) -> Sink:
     return store
 
 
-def _request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
-    """Merge the headers of the job, the target and the worker; later ones override earlier ones."""
-    named = {same_header(name) for name in settings.headers}
-    headers = {name: text for name, text in job.headers.items() if same_header(name) not in named}
+def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
+    """Return the headers of a request. The worker's override the target's, and these the job's."""
+    named = {normalize_header_name(name) for name in settings.headers}
+    headers = {
+        name: text for name, text in job.headers.items() if normalize_header_name(name) not in named
+    }
     headers |= settings.headers
-    if not any(same_header(name) == "user-agent" for name in headers):
+    if not any(normalize_header_name(name) == "user-agent" for name in headers):
         headers["User-Agent"] = f"waitroom/{__version__}"
     if job.method == "HEAD":
-        # A body, sent in spite of HEAD, would otherwise be read as the next response.
+        # If the target sends a body after all, it would be read as the next response.
         headers["Connection"] = "close"
     return headers | {
         "Accept-Encoding": "identity",
@@ -194,8 +202,9 @@ def _request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
     }
 
 
-def _response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
-    """Return the headers to store: as many as the limits allow, without control characters."""
+def _select_response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    """Return the response headers to store, without control characters, as far as they fit into
+    the limits."""
     hidden = _HIDDEN if response.method == "HEAD" else _HIDDEN | {"content-length"}
     for named in response.headers.getall("Connection", ()):
         hidden |= {name.strip().lower() for name in named.split(",")}
@@ -215,15 +224,15 @@ def _response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _errors_as_results(when: str = "before an answer came") -> Iterator[None]:
-    """Raise _CallEndedError for errors of the HTTP client. `when` completes their texts."""
+def _convert_errors(when: str = "before an answer came") -> Iterator[None]:
+    """Convert errors of the HTTP client to _CallEndedError. `when` completes their texts."""
     try:
         yield
     except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
-        raise _CallEndedError(_result_of(error, when)) from None
+        raise _CallEndedError(_make_error_result(error, when)) from None
 
 
-def _result_of(error: Exception, when: str) -> CallResult:
+def _make_error_result(error: Exception, when: str) -> CallResult:
     cause = getattr(error, "os_error", None)
     if isinstance(cause, PrivateAddressError):
         text = "the target's address is a private one, and its settings do not allow that"

@@ -1,7 +1,8 @@
-"""Makes the calls of one target's offline jobs: claims jobs, calls the target, writes the results.
+"""Makes the calls of a target's offline jobs.
 
-Each job is claimed (Redis), started (SQL), called, written (SQL) and released (Redis). If the
-worker dies between two of these steps, the job's lock expires, and another worker claims it.
+A worker claims a job (Redis), starts it (SQL), calls the target, writes the result (SQL), and
+releases the job (Redis). If the worker dies meanwhile, the job's lock expires, and another worker
+claims the job.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ import structlog
 
 from sidecar.jobs.call_result import CallResult
 from sidecar.jobs.model import Ending, Job, State
-from sidecar.jobs.retry_policy import ending_of, has_lost_too_many_workers
+from sidecar.jobs.retry_policy import has_lost_too_many_workers, make_ending
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.target_queue import LOCK_S, Claim
 from sidecar.jobs.targets import Target
@@ -28,13 +29,13 @@ from sidecar.kit.tasks import stop_workers, wait_for
 
 #: The most jobs that are claimed at a time.
 CLAIMS = 50
-#: How often locks are renewed, and how long before its end a lock that could not be renewed is
-#: given up, in seconds.
+#: How often locks are renewed, in seconds.
 RENEW_S = 2.0
+#: How long before its end a lock that could not be renewed is given up, in seconds.
 MARGIN_S = 1.0
-#: How long to wait for a wake-up before the next claim while jobs wait or run, and the pause after
-#: an error, in seconds.
+#: How long to wait for a wake-up before the next claim while jobs wait or run, in seconds.
 CHECK_S = 5.0
+#: The pause after an error, in seconds.
 REST_S = 1.0
 #: If starting claimed jobs takes longer than this, in seconds, their locks are checked before the
 #: calls, because Redis may have been emptied meanwhile.
@@ -52,9 +53,9 @@ class _RunningCall:
     """A call in progress."""
 
     claim: Claim
-    #: When this worker gives the lock up, by the monotonic clock.
-    until: float
-    #: Why the task is cancelled: abort, lost (the lock), or empty if the worker stops.
+    #: When this worker gives the lock up unless it is renewed, by the monotonic clock.
+    until_s: float
+    #: Why the task is cancelled: "abort", "lost" (the lock), or "" if the worker stops.
     reason: str = ""
     #: Whether the result has arrived, so that the call can no longer be aborted.
     is_over: bool = False
@@ -62,7 +63,7 @@ class _RunningCall:
 
 
 class TargetWorker:
-    """The worker of one target in this process. It makes `most` calls at a time."""
+    """The worker of one target in this process, which makes at most `most` calls at a time."""
 
     def __init__(
         self, target: Target, jobs: Jobs, egress: Egress, wake_ups: WakeUps, *, most: int
@@ -77,7 +78,7 @@ class TargetWorker:
         self._is_stopping = False
 
     def __len__(self) -> int:
-        """Count the calls in progress."""
+        """Return the number of calls in progress."""
         return len(self._running)
 
     def stop(self) -> None:
@@ -86,18 +87,18 @@ class TargetWorker:
         self._listener.woken.set()
 
     async def run(self) -> None:
-        """Make calls until stopped, and wait for their ends. If cancelled, abort them."""
+        """Make calls until stopped, and then wait for their ends. Abort the calls if cancelled."""
         renewing = asyncio.create_task(self._renew_forever())
         try:
             while not self._is_stopping:
                 self._listener.woken.clear()
                 try:
-                    rest_s = await self._claim_jobs()
+                    pause_s = await self._claim_jobs()
                 except Exception:
                     log.exception("target_worker_failed", target=self.target.name)
-                    rest_s = REST_S
-                if rest_s > 0 and not self._is_stopping:
-                    await wait_for(self._listener.woken, rest_s)
+                    pause_s = REST_S
+                if pause_s > 0 and not self._is_stopping:
+                    await wait_for(self._listener.woken, pause_s)
             while self._running:
                 await asyncio.wait([call.task for call in self._running.values()])
         finally:
@@ -111,23 +112,22 @@ class TargetWorker:
     async def _claim_jobs(self) -> float:
         """Claim jobs and start their calls. Return how long to wait for a wake-up before the next
         claim, in seconds."""
-        free = min(CLAIMS, self._most - len(self._running))
-        if free <= 0:
+        free_slots = min(CLAIMS, self._most - len(self._running))
+        if free_slots <= 0:
             return CHECK_S
-        began = time.monotonic()
-        until = began + LOCK_S - MARGIN_S
+        began_s = time.monotonic()
+        until_s = began_s + LOCK_S - MARGIN_S
         try:
-            claimed = await self.target.store.claim(free, self.target.settings)
+            reply = await self.target.store.claim(free_slots, self.target.settings)
         except StoreError as error:
             log.warning("claim_failed", target=self.target.name, error=str(error))
             return REST_S
-        if not claimed.is_ready:
+        if not reply.is_ready:
             return REST_S  # a reconciler rebuilds the queue
-        offline = [claim for claim in claimed.claims if not claim.is_online]
+        offline = [claim for claim in reply.claims if not claim.is_online]
+        online = [claim for claim in reply.claims if claim.is_online]
         try:
-            await self._jobs.record_called(
-                self.target, [claim for claim in claimed.claims if claim.is_online]
-            )
+            await self._jobs.record_called(self.target, online)
             started = await self._jobs.store.attempts.start(
                 [(claim.id, claim.fence) for claim in offline], at_ms=self.target.clock.now_ms()
             )
@@ -135,20 +135,28 @@ class TargetWorker:
             log.warning("jobs_not_begun", target=self.target.name, error=str(error))
             await self._requeue(offline)
             return REST_S
-        if time.monotonic() > began + SLOW_S:
-            offline = await self._check_locks(offline, started, until=until)
-        self._start_all(offline, started, until=until)
-        if len(offline) == free:
+        if time.monotonic() > began_s + SLOW_S:
+            offline = await self._check_locks(offline, started, until_s=until_s)
+        self._start_calls(offline, started, until_s=until_s)
+        if len(offline) == free_slots:
             return 0.0
-        return IDLE_S if claimed.next_s is None else min(CHECK_S, max(0.001, claimed.next_s))
+        return IDLE_S if reply.next_s is None else min(CHECK_S, max(0.001, reply.next_s))
 
     async def _check_locks(
-        self, claims: Sequence[Claim], started: Sequence[Job], *, until: float
+        self, claims: Sequence[Claim], started: Sequence[Job], *, until_s: float
     ) -> list[Claim]:
-        """Return the claims whose locks this worker still holds, and release the others. Redis may
-        have been emptied, or another worker may have the job."""
-        locked = await self._locked(claims, until=until)
-        if time.monotonic() >= until:
+        """Return the claims whose locks this worker still has, and release the other jobs. Waits
+        while Redis is unavailable, because a released job would wait until its lock ends."""
+        locked: list[Claim] = []
+        while time.monotonic() < until_s and not self._is_stopping:
+            try:
+                states = await self.target.store.renew([(one.id, one.fence) for one in claims])
+            except StoreError:
+                await asyncio.sleep(RETRY_S)
+            else:
+                locked = [one for one, state in zip(claims, states, strict=True) if state != "lost"]
+                break
+        if time.monotonic() >= until_s:
             log.warning("jobs_begun_too_late", target=self.target.name)
             locked = []
         late = [claim for claim in claims if claim not in locked]
@@ -158,23 +166,13 @@ class TargetWorker:
         await self._requeue(late)
         return locked
 
-    async def _locked(self, claims: Sequence[Claim], *, until: float) -> list[Claim]:
-        """Return the claims whose locks this worker still holds. Waits while Redis is unavailable,
-        because jobs that are given up would lose time until their locks end."""
-        while time.monotonic() < until and not self._is_stopping:
-            try:
-                states = await self.target.store.renew([(one.id, one.fence) for one in claims])
-            except StoreError:
-                await asyncio.sleep(RETRY_S)
-            else:
-                return [one for one, state in zip(claims, states, strict=True) if state != "lost"]
-        return []
-
-    def _start_all(self, claims: Sequence[Claim], started: Sequence[Job], *, until: float) -> None:
-        by_id = {job.id: job for job in started}
+    def _start_calls(
+        self, claims: Sequence[Claim], started: Sequence[Job], *, until_s: float
+    ) -> None:
+        jobs_by_id = {job.id: job for job in started}
         for claim in claims:
-            job = by_id.get(claim.id)
-            call = _RunningCall(claim, until)
+            job = jobs_by_id.get(claim.id)
+            call = _RunningCall(claim, until_s)
             older = self._running.get(claim.id)
             if older is not None and not older.is_over:  # claimed again after a rebuild
                 older.reason = "lost"
@@ -188,9 +186,9 @@ class TargetWorker:
             call.task = asyncio.create_task(work)
             self._running[claim.id] = call
             self._has_calls.set()
-            call.task.add_done_callback(partial(self._end, call))
+            call.task.add_done_callback(partial(self._remove, call))
 
-    def _end(self, call: _RunningCall, _: asyncio.Task[None]) -> None:
+    def _remove(self, call: _RunningCall, _: asyncio.Task[None]) -> None:
         if self._running.get(call.claim.id) is call:
             del self._running[call.claim.id]
         self._listener.woken.set()
@@ -224,8 +222,8 @@ class TargetWorker:
             result = CallResult("refused", f"an error of the worker: {type(error).__name__}")
         metrics.job_seconds.labels(target.name, result.kind).observe(result.took_us / 1_000_000)
         metrics.count_response(target.name, result.status)
-        ending = ending_of(result, job, target.settings, call.claim, now_ms=target.clock.now_ms())
-        # From here on the call cannot be aborted, because its result must be written.
+        ending = make_ending(result, job, target.settings, call.claim, now_ms=target.clock.now_ms())
+        # From here on nothing may abort the call, because its result must be written.
         call.is_over = True
         await self._write(ending, is_counted=True)
         if ending.error:
@@ -235,13 +233,13 @@ class TargetWorker:
             await target.store.release([ending], target.settings, wakes=self._is_stopping)
 
     async def _give_up(self, job: Job, claim: Claim) -> None:
-        """Fail a job whose workers died too often, because the job may be the cause."""
+        """Fail a job whose workers died too often, because the job may have caused that."""
         error = f"{job.failures} workers that took it up were gone before the call was over"
-        await self._write(self.target.ending(claim.id, claim.fence, State.FAILED, error))
+        await self._write(self.target.make_ending(claim.id, claim.fence, State.FAILED, error))
         await self._drop(claim)
 
     async def _abort(self, claim: Claim) -> None:
-        await self._write(self.target.abort_ending(claim.id, claim.fence), is_counted=True)
+        await self._write(self.target.make_abort_ending(claim.id, claim.fence), is_counted=True)
         await self._drop(claim)
 
     async def _hand_over(self, claim: Claim) -> None:
@@ -250,8 +248,8 @@ class TargetWorker:
         await self._requeue([claim])
 
     async def _write(self, ending: Ending, *, is_counted: bool = False) -> None:
-        """Write an ending to SQL. Retries without limit, because otherwise the call would be made
-        again. Meanwhile its lock is renewed."""
+        """Write an ending to SQL. Retries without limit while the lock is renewed, because
+        otherwise the call would be made again."""
         failures = 0
         while True:
             try:
@@ -267,18 +265,18 @@ class TargetWorker:
                 return
 
     async def _reset_to_pending(self, claim: Claim, error: str) -> None:
-        """Reset a job to pending. Not retried: on an error the lock expires later, and the attempt
-        counts as a failure."""
+        """Reset a job to pending. If this fails, the lock expires, and the attempt counts as a
+        failure."""
         with contextlib.suppress(DatabaseError):
             await self._jobs.store.attempts.finish(
-                self.target.ending(claim.id, claim.fence, State.PENDING, error)
+                self.target.make_ending(claim.id, claim.fence, State.PENDING, error)
             )
 
     async def _requeue(self, claims: Iterable[Claim]) -> None:
         await self._drop(*claims, again_ms=self.target.clock.now_ms() + round(REST_S * 1000))
 
     async def _drop(self, *claims: Claim, again_ms: int | None = None) -> None:
-        """Release the locks of calls that were not made. On an error the locks expire later."""
+        """Release the locks of calls that were not made. If this fails, the locks expire."""
         calls = [(claim.id, claim.fence) for claim in claims]
         with contextlib.suppress(StoreError):
             await self.target.store.drop(
@@ -298,10 +296,10 @@ class TargetWorker:
                 self._has_calls.clear()
 
     async def _renew(self, calls: Sequence[_RunningCall]) -> None:
-        """Renew the locks of calls. Cancel the calls that a client aborted, and those whose lock is
-        lost or could not be renewed for too long."""
+        """Renew the locks of calls. Cancel calls that a client aborted, and calls whose lock is
+        lost or could not be renewed in time."""
         states: Sequence[str]
-        began = time.monotonic()
+        began_s = time.monotonic()
         try:
             states = await self.target.store.renew(
                 [(call.claim.id, call.claim.fence) for call in calls]
@@ -311,10 +309,10 @@ class TargetWorker:
             states = ["unknown"] * len(calls)
         for call, state in zip(calls, states, strict=True):
             if state == "held":
-                call.until = began + LOCK_S - MARGIN_S
+                call.until_s = began_s + LOCK_S - MARGIN_S
             elif call.is_over or call.task.done():
                 continue
-            elif state in {"abort", "lost"} or began >= call.until:
+            elif state in {"abort", "lost"} or began_s >= call.until_s:
                 call.reason = "abort" if state == "abort" else "lost"
                 log.info("call_cut_off", job=call.claim.id, target=self.target.name, why=state)
                 call.task.cancel()
@@ -332,17 +330,17 @@ class WorkerPool:
         self._egress = egress
         self._most = most
         self._running: dict[str, _PoolEntry] = {}
-        #: Workers of targets that were removed or replaced. They finish their calls.
+        #: Workers of removed or replaced targets, which finish their calls.
         self._ending: list[_PoolEntry] = []
 
     async def run(self, stop: asyncio.Event, *, grace_s: float = 0.0, poll_s: float = 1.0) -> None:
-        """Run until `stop` is set, and then wait up to `grace_s` for the ends of the calls."""
+        """Run until `stop` is set. Then wait up to `grace_s` for calls in progress."""
         try:
             while not stop.is_set():
                 self._update()
                 await wait_for(stop, poll_s)
-            under_way = sum(len(worker) for worker, _ in self._running.values())
-            log.info("stopping", under_way=under_way, grace_seconds=grace_s)
+            call_count = sum(len(worker) for worker, _ in self._running.values())
+            log.info("stopping", under_way=call_count, grace_seconds=grace_s)
             for worker, _ in self._running.values():
                 worker.stop()
             if tasks := self._tasks():
