@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from sidecar.gate.contract import GATES, Gate, label
+from sidecar.gate.contract import GATES, Gate, get_label
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.auth_request import log_unknown
 from sidecar.http.metrics import METRICS
@@ -34,7 +34,7 @@ async def ask(
         from_page=visitor_request.is_from_page,
         bearer=bearer,
     )
-    metrics.requests.count(label(room), endpoint, answer.uncounted or answer.state)
+    metrics.requests.count(get_label(room), endpoint, answer.uncounted or answer.state)
     if answer.failed_open:
         metrics.of(RoomMetrics).fail_open_admissions.labels(room.name).inc()
     pass_ = answer.token

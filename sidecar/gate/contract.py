@@ -74,7 +74,7 @@ class Gates:
 GATES = web.AppKey("gates", Gates)
 
 
-def gate_of(request: web.Request) -> Gate:
+def get_gate(request: web.Request) -> Gate:
     """Return the room or leased resource in the request's path. Raises UnknownNameError."""
     name = request.match_info["room"]
     gate = request.app[GATES].find(name)
@@ -89,6 +89,6 @@ def is_resource(gate: Gate) -> bool:
     return SEPARATOR in gate.name
 
 
-def label(gate: Gate) -> str:
+def get_label(gate: Gate) -> str:
     """Return the gate's name for metrics: the name of the room or of the resource's template."""
     return gate.name.partition(SEPARATOR)[0]

@@ -14,7 +14,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.gate.ask import ask
-from sidecar.gate.contract import Gate, gate_of, label
+from sidecar.gate.contract import Gate, get_gate, get_label
 from sidecar.gate.cookies import format_cookie
 from sidecar.gate.page import status_document
 from sidecar.gate.polls import refuse_poll
@@ -114,7 +114,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     a place get one `status`, and the stream ends. If a stream ends before `called`, open another,
     unless the state was `not_queued`.
     """
-    room = gate_of(request)
+    room = get_gate(request)
     streams, metrics = request.app[STREAMS], request.app[METRICS]
     if streams.limit == 0:
         detail = "Set event_streams, how many a replica serves at a time. Polling status works."
@@ -122,9 +122,9 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     if streams.is_closed:
         return problem(503, "Stopping", retry_after=STORE_RETRY_S)
     if len(streams) >= streams.limit:
-        metrics.requests.count(label(room), "events", "too-many")
+        metrics.requests.count(get_label(room), "events", "too-many")
         return problem(503, "Too many event streams", detail="Poll status.", retry_after=RETRY_S)
-    open_streams = metrics.of(GateMetrics).event_streams.labels(label(room))
+    open_streams = metrics.of(GateMetrics).event_streams.labels(get_label(room))
     with open_streams.track_inprogress(), streams.opened(request) as stop:
         visitor_request = VisitorRequest.from_page(request, room)
         answer = await ask(request, room, visitor_request, "events")

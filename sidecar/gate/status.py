@@ -8,7 +8,7 @@ from aiohttp import web
 
 from sidecar.gate.ask import ask
 from sidecar.gate.check import BRIEF_CACHE_S
-from sidecar.gate.contract import Gate, gate_of, is_resource, label
+from sidecar.gate.contract import Gate, get_gate, get_label, is_resource
 from sidecar.gate.cookies import format_cookie
 from sidecar.gate.page import status_document
 from sidecar.gate.page.responses import NO_STORE, render_page
@@ -78,7 +78,7 @@ async def get_status(request: web.Request, room: Gate | None = None) -> web.Resp
     not earlier. The request takes no place: use join. Send the cookie `waitroom_<room>` of earlier
     responses. Without the cookie the visitor is unknown.
     """
-    room = room or gate_of(request)  # a route without a pattern passes its room (app/routes.py)
+    room = room or get_gate(request)  # a route without a pattern passes its room (app/routes.py)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
     answer = await ask(request, room, visitor_request, "status")
     return _status_response(request, room, answer)
@@ -105,7 +105,7 @@ async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     or is redirected to `next`. While the shield is up, newcomers get the state `not_queued` and a
     `join_url`: send the next POST to that address after `refresh_after_seconds`.
     """
-    room = room or gate_of(request)
+    room = room or get_gate(request)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
     may_join = not (visitor_request.is_cross_site or visitor_request.is_prefetch)
     if not visitor_request.wants_page:
@@ -131,7 +131,7 @@ async def leave(request: web.Request) -> web.Response:
     The next visitor gets the slot at once. Without a cookie nothing happens, and that is no error.
     429: this address gave up too many places. Without polls a place ends anyway.
     """
-    room = gate_of(request)
+    room = get_gate(request)
     # The header is nginx's own, because nginx drops a visitor's headers that it does not name.
     release = request.headers.get("X-Waitroom-Release")
     by_site = release in {"site", "anywhere"}
@@ -140,7 +140,7 @@ async def leave(request: web.Request) -> web.Response:
         if by_site
         else VisitorRequest.from_page(request, room)
     )
-    is_ours = release == "anywhere" or visitor_request.is_same_site
+    is_ours = release == "anywhere" or visitor_request.site in {"same-origin", "none"}
     if not visitor_request.is_script_or_navigation or (by_site and not is_ours):
         return web.Response(status=204, headers=NO_STORE)
     if not is_ours:
@@ -157,7 +157,7 @@ async def leave(request: web.Request) -> web.Response:
             retry_after = math.ceil(wait_s)
             return problem(429, "Too many places given up", detail=detail, retry_after=retry_after)
     await room.leave(token, why="released" if by_site else "left")
-    request.app[METRICS].requests.count(label(room), "leave", VisitorState.NOT_QUEUED)
+    request.app[METRICS].requests.count(get_label(room), "leave", VisitorState.NOT_QUEUED)
     if visitor_request.wants_page:
         return render_page(request, room, None, await read_next_in_form(request))
     return web.json_response(status_document.build_document(room, None), headers=NO_STORE)
@@ -170,7 +170,7 @@ def make_leave_limit() -> AddressLimit:
 
 async def page(request: web.Request) -> web.Response:
     """Show the waiting page, which reloads and so enters the site when its visitor is called."""
-    room = gate_of(request)
+    room = get_gate(request)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
     may_join = visitor_request.wants_place
     answer = await ask(request, room, visitor_request, "page", may_join=may_join)

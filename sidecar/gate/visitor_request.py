@@ -28,8 +28,8 @@ _FRAMES = {"iframe", "frame", "embed", "object", "fencedframe"}
 class VisitorRequest:
     """One request of a visitor, as a proxy describes it.
 
-    Only nginx's headers about the visitor are trusted. Other proxies pass on any header that a
-    visitor sends and they do not know.
+    Only nginx's headers about the visitor are trusted. Other proxies pass on any header of a
+    visitor that they do not know.
     """
 
     headers: Mapping[str, str]
@@ -122,17 +122,13 @@ class VisitorRequest:
         """True if another site made the browser send the request. The browser leaves our cookie out
         of such a POST (SameSite=Lax). Its visitor may have a session, which a new cookie would
         replace."""
-        return self._site == "cross-site"
+        return self.site == "cross-site"
 
     @property
-    def is_same_site(self) -> bool:
-        """True if a page of this site, the visitor or a program caused the request."""
-        return self._site in {"same-origin", "none"}
-
-    @property
-    def _site(self) -> str:
-        """The value of Sec-Fetch-Site. In its absence it follows from Origin: another host, or
-        `null`, is cross-site."""
+    def site(self) -> str:
+        """The value of Sec-Fetch-Site: `none` if the visitor or a program caused the request. If
+        the header is absent, the value follows from Origin: another host, or `null`, is cross-site.
+        """
         site = self.headers.get(_SITE)
         if site is not None:
             return site

@@ -134,14 +134,6 @@ def test_what_comes_along_takes_none(site, headers):
     assert (people(site, "full"), people(site, "open")) == before
 
 
-def test_a_crawler_enters_a_free_room(site):
-    """It says that it is a browser, and neither what it wants nor that a page sent it."""
-    crawler = Visitor(site.url, {"Accept": "*/*", "User-Agent": "Mozilla/5.0 (compatible; bot)"})
-    before = people(site, "full")
-    assert (crawler.get("/full/").status, people(site, "full")) == (503, before)
-    assert crawler.get("/open/").status == 200
-
-
 def test_a_script_is_told_where_to_join(site):
     """Six calls at a time would be six places: by POST to `join_url` they are one."""
     before = people(site, "full")

@@ -38,6 +38,9 @@ def test_who_is_admitted(site, one_free):
     again = visitor.get("/x")
     assert (again.status, room_cookies(again, "shop")) == (200, [])
     assert again.all("Cache-Control") == []
+    for status in (401, 403, 503):  # errors of the site stay what they are
+        error = visitor.get(f"/status/{status}")
+        assert (error.status, error.body) == (status, b"origin's own")
 
 
 def test_a_stale_cookie_of_the_same_name(site, one_free):
@@ -78,19 +81,17 @@ def test_who_waits(site, full):
     assert len(room_cookies(reply, "shop")) == 1
     assert visitor.get("/").waits
     assert site.room()["waiting"] == 1
+    asset = Visitor(site.url).get("/assets/logo")  # a path without a room
+    assert (asset.status, room_cookies(asset, "shop")) == (200, [])
 
 
-def test_a_program_gets_its_numbers(site, full):
-    """And asks for them again at the address it was told."""
+def test_programs_and_the_rooms_status(site, full):
+    """Programs get the numbers, and 503 whatever the room's status for visitors is."""
     program = Visitor(site.url, {"Accept": JSON})
     problem = program.get("/api").json()
     assert (problem["status"], problem["state"], problem["position"]) == (503, "waiting", 1)
     status = program.get(problem["status_url"])
     assert (status.status, status.json()["position"]) == (200, 1)
-
-
-def test_the_status_is_the_rooms(site, full):
-    """Also if it means yes elsewhere; programs are told no all the same."""
     visitor = Visitor(site.url)
     inside = site.room()["active"]
     for code in (202, 503):
@@ -129,12 +130,6 @@ def test_other_doors_of_a_replica_are_not_reached(site, full):
         assert (path, Visitor(site.url).get(f"/_waitroom{path}").status) == (path, 404)
 
 
-def test_what_has_no_room(site, full):
-    """Is the site's, and brings no cookie of ours."""
-    reply = Visitor(site.url).get("/assets/logo")
-    assert (reply.status, room_cookies(reply, "shop")) == (200, [])
-
-
 def test_bodies_arrive(site, one_free):
     """Of somebody inside, with a length and in chunks; a refused one is nobody's next request."""
     visitor = Visitor(site.url)
@@ -167,14 +162,6 @@ async def echo(site, cookie: str) -> str:
                 return await socket.receive_str()
         except aiohttp.WSServerHandshakeError as error:
             return str(error.status)
-
-
-def test_errors_of_the_site_stay_what_they_are(site, one_free):
-    """A 401 of the application to somebody inside is no waiting page."""
-    visitor = Visitor(site.url)
-    for status in (401, 403, 503):
-        reply = visitor.get(f"/status/{status}")
-        assert (reply.status, reply.body) == (status, b"origin's own")
 
 
 def test_replicas_that_are_away(site, one_free):

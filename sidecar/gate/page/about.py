@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from aiohttp import web
 from pydantic import Field
 
-from sidecar.gate.contract import gate_of, is_resource
+from sidecar.gate.contract import get_gate, is_resource
 from sidecar.gate.page.branding import build_style_sheet
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_JSON, Reply
@@ -66,7 +66,7 @@ async def get_about(request: web.Request) -> web.Response:
 
     The facts are the same for all visitors. nginx caches the response for 10 seconds.
     """
-    room = gate_of(request)
+    room = get_gate(request)
     # A resource has no session durations, because its lease decides how long it lasts.
     document = About(room=room.name) if is_resource(room) else build_about(room.name, room.settings)
     return document.response(headers=_HEADERS)
@@ -84,7 +84,7 @@ async def get_style(request: web.Request) -> web.Response:
 
     It is the same for all visitors. nginx caches the response for 10 seconds.
     """
-    room = gate_of(request)
+    room = get_gate(request)
     return _file_response("" if is_resource(room) else build_style_sheet(room.settings), "text/css")
 
 
@@ -101,7 +101,7 @@ async def get_keep(request: web.Request) -> web.Response:
     For pages with long forms. The script stops after the room's `keepalive_max_duration`. It is the
     same for all visitors. nginx caches the response for 10 seconds.
     """
-    room = gate_of(request)
+    room = get_gate(request)
     text = "" if is_resource(room) else build_keep_script(room.name, room.settings)
     return _file_response(text, "text/javascript")
 

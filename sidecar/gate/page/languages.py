@@ -36,25 +36,25 @@ class Languages:
 
     def choose(self, accept_language: str | None) -> str:
         """Return the tag of the visitor's most preferred language that is available, or `en`."""
-        ranked: list[tuple[float, int, str]] = []
-        for index, part in enumerate((accept_language or "")[:500].split(",")):
-            tag, semicolon, rest = part.partition(";")
-            match = _QUALITY.match(";" + rest) if semicolon else None
+        best, best_quality = "en", 0.0
+        for part in (accept_language or "")[:500].split(","):
+            tag, semicolon, parameters = part.partition(";")
+            match = _QUALITY.match(";" + parameters) if semicolon else None
             quality = float(match[1]) if match else 1.0
-            language = self._find(tag.strip().lower())
-            if language and quality > 0:
-                ranked.append((-quality, index, language))
-        return min(ranked)[2] if ranked else "en"
+            language = self._find(tag.strip())
+            if language and quality > best_quality:
+                best, best_quality = language, quality
+        return best
 
     def _find(self, requested: str) -> str | None:
         """Return a tag with the same language and, for Chinese, preferably the same script."""
-        tags = [tag for tag in self._texts if _base(tag) == _base(requested)]
-        return min(
-            tags, key=lambda tag: _is_traditional(tag) != _is_traditional(requested), default=None
-        )
+        language, is_traditional = _parse_tag(requested)
+        tags = [tag for tag in self._texts if _parse_tag(tag)[0] == language]
+        return min(tags, key=lambda tag: _parse_tag(tag)[1] != is_traditional, default=None)
 
 
 def _read(file: Path) -> dict[str, str]:
+    """Return the texts in a file, or {} if there is no file. Raises InputError if it is faulty."""
     if not file.exists():
         return {}
     try:
@@ -66,9 +66,6 @@ def _read(file: Path) -> dict[str, str]:
     return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
-def _base(tag: str) -> str:
-    return tag.split("-", maxsplit=1)[0].lower()
-
-
-def _is_traditional(tag: str) -> bool:
-    return _TRADITIONAL.match(tag.lower()) is not None
+def _parse_tag(tag: str) -> tuple[str, bool]:
+    """Return the language of a tag, and True for traditional Chinese."""
+    return tag.lower().split("-", 1)[0], _TRADITIONAL.match(tag.lower()) is not None
