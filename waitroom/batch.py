@@ -6,11 +6,11 @@ from typing import Generic, TypeVar
 
 from waitroom.errors import UnavailableError
 
-Item = TypeVar("Item")
-Reply = TypeVar("Reply")
+BatchItem = TypeVar("BatchItem")
+BatchReply = TypeVar("BatchReply")
 
 
-class Batcher(Generic[Item, Reply]):
+class Batcher(Generic[BatchItem, BatchReply]):
     """Combines many `submit(item)` calls into few `run(items)` calls: at most `max_senders` at a
     time, with at most `max_size` items each.
 
@@ -21,23 +21,23 @@ class Batcher(Generic[Item, Reply]):
 
     def __init__(
         self,
-        run: Callable[[Sequence[Item]], Awaitable[Sequence[Reply | Exception]]],
+        run: Callable[[Sequence[BatchItem]], Awaitable[Sequence[BatchReply | Exception]]],
         *,
         max_size: int,
         max_senders: int,
-        on_unclaimed: Callable[[Item, Reply], None],
+        on_unclaimed: Callable[[BatchItem, BatchReply], None],
     ) -> None:
         self._run = run
         self._max_size = max_size
         self._max_senders = max_senders
         self._on_unclaimed = on_unclaimed
-        self._waiting: list[tuple[Item, asyncio.Future[Reply]]] = []
+        self._waiting: list[tuple[BatchItem, asyncio.Future[BatchReply]]] = []
         self._senders: set[asyncio.Task[None]] = set()
         self._is_starting = False
 
-    async def submit(self, item: Item) -> Reply:
+    async def submit(self, item: BatchItem) -> BatchReply:
         """Return the reply for this item. Raises the error that `run` raised for its batch."""
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[BatchReply] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         self._start()
         try:
@@ -75,13 +75,13 @@ class Batcher(Generic[Item, Reply]):
             self._start()
             await self._send(batch)
 
-    def _take_batch(self) -> list[tuple[Item, asyncio.Future[Reply]]]:
+    def _take_batch(self) -> list[tuple[BatchItem, asyncio.Future[BatchReply]]]:
         pairs = self._waiting[: self._max_size]
         del self._waiting[: self._max_size]
         batch = [pair for pair in pairs if not pair[1].done()]
         return batch if batch or not self._waiting else self._take_batch()
 
-    async def _send(self, batch: list[tuple[Item, asyncio.Future[Reply]]]) -> None:
+    async def _send(self, batch: list[tuple[BatchItem, asyncio.Future[BatchReply]]]) -> None:
         try:
             replies = await self._run([item for item, _ in batch])
         except asyncio.CancelledError:

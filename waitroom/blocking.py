@@ -5,45 +5,45 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-A = TypeVar("A")
-P = ParamSpec("P")
-T = TypeVar("T")
+AsyncMethods = TypeVar("AsyncMethods")
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
 
 
-class BlockingMethods(Generic[A]):
-    """Base class of an object whose methods are the blocking forms of those of `async_methods`."""
+class BlockingMethods(Generic[AsyncMethods]):
+    """Base class of objects whose methods are the blocking forms of those of `async_methods`."""
 
-    def __init__(self, async_methods: A) -> None:
+    def __init__(self, async_methods: AsyncMethods) -> None:
         self._async_methods = async_methods
 
 
-def run(awaitable: Awaitable[T]) -> T:
-    """Run an awaitable of ThreadCore to its end. It never suspends, so no event loop is needed."""
+def run(awaitable: Awaitable[Result]) -> Result:
+    """Run an awaitable of ThreadCore to its end. As none suspends, no event loop is needed."""
     try:
         next(awaitable.__await__())
     except StopIteration as end:
-        result: T = end.value
+        result: Result = end.value
         return result
     raise AssertionError("only a client for threads can be run")
 
 
 def blocking(
-    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[BlockingMethods[A], P], T]:
+    method: Callable[Concatenate[AsyncMethods, Params], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[BlockingMethods[AsyncMethods], Params], Result]:
     @functools.wraps(method)
-    def call(self: BlockingMethods[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Result:
         return run(method(self._async_methods, *args, **kwargs))
 
     return call
 
 
 def blocking_context(
-    method: Callable[Concatenate[A, P], AbstractAsyncContextManager[T]],
-) -> Callable[Concatenate[BlockingMethods[A], P], Iterator[T]]:
+    method: Callable[Concatenate[AsyncMethods, Params], AbstractAsyncContextManager[Result]],
+) -> Callable[Concatenate[BlockingMethods[AsyncMethods], Params], Iterator[Result]]:
     """Turn a method with an async context manager into a generator for contextmanager."""
 
     @functools.wraps(method)
-    def enter(self: BlockingMethods[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def enter(self: Any, /, *args: Any, **kwargs: Any) -> Iterator[Result]:
         with enter_blocking(method(self._async_methods, *args, **kwargs)) as value:
             yield value
 
@@ -51,7 +51,7 @@ def blocking_context(
 
 
 @contextmanager
-def enter_blocking(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+def enter_blocking(manager: AbstractAsyncContextManager[Result]) -> Iterator[Result]:
     value = run(manager.__aenter__())
     try:
         yield value
@@ -63,10 +63,10 @@ def enter_blocking(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
 
 
 def blocking_iterator(
-    method: Callable[Concatenate[A, P], AsyncGenerator[T, None]],
-) -> Callable[Concatenate[BlockingMethods[A], P], Iterator[T]]:
+    method: Callable[Concatenate[AsyncMethods, Params], AsyncGenerator[Result, None]],
+) -> Callable[Concatenate[BlockingMethods[AsyncMethods], Params], Iterator[Result]]:
     @functools.wraps(method)
-    def iterate(self: BlockingMethods[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def iterate(self: Any, /, *args: Any, **kwargs: Any) -> Iterator[Result]:
         items = method(self._async_methods, *args, **kwargs)
         try:
             while True:

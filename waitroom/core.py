@@ -25,7 +25,7 @@ PAUSES_S = (0.1, 0.4, 1.6, 5.0)
 
 
 class Core(ABC):
-    """Sends requests. `retries`: how many more times to try all replicas if none answers."""
+    """Sends requests. `retries` says how many more times to try all replicas if none answers."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
         self.wire = wire

@@ -102,7 +102,7 @@ class UnavailableError(WaitroomError):
         self.problem = problem
 
 
-def retry_s(document: dict[str, Any]) -> float:
+def get_retry_s(document: dict[str, Any]) -> float:
     """Return the number of seconds before another try, from the body of a refusal."""
     retry = document.get("wait_seconds") or document.get("retry_after_seconds")
     return float(retry or DEFAULT_RETRY_S)

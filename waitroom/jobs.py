@@ -12,7 +12,7 @@ import httpx
 
 from waitroom.blocking import BlockingMethods, blocking, blocking_context, blocking_iterator
 from waitroom.core import Core, log, make_id
-from waitroom.errors import Queued, Refused, WaitroomError, retry_s
+from waitroom.errors import Queued, Refused, WaitroomError, get_retry_s
 from waitroom.model import Cancelled, Job, JobPage
 from waitroom.wire import OpenResponse, Request, Response, path
 
@@ -64,7 +64,7 @@ class AsyncJobs:
         response: Response = await self._core.send_with_retries(submission, undo)
         document = response.document
         if response.status == 429:
-            raise Refused(f"target {target}: the queue is full", retry_s(document), document)
+            raise Refused(f"target {target}: the queue is full", get_retry_s(document), document)
         return document
 
     async def get(self, id: str) -> Job:  # noqa: A002 - the API's name

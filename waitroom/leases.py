@@ -15,7 +15,7 @@ from waitroom.errors import (
     Refused,
     RejectedError,
     WaitroomError,
-    retry_s,
+    get_retry_s,
 )
 from waitroom.model import LEASE
 from waitroom.wire import Document, Request, Response, path
@@ -25,8 +25,8 @@ DEFAULT_REFRESH_S = 1.0
 
 
 class HeldLease:
-    """Lease that is held. Send `fence` with each change to the resource. The resource must refuse a
-    `fence` that is smaller than the largest one it has seen."""
+    """A lease that is held. Send `fence` with each change to the resource, which must refuse a
+    `fence` that is smaller than the largest one that it has seen."""
 
     def __init__(self, core: Core, template: str, resource: str, holder: str) -> None:
         self._core = core
@@ -47,18 +47,18 @@ class HeldLease:
 
     @property
     def left_seconds(self) -> float:
-        """Seconds until the lease ends, by this machine's monotonic clock; 0 when it has ended. Too
-        large by at most the drift between this clock and that of Redis in one term."""
+        """Seconds until the lease ends, by this machine's monotonic clock; 0 when it has ended. The
+        error is at most the drift between this clock and that of Redis in one term."""
         return max(0.0, self._ends_at_monotonic_s - time.monotonic())
 
     def check(self) -> None:
-        """Raise LeaseLost if the term is over by this machine's clock. Sends no request."""
+        """Raise LeaseLost if the term is over by this machine's clock. Send no request."""
         if not self.left_seconds:
             raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
 
     @asynccontextmanager
     async def hold(self, wait: float | None) -> AsyncGenerator[None, None]:
-        """Hold the lease while the block runs. Queue for `wait` seconds at most; None for ever."""
+        """Hold the lease while the block runs. Queue for at most `wait` seconds; None: no limit."""
         await self._acquire(wait)
         try:
             yield
@@ -67,7 +67,7 @@ class HeldLease:
             await self._release()
 
     async def _acquire(self, wait: float | None) -> None:
-        """Acquire the lease, and queue for it if need be. Leave the queue on failure."""
+        """Acquire the lease, or queue until it is granted. Leave the queue on failure."""
         deadline = math.inf if wait is None else time.monotonic() + wait
         try:
             document = await self._join()
@@ -100,7 +100,7 @@ class HeldLease:
         response: Response = await self._core.send_with_retries(request)
         document: Document = response.document
         if response.status == 429:
-            raise Refused(f"the queue for {self} is full", retry_s(document), document)
+            raise Refused(f"the queue for {self} is full", get_retry_s(document), document)
         if document["state"] == "granted":
             self._store_grant(document, sent_at)
         return document
@@ -125,7 +125,7 @@ class HeldLease:
         raise LeaseLost(f"lease {self} is over: {problem.detail}")
 
     async def _release(self) -> None:
-        """Release the lease. If that fails, the lease ends at the end of its term."""
+        """Release the lease. If the release fails, the lease ends with its term."""
         if not self.left_seconds:
             log.warning("lease %s was over before its block", self)
         query = {"holder": self.holder, "fence": str(self.fence)}
@@ -155,5 +155,5 @@ class Lease(HeldLease):
     """Lease held by a `with` block of Client.lease."""
 
     def renew(self) -> None:
-        """Start the term again. Raises LeaseLost, or RejectedError if it may not be renewed."""
+        """Start the term again. Raises LeaseLost, or RejectedError if that is not allowed."""
         run(self._renew())

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from waitroom.core import Core, backoff_s, log, make_id
-from waitroom.errors import Refused, RejectedError, WaitroomError, retry_s
+from waitroom.errors import Refused, RejectedError, WaitroomError, get_retry_s
 from waitroom.model import DECISION, Permit
 from waitroom.wire import AcquireCall, Document, Request, path
 
@@ -200,7 +200,7 @@ def _read_permit(call: AcquireCall, document: Document) -> Permit:
     if document["wait_seconds"] is None and document["limit"]:
         cost = call.parameters.get("cost", 1)
         raise RejectedError(f"{name}: a cost of {cost} is more than {document['limit']}, its limit")
-    raise Refused(f"{name} refuses the call", retry_s(document), document)
+    raise Refused(f"{name} refuses the call", get_retry_s(document), document)
 
 
 def _describe_limit(rule: str, key: str) -> str:

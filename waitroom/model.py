@@ -45,7 +45,7 @@ LEASE = frozenset({"state", "fence", "order", "refresh_after_seconds", "expires_
 
 
 class JobResult(TypedDict):
-    """Result of a job. It includes a body of at most 64 KB, as a string or in base64."""
+    """Result of a job, including a body of at most 64 KB, as a string or in base64."""
 
     status: int
     headers: dict[str, str]

@@ -13,7 +13,7 @@ import httpx
 from waitroom.errors import ConfigError, Problem, RejectedError, UnavailableError
 
 _ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
-#: Statuses with which a replica, or a proxy before it, reports that it is unavailable for now.
+#: Statuses with which a replica, or a proxy in front, says that the replica is unavailable for now.
 _UNAVAILABLE = {429, 502, 503, 504}
 #: Advice to the user, by status, used if the response has no detail; for 401 always.
 _HINTS = {
@@ -21,7 +21,7 @@ _HINTS = {
     404: "The client's address is to be that of the ops listener (ops_listen).",
 }
 Document = dict[str, Any]
-#: Each thread or batch has a connection. Idle ones are closed early: before the replica does it.
+#: Each thread or batch has a connection. Idle connections are closed before the replica does so.
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30)
 
 
@@ -168,7 +168,7 @@ class Wire:
     ) -> dict[str, Any]:
         """Return the keyword arguments for the httpx client."""
         return {
-            "transport": transport(verify=self._tls(), limits=_LIMITS),
+            "transport": transport(verify=self._load_authorities(), limits=_LIMITS),
             "mounts": {
                 f"all://{replica.url.removeprefix('http://')}": transport(
                     uds=replica.socket, limits=_LIMITS, verify=False
@@ -190,7 +190,7 @@ class Wire:
             "timeout": httpx.Timeout(self._timeout_s, read=self._timeout_s + request.wait_s),
         }
 
-    def _tls(self) -> ssl.SSLContext | bool:
+    def _load_authorities(self) -> ssl.SSLContext | bool:
         """Load the system's certificate authorities, but only for HTTPS, because it is slow."""
         is_needed = any(replica.url.startswith("https:") for replica in self.replicas)
         return ssl.create_default_context() if is_needed else False

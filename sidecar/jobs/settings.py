@@ -22,7 +22,7 @@ from sidecar.kit.addresses import is_public
 from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import Count, Seconds, problems_in, split_list
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
-from sidecar.limits.settings import MAX_LIMIT, burst_of
+from sidecar.limits.settings import MAX_LIMIT, check_burst
 from sidecar.visitors.classes import Classes, find_class_problems, parse_table
 
 DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
@@ -272,7 +272,7 @@ class TargetSettings(BaseModel):
     @field_validator("burst")
     @classmethod
     def _check_burst(cls, value: int | None, info: ValidationInfo) -> int | None:
-        return burst_of(value, info.data.get("algorithm"))
+        return check_burst(value, info.data.get("algorithm"))
 
     @field_validator("classes")
     @classmethod

@@ -201,7 +201,7 @@ async def set_value(
     await limit.store.set_value(key, body.limit)
     log.info("limit_set", limit=limit.name, key=key, value=body.limit)
     return schemas.KeyValue(
-        key=key, limit=body.limit, warning=limit.settings.warning_of(key) or None
+        key=key, limit=body.limit, warning=limit.settings.find_warning(key) or None
     )
 
 
@@ -263,7 +263,7 @@ async def reset_count(request: web.Request, at: schemas.ValueAddress) -> schemas
 def _find_limit_and_key(request: web.Request, at: schemas.ValueAddress) -> tuple[Limit, str]:
     """Return the limit and the key in an address. Without fields, the address names no key."""
     limit = _find_limit(request)
-    return limit, at.key or limit.settings.key_of({})
+    return limit, at.key or limit.settings.make_key({})
 
 
 def _read_call(body: Any, limit: Limit) -> Call:
@@ -273,7 +273,7 @@ def _read_call(body: Any, limit: Limit) -> Call:
         case {"fields": dict(fields), **others} if not others and all(
             type(value) is str for value in fields.values()
         ):
-            return Call(limit.settings.key_of(fields))
+            return Call(limit.settings.make_key(fields))
         case dict():
             named = read(schemas.LimitCall, body)
             return Call(_get_key(named, limit), named.cost or 1, named.id or "")
@@ -281,7 +281,7 @@ def _read_call(body: Any, limit: Limit) -> Call:
 
 
 def _get_key(named: schemas.NamedCall, limit: Limit) -> str:
-    return limit.settings.key_of(named.fields or {}) if named.key is None else named.key
+    return limit.settings.make_key(named.fields or {}) if named.key is None else named.key
 
 
 def _describe_rule(limit: Limit) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A call that a rate limit counts, and the decision on it."""
+"""A call that a rate limit counts, and the decision on the call."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,7 +27,7 @@ class Call:
 
     key: str = ""
     cost: int = 1
-    #: The caller's own id. A second request with the same id is not counted again. Empty: none.
+    #: The caller's own id. A second request with the same id is not counted. Empty: no id.
     id: str = ""
 
 

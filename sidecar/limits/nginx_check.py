@@ -1,6 +1,6 @@
 """The endpoint at which nginx checks a request against a rate limit.
 
-Like /check it returns 204 (may pass) or 403 (refused), never another status, never a body.
+Like /check, the endpoint returns 204 (may pass) or 403 (refused), and never a body.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ from sidecar.limits.settings import MAX_KEY_LENGTH
 
 #: How long a request is held at most, seconds. nginx waits somewhat longer for the response.
 MAX_HOLD_S = 25.0
-#: The punctuation that is not encoded in a key. It includes %, because nginx may have
-#: percent-encoded the value already.
+#: The punctuation that is not encoded in a key, % included, because nginx may have percent-encoded
+#: the value already.
 _PLAIN = string.punctuation
 _PASSED = {"X-Waitroom-State": "admitted"}
 _RATE = ("RateLimit-Policy", "RateLimit")
@@ -61,25 +61,25 @@ async def check_limit(request: web.Request) -> web.Response:
     if limit is None:
         log_unknown(name, "limit")
         request.app[METRICS].requests.count("", "check-limit", "unknown-limit")
-        return _answer(request, 403, {"X-Waitroom-State": "unknown-limit"})
+        return _make_response(request, 403, {"X-Waitroom-State": "unknown-limit"})
     if is_preflight(headers, original_method(headers)):
-        return _answer(request, 204, _PASSED)
+        return _make_response(request, 204, _PASSED)
     if headers.get("X-Waitroom-Given") == name:
-        return _answer(request, 204, _passed(name, headers))
-    call = Call(key_of(headers.get("X-Waitroom-Key", "")))
+        return _make_response(request, 204, _make_passed_headers(name, headers))
+    call = Call(make_key(headers.get("X-Waitroom-Key", "")))
     decision = await limit.acquire(call)
     if decision.permit:
-        decision = await _hold(request, limit, call, decision)
+        decision = await _hold_request(request, limit, call, decision)
     rate = make_rate_headers(limit, decision)
     if decision.is_allowed:
-        return _answer(request, 204, _passed(name, rate))
-    return _answer(request, 403, {**rate, **_refused(decision)})
+        return _make_response(request, 204, _make_passed_headers(name, rate))
+    return _make_response(request, 403, {**rate, **_make_refused_headers(decision)})
 
 
-def key_of(text: str) -> str:
+def make_key(text: str) -> str:
     """Make a valid key from the value of nginx' header, so that an odd value causes no error and
-    gets no limit of another key. Percent-encode everything but printable ASCII, and replace a key
-    that is too long by its digest, an IPv6 address by its /64 network (that of a household)."""
+    is not counted with another key. Percent-encode everything but printable ASCII, replace a long
+    key by its digest, and an IPv6 address by its /64 network (that of a household)."""
     if ":" in text:
         text = network_of(text)
     key = quote(text, safe=_PLAIN, errors="surrogateescape")
@@ -88,9 +88,11 @@ def key_of(text: str) -> str:
     return "sha256:" + hashlib.sha256(key.encode()).hexdigest()
 
 
-async def _hold(request: web.Request, limit: Limit, call: Call, decision: Decision) -> Decision:
-    """Hold the request until it may go. Refuse it and release its permit if it would be held for
-    more than MAX_HOLD_S, or if the replica stops meanwhile."""
+async def _hold_request(
+    request: web.Request, limit: Limit, call: Call, decision: Decision
+) -> Decision:
+    """Hold the request until it may go. Refuse the request and release its permit if it would be
+    held for more than MAX_HOLD_S, or if the replica stops meanwhile."""
     hold_s = MAX_HOLD_S if decision.wait_s <= MAX_HOLD_S else 0
     decision = await hold_response(request, limit, call, decision, hold_s)
     if decision.wait_s > 0:
@@ -99,18 +101,18 @@ async def _hold(request: web.Request, limit: Limit, call: Call, decision: Decisi
     return decision
 
 
-def _passed(name: str, headers: Mapping[str, str]) -> dict[str, str]:
+def _make_passed_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers of a 204. If nginx redirects the request internally (index, try_files) and
-    checks it again, it sends these headers back, so that the request counts once."""
+    checks the request again, nginx sends these headers back, so that the request counts once."""
     rate = {header: headers[header] for header in _RATE if header in headers}
     return {**_PASSED, "X-Waitroom-Limit": name, **rate}
 
 
-def _refused(decision: Decision) -> dict[str, str]:
+def _make_refused_headers(decision: Decision) -> dict[str, str]:
     if decision.outcome is Outcome.REFUSED_ALONE:
         return {"X-Waitroom-State": "limit-away", "Retry-After": str(STORE_RETRY_S)}
     return {"X-Waitroom-State": "limited", "Retry-After": str(get_retry_after_s(decision))}
 
 
-def _answer(request: web.Request, status: int, headers: dict[str, str]) -> web.Response:
+def _make_response(request: web.Request, status: int, headers: dict[str, str]) -> web.Response:
     return close_if_body(request, web.Response(status=status, headers=headers))

@@ -1,4 +1,4 @@
-"""The Redis keys of a rate limit. They share a hash tag, so one cluster slot has them all."""
+"""The Redis keys of a rate limit. All keys share a hash tag, and so one cluster slot."""
 
 
 def limit_key(limit: str, key: str, name: str) -> str:

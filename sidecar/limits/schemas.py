@@ -64,7 +64,7 @@ _NULL: Any = {"type": "null"}
 _EITHER: Any = {"anyOf": [{"properties": {"fields": _NULL}}, {"properties": {"key": _NULL}}]}
 
 
-def _shown(*examples: dict[str, Any]) -> ConfigDict:
+def _with_examples(*examples: dict[str, Any]) -> ConfigDict:
     return ConfigDict(json_schema_extra={**_EITHER, "examples": list(examples)})
 
 
@@ -100,7 +100,7 @@ class NamedCall(Body):
     """The whole key, in place of `fields`."""
 
     @model_validator(mode="after")
-    def _has_one_name(self) -> Self:
+    def _check_one_name(self) -> Self:
         if self.key is not None and self.fields is not None:
             raise ValueError("key: in place of fields, not beside them")
         return self
@@ -109,7 +109,7 @@ class NamedCall(Body):
 class LimitCall(NamedCall):
     """A call, named by its fields or its key. null means the same as leaving a member out."""
 
-    model_config = _shown(
+    model_config = _with_examples(
         {"fields": {"biz": "refund", "channel": "wx"}},
         {"key": "refund:wx", "cost": 2, "id": "order-4711"},
     )
@@ -128,7 +128,7 @@ LimitCalls = Annotated[list[LimitCall], Field(min_length=1, max_length=MAX_CALLS
 class ReleasePermit(NamedCall):
     """A permit to release, with the key or the fields of its call."""
 
-    model_config = _shown({"key": "refund:wx", "permit": "1~~7ae318c2934d.2"})
+    model_config = _with_examples({"key": "refund:wx", "permit": "1~~7ae318c2934d.2"})
     permit: Annotated[
         str,
         Field(min_length=1, max_length=MAX_PERMIT, pattern=r"^[\x00-\x7f]*$"),
@@ -241,7 +241,7 @@ class KeyCount(Reply):
 
 
 class KeyCounts(PageReply):
-    """A page of keys. Sorted within the page, not across pages, as Redis keeps no index of keys."""
+    """A page of keys, sorted within the page, not across pages, as Redis keeps no index of keys."""
 
     keys: list[KeyCount]
     """Keys that have used some of their limit, those with the smallest share left first."""

@@ -1,6 +1,6 @@
 """Rate limits: the decision on a call, also while Redis is unavailable.
 
-Keys, costs and ids of calls are not checked here, because the request's model has checked them.
+The request's model has checked the keys, costs and ids of calls.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ class Limit:
 
 
 class Limits(Named[Limit]):
-    """The limits of all names."""
+    """All configured limits."""
 
     kind = "limit"
 

@@ -17,7 +17,7 @@ MAX_LIMIT = 1_000_000
 #: The highest cost of one call.
 MAX_COST = 1_000
 MAX_KEY_LENGTH = 256
-#: The pattern of a caller's own id for a call, with which it can ask for the same permit again.
+#: The pattern of a caller's own id for a call. With the id, it can ask for the same permit again.
 PERMIT_ID = re.compile(r"[A-Za-z0-9._:@+-]{1,64}\Z")
 #: The pattern of a call's key.
 KEY = re.compile(rf"[!-~]{{0,{MAX_KEY_LENGTH}}}\Z")
@@ -34,23 +34,23 @@ _RESERVED = frozenset({"key", "cost", "id", "wait", "rule", "self"})
 _NEEDS_WINDOW = {"fixed_window", "sliding_window", "token_bucket", "leaky_bucket"}
 
 
-def _key(value: str) -> str:
+def _check_key_pattern(value: str) -> str:
     for name in _FIELD.findall(value):
         if name in _RESERVED:
             raise ValueError(f"no field can be called {name}, which is a word of the service API")
-    rest = _FIELD.sub("", value)
-    if "{" in rest or "}" in rest or any(not "!" <= c <= "~" for c in rest):
+    literals = _FIELD.sub("", value)
+    if "{" in literals or "}" in literals or any(not "!" <= c <= "~" for c in literals):
         raise ValueError('write fields in braces, such as "{biz}:{channel}"')
     return value
 
 
-def _value(value: int) -> int:
+def _check_value(value: int) -> int:
     if not UNLIMITED <= value <= MAX_LIMIT:
         raise ValueError(f"write a whole number from 0 to {MAX_LIMIT}, or -1 for no limit")
     return value
 
 
-def _keys(value: dict[str, int]) -> dict[str, int]:
+def _check_keys(value: dict[str, int]) -> dict[str, int]:
     problems = [
         f"{key[:40]!r} is a key of no call: at most {MAX_KEY_LENGTH} characters, ASCII without "
         "spaces; what a field has beside is percent-encoded"
@@ -62,10 +62,10 @@ def _keys(value: dict[str, int]) -> dict[str, int]:
     return value
 
 
-Value = Annotated[Count, AfterValidator(_value)]
+Value = Annotated[Count, AfterValidator(_check_value)]
 
 
-def burst_of(value: int | None, algorithm: str | None) -> int | None:
+def check_burst(value: int | None, algorithm: str | None) -> int | None:
     """Return the value of a setting `burst`. Raises ValueError if the algorithm has no burst."""
     if value is not None and algorithm not in {None, "token_bucket"}:
         raise ValueError(f"is for token_bucket; {algorithm} has none")
@@ -81,7 +81,7 @@ class LimitSettings(BaseModel):
         "fixed_window", "sliding_window", "token_bucket", "leaky_bucket", "concurrency"
     ]
     """How calls are counted."""
-    key: Annotated[str, Field(max_length=128), AfterValidator(_key)] = ""
+    key: Annotated[str, Field(max_length=128), AfterValidator(_check_key_pattern)] = ""
     """What calls are counted by: each key has a limit of its own. ASCII without spaces. Fields
     stand in braces; a field has lower-case letters, digits and `_`, and is not `key`, `cost`,
     `id`, `wait`, `rule` or `self`. Empty: all calls share one limit."""
@@ -105,7 +105,7 @@ class LimitSettings(BaseModel):
     on_store_failure: Literal["admit", "refuse"] = "admit"
     """What happens to calls while Redis is unavailable. `admit`: they may go. `refuse`: they are
     refused."""
-    values: Annotated[dict[str, Value], AfterValidator(_keys)] = {}
+    values: Annotated[dict[str, Value], AfterValidator(_check_keys)] = {}
     """Limits of single keys, in place of `limit`. `waitroom check-config` warns of keys that no
     fields can form. A key's value that is set at run time takes precedence."""
 
@@ -122,7 +122,7 @@ class LimitSettings(BaseModel):
     @field_validator("burst")
     @classmethod
     def _check_burst(cls, value: int | None, info: ValidationInfo) -> int | None:
-        return burst_of(value, info.data.get("algorithm"))
+        return check_burst(value, info.data.get("algorithm"))
 
     @field_validator("on_exceed")
     @classmethod
@@ -141,7 +141,7 @@ class LimitSettings(BaseModel):
         """The key, split into literal strings and names of fields, alternating."""
         return _FIELD.split(self.key)
 
-    def warning_of(self, key: str) -> str:
+    def find_warning(self, key: str) -> str:
         """Return a warning if no fields can form this key, so that only a call that sends the whole
         key has it. Return "" if there is nothing to warn of or the limit has no key pattern."""
         if not self.key or self._pattern.fullmatch(key):
@@ -164,16 +164,16 @@ class LimitSettings(BaseModel):
     @property
     def warnings(self) -> list[str]:
         """Warnings of settings that are allowed but probably mistakes."""
-        return [f"values: {text}" for key in self.values if (text := self.warning_of(key))]
+        return [f"values: {text}" for key in self.values if (text := self.find_warning(key))]
 
-    def key_of(self, values: Mapping[str, str]) -> str:
+    def make_key(self, values: Mapping[str, str]) -> str:
         """Make the key of a call from the values of its fields: "{biz}:{channel}" with biz=refund,
         channel=wx is refund:wx. Percent-encode characters that might be taken for parts of the key.
 
         Raises InputError naming each field that is missing, unknown or empty, or for a long key.
         """
         if len(values) != len(self.fields) or not all(map(values.get, self.fields)):
-            raise InputError(self._problems_of(values))
+            raise InputError(self._find_problems(values))
         pieces = self._pieces.copy()
         for n in range(1, len(pieces), 2):
             value = values[pieces[n]]
@@ -184,10 +184,10 @@ class LimitSettings(BaseModel):
             raise InputError([f"the key is longer than {MAX_KEY_LENGTH} characters"])
         return key
 
-    def _problems_of(self, values: Mapping[str, str]) -> list[str]:
+    def _find_problems(self, values: Mapping[str, str]) -> list[str]:
         missing = [name for name in self.fields if not values.get(name)]
         problems = [f"{name}: is needed, a part of the key {self.key}" for name in missing]
         if unknown := [name for name in values if name not in self.fields]:
-            known = ", ".join(self.fields) or "this limit has no fields"
-            problems += [f"{name[:40]}: is no part of the key ({known})" for name in unknown]
+            fields = ", ".join(self.fields) or "this limit has no fields"
+            problems += [f"{name[:40]}: is no part of the key ({fields})" for name in unknown]
         return problems

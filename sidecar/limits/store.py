@@ -23,7 +23,7 @@ BATCH_LIMIT = 128
 #: The most cost in one script call if each unit is a member of a set, because Lua can pass only
 #: some thousands of arguments to a command.
 UNITS_LIMIT = 1_000
-#: The most permits to remember whose replies were lost. They are released when Redis is available.
+#: The most permits with lost replies to remember, until Redis is available and can release them.
 LOST_LIMIT = 1_000
 
 #: How many keys one SCAN checks, and how many SCANs one search makes.
@@ -99,7 +99,7 @@ class LimitStore:
         error for each call without an answer."""
         results: list[Decision | StoreError] = []
         try:
-            for part in self._parts(calls):
+            for part in self._split(calls):
                 results += await self._decide(part)
         except StoreError as error:
             results += [error] * (len(calls) - len(results))
@@ -111,7 +111,7 @@ class LimitStore:
         return results
 
     async def peek(self, key: str) -> Decision:
-        """Return how a call of cost 1 would be decided now. Nothing is counted."""
+        """Return the decision that a call of cost 1 would get now, without counting a call."""
         [decision] = await self._decide([Call(key)], is_peek=True)
         return decision
 
@@ -131,13 +131,13 @@ class LimitStore:
         return {text(key): int(limit) for key, limit in values.items()}
 
     async def set_value(self, key: str, limit: int | None) -> None:
-        """Set a key's limit from the next call on, or reset it to the configured value if None.
-        Paced calls keep their times."""
+        """Set a key's limit from the next call on, or reset the limit to the configured value if
+        None. Paced calls keep their times."""
         names = ["", ".free", ".booked"] if self._is_paced else [""]
         args = [
             key,
             "" if limit is None else limit,
-            self._configured_limit(key),
+            self._get_configured_limit(key),
             self._args[0] if self._settings.algorithm in _BUCKETS else 0,
             int(self._settings.algorithm in _SETS),
         ]
@@ -174,7 +174,7 @@ class LimitStore:
             decisions += zip(part, await self._decide(calls, is_peek=True), strict=True)
         return decisions, cursor
 
-    def _parts(self, calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
+    def _split(self, calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
         """Split calls into parts, each for one script call."""
         has_set = self._settings.algorithm in _SETS
         start = units = 0
@@ -196,7 +196,7 @@ class LimitStore:
             by_key.setdefault(call.key, []).append(n)
         call_args: list[Any] = []
         for key, places in by_key.items():
-            call_args += (self._configured_limit(key), len(places))
+            call_args += (self._get_configured_limit(key), len(places))
             for n in places:
                 call_args += (calls[n].cost, ids[n]) if has_ids else (calls[n].cost,)
         redis_keys = [self._values_key, *self._list_keys(by_key, has_ids)]
@@ -214,9 +214,9 @@ class LimitStore:
                 if id_.startswith("~"):
                     self._lost_permits.append((call.key, f"{call.cost}~{id_}", call.cost, True))
             raise
-        return self._read(reply, calls, ids, by_key)
+        return self._read_reply(reply, calls, ids, by_key)
 
-    def _read(
+    def _read_reply(
         self, reply: list[int], calls: Sequence[Call], ids: list[str], by_key: dict[str, list[int]]
     ) -> list[Decision]:
         """Read a reply, which is ordered by key. Return the decisions in the order of the calls."""
@@ -242,7 +242,7 @@ class LimitStore:
                     decisions[n] = Decision(outcome, now, at, limit, left, reset, permit)
         return decisions
 
-    def _configured_limit(self, key: str) -> int:
+    def _get_configured_limit(self, key: str) -> int:
         return self._values.get(key, self._limit)
 
     def _list_keys(self, by_key: dict[str, list[int]], has_ids: bool) -> list[str]:

@@ -198,16 +198,6 @@ async def test_the_others_wait_in_order_of_coming(make, turn):
     assert (again.order, again.ahead, again.waiting) == (second.order, 0, 2)
 
 
-async def test_another_resource_is_free_whoever_waits_for_this_one(make):
-    """A queue for one resource does not hold up another one, in the same batch either."""
-    store = make()
-    replies = await asyncio.gather(
-        *(store.ask("A", f"h{n}") for n in range(50)),
-        *(store.ask(f"B{n}", "h1") for n in range(10)),
-    )
-    assert [reply.outcome for reply in replies] == [GRANTED] + 49 * [WAITING] + 10 * [GRANTED]
-
-
 async def test_templates_are_apart(make):
     """The same resource and holder in two templates have nothing to do with each other."""
     title, seat = make(), make(template=new_room_name())
@@ -215,15 +205,6 @@ async def test_templates_are_apart(make):
     assert await outcomes(seat, "A", "two", "one") == [GRANTED, WAITING]
     await title.release("A", "one")
     assert await outcomes(seat, "A", "one") == [WAITING]
-
-
-async def test_two_tabs_are_one_holder(make):
-    """Two calls of one holder are one lease or one place, in one batch or in two."""
-    store = make()
-    first, again = await ask_all(store, "A", "one", "one")
-    assert (first.fence, first.outcome) == (again.fence, GRANTED)
-    second, twice = await ask_all(store, "A", "two", "two")
-    assert (second.order, second.waiting) == (twice.order, twice.waiting) == (second.order, 1)
 
 
 async def test_who_may_not_join_only_looks(make, redis):

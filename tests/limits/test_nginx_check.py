@@ -11,7 +11,7 @@ from sidecar.http.long_poll import LONG_POLLS
 from sidecar.http.metrics import Metrics
 from sidecar.kit.share import find_share
 from sidecar.limits.metrics import LimitMetrics
-from sidecar.limits.nginx_check import key_of
+from sidecar.limits.nginx_check import make_key
 from sidecar.limits.service import Limit, Limits
 from sidecar.limits.settings import MAX_KEY_LENGTH, LimitSettings
 from sidecar.limits.store import LimitStore
@@ -183,12 +183,12 @@ async def test_the_store_is_away(rule, monkeypatch, on_store_failure, status):
 )
 def test_keys(given, key):
     """As they are where they can be."""
-    assert key_of(given) == key
+    assert make_key(given) == key
 
 
 def test_long_keys():
     """Each by its digest."""
-    keys = {key_of("x" * length) for length in range(MAX_KEY_LENGTH + 1, MAX_KEY_LENGTH + 50)}
+    keys = {make_key("x" * length) for length in range(MAX_KEY_LENGTH + 1, MAX_KEY_LENGTH + 50)}
     assert len(keys) == 49
     assert all(key.startswith("sha256:") and len(key) == 71 for key in keys)
-    assert len(key_of("я" * 60)) <= MAX_KEY_LENGTH
+    assert len(make_key("я" * 60)) <= MAX_KEY_LENGTH
