@@ -5,14 +5,15 @@
 """
 
 import asyncio
-import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from typing import Any, Literal, TypeAlias
 
-from limits import RateLimitItemPerSecond, strategies
+from limits import RateLimitItem, RateLimitItemPerSecond, strategies
 from limits.aio import strategies as aio
 from limits.aio.storage import RedisStorage as AsyncStorage
 from limits.storage import RedisStorage
@@ -86,31 +87,31 @@ def settings(algorithm: str, calls: Calls, on_exceed: str = "refuse") -> LimitSe
 
 def of_store(redis: Redis, calls: Calls) -> list[Case]:
     """Return cases that ask LimitStore, as a replica does."""
-    cases = []
-    for algorithm in ALGORITHMS:
-        store = LimitStore(redis, "bench", settings=settings(algorithm, calls), timeout_s=60)
-        ask = _single(store, calls)
-        cases.append(Case("Waitroom", f"{TASKS} tasks", algorithm, calls, _for(ask, TASKS)))
-        if calls == "granted":
-            ask = _list(store)
-            cases.append(Case("Waitroom", f"lists of {LIST:,}", algorithm, calls, _for(ask, LISTS)))
+    rules = {name: settings(name, calls) for name in ALGORITHMS}
     if calls == "granted":
-        paced = settings("sliding_window", calls, "pace")
-        ask = _single(LimitStore(redis, "bench", settings=paced, timeout_s=60), calls)
-        name = "sliding_window, pace"
-        cases.append(Case("Waitroom", f"{TASKS} tasks", name, calls, _for(ask, TASKS)))
+        rules["sliding_window, pace"] = settings("sliding_window", calls, "pace")
+    cases = []
+    for name, rule in rules.items():
+        store = LimitStore(redis, "bench", settings=rule, timeout_s=60)
+        run = partial(keep_asking, partial(_ask_one, store, cycle(KEYS[calls])), TASKS)
+        cases.append(Case("Waitroom", f"{TASKS} tasks", name, calls, run))
+        if calls == "granted" and name in ALGORITHMS:
+            asks = [Call(key) for key in KEYS[calls]]
+            run = partial(keep_asking, partial(_ask_list, store, asks), LISTS)
+            cases.append(Case("Waitroom", f"lists of {LIST:,}", name, calls, run))
     return cases
 
 
 def of_library(uri: str, calls: Calls, *, tasks: int, threads: int) -> list[Case]:
+    item = RateLimitItemPerSecond(LIMITS[calls])
     cases = []
     for name in CLASSES:
-        ask = _hit(async_limiter(uri, name), calls)
-        way = f"async, {tasks} tasks"
-        cases.append(Case("limits", way, name, calls, _for(ask, tasks)))
+        ask = partial(_hit, async_limiter(uri, name), item, cycle(KEYS[calls]))
+        run = partial(keep_asking, ask, tasks)
+        cases.append(Case("limits", f"async, {tasks} tasks", name, calls, run))
     for name in CLASSES:
         way = f"{threads} thread{'s' * (threads != 1)}"
-        run = _threads(sync_limiter(uri, name), calls, threads)
+        run = partial(_hit_in_threads, sync_limiter(uri, name), calls, threads)
         cases.append(Case("limits", way, name, calls, run))
     return cases
 
@@ -130,60 +131,32 @@ def sync_limiter(uri: str, name: str) -> strategies.RateLimiter:
     return limiter
 
 
-def _for(ask: Asking, tasks: int) -> Callable[[float], Awaitable[Counts]]:
-    return lambda seconds: keep_asking(ask, tasks, seconds)
+async def _ask_one(store: LimitStore, keys: Iterator[str]) -> Counts:
+    return 1, (await store.acquire(Call(next(keys)))).is_allowed
 
 
-def _single(store: LimitStore, calls: Calls) -> Asking:
-    asks = cycle([Call(key) for key in KEYS[calls]])
-
-    async def ask() -> Counts:
-        return 1, (await store.acquire(next(asks))).is_allowed
-
-    return ask
+async def _ask_list(store: LimitStore, calls: list[Call]) -> Counts:
+    decisions: list[Any] = await store.acquire_each(calls)
+    return len(calls), sum(decision.is_allowed for decision in decisions)
 
 
-def _list(store: LimitStore) -> Asking:
-    asks = [Call(key) for key in KEYS["granted"]]
-    assert len(asks) == LIST
-
-    async def ask() -> Counts:
-        decisions: list[Any] = await store.acquire_each(asks)
-        return LIST, sum(decision.is_allowed for decision in decisions)
-
-    return ask
+async def _hit(limiter: aio.RateLimiter, item: RateLimitItem, keys: Iterator[str]) -> Counts:
+    return 1, await limiter.hit(item, next(keys))
 
 
-def _hit(limiter: aio.RateLimiter, calls: Calls) -> Asking:
+async def _hit_in_threads(
+    limiter: strategies.RateLimiter, calls: Calls, threads: int, seconds: float
+) -> Counts:
     item, keys = RateLimitItemPerSecond(LIMITS[calls]), cycle(KEYS[calls])
+    ends = time.perf_counter() + seconds
 
-    async def ask() -> Counts:
-        return 1, await limiter.hit(item, next(keys))
+    def work(_: int) -> Counts:
+        decisions = granted = 0
+        while time.perf_counter() < ends:
+            granted += limiter.hit(item, next(keys))
+            decisions += 1
+        return decisions, granted
 
-    return ask
-
-
-def _threads(
-    limiter: strategies.RateLimiter, calls: Calls, threads: int
-) -> Callable[[float], Awaitable[Counts]]:
-    item, keys = RateLimitItemPerSecond(LIMITS[calls]), cycle(KEYS[calls])
-
-    async def run(seconds: float) -> Counts:
-        ends = time.perf_counter() + seconds
-        counts: list[Counts] = []
-
-        def work() -> None:
-            decisions = granted = 0
-            while time.perf_counter() < ends:
-                granted += limiter.hit(item, next(keys))
-                decisions += 1
-            counts.append((decisions, granted))
-
-        workers = [threading.Thread(target=work) for _ in range(threads)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            await asyncio.to_thread(worker.join)
-        return sum(decisions for decisions, _ in counts), sum(granted for _, granted in counts)
-
-    return run
+    with ThreadPoolExecutor(threads) as workers:
+        counts = await asyncio.to_thread(lambda: [*workers.map(work, range(threads))])
+    return sum(decisions for decisions, _ in counts), sum(granted for _, granted in counts)

@@ -2,8 +2,9 @@
 what the replica itself can do."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -34,32 +35,25 @@ async def of_replica(store: str) -> AsyncIterator[tuple[list[Case], Connection]]
         [url] = service.urls
         connections = [await Connection.open(url) for _ in range(CONNECTIONS)]
         async with AsyncClient(url, token=TOKEN) as room:
+            by_client = partial(_ask_by_client, room, cycle(KEYS["granted"]))
             ways: dict[str, tuple[Asking, int]] = {
-                f"its client, {TASKS} tasks": (_by_client(room), TASKS),
+                f"its client, {TASKS} tasks": (by_client, TASKS),
                 f"lists of {LIST:,}": (_by_lists(connections, LIST), LISTS),
                 f"lists of {SMALL_LIST}": (_by_lists(connections, SMALL_LIST), SMALL_LISTS),
                 f"{CONNECTIONS} connections": (_by_lists(connections, 1), CONNECTIONS),
             }
             pids = [replica.pid for replica in service.replicas]
-            yield [_case(way, *ask, pids) for way, ask in ways.items()], connections[0]
+            cases = []
+            for way, (ask, tasks) in ways.items():
+                run = partial(keep_asking, ask, tasks)
+                cases.append(Case("Waitroom", f"HTTP, {way}", ALGORITHM, "granted", run, pids))
+            yield cases, connections[0]
         for connection in connections:
             connection.close()
 
 
-def _case(way: str, ask: Asking, tasks: int, pids: list[int]) -> Case:
-    async def run(seconds: float) -> Counts:
-        return await keep_asking(ask, tasks, seconds)
-
-    return Case("Waitroom", f"HTTP, {way}", ALGORITHM, "granted", run, pids)
-
-
-def _by_client(room: AsyncClient) -> Asking:
-    keys = cycle(KEYS["granted"])
-
-    async def ask() -> Counts:
-        return 1, (await room.acquire("bench", customer=next(keys))).allowed
-
-    return ask
+async def _ask_by_client(room: AsyncClient, keys: Iterator[str]) -> Counts:
+    return 1, (await room.acquire("bench", customer=next(keys))).allowed
 
 
 def _by_lists(connections: list[Connection], length: int) -> Asking:

@@ -124,13 +124,10 @@ async def _measure(case: Case, server: Server, amount: Amount) -> Run:
     decisions, granted = await case.run(amount.seconds)
     seconds = time.perf_counter() - began
     return Run(
-        decisions,
-        granted,
-        seconds,
-        (server.cpu_ns() - redis_ns) / 1000 / decisions,
+        decisions, granted, seconds, (server.cpu_ns() - redis_ns) / 1000 / decisions,
         (time.process_time() - asking_s) * 1_000_000 / decisions,
         (machine.cpu_seconds(case.pids) - replica_s) * 1_000_000 / decisions,
-    )
+    )  # fmt: skip
 
 
 def _problems(case: Case, run: Run) -> list[str]:
@@ -165,10 +162,8 @@ def _singles(server: Server, uri: str) -> dict[str, Callable[[], Awaitable[objec
     store = LimitStore(
         server.redis, "bench", settings=cases.settings("sliding_window", "granted"), timeout_s=60
     )
-    there, here = (
-        cases.async_limiter(uri, "moving window"),
-        cases.sync_limiter(uri, "moving window"),
-    )
+    there = cases.async_limiter(uri, "moving window")
+    here = cases.sync_limiter(uri, "moving window")
     item = RateLimitItemPerSecond(cases.LIMITS["granted"])
 
     async def hit() -> bool:

@@ -9,13 +9,15 @@ import asyncio
 import random
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 
 from limits import RateLimitItemPerSecond
 from limits.aio.storage.redis import redispy
+from limits.aio.strategies import RateLimiter
 
 from loadtest.limits.cases import async_limiter
 from sidecar.limits.model import Call
@@ -43,7 +45,7 @@ class System:
     name: str
     promise: str
     #: A function for each caller, which in production is a process of its own; it takes a key.
-    ask: list[Callable[[str], Awaitable[Outcome]]]
+    ask: Sequence[Callable[[str], Awaitable[Outcome]]]
     #: Checks the moments of granted calls, in µs by Redis' clock.
     is_exact: Callable[[list[int]], bool] | None = None
     #: How many callers' clocks are ahead.
@@ -58,7 +60,6 @@ class Race:
     #: How many were let through in the worst second.
     most: int
     granted: int
-    seconds: float
     problem: str = ""
 
 
@@ -99,7 +100,7 @@ async def run(system: System, seconds: float) -> Race:
         library["time"] = real
         if system.close is not None:
             await system.close()
-    return _result(system, granted, LATE_S + seconds)
+    return _result(system, granted)
 
 
 async def _ask(ask: Callable[[str], Awaitable[Outcome]], granted: list[tuple[float, int]]) -> None:
@@ -108,13 +109,13 @@ async def _ask(ask: Callable[[str], Awaitable[Outcome]], granted: list[tuple[flo
         granted.append((time.monotonic(), at_us))
 
 
-def _result(system: System, granted: list[tuple[float, int]], seconds: float) -> Race:
+def _result(system: System, granted: list[tuple[float, int]]) -> Race:
     moments = sorted(when for when, _ in granted)
     most = max(bisect_left(moments, start + LOOKED_AT_S) - i for i, start in enumerate(moments))
     problem = ""
     if system.is_exact is not None and not system.is_exact(sorted(at_us for _, at_us in granted)):
         problem = f"{system.name}: more than {LIMIT} in a window, by the store's own moments"
-    return Race(system.name, system.promise, most, len(granted), seconds, problem)
+    return Race(system.name, system.promise, most, len(granted), problem)
 
 
 def _aligned(moments_us: list[int]) -> bool:
@@ -134,12 +135,9 @@ def _ours(
     clients = [connect(uri, timeout_s=60) for _ in range(CALLERS)]
     name = f"race-{algorithm}-{skewed}"
 
-    def caller(store: LimitStore) -> Callable[[str], Awaitable[Outcome]]:
-        async def ask(key: str) -> Outcome:
-            decision = await store.acquire(Call(key))
-            return decision.is_allowed, decision.at_us
-
-        return ask
+    async def ask(store: LimitStore, key: str) -> Outcome:
+        decision = await store.acquire(Call(key))
+        return decision.is_allowed, decision.at_us
 
     async def close() -> None:
         for client in clients:
@@ -147,23 +145,18 @@ def _ours(
 
     stores = [LimitStore(client, name, settings=settings, timeout_s=60) for client in clients]
     title = f"Waitroom, {algorithm}{_of_skewed(skewed)}"
-    return System(title, promise, [caller(store) for store in stores], is_exact, skewed, close)
+    return System(title, promise, [partial(ask, one) for one in stores], is_exact, skewed, close)
 
 
 def _theirs(uri: str, name: str, promise: str, skewed: int = 0) -> System:
     item = RateLimitItemPerSecond(LIMIT)
     name_of_run = f"{name.replace(' ', '-')}-{skewed}"
 
-    def caller() -> Callable[[str], Awaitable[Outcome]]:
-        limiter = async_limiter(uri, name)
+    async def ask(limiter: RateLimiter, key: str) -> Outcome:
+        return await limiter.hit(item, key, name_of_run), 0
 
-        async def ask(key: str) -> Outcome:
-            return await limiter.hit(item, key, name_of_run), 0
-
-        return ask
-
-    title = f"limits, {name}{_of_skewed(skewed)}"
-    return System(title, promise, [caller() for _ in range(CALLERS)], None, skewed)
+    callers = [partial(ask, async_limiter(uri, name)) for _ in range(CALLERS)]
+    return System(f"limits, {name}{_of_skewed(skewed)}", promise, callers, None, skewed)
 
 
 def _of_skewed(skewed: int) -> str:

@@ -14,17 +14,7 @@ from matplotlib.figure import Figure
 
 from loadtest.limits import cases, race
 from loadtest.limits.cases import Calls
-from loadtest.limits.measure import (
-    QUICK,
-    TASKS,
-    THREADS,
-    WHOLE,
-    Amount,
-    Figures,
-    Run,
-    Single,
-    measure,
-)
+from loadtest.limits.measure import QUICK, TASKS, THREADS, WHOLE, Amount, Figures, measure
 from loadtest.report import (
     OURS,
     PLAIN,
@@ -141,23 +131,16 @@ def _either(numbers: tuple[int, ...]) -> str:
     return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
 
 
-def per_second(run: Run) -> float:
-    return run.per_second
-
-
 def _table(figures: Figures, calls: Calls) -> str:
     rows = []
-    for case in figures.cases:
-        if case.calls != calls:
-            continue
-        rates = [run.per_second for run in figures.of(case)]
-        replica_us = median_of(figures.of(case), lambda run: run.replica_us)
+    for case in (case for case in figures.cases if case.calls == calls):
+        runs = figures.of(case)
+        rates = [run.per_second for run in runs]
         rows.append([
-            case.system, case.algorithm, case.way, f"{median(rates):,.0f}",
-            spread(rates),
-            f"{median_of(figures.of(case), lambda run: run.redis_us):.1f}",
-            f"{median_of(figures.of(case), lambda run: run.asking_us):.1f}",
-            f"{replica_us:.1f}" if case.pids else "",
+            case.system, case.algorithm, case.way, f"{median(rates):,.0f}", spread(rates),
+            f"{median_of(runs, lambda run: run.redis_us):.1f}",
+            f"{median_of(runs, lambda run: run.asking_us):.1f}",
+            f"{median_of(runs, lambda run: run.replica_us):.1f}" if case.pids else "",
         ])  # fmt: skip
     head = ["", "algorithm", "asked by", "decisions/s", "", "Redis", "caller", "replica"]
     return table(head, rows, words=3)
@@ -165,40 +148,33 @@ def _table(figures: Figures, calls: Calls) -> str:
 
 def _singles(figures: Figures) -> str:
     rows = []
-    for name, of in figures.singles.items():
-        half, most = _latency(of)
-        redis_us = median(single.redis_us for single in of)
-        rows.append([name, f"{half:.2f}", f"{most:.2f}", f"{redis_us:.0f}"])
+    for name, singles in figures.singles.items():
+        durations_ms = [single.ms for single in singles]
+        p99_ms = quantiles(durations_ms, n=100)[98]
+        redis_us = median(single.redis_us for single in singles)
+        rows.append([name, f"{median(durations_ms):.2f}", f"{p99_ms:.2f}", f"{redis_us:.0f}"])
     return table(["", "median, ms", "p99, ms", "Redis, µs of CPU"], rows)
-
-
-def _latency(of: list[Single]) -> tuple[float, float]:
-    """Return the median and p99, ms."""
-    durations_ms = [single.ms for single in of]
-    return median(durations_ms), quantiles(durations_ms, n=100)[98]
 
 
 def _races(figures: Figures) -> str:
     rows = []
     for name in dict.fromkeys(each.name for each in figures.races):
-        of = [each for each in figures.races if each.name == name]
-        rows.append([
-            name, of[0].promise, f"{max(each.most for each in of)}",
-            f"{max(each.granted for each in of)}",
-        ])  # fmt: skip
+        races = [each for each in figures.races if each.name == name]
+        most, granted = max(each.most for each in races), max(each.granted for each in races)
+        rows.append([name, races[0].promise, f"{most}", f"{granted}"])
     return table(["", "what it promises", "in the worst second", "in all"], rows, words=2)
 
 
 def _chart(figures: Figures) -> Figure:
     """Draw the calls that are let through, the slowest at the bottom."""
-    of = [case for case in figures.cases if case.calls == "granted"]
-    of.sort(key=lambda case: median_of(figures.of(case), per_second))
-    figure = new_figure(9, 0.28 * len(of) + 1)
+    granted = [case for case in figures.cases if case.calls == "granted"]
+    pairs = sorted((median(run.per_second for run in figures.of(c)), c.name) for c in granted)
+    figure = new_figure(9, 0.28 * len(pairs) + 1)
     axes = figure.subplots()
     bars = axes.barh(
-        [case.name for case in of],
-        [median_of(figures.of(case), per_second) for case in of],
-        color=[OURS if case.system == "Waitroom" else PLAIN for case in of],
+        [name for _, name in pairs],
+        [rate for rate, _ in pairs],
+        color=[OURS if name.startswith("Waitroom") else PLAIN for _, name in pairs],
     )
     axes.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=8)
     axes.grid(axis="y", visible=False)

@@ -150,7 +150,23 @@ class SetValue(Body):
     """The new limit. -1: no limit."""
 
 
-class LimitDecision(Reply):
+class KeyCount(Reply):
+    """How much a key has used of its limit."""
+
+    key: Key
+    """The key of the call. You can send the key in place of `fields`."""
+    limit: int | None
+    """The limit of this key. null: there is no limit, or it is unknown."""
+    remaining: int | None
+    """The highest cost that a call may have now."""
+    wait_seconds: Seconds | None
+    """How long to wait before a call may go, or may ask again if it was refused. null: never, or
+    unknown."""
+    reset_seconds: Seconds | None
+    """How long until the whole limit is free."""
+
+
+class LimitDecision(KeyCount):
     """The decision on a call."""
 
     allowed: bool
@@ -161,19 +177,8 @@ class LimitDecision(Reply):
     decides."""
     permit: str | None
     """The permit to release when the call ends early. null: there is nothing to release."""
-    key: str
-    """The key of the call. You can send it in place of `fields`."""
-    limit: int | None
-    """The limit of this key. null: there is no limit, or it is unknown."""
-    remaining: int | None
-    """The highest cost that a call may have now."""
-    wait_seconds: Seconds | None
-    """Sleep this long, then make the call, or ask again if it was refused. null: never, or
-    unknown."""
     at: Time | None
     """The time when this wait ends, by the clock of Redis."""
-    reset_seconds: Seconds | None
-    """How long until the whole limit is free."""
     expires_in_seconds: Seconds | None
     """Only for `concurrency`: when this permit ends by itself. null: there is no permit."""
 
@@ -225,19 +230,6 @@ class KeyValue(Reply):
     """The key's limit. -1: no limit."""
     warning: Annotated[str | None, optional] = None
     """Why no call that sends fields can have this key."""
-
-
-class KeyCount(Reply):
-    key: Key
-    """The key."""
-    limit: int | None
-    """The limit of this key. null: no limit."""
-    remaining: int | None
-    """The highest cost that a call may have now."""
-    wait_seconds: Seconds | None
-    """How long a call would have to wait now, or to ask again if refused. null: never."""
-    reset_seconds: Seconds | None
-    """How long until the whole limit is free."""
 
 
 class KeyCounts(PageReply):

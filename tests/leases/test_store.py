@@ -84,9 +84,12 @@ async def waits_for(store, resource, holder, turn, *, seconds):
 
 CODES = {"G": GRANTED, "W": WAITING, "-": GONE, "F": FULL, "S": STALE, "N": NOT_RENEWED}
 RENEWS = {"renewable": True}
+#: The steps of three who come back to a queue that has taken three others meanwhile.
+LOST = "; back d:W; rejoin b:W; back c:W; ask b:W0 c:W1 d:W2 x:W3 y:W4 z:W5"
 POLLS = {"heartbeat_interval": 2, "claim_window": 7}
 #: Settings and steps. `+2` lets two seconds pass. `ask a:G b:W1` are two requests of one batch: `a`
-#: is granted the lease, and `b` waits behind one. `look` does not join. `free` and `renew` name the
+#: is granted the lease, and `b` waits behind one; `G90` ends 90 s after the begin. `look` does not
+#: join; `back` and `rejoin` ask with the order of the lost place. `free` and `renew` name the
 #: holder's n-th lease in the story (`a1`), or another number beside (`a1+1`). `A` is holder `a` at
 #: another resource.
 STORIES = {
@@ -132,28 +135,42 @@ STORIES = {
         RENEWS, "ask a:G; +1; lose; ask b:W0; +60; renew a1:S"),
     "of one slot the newest lease comes back": (
         RENEWS, "ask a:G; +3600; ask b:G; lose; +1; renew a1:G; renew b1:G; renew a1:S; look a:-"),
+    "as many leases come back as the capacity says": (
+        {"capacity": 2},
+        "ask a:G b:G; +1; lose; ask x:W0 b:W1 a:W2; renew a1:G; renew b1:G; renew c1:S; ask x:W0"),
+    "a restored lease can be renewed and released": (
+        {**RENEWS, "max_term": 90}, "ask a:G60; +50; lose; renew a1:G90; renew a1:N90; free a1:G"),
+    "a renewal begins the term anew, until the longest": (
+        {**RENEWS, "max_term": 100},
+        "ask a:G60; +30; renew a1:G90; +30; renew a1:G100; +20; renew a1:N100; +20; renew a1:S"),
+    "places come back in their order, even in a full queue": (
+        {"max_waiting": 3},
+        "ask a:G b:W0 c:W1 d:W2; +1; lose; ask x:W0 y:W1 z:W2" + LOST),
 }  # fmt: skip
+
+
+def request(store, verb, name, fences, orders):
+    """Return a request of a story. Without a lease of the holder, `a1` is any holder's lease."""
+    resource, holder = "B" if name[0].isupper() else "A", name[0].lower()
+    numbers = fences.get(holder) or next(iter(fences.values()), [1])
+    which, sign, off = name[1:].partition("-" if "-" in name else "+")
+    fence = numbers[min(int(which), len(numbers)) - 1] + int(sign + off or 0) if which else None
+    match verb:
+        case "free":
+            return store.release(resource, holder, fence)
+        case "renew":
+            return store.renew(resource, holder, fence)
+        case "back" | "rejoin":
+            order = orders[holder]
+            return store.ask(resource, holder, may_join=verb == "rejoin", order=order)
+    return store.ask(resource, holder, may_join=verb == "ask")
 
 
 @pytest.mark.parametrize("story", STORIES)
 async def test_a_story(make, redis, turn, story):
     """Requests are answered as the story says, and fencing numbers grow."""
     settings, steps = STORIES[story]
-    store, fences = make(**settings), {}
-
-    def call(verb, holder, number):
-        """Return a request. Without a lease of the holder, the number is that of any lease."""
-        resource = "B" if holder.isupper() else "A"
-        numbers = fences.get(holder.lower()) or next(iter(fences.values()), [1])
-        which, sign, off = number.partition("-" if "-" in number else "+")
-        fence = numbers[min(int(which), len(numbers)) - 1] + int(sign + off or 0) if which else None
-        match verb:
-            case "free":
-                return store.release(resource, holder.lower(), fence)
-            case "renew":
-                return store.renew(resource, holder.lower(), fence)
-        return store.ask("A", holder, may_join=verb == "ask")
-
+    store, fences, orders, began_ms = make(**settings), {}, {}, turn.now_ms
     for step in steps.split("; "):
         verb, *requests = step.split()
         if verb == "lose":
@@ -162,15 +179,22 @@ async def test_a_story(make, redis, turn, story):
             await store.sweep()
         elif verb.startswith("+"):
             turn.forward(float(verb[1:]))
-        pairs = [request.split(":") for request in requests]
-        replies = await asyncio.gather(*(call(verb, name[0], name[1:]) for name, _ in pairs))
+        pairs = [each.split(":") for each in requests]
+        calls = (request(store, verb, name, fences, orders) for name, _ in pairs)
+        replies = await asyncio.gather(*calls)
         for (name, code), reply in zip(pairs, replies, strict=True):
             assert (reply.outcome, reply.now_ms) == (CODES[code[0]], turn.now_ms), step
-            assert code[1:] in {"", str(reply.ahead)}, step
-            numbers = fences.setdefault(name[0], [])
+            ends_s = (reply.expires_ms - began_ms) / 1000
+            assert code[1:] in {"", str(reply.ahead) if code[0] == "W" else f"{ends_s:g}"}, step
+            assert reply.started_ms == reply.fence // 1000, step
+            holder, numbers = name[0].lower(), fences.setdefault(name[0].lower(), [])
+            if verb in {"back", "rejoin"}:
+                assert reply.order == orders[holder], step
+            orders[holder] = reply.order
             if verb == "ask" and reply.fence and reply.fence not in numbers:
                 assert reply.fence > max(map(max, filter(None, fences.values())), default=0)
                 numbers.append(reply.fence)
+            assert not reply.fence or reply.fence in numbers, step
 
 
 # Holding and waiting ----------------------------------------------------------------------------
@@ -265,23 +289,6 @@ async def test_an_early_release_hands_it_over_at_the_next_poll(make, turn):
 
 
 # Releasing and renewing -------------------------------------------------------------------------
-
-
-async def test_a_renewal_begins_the_term_anew_until_the_longest(make, turn):
-    store = make(renewable=True, max_term=100)
-    lease = await store.ask("A", "one")
-    for forward, outcome, ends in [
-        (30, GRANTED, 90),
-        (30, GRANTED, 100),
-        (20, NOT_RENEWED, 100),
-        (20, STALE, None),
-    ]:
-        turn.forward(forward)
-        renewed = await store.renew("A", "one", lease.fence)
-        assert renewed.outcome is outcome
-        if ends is not None:
-            assert (renewed.fence, renewed.started_ms) == (lease.fence, lease.started_ms)
-            assert renewed.expires_ms == lease.started_ms + ends * 1000
 
 
 async def test_a_renewal_never_shortens(make, turn):
@@ -591,23 +598,6 @@ async def test_a_lease_comes_back_by_its_number(redis, make, turn, renewable):
     assert await waits_for(store, "A", "two", turn, seconds=90) == 60_000
 
 
-async def test_leases_come_back_as_far_as_the_capacity_goes(redis, make, turn):
-    """As many leases come back as the capacity allows; their holders leave the queue."""
-    store = make(capacity=2)
-    leases = [await store.ask("A", holder) for holder in "ab"]
-    turn.forward(1)
-    await lose(redis, store)
-    await ask_all(store, "A", *"xba")
-    a, b = [
-        await store.renew("A", holder, lease.fence)
-        for holder, lease in zip("ab", leases, strict=True)
-    ]
-    third = await store.renew("A", "c", leases[1].fence)
-    assert (a.outcome, b.outcome, third.outcome) == (GRANTED, GRANTED, STALE)
-    [resource] = await store.list()
-    assert ([holder.holder for holder in resource.holders], resource.waiting) == (["a", "b"], 1)
-
-
 async def test_only_a_number_of_before_brings_a_lease_back(redis, make, turn):
     """A fencing number from after, or of a term that is over, restores nothing."""
     store = make()
@@ -618,32 +608,6 @@ async def test_only_a_number_of_before_brings_a_lease_back(redis, make, turn):
     for fence in (born * 1000, born * 1000 + 1, (born - 60_000) * 1000, 0, -1):
         assert (await store.renew("A", "one", fence)).outcome is STALE
     assert (await store.renew("A", "one", (born - 60_000) * 1000 + 1000)).outcome is GRANTED
-
-
-async def test_a_restored_lease_can_be_released(redis, make, turn):
-    """A restored lease can be renewed, up to max_term, and released."""
-    store = make(renewable=True, max_term=90)
-    lease = await store.ask("A", "one")
-    turn.forward(50)
-    await lose(redis, store)
-    assert (await store.renew("A", "one", lease.fence)).expires_ms == lease.started_ms + 90_000
-    assert (await store.renew("A", "one", lease.fence)).outcome is NOT_RENEWED
-    assert (await store.release("A", "one", lease.fence)).outcome is GRANTED
-
-
-async def test_places_come_back_in_their_order(redis, make, turn):
-    """Restored places keep their order, in whatever order holders ask, even in a full queue."""
-    store = make(max_waiting=3)
-    _, *line = await ask_all(store, "A", *"abcd")
-    orders = dict(zip("bcd", (reply.order for reply in line), strict=True))
-    turn.forward(1)
-    await lose(redis, store)
-    assert await outcomes(store, "A", *"xyz") == 3 * [WAITING]
-    for holder, may_join in [("d", False), ("b", True), ("c", False)]:
-        back = await store.ask("A", holder, may_join=may_join, order=orders[holder])
-        assert (back.outcome, back.order) == (WAITING, orders[holder])
-    aheads = [reply.ahead for reply in await ask_all(store, "A", *"bcdxyz")]
-    assert aheads == [0, 1, 2, 3, 4, 5]
 
 
 async def test_newcomers_are_behind_a_place_that_came_back(redis, make, turn):

@@ -8,22 +8,12 @@ from tests.support.service import TOKEN, Api, Service
 from waitroom import AsyncClient, Client
 
 RULES = """
-[limits.few]
-algorithm = "token_bucket"
-limit = 2
-window = "1h"
-key = "{n}"
-
-[limits.many]
-algorithm = "sliding_window"
-limit = 300
-window = "1h"
-key = "{n}"
-
-[limits.none]
-algorithm = "fixed_window"
-limit = 0
-window = "1h"
+[limits]
+few = {algorithm = "token_bucket", limit = 2, window = "1h", key = "{n}"}
+many = {algorithm = "sliding_window", limit = 300, window = "1h", key = "{n}"}
+none = {algorithm = "fixed_window", limit = 0, window = "1h"}
+export = {algorithm = "concurrency", limit = 1, lease = "2s", key = "{n}"}
+brisk = {algorithm = "leaky_bucket", limit = 1, window = "1s", on_exceed = "pace", key = "{n}"}
 
 [limits.slow]
 algorithm = "leaky_bucket"
@@ -33,29 +23,10 @@ on_exceed = "pace"
 max_wait = "5h"
 key = "{n}"
 
-[limits.brisk]
-algorithm = "leaky_bucket"
-limit = 1
-window = "1s"
-on_exceed = "pace"
-key = "{n}"
-
-[limits.export]
-algorithm = "concurrency"
-limit = 1
-lease = "2s"
-key = "{n}"
-
-[leases.title]
-term = "60s"
-
-[leases.desk]
-term = "60s"
-renewable = true
-
-[leases.full]
-term = "60s"
-max_waiting = 0
+[leases]
+title = {term = "60s"}
+desk = {term = "60s", renewable = true}
+full = {term = "60s", max_waiting = 0}
 """
 
 _numbers = itertools.count(1)

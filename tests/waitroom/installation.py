@@ -12,39 +12,20 @@ RULES = """
 admin_token = "{admin}"
 jobs = "sqlite:///{folder}/jobs.db"
 
-[rooms.shop]
-total_active_users = 1
+[rooms]
+shop = {{total_active_users = 1}}
 
-[targets.images]
-url = "{url}"
-private = true
-concurrency = 4
+[targets]
+images = {{url = "{url}", private = true, concurrency = 4}}
+held = {{url = "{url}", private = true, paused = true, max_pending = 3}}
+files = {{kinds = ["online"], concurrency = 1}}
 
-[targets.held]
-url = "{url}"
-private = true
-paused = true
-max_pending = 3
+[leases]
+title = {{term = "60s", renewable = true}}
 
-[targets.files]
-kinds = ["online"]
-concurrency = 1
-
-[leases.title]
-term = "60s"
-renewable = true
-
-[limits.many]
-algorithm = "sliding_window"
-limit = 300
-window = "1h"
-key = "{{n}}"
-
-[limits.export]
-algorithm = "concurrency"
-limit = 1
-lease = "600ms"
-key = "{{n}}"
+[limits]
+many = {{algorithm = "sliding_window", limit = 300, window = "1h", key = "{{n}}"}}
+export = {{algorithm = "concurrency", limit = 1, lease = "600ms", key = "{{n}}"}}
 """
 
 

@@ -29,10 +29,10 @@ local function run(KEYS, ARGV)
   if free and last_time > now then
     redis_call('ZREMRANGEBYSCORE', free, '-inf', '+inf')
     redis_call('ZADD', booked, int(last_time), 'lowered')
-    keep(booked, last_time)
+    extend_expiry(booked, last_time)
   end
   -- With a limit of 0 a bucket never empties, so it is kept as long as with a limit of 1.
   if LENGTH > 0 and last_time > 0 then
-    keep(state, last_time + math.ceil(used * LENGTH / math.max(1, new_limit)))
+    extend_expiry(state, last_time + math.ceil(used * LENGTH / math.max(1, new_limit)))
   end
 end

@@ -1,6 +1,6 @@
--- Permits that end with their lease, unless they are released earlier. Each unit is a member with
--- the end of the lease as its score: permit~1, permit~2 and so on. A call with the same permit
--- starts its lease again.
+-- Grants permits that end with their lease, unless they are released earlier. Each unit is a member
+-- with the end of the lease as its score: permit~1, permit~2 and so on. A call with the same permit
+-- starts the lease again.
 -- @include "limits/parts/unit_set"
 local concurrency = {}
 
@@ -18,7 +18,7 @@ local function is_held(permit)
 end
 
 function concurrency.find(cost, limit, base, permit)
-  if not is_held(permit) then return find_units(cost, limit, base, 0) end
+  if not is_held(permit) then return find_time_for_units(cost, limit, base, 0) end
   return now, count_units_after(now), limit, math.max(top_score, now + LENGTH)
 end
 
@@ -31,5 +31,5 @@ end
 function concurrency.save(ends)
   flush_units()
   redis_call('ZREMRANGEBYSCORE', state, '-inf', int(now))
-  redis_call('PEXPIRE', state, int(life_ms(ends)))
+  redis_call('PEXPIRE', state, int(get_life_ms(ends)))
 end

@@ -8,7 +8,7 @@ local present, base -- the current time by this rule, and the earliest time for 
 
 -- Sets `present` and `base`. Its arguments are the results of an algorithm's load().
 local function begin_after(last, is_paced)
-  local is_back = last > now and last - now <= MAX_STEP_BACK and not (free or is_paced)
-  present = is_back and last or now
+  local has_gone_back = last > now and last - now <= MAX_STEP_BACK and not (free or is_paced)
+  present = has_gone_back and last or now
   base = math.max(present, last)
 end

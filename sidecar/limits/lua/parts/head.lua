@@ -24,12 +24,12 @@ local function begin(ARGV)
 end
 
 -- Returns how long a key that is needed until `ends` must live, ms, in steps of 250 ms.
-local function life_ms(ends)
+local function get_life_ms(ends)
   return math.ceil(math.max(0, ends - now) / 250000) * 250 + EXTRA_LIFE_MS
 end
 
 -- Extends a key's expiry to `ends`. Never shortens it.
-local function keep(key, ends)
-  local ms = life_ms(ends)
+local function extend_expiry(key, ends)
+  local ms = get_life_ms(ends)
   if tonumber(redis_call('PTTL', key)) < ms then redis_call('PEXPIRE', key, int(ms)) end
 end

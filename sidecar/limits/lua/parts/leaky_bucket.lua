@@ -1,5 +1,5 @@
--- Even spacing: the next call may go cost * window / limit after this one.
+-- Spaces calls evenly: the next call may go cost * window / limit after this call.
 -- @include "limits/parts/bucket"
 local leaky_bucket = make_algorithm(function(cost, limit, base)
-  return fill(cost, limit, base, math.max(1, cost), math.huge)
+  return add_to_bucket(cost, limit, base, math.max(1, cost), math.huge)
 end)

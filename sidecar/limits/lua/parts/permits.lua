@@ -36,10 +36,10 @@ end
 local function expire_permits()
   if latest_permit then
     redis_call('ZREMRANGEBYSCORE', permits, '-inf', int(now - REMEMBERED))
-    keep(permits, latest_permit + REMEMBERED)
+    extend_expiry(permits, latest_permit + REMEMBERED)
   end
   if latest_booked then
     redis_call('ZREMRANGEBYSCORE', booked, '-inf', int(now))
-    keep(booked, latest_booked)
+    extend_expiry(booked, latest_booked)
   end
 end

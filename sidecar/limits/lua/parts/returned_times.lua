@@ -31,5 +31,5 @@ local function offer_returned(permit, time)
   -- The same permit may have returned another time before, which nobody has taken yet.
   local member = permit
   while redis_call('ZADD', free, 'NX', time, member) == 0 do member = member .. '~' end
-  keep(free, tonumber(time))
+  extend_expiry(free, tonumber(time))
 end

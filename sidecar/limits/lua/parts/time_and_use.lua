@@ -17,7 +17,7 @@ end
 
 local function save_time_and_use(ends)
   local pair = int(last) .. string.format(' %.17g', used) .. (free and PACED or '')
-  redis_call('SET', state, pair, 'PX', int(life_ms(ends)))
+  redis_call('SET', state, pair, 'PX', int(get_life_ms(ends)))
 end
 
 -- Returns an algorithm with this state and the given find().

@@ -1,7 +1,8 @@
--- A bucket of at most `burst` tokens, filled at the rate limit / window. A call takes as many
--- tokens as it costs.
+-- Allows a call that costs no more than the tokens in a bucket, which holds at most `burst` tokens
+-- and is filled at the rate limit / window.
 -- @include "limits/parts/bucket"
 local token_bucket = make_algorithm(function(cost, limit, base)
   local size = BURST or limit
-  return fill(cost, limit, base, size, size) -- after the limit was lowered: empty, not in debt
+  -- After the limit was lowered the bucket is empty, but not in debt.
+  return add_to_bucket(cost, limit, base, size, size)
 end)

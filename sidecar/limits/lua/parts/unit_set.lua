@@ -1,10 +1,10 @@
 -- @include "limits/parts/algorithm_state"
--- The state of a key as a sorted set of units of cost. A unit is in use from its score on, for
--- `lasts`.
+-- The state of a key as a sorted set of units of cost. A unit is in use for `lasts` µs from its
+-- score on.
 local top, top_score -- the member and score of the last unit
 local unwritten -- scores and members to add
 local units_in_use, counted_after -- how many units have a score above `counted_after`
-local queried_cost, freed_at -- the cost and the result of the last query of find_units()
+local queried_cost, freed_at -- the cost and the result of the last query of find_time_for_units()
 
 local function load_top()
   local last_unit = redis_call('ZRANGE', state, '-1', '-1', 'WITHSCORES')
@@ -30,9 +30,9 @@ local function count_units_after(from)
   return units_in_use
 end
 
--- The find() of both algorithms, for a permit that is not held yet: the time at which `cost` units
--- are free, after all calls that were given a time already.
-local function find_units(cost, limit, base, lasts)
+-- The find() of both algorithms, for a permit that is not held yet. Returns the time at which
+-- `cost` units are free, after all calls that were given a time already.
+local function find_time_for_units(cost, limit, base, lasts)
   if cost > limit then return nil end
   local after = count_units_after(base - lasts) + cost
   if cost == 0 or after <= limit then
