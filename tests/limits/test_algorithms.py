@@ -169,21 +169,6 @@ async def test_a_clock_that_goes_back_grants_no_more(make, clock, algorithm):
 # The same call again ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", WINDOWS)
-async def test_a_call_with_an_id_counts_once(make, clock, algorithm):
-    """An id counts once for `idempotency_window`; with another cost it is another call."""
-    store = make(algorithm, limit=3, idempotency_window=600)
-    one, same = await store.acquire_each([Call(id="a"), Call(id="a")])
-    assert (one, one.outcome) == (same, GRANTED)
-    clock.now += 600 * S - 1
-    again = await store.acquire(Call(id="a"))
-    assert (again.at_us, again.permit, again.outcome) == (one.at_us, "1~a", GRANTED)
-    assert (await store.acquire(Call(cost=2, id="a"))).permit == "2~a"
-    assert (await store.acquire(Call(id="a"))).at_us == one.at_us
-    clock.now += 1
-    assert (await store.acquire(Call(id="a"))).at_us > one.at_us
-
-
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_a_refused_call_is_not_remembered(make, clock, algorithm):
     """After a refusal the same id is a new call."""

@@ -4,8 +4,8 @@
 -- ends at `ends`) has no `fence`, and a waiting client has `order`.
 
 -- Reads the items of the batch from ARGV[from] on. Each has `fields` arguments: the number of a
--- resource, the holder, and others. Sets resource.names, the names of the resource's holders in this
--- batch, and resource.clients, the tables of these holders by name.
+-- resource, the holder, and others. Sets resource.names, the names of the resource's holders in
+-- this batch, and resource.clients, the tables of these holders by name.
 local function read_items(ARGV, from, fields)
   local items = {}
   for i = from, #ARGV, fields do
