@@ -191,7 +191,7 @@ async def test_a_story(make, redis, turn, story):
             if verb in {"back", "rejoin"}:
                 assert reply.order == orders[holder], step
             orders[holder] = reply.order
-            if verb == "ask" and reply.fence and reply.fence not in numbers:
+            if verb in {"ask", "look"} and reply.fence and reply.fence not in numbers:
                 assert reply.fence > max(map(max, filter(None, fences.values())), default=0)
                 numbers.append(reply.fence)
             assert not reply.fence or reply.fence in numbers, step
