@@ -1,7 +1,7 @@
-"""Leases in plain Python, as docs/leases.md promises them. Times in ms, numbers in µs.
+"""A model of leases in plain Python, by docs/leases.md. Times are in ms, numbers in µs.
 
-Each call settles the resources that it names, then answers one item after the other. What is
-random (when to ask again) is told to the model by `told`, within the bounds that `bounds` gives.
+Each call updates the resources that it names, then answers the items in order. The time of the next
+heartbeat is random, so record_heartbeat() passes it to the model; bound_refresh() gives its bounds.
 """
 
 import math
@@ -19,17 +19,18 @@ GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = (
     LeaseOutcome.STALE,
     LeaseOutcome.NOT_RENEWED,
 )
-#: Nobody is told to come later than this, but by a fixed interval.
-LONGEST_MS = 30_000
-#: So many behind the next in line look when the next slot is free, a few ms after one another.
+#: The longest time until the next heartbeat, unless the settings fix the interval.
+LONGEST_REFRESH_MS = 30_000
+#: How many holders behind the head poll when the next slot is free, a few ms after one another.
 NEAR = 4
-#: Without a sweep for longer than this, and than the claim window, nobody could ask.
-AWAY_MS = 5_000
+#: After a longer pause of the sweeps, which is also longer than the claim window, no heartbeat was
+#: possible.
+MAX_PAUSE_MS = 5_000
 
 
 @dataclass
-class Held:
-    """A lease; a turn where `fence` is None."""
+class ModelLease:
+    """A lease, or a reservation if `fence` is None."""
 
     ends: int
     fence: int | None = None
@@ -43,10 +44,10 @@ class Place:
 
 
 @dataclass
-class Spot:
+class ModelResource:
     """A resource."""
 
-    holders: dict[str, Held] = field(default_factory=dict)
+    holders: dict[str, ModelLease] = field(default_factory=dict)
     line: dict[str, Place] = field(default_factory=dict)
 
     def ranked(self) -> list[str]:
@@ -54,8 +55,8 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What is told of one holder."""
+class ModelReply:
+    """The reply about one holder."""
 
     outcome: LeaseOutcome
     fence: int = 0
@@ -68,14 +69,14 @@ class Said:
 
 @dataclass
 class Replica:
-    """What one remembers of the template: since when it was there, the highest number."""
+    """What a replica knows of the template: since when it exists, and the highest number."""
 
     known: int | None = None
     last: int = 0
 
 
 class Model:
-    """A template."""
+    """The leases of one template."""
 
     def __init__(self, settings: LeaseSettings) -> None:
         self.capacity = settings.capacity
@@ -90,8 +91,8 @@ class Model:
         self.lose()
 
     def lose(self) -> None:
-        """The store is emptied."""
-        self.spots: dict[str, Spot] = {}
+        """Forget everything, as Redis does when it is emptied."""
+        self.resources: dict[str, ModelResource] = {}
         self.born: int | None = None
         self.recovers: int | None = None
         self.last = 0
@@ -100,116 +101,116 @@ class Model:
 
     # Calls ---------------------------------------------------------------------------------
 
-    def ask(self, now, replica, items) -> list[Said]:
-        """Items: resource, holder, may_join, order or None."""
+    def ask(self, now, replica, items) -> list[ModelReply]:
+        """Answer requests: resource, holder, may_join, order or None."""
         self._begin(now, replica)
         for resource, holder, *_ in items:
-            place = self._spot(resource).line.get(holder)
+            place = self._resource(resource).line.get(holder)
             if place and place.due + self.claim < now:
                 place.due = now
         for resource in dict.fromkeys(item[0] for item in items):
             self._settle(resource)
             for holder in dict.fromkeys(item[1] for item in items if item[0] == resource):
-                held = self._spot(resource).holders.get(holder)
+                held = self._resource(resource).holders.get(holder)
                 if held and held.fence is None:
-                    self._grant(self._spot(resource), holder)
+                    self._grant(self._resource(resource), holder)
         return self._end(replica, [self._ask(*item) for item in items])
 
-    def _ask(self, resource, holder, may_join, order) -> Said:
-        spot = self._spot(resource)
+    def _ask(self, resource, holder, may_join, order) -> ModelReply:
+        spot = self._resource(resource)
         held = spot.holders.get(holder)
         if held:
-            return _holds(GRANTED, held)
+            return _reply_about(GRANTED, held)
         if holder not in spot.line:
-            is_back = order is not None and self._is_believed(order)
+            is_back = order is not None and self._is_restorable(order)
             if not may_join and not is_back:
-                return Said(GONE)
+                return ModelReply(GONE)
             if len(spot.holders) < self.capacity and not spot.line and not self.is_recovering:
                 return self._grant(spot, holder)
             if not is_back and self.max_waiting is not None and self.max_waiting <= len(spot.line):
-                return Said(FULL, waiting=len(spot.line))
+                return ModelReply(FULL, waiting=len(spot.line))
             if is_back:
                 self.last = max(self.last, order)
             spot.line[holder] = Place(order if is_back else self._number())
         place = spot.line[holder]
         ahead = spot.ranked().index(holder)
-        return Said(WAITING, order=place.order, ahead=ahead, waiting=len(spot.line))
+        return ModelReply(WAITING, order=place.order, ahead=ahead, waiting=len(spot.line))
 
-    def _grant(self, spot, holder) -> Said:
-        held = Held(self.now + self.term, self._number(), self.now)
+    def _grant(self, spot, holder) -> ModelReply:
+        held = ModelLease(self.now + self.term, self._number(), self.now)
         spot.holders[holder] = held
-        return _holds(GRANTED, held)
+        return _reply_about(GRANTED, held)
 
-    def renew(self, now, replica, items) -> list[Said]:
-        """Items: resource, holder, fence."""
+    def renew(self, now, replica, items) -> list[ModelReply]:
+        """Renew leases: resource, holder, fence."""
         self._begin(now, replica)
         for resource in {item[0] for item in items}:
             self._settle(resource)
         return self._end(replica, [self._renew(*item) for item in items])
 
-    def _renew(self, resource, holder, fence) -> Said:
-        spot = self._spot(resource)
+    def _renew(self, resource, holder, fence) -> ModelReply:
+        spot = self._resource(resource)
         held = spot.holders.get(holder)
         is_lost = self.is_recovering and 0 < fence < self.born * 1000
         if (held is None or held.fence is None) and is_lost:
             return self._restore(spot, holder, fence)
         if held is None or held.fence != fence:
-            return Said(STALE)
+            return ModelReply(STALE)
         if not self.renewable:
-            return _holds(GRANTED if is_lost else NOT_RENEWED, held)
+            return _reply_about(GRANTED if is_lost else NOT_RENEWED, held)
         if self.max_term is not None and held.ends >= held.started + self.max_term:
-            return _holds(NOT_RENEWED, held)
-        held.ends = max(held.ends, self._renewed(held.started))
-        return _holds(GRANTED, held)
+            return _reply_about(NOT_RENEWED, held)
+        held.ends = max(held.ends, self._get_renewed_end(held.started))
+        return _reply_about(GRANTED, held)
 
-    def _restore(self, spot, holder, fence) -> Said:
+    def _restore(self, spot, holder, fence) -> ModelReply:
         started = fence // 1000
-        ends = self._renewed(started) if self.renewable else started + self.term
+        ends = self._get_renewed_end(started) if self.renewable else started + self.term
         others = spot.holders.keys() - {holder}
         if ends <= self.now:
-            return Said(STALE)
+            return ModelReply(STALE)
         if len(others) >= self.capacity:
-            # Of one slot only the newest lease can be the true one.
+            # With one slot only the newest lease can be valid.
             (other, *_) = others
             theirs = spot.holders[other].fence
             if self.capacity > 1 or theirs is None or theirs >= fence:
-                return Said(STALE)
+                return ModelReply(STALE)
             del spot.holders[other]
         spot.line.pop(holder, None)
-        spot.holders[holder] = Held(ends, fence, started)
+        spot.holders[holder] = ModelLease(ends, fence, started)
         self.last = max(self.last, fence)
-        return _holds(GRANTED, spot.holders[holder])
+        return _reply_about(GRANTED, spot.holders[holder])
 
-    def _renewed(self, started) -> int:
+    def _get_renewed_end(self, started) -> int:
         ends = self.now + self.term
         return ends if self.max_term is None else min(ends, started + self.max_term)
 
-    def release(self, now, replica, items) -> list[Said]:
-        """Items: resource, holder, fence or None."""
+    def release(self, now, replica, items) -> list[ModelReply]:
+        """Release leases: resource, holder, fence or None."""
         self._begin(now, replica)
         resources = {item[0] for item in items}
         for resource in resources:
-            self._expire(self._spot(resource))
+            self._expire(self._resource(resource))
         said = [self._release(*item) for item in items]
         for resource in resources:
             self._settle(resource)
         return self._end(replica, said)
 
-    def _release(self, resource, holder, fence) -> Said:
-        spot = self._spot(resource)
+    def _release(self, resource, holder, fence) -> ModelReply:
+        spot = self._resource(resource)
         held = spot.holders.get(holder)
         if fence is not None:
             if held is None or held.fence is None:
-                return Said(GONE)
+                return ModelReply(GONE)
             if held.fence != fence:
-                return Said(STALE)
+                return ModelReply(STALE)
         had = spot.holders.pop(holder, None) or spot.line.pop(holder, None)
-        return Said(GRANTED if had else GONE)
+        return ModelReply(GRANTED if had else GONE)
 
     def sweep(self, now, replica, looked) -> list[str]:
-        """The resources at which something had to be done; at `looked` the sweep had a look."""
+        """Sweep, and return the resources that were due. `looked` is how many the store swept."""
         self.now = now
-        due = [name for name in self.spots if self.next_moment(name) <= now]
+        due = [name for name in self.resources if self.find_next_time(name) <= now]
         self._begin(now, replica)
         if looked:
             for resource in due:
@@ -219,9 +220,9 @@ class Model:
         self._end(replica, [])
         return due
 
-    def told(self, resource, holder, refresh) -> None:
-        """Somebody who waits was told to ask again in so many ms."""
-        self.spots[resource].line[holder].due = self.now + refresh
+    def record_heartbeat(self, resource, holder, refresh) -> None:
+        """Record that the store told a waiting holder to ask again in `refresh` ms."""
+        self.resources[resource].line[holder].due = self.now + refresh
 
     # What follows from it --------------------------------------------------------------------
 
@@ -229,30 +230,30 @@ class Model:
     def is_recovering(self) -> bool:
         return self.recovers is not None and self.now < self.recovers
 
-    def free_from(self, resource, ahead) -> int:
-        """When the slot that somebody with so many ahead waits for is free, if nobody leaves."""
-        spot = self.spots.get(resource, Spot())
+    def find_free_time(self, resource, ahead) -> int:
+        """Return when the slot for a holder behind `ahead` others is free, if nobody leaves."""
+        spot = self.resources.get(resource, ModelResource())
         ends = sorted(held.ends for held in spot.holders.values())
         opens = self.recovers if self.is_recovering and self.recovers else 0
         slot = ahead % self.capacity
         return max(opens, ends[slot]) if slot < len(ends) else opens
 
-    def bounds(self, resource, ahead) -> tuple[int, int]:
-        """Within which somebody who waits is told to ask again."""
+    def bound_refresh(self, resource, ahead) -> tuple[int, int]:
+        """Return the least and the most ms until a waiting holder is told to ask again."""
         fixed = self.interval
-        most = min(fixed or LONGEST_MS, self.timeout // 2)
+        most = min(fixed or LONGEST_REFRESH_MS, self.timeout // 2)
         least = min(fixed or 1000, self.timeout // 2)
         behind = ahead - self.capacity + 1
         if behind <= 0:
             most = min(most, fixed or 2000)
         if behind <= NEAR:
-            most = min(most, self.free_from(resource, ahead) - self.now + 5 * max(0, behind))
+            most = min(most, self.find_free_time(resource, ahead) - self.now + 5 * max(0, behind))
             least = 1
         return least, most
 
-    def next_moment(self, resource) -> int:
-        """When something happens there by itself."""
-        spot = self.spots[resource]
+    def find_next_time(self, resource) -> int:
+        """Return when something expires at the resource."""
+        spot = self.resources[resource]
         moments = [held.ends for held in spot.holders.values()]
         moments += [self.due_at(place) + self.timeout + 1 for place in spot.line.values()]
         if spot.line and len(spot.holders) < self.capacity:
@@ -263,7 +264,7 @@ class Model:
         return self.due_at(place) + self.claim >= self.now
 
     def due_at(self, place) -> int:
-        """While nobody could ask, nobody was silent."""
+        """Return when a heartbeat is due, not before the end of the last pause of the sweeps."""
         return max(place.due, self.back)
 
     # How -------------------------------------------------------------------------------------
@@ -276,29 +277,29 @@ class Model:
             self.recovers = self.born + self.term
         if self.recovers is not None:
             self.recovers = min(self.recovers, now + self.term)
-        if self.seen is not None and now - self.seen > max(AWAY_MS, self.claim):
+        if self.seen is not None and now - self.seen > max(MAX_PAUSE_MS, self.claim):
             self.back = self.seen = now
         self.last = max(self.last, replica.last)
 
-    def _end(self, replica, said) -> list[Said]:
+    def _end(self, replica, said) -> list[ModelReply]:
         replica.known = self.born if replica.known is None else min(replica.known, self.born)
         replica.last = max([replica.last, *(max(one.fence, one.order) for one in said)])
-        self.spots = {name: s for name, s in self.spots.items() if s.holders or s.line}
+        self.resources = {name: s for name, s in self.resources.items() if s.holders or s.line}
         return said
 
-    def _spot(self, resource) -> Spot:
-        return self.spots.setdefault(resource, Spot())
+    def _resource(self, resource) -> ModelResource:
+        return self.resources.setdefault(resource, ModelResource())
 
     def _number(self) -> int:
         self.last = max(self.now * 1000, self.last + 1)
         return self.last
 
-    def _is_believed(self, order) -> bool:
-        longest = min(self.interval or LONGEST_MS, self.timeout // 2) + self.claim
+    def _is_restorable(self, order) -> bool:
+        longest = min(self.interval or LONGEST_REFRESH_MS, self.timeout // 2) + self.claim
         return 0 < order < self.born * 1000 and self.now < self.born + max(self.term, longest)
 
     def _settle(self, resource) -> None:
-        spot = self._spot(resource)
+        spot = self._resource(resource)
         self._expire(spot)
         spot.line = {
             h: p for h, p in spot.line.items() if self.due_at(p) + self.timeout >= self.now
@@ -307,25 +308,25 @@ class Model:
             head = spot.ranked()[0]
             place = spot.line.pop(head)
             if self.is_alive(place):
-                spot.holders[head] = Held(max(self.due_at(place), self.now) + self.claim)
+                spot.holders[head] = ModelLease(max(self.due_at(place), self.now) + self.claim)
 
     def _expire(self, spot) -> None:
         for held in spot.holders.values():
             if held.fence is None and held.ends <= self.back and self.now < self.back + self.claim:
-                held.ends = self.back + self.claim  # they could not come
+                held.ends = self.back + self.claim  # the holder could not take the lease
         spot.holders = {name: held for name, held in spot.holders.items() if held.ends > self.now}
 
 
-def _holds(outcome, held) -> Said:
-    return Said(outcome, held.fence, held.started, held.ends)
+def _reply_about(outcome, held) -> ModelReply:
+    return ModelReply(outcome, held.fence, held.started, held.ends)
 
 
 # What is promised, whatever the model says -------------------------------------------------------
 
 
 @dataclass
-class Seen:
-    """A resource as it is in the store."""
+class StoredResource:
+    """A resource as stored in Redis."""
 
     ends: int
     holders: dict[str, int]
@@ -335,8 +336,8 @@ class Seen:
     due: dict[str, int]
 
 
-async def look(redis, template, resources) -> dict[str, Seen]:
-    """Those of which anything is in the store: by the sets that name them, or by any other key."""
+async def look(redis, template, resources) -> dict[str, StoredResource]:
+    """Read the resources of which Redis has any key or any member of a set."""
     async with redis.pipeline(transaction=False) as asks:
         asks.zrange(lease_key(template, "resources"), 0, -1)
         asks.zrange(lease_key(template, "ends"), 0, -1, withscores=True)
@@ -358,7 +359,7 @@ async def look(redis, template, resources) -> dict[str, Seen]:
         fences = {who: int(fact[0]) for who, fact in facts.items()}
         started = {who: int(fact[1]) for who, fact in facts.items()}
         sets = [_scores(rows) for rows in (holders, line, due)]
-        seen[name] = Seen(ends[name], sets[0], fences, started, *sets[1:])
+        seen[name] = StoredResource(ends[name], sets[0], fences, started, *sets[1:])
     return seen
 
 
@@ -366,11 +367,13 @@ def _scores(rows) -> dict[str, int]:
     return {member.decode(): int(score) for member, score in rows}
 
 
-NOTHING = Seen(0, {}, {}, {}, {}, {})
+NO_RESOURCE = StoredResource(0, {}, {}, {}, {}, {})
 
 
-def check(model: Model, before: Seen, after: Seen, *, named: bool, released: set[str]) -> None:
-    """One step, in which a script was asked about the resource, or was not (`named`)."""
+def check(
+    model: Model, before: StoredResource, after: StoredResource, *, named: bool, released: set[str]
+) -> None:
+    """Check the promises after one step, which named the resource or did not (`named`)."""
     now, claim = model.now, model.claim
     assert len(after.holders) <= model.capacity, "exact cap"
     if not named:

@@ -14,7 +14,16 @@ from sidecar.kit.clock import StoreClock
 from sidecar.leases.redis_keys import lease_key, resource_key
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
-from tests.leases.lease_model import FULL, NOTHING, WAITING, Model, Replica, Said, check, look
+from tests.leases.lease_model import (
+    FULL,
+    NO_RESOURCE,
+    WAITING,
+    Model,
+    ModelReply,
+    Replica,
+    check,
+    look,
+)
 from tests.support.machines import SELDOM, Bench, StoreMachine, latest, run_stories
 
 SETTINGS = {
@@ -133,8 +142,10 @@ class LeaseMachine(StoreMachine):
     def renew_what_is_held(self, one, clock_ms):
         """The clock may have gone back by a little."""
         self.turn_the_clock_back(True, clock_ms)
-        spots = self.seen.items()
-        self.renewed([(r, who, fence) for r, s in spots for who, fence in s.fences.items()], one)
+        resources = self.seen.items()
+        self.renewed(
+            [(r, who, fence) for r, s in resources for who, fence in s.fences.items()], one
+        )
 
     @precondition(lambda self: self.leases)
     @rule(chosen=INDICES, one=ONE, off=OFF)
@@ -163,7 +174,7 @@ class LeaseMachine(StoreMachine):
             after = page[-1].name
             for one in page:
                 names.append(one.name)
-                spot = self.model.spots[one.name]
+                spot = self.model.resources[one.name]
                 assert one.waiting == len(spot.line)
                 assert {(h.holder, h.fence, h.started_ms, h.expires_ms) for h in one.holders} == {
                     (who, held.fence or 0, held.started, held.ends)
@@ -172,10 +183,10 @@ class LeaseMachine(StoreMachine):
                 }
         assert names == sorted(
             name
-            for name, spot in self.model.spots.items()
+            for name, spot in self.model.resources.items()
             if spot.line or any(held.ends > self.now for held in spot.holders.values())
         )
-        assert self.run(self.stores[0].count()) == len(self.model.spots)
+        assert self.run(self.stores[0].count()) == len(self.model.resources)
 
     # The clock and the store -----------------------------------------------------------------
 
@@ -186,7 +197,7 @@ class LeaseMachine(StoreMachine):
     @rule(which=st.integers(0, 99), off_ms=st.integers(-1, 1), sweeps=st.booleans())
     def go_to_the_moment(self, which, off_ms, sweeps):
         """To when something happens by itself, or a millisecond before or after."""
-        moments = [self.model.next_moment(name) for name in self.model.spots]
+        moments = [self.model.find_next_time(name) for name in self.model.resources]
         moments += [at + self.model.claim for at in self.due.values()]
         moments += [self.model.recovers or 0, self.model.back + self.model.timeout]
         if self.go_to_one([at + off_ms for at in moments], which) and sweeps:
@@ -229,9 +240,9 @@ class LeaseMachine(StoreMachine):
         if self.is_broken:
             return
         for _ in range(100):
-            if not self.model.spots:
+            if not self.model.resources:
                 break
-            self.now = max(self.now, *map(self.model.next_moment, self.model.spots))
+            self.now = max(self.now, *map(self.model.find_next_time, self.model.resources))
             self.sweep()
         keys = self.run(self.bench.redis.keys(lease_key(self.name, "*")))
         state = lease_key(self.name, "state")
@@ -252,7 +263,7 @@ class LeaseMachine(StoreMachine):
         for (resource, holder, *_), reply in zip(items, replies, strict=True):
             who = resource, holder
             if reply.outcome is WAITING:
-                self.model.told(*who, reply.refresh_ms)
+                self.model.record_heartbeat(*who, reply.refresh_ms)
                 self.due[who] = self.now + reply.refresh_ms
                 self.silent.discard(who)
                 self.places.append((*who, reply.order))
@@ -270,7 +281,7 @@ class LeaseMachine(StoreMachine):
         assert reply.is_recovering == self.model.is_recovering
         if is_waiting or reply.outcome is FULL:
             ahead = reply.ahead if is_waiting else reply.waiting
-            least, most = self.model.bounds(resource, ahead)
+            least, most = self.model.bound_refresh(resource, ahead)
             assert least <= reply.refresh_ms <= most, (least, reply.refresh_ms, most)
         else:
             assert reply.refresh_ms == 0
@@ -309,7 +320,7 @@ class LeaseMachine(StoreMachine):
 
     def same(self, replies, expected):
         said = [
-            Said(r.outcome, r.fence, r.started_ms, r.expires_ms, r.order, r.ahead, r.waiting)
+            ModelReply(r.outcome, r.fence, r.started_ms, r.expires_ms, r.order, r.ahead, r.waiting)
             for r in replies
         ]
         assert said == expected
@@ -317,8 +328,8 @@ class LeaseMachine(StoreMachine):
     def settle(self, items, *, released=frozenset()):
         """After a script: the store is as the model has it, and the promises hold."""
         before, self.seen = self.seen, self.run(look(self.bench.redis, self.name, RESOURCES))
-        assert self.seen.keys() == self.model.spots.keys()
-        for name, spot in self.model.spots.items():
+        assert self.seen.keys() == self.model.resources.keys()
+        for name, spot in self.model.resources.items():
             seen, named = self.seen[name], any(item[0] == name for item in items)
             assert seen.holders == {who: held.ends for who, held in spot.holders.items()}
             assert seen.started == {
@@ -329,13 +340,13 @@ class LeaseMachine(StoreMachine):
             }
             assert seen.line == {who: place.order for who, place in spot.line.items()}
             assert seen.due == {who: place.due for who, place in spot.line.items()}
-            latest = self.model.next_moment(name) + self.back_ms
+            latest = self.model.find_next_time(name) + self.back_ms
             assert seen.ends <= latest, "the sweep comes in time"
             assert seen.ends > self.now or not named, "and then there is nothing left to do"
         for name in RESOURCES:
             gone = {holder for resource, holder in released if resource == name}
             named = any(item[0] == name for item in items)
-            was, is_now = before.get(name, NOTHING), self.seen.get(name, NOTHING)
+            was, is_now = before.get(name, NO_RESOURCE), self.seen.get(name, NO_RESOURCE)
             check(self.model, was, is_now, named=named, released=gone)
         self.due = {who: at for who, at in self.due.items() if self.is_waiting(*who)}
         self.is_broken = False

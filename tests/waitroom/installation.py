@@ -1,4 +1,4 @@
-"""Two replicas, a job worker and a target, for what a client does with jobs and rooms."""
+"""Two replicas, a job worker and a target, for tests of jobs and rooms."""
 
 import contextlib
 from pathlib import Path

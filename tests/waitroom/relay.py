@@ -1,4 +1,4 @@
-"""Stands between a client and a replica, and does wrong what a test asks for."""
+"""A relay between a client and a replica, with the faults that a test asks for."""
 
 import contextlib
 import select
@@ -14,9 +14,9 @@ AWAY = (
 
 
 class Faulty(Relay):
-    """`lose`: so many replies are lost, and their connections end. `away`: so many requests are
-    answered here, with a 503. While `lets_pass` is not set no reply is handed on; `holds` is set
-    when there is one. `path`: listens on a unix socket instead."""
+    """A relay that loses the next `lose` replies and closes their connections, and answers the next
+    `away` requests itself, with a 503. While `lets_pass` is not set, it passes no reply on; `holds`
+    is set when there is one. With `path`, the relay listens on a unix socket."""
 
     def __init__(self, url: str, *, lose: int = 0, away: int = 0, path: str = "") -> None:
         super().__init__(url.removeprefix("http://"))
@@ -32,7 +32,7 @@ class Faulty(Relay):
 
     @property
     def asked(self) -> int:
-        """How many requests came."""
+        """Return how many requests came."""
         with self._lock:
             return bytes(self._sent).count(b" HTTP/1.1\r\n")
 
@@ -41,13 +41,13 @@ class Faulty(Relay):
             while not self._stopping.is_set():
                 for source in select.select([near, far], [], [], 0.5)[0]:
                     piece = source.recv(65536)
-                    if not piece or not self._handed_on(source is near, piece, near, far):
+                    if not piece or not self._pass_on(source is near, piece, near, far):
                         return
 
-    def _handed_on(
+    def _pass_on(
         self, is_request: bool, piece: bytes, near: socket.socket, far: socket.socket
     ) -> bool:
-        """False where the connection ends instead."""
+        """Pass a piece on. Return False if the connection is to end instead."""
         with self._lock:
             if is_request:
                 self._sent += piece
