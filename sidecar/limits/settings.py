@@ -31,8 +31,6 @@ _ENCODED = r"(?:[A-Za-z0-9_.~@+,-]|%[0-9A-F]{2})+"
 #: Names that a field cannot have, because other members and parameters of requests have them.
 _RESERVED = frozenset({"key", "cost", "id", "wait", "rule", "self"})
 
-_NEEDS_WINDOW = {"fixed_window", "sliding_window", "token_bucket", "leaky_bucket"}
-
 
 def _check_key_pattern(value: str) -> str:
     for name in _FIELD.findall(value):
@@ -101,7 +99,8 @@ class LimitSettings(BaseModel):
     lease: Seconds = Field(default=60, ge=0.1, le=86_400)
     """With `concurrency`: a permit that is not released ends after this time."""
     idempotency_window: Seconds = Field(default=60, ge=1, le=86_400)
-    """How long after a call may go another with the same id counts as the same call."""
+    """How long a second call with the same id counts as the same call, from the time on when the
+    first may go."""
     on_store_failure: Literal["admit", "refuse"] = "admit"
     """What happens to calls while Redis is unavailable. `admit`: they may go. `refuse`: they are
     refused."""
@@ -113,7 +112,7 @@ class LimitSettings(BaseModel):
     @classmethod
     def _check_window(cls, value: float | None, info: ValidationInfo) -> float | None:
         algorithm = info.data.get("algorithm")
-        if value is None and algorithm in _NEEDS_WINDOW:
+        if value is None and algorithm not in {None, "concurrency"}:
             raise ValueError(f'is needed for {algorithm}, such as "1s"')
         if value is not None and algorithm == "concurrency":
             raise ValueError("concurrency has none: how long a permit lasts is its lease")

@@ -28,10 +28,12 @@ async def look(site, holder: str):
     return await site.fetch("GET", f"{SEAT}?holder={holder}")
 
 
-async def release(site, holder: str, *, fence: int | None = None) -> bool:
-    also = "" if fence is None else f"&fence={fence}"
-    said = await site.fetch("DELETE", f"{SEAT}?holder={holder}{also}")
-    return said["released"]
+async def release(site, holder: str, *, token: str = SERVICE_TOKEN, **query: object) -> bool:
+    """Release the holder's lease or place. Return whether there was anything to release."""
+    path = f"{SEAT}?{urlencode({'holder': holder, **query})}"
+    document = await site.fetch("DELETE", path, token=token)
+    assert document.keys() == {"released"}
+    return document["released"]
 
 
 async def errors(site, method: str, path: str, body=None, **more) -> list[str]:
@@ -291,14 +293,12 @@ async def test_names_that_are_not_allowed(service):
 
 BAD_BODIES = {
     "no holder": ({}, ["holder: is needed"]),
-    "an empty one": ({"holder": ""}, [f"{NO_HOLDER} (got '')"]),
-    "a number": ({"holder": 7}, [f"{NO_HOLDER} (got 7)"]),
+    **{f"the holder {bad!r}": ({"holder": bad}, [f"{NO_HOLDER} (got {bad!r})"]) for bad in ("", 7)},
     "all at once": ({"holder": [], "order": -1, "fence": "x", "y" * 99: 0},
                     ["fence: unknown member", "y" * 40 + ": unknown member",
                      NO_HOLDER, f"order: {WHOLE} (got -1)"]),
-    "a fraction": ({"holder": "a", "order": 1.5}, [f"order: {WHOLE} (got 1.5)"]),
-    "a switch": ({"holder": "a", "order": True}, [f"order: {WHOLE} (got True)"]),
-    "too large": ({"holder": "a", "order": 2**53 + 1}, [f"order: {WHOLE} (got {2**53 + 1})"]),
+    **{f"the order {bad}": ({"holder": "a", "order": bad}, [f"order: {WHOLE} (got {bad})"])
+       for bad in (1.5, True, 2**53 + 1)},
     "a name that was meant": ({"holder": "a", "odrer": 1},
                               ["odrer: unknown member; did you mean order?"]),
     "no object": (["a"], ["the body must be a JSON object"]),
@@ -385,10 +385,10 @@ async def test_a_program_gives_up_only_its_own(service):
     site = await service(**OF_TWO)
     held = await site.fetch("POST", SEAT, {"holder": "a"}, token=SHOP)
     await site.fetch("POST", SEAT, {"holder": "b"}, token=SHOP, status=202)
-    with_fence = f"{SEAT}?holder=a&fence={held['fence']}"
-    assert await site.fetch("DELETE", with_fence, token=PRESS) == {"released": False}
-    for path in (f"{SEAT}?holder=a", f"{SEAT}?holder=b"):
-        assert await site.fetch("DELETE", path, token=PRESS) == {"released": False}
+    assert not await release(site, "a", fence=held["fence"], token=PRESS)
+    for holder in "ab":
+        assert not await release(site, holder, token=PRESS)
+        path = f"{SEAT}?holder={holder}"
         assert (await site.fetch("GET", path, token=PRESS))["state"] == "gone"
     body = {"holder": "a", "fence": held["fence"]}
     await site.fetch("PUT", SEAT, body, token=PRESS, status=409)
@@ -396,7 +396,7 @@ async def test_a_program_gives_up_only_its_own(service):
     assert (own["state"], own["fence"]) == ("waiting", None)
     assert (await site.fetch("PUT", SEAT, body, token=SHOP))["fence"] == held["fence"]
     assert (await site.fetch("GET", f"{SEAT}?holder=b", token=SHOP))["state"] == "waiting"
-    assert await site.fetch("DELETE", f"{SEAT}?holder=a", token=SHOP) == {"released": True}
+    assert await release(site, "a", token=SHOP)
 
 
 async def test_a_browsers_lease_is_no_programs(service):
@@ -404,13 +404,10 @@ async def test_a_browsers_lease_is_no_programs(service):
     site = await service(**OF_TWO)
     template = site.ops.app[LEASES].get(site.name)
     hold = await template.take("17", "visitor")
-    for fence in ("", f"&fence={hold.fence}"):
-        path = f"{SEAT}?holder=visitor{fence}"
-        assert await site.fetch("DELETE", path, token=SHOP) == {"released": False}
+    for query in ({}, {"fence": hold.fence}):
+        assert not await release(site, "visitor", **query, token=SHOP)
     assert (await template.poll("17", "visitor")).fence == hold.fence
-    assert await site.fetch("DELETE", f"{SEAT}?holder=visitor", token=ADMIN_TOKEN) == {
-        "released": True
-    }
+    assert await release(site, "visitor", token=ADMIN_TOKEN)
 
 
 async def test_the_operator_releases_anybodys(service):
@@ -422,15 +419,14 @@ async def test_the_operator_releases_anybodys(service):
     held = [(each["holder"], each["owner"]) for each in page["resources"][0]["holders"]]
     assert sorted(held) == [("a", "press"), ("a", "service"), ("a", "shop")]
     path = f"{SEAT}?holder=a"
-    one = await site.fetch("DELETE", f"{path}&owner=press", token=ADMIN_TOKEN)
-    again = await site.fetch("DELETE", f"{path}&owner=press", token=ADMIN_TOKEN)
-    assert (one["released"], again["released"]) == (True, False)
+    for is_released in (True, False):
+        assert await release(site, "a", owner="press", token=ADMIN_TOKEN) is is_released
     assert (await site.fetch("GET", path, token=SHOP))["state"] == "granted"
-    assert await site.fetch("DELETE", path, token=ADMIN_TOKEN) == {"released": True}
+    assert await release(site, "a", token=ADMIN_TOKEN)
     for token in (SHOP, SERVICE_TOKEN):
         assert (await site.fetch("GET", path, token=token))["state"] == "gone"
     # A program that says another owner is not asked.
     await site.fetch("POST", SEAT, {"holder": "a"}, token=SHOP)
-    assert await site.fetch("DELETE", f"{path}&owner=shop", token=PRESS) == {"released": False}
+    assert not await release(site, "a", owner="shop", token=PRESS)
     (said,) = await errors(site, "DELETE", f"{path}&owner=a%20b", token=ADMIN_TOKEN)
     assert said.startswith("owner: the name of a token")
