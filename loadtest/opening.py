@@ -28,7 +28,7 @@ from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
 from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.redis_keys import room_key
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.driver_errors import text
@@ -140,14 +140,14 @@ class Clock:
         self._since = time.monotonic()
 
 
-def make_replica(redis: Redis, settings: RoomSettings, clock: Clock, number: int) -> Room:
+def make_replica(redis: Redis, settings: RoomSettings, clock: Clock, number: int) -> WaitingRoom:
     own = StoreClock()
     store = RoomStore(
         redis, NAME, settings=settings.for_scripts(), clock=own, now_ms=clock, timeout_s=60,
         replica=f"replica-{number}",
     )  # fmt: skip
     draws = Draws(NAME, _KEYS, DrawsStore(redis, NAME, timeout_s=60))
-    return Room(NAME, settings, Tokens(NAME, _KEYS, own), store, own, draws=draws)
+    return WaitingRoom(NAME, settings, Tokens(NAME, _KEYS, own), store, own, draws=draws)
 
 
 async def measure_opening(amount: Amount) -> Opening:
@@ -191,7 +191,7 @@ async def _take_durations(redis: Redis) -> Durations:
 
 
 async def _open(
-    rooms: list[Room], tickets: list[Ticket], amount: Amount
+    rooms: list[WaitingRoom], tickets: list[Ticket], amount: Amount
 ) -> tuple[float, float, int, list[str]]:
     """Poll once for everybody through one replica, while latecomers join and all replicas do what
     they do every second. Return after how many seconds the first and the last was answered, how
@@ -227,7 +227,7 @@ async def _open(
 
 
 async def _find_misplaced(
-    redis: Redis, room: Room, tickets: list[Ticket], amount: Amount
+    redis: Redis, room: WaitingRoom, tickets: list[Ticket], amount: Amount
 ) -> list[str]:
     """Return a problem unless all visitors stand in the order of the draw."""
     if not isinstance(room.draws, Draws):
@@ -254,12 +254,12 @@ async def _ask(
     return answers
 
 
-async def _join(room: Room, class_name: str = "") -> Answer:
+async def _join(room: WaitingRoom, class_name: str = "") -> Answer:
     bearer = Bearer(class_name=class_name, has_waited=True)
     return await room.check(None, may_join=True, from_page=True, bearer=bearer)
 
 
-async def _poll(room: Room, ticket: Ticket) -> Answer:
+async def _poll(room: WaitingRoom, ticket: Ticket) -> Answer:
     return await room.check(ticket, may_join=False)
 
 

@@ -29,7 +29,7 @@ from sidecar.history.worker import BATCH, REST_S, Recorder
 from sidecar.http.metrics import Metrics
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
@@ -123,11 +123,11 @@ async def _stays(history: History, room: str) -> int:
         return int((await connection.execute(found)).scalar_one())
 
 
-def _recorder(redis: Any, history: History, name: str) -> tuple[Recorder, Room, EventStream]:
+def _recorder(redis: Any, history: History, name: str) -> tuple[Recorder, WaitingRoom, EventStream]:
     settings, clock = RoomSettings(total_active_users=1), StoreClock()
     scripts = settings.for_scripts(events_kept=10_000_000)
     store = RoomStore(redis, name, settings=scripts, clock=clock, timeout_s=5)
-    room = Room(name, settings, Tokens(name, ["k" * 32], clock), store, clock)
+    room = WaitingRoom(name, settings, Tokens(name, ["k" * 32], clock), store, clock)
     stream = EventStream(redis, name, owner="one", timeout_s=5)
     return Recorder(history, Metrics()), room, stream
 

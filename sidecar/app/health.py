@@ -14,7 +14,7 @@ from sidecar.jobs.service import JOBS
 from sidecar.kit.errors import StoreError
 from sidecar.leases.service import LEASES
 from sidecar.limits.service import LIMITS
-from sidecar.rooms.app_keys import ROOMS
+from sidecar.rooms.service import ROOMS
 
 
 class Ready(Reply):

@@ -48,7 +48,7 @@ from sidecar.limits.store import LimitStore
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
 from sidecar.rooms.metrics import RoomMetrics
-from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.settings import EVENTS_KEPT, RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker import refresh_forever, refresh_once, sweep_forever
@@ -120,7 +120,7 @@ async def serve(settings: Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator[Rooms]:
+async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator[WaitingRooms]:
     """Run a replica within the block, and yield its rooms. `stopping` tells the ops listener that
     the replica stops."""
     metrics, timeout_s = Metrics(*PRODUCT_METRICS), settings.store_timeout
@@ -205,7 +205,7 @@ async def _open_jobs(
     settings: Settings,
     redis: Store,
     metrics: Metrics,
-    rooms: Rooms,
+    rooms: WaitingRooms,
     stack: contextlib.AsyncExitStack,
 ) -> "JobServices | None":
     """Open the services of jobs within `stack`. Return None if jobs have no database."""
@@ -236,12 +236,12 @@ def _open_history(settings: Settings) -> "History":
     return History(open_database(settings.history), partitions=settings.history_partitions)
 
 
-def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
+def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> WaitingRooms:
     replica = secrets.token_urlsafe(9)
     events_kept = settings.history_backlog if settings.history else EVENTS_KEPT
     call_hooks = [hook for hook in settings.webhooks.values() if hook.tells_of_calls]
 
-    def make(name: str, room: RoomSettings) -> Room:
+    def make(name: str, room: RoomSettings) -> WaitingRoom:
         clock = StoreClock()  # Each room has a clock, because a cluster has several servers.
         store = RoomStore(
             redis,
@@ -255,7 +255,7 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
             timeout_s=settings.store_timeout,
             replica=replica,
         )
-        return Room(
+        return WaitingRoom(
             name,
             room,
             Tokens(name, settings.secret_keys, clock),
@@ -269,7 +269,7 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> Rooms:
             ),
         )
 
-    return Rooms(make(name, room) for name, room in settings.rooms.items())
+    return WaitingRooms(make(name, room) for name, room in settings.rooms.items())
 
 
 def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:

@@ -48,8 +48,7 @@ from sidecar.leases.service import LEASES, Leases
 from sidecar.limits import nginx_check as check_limit
 from sidecar.limits.service import LIMITS, Limits
 from sidecar.lottery import endpoints as draw
-from sidecar.rooms.app_keys import ROOMS
-from sidecar.rooms.service import Rooms
+from sidecar.rooms.service import ROOMS, WaitingRooms
 from sidecar.settings.model import Settings
 from sidecar.webhooks.service import WEBHOOKS, Webhooks
 
@@ -66,7 +65,7 @@ MAX_OPS_BODY_BYTES = 262_144
 class Services:
     """The services of the products, for both listeners. A product without settings has none."""
 
-    rooms: Rooms
+    rooms: WaitingRooms
     metrics: Metrics
     leases: Leases = field(default_factory=Leases)
     #: The leased resources for which a proxy calls /check.

@@ -25,7 +25,7 @@ from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.service import Jobs
 from sidecar.kit.errors import StoreError
 from sidecar.limits.metrics import LimitMetrics
-from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.visitors.model import Phase
 from sidecar.webhooks.metrics import WebhookMetrics
 
@@ -74,7 +74,7 @@ class Increases:
 class Alerts:
     """Judges the alerts. `firing` has those that hold, the worst first; `look` updates it."""
 
-    def __init__(self, rooms: Rooms, metrics: Metrics, jobs: Jobs | None = None) -> None:
+    def __init__(self, rooms: WaitingRooms, metrics: Metrics, jobs: Jobs | None = None) -> None:
         rules = json.loads(pages.load()["alerts.json"])
         self._thresholds: Figures = {
             f"threshold.{name}": value for name, value in rules["thresholds"].items()
@@ -170,7 +170,7 @@ class Alerts:
                         "since_ms": since_ms,
                     }
 
-    def _figures_of_room(self, room: Room, now_ms: int) -> Figures:
+    def _figures_of_room(self, room: WaitingRoom, now_ms: int) -> Figures:
         snapshot, settings = room.snapshot, room.settings
         if snapshot is None or room.store.is_away:
             return {"store_away": int(room.store.is_away)}
@@ -256,7 +256,7 @@ def totals(metric: Counter | Gauge, **only: set[str]) -> dict[tuple[str, ...], f
     return values
 
 
-def _is_held(room: Room) -> bool:
+def _is_held(room: WaitingRoom) -> bool:
     """Return True if nobody is called on purpose, as the rule room:waitroom_held:max has it."""
     settings, snapshot = room.settings, room.snapshot
     return (

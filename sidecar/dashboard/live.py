@@ -18,7 +18,7 @@ from sidecar.kit.shorten import shorten_values
 from sidecar.kit.tasks import wait_for
 from sidecar.rooms.endpoints.visitors import waiting_visitors
 from sidecar.rooms.openings import RoomEvent
-from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.statistics import (
     ABANDONED,
     ENDED,
@@ -75,7 +75,7 @@ class Live(LongPolls):
     """Makes the events while `watched` counts a viewer; `text` returns those a viewer lacks."""
 
     def __init__(
-        self, rooms: Rooms, alerts: Alerts | None = None, others: Others | None = None
+        self, rooms: WaitingRooms, alerts: Alerts | None = None, others: Others | None = None
     ) -> None:
         super().__init__(self._tick, self._collect)
         self._rooms = rooms
@@ -174,7 +174,7 @@ class Live(LongPolls):
         if self._collected.get("") != made:
             self._collected[""] = made
 
-    async def _collect_room(self, room: Room) -> None:
+    async def _collect_room(self, room: WaitingRoom) -> None:
         lists = room.store.lists
         if room.store.is_away:
             return
@@ -199,21 +199,21 @@ class Live(LongPolls):
         if self._collected.get(room.name) != made:
             self._collected[room.name] = made
 
-    def _last_hour(self, room: Room, samples: list[dict[str, Any]]) -> dict[str, Any]:
+    def _last_hour(self, room: WaitingRoom, samples: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the charts, made again when there is a new sample, once a minute."""
         latest = samples[0] if samples else {}
         if room.name not in self._hours or self._hours[room.name][0] != latest:
             self._hours[room.name] = latest, _hour(samples)
         return self._hours[room.name][1]
 
-    async def _head(self, room: Room) -> list[dict[str, Any]]:
+    async def _head(self, room: WaitingRoom) -> list[dict[str, Any]]:
         """Return the head of the queue; nothing in a pre-queue, whose lots are secret."""
         if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
             return []
         rows = await waiting_visitors(room, start=0, limit=HEAD)
         return [row.model_dump(by_alias=True) for row in rows]
 
-    def _describe(self, room: Room) -> dict[str, Any]:
+    def _describe(self, room: WaitingRoom) -> dict[str, Any]:
         snapshot, settings, now_ms = room.snapshot, room.settings, room.clock.now_ms()
         moments = settings.moments(now_ms)
         from_store: dict[str, Any] = {}
@@ -244,7 +244,7 @@ class Live(LongPolls):
             **from_store,
         }
 
-    def _rates(self, room: Room) -> dict[str, float] | None:
+    def _rates(self, room: WaitingRoom) -> dict[str, float] | None:
         """Return the changes of the room per minute, or None until there are samples of 5 s."""
         snapshot = room.snapshot
         if snapshot is None:
@@ -267,7 +267,7 @@ class Live(LongPolls):
             "ended": scale * sum(happened.get(name, 0) for name in ENDED),
         }
 
-    def _remember(self, room: Room, samples: list[dict[str, Any]]) -> None:
+    def _remember(self, room: WaitingRoom, samples: list[dict[str, Any]]) -> None:
         """Put the store's samples of the last two minutes before the points seen by this
         replica."""
         points = self._points.setdefault(room.name, deque())

@@ -18,8 +18,8 @@ from sidecar.http.auth.session import operator_of
 from sidecar.http.problems import problem
 from sidecar.kit.errors import InputError
 from sidecar.kit.share import find_share
-from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.appearance import APPEARANCE
+from sidecar.rooms.service import ROOMS
 
 #: The settings that may be tried.
 TRIED = APPEARANCE | {"site_name", "logo", "message"}

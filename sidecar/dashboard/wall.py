@@ -11,7 +11,7 @@ from sidecar.http.auth.rights import covers
 from sidecar.http.auth.session import OPERATORS, operator_of
 from sidecar.http.problem_kinds import ROLE_TOO_LOW
 from sidecar.http.problems import problem
-from sidecar.rooms.app_keys import ROOMS
+from sidecar.rooms.service import ROOMS
 
 #: No Referer: the address opens the display.
 _HEADERS = {**pages.HEADERS, "Referrer-Policy": "no-referrer"}

@@ -29,9 +29,8 @@ from sidecar.http.problems import STORE_RETRY_S
 from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.share import find_share
-from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom, room_of
 from sidecar.visitors.model import Ticket
 
 #: View -> the page's status.
@@ -165,7 +164,7 @@ class _Link(NamedTuple):
     left_s: int | None = None
 
 
-async def _look_up(request: web.Request, room: Room) -> _Link:
+async def _look_up(request: web.Request, room: WaitingRoom) -> _Link:
     """Return the claim link of a request, by the present place or session of its visitor."""
     ticket = room.tokens.read_claim(request.query.get("token"))
     if ticket is None:
@@ -194,7 +193,7 @@ async def _look_up(request: web.Request, room: Room) -> _Link:
     return _Link("waiting" if is_recovering else "gone", ticket)
 
 
-def _page_response(request: web.Request, room: Room, link: _Link) -> web.Response:
+def _page_response(request: web.Request, room: WaitingRoom, link: _Link) -> web.Response:
     request.app[METRICS].requests.count(room.name, "claim", link.view)
     claim_page = request.app[CLAIM_PAGE]
     language = claim_page.languages.choose(request.headers.get("Accept-Language"))

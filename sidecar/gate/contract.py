@@ -10,7 +10,7 @@ from sidecar.kit.errors import UnknownNameError
 from sidecar.kit.names import SEPARATOR
 from sidecar.leases.resource import Resources
 from sidecar.rooms.bearer import NOBODY, Bearer
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.answer import Answer
@@ -59,7 +59,7 @@ class Gate(Protocol):
 class Gates:
     """The rooms and the leased resources of a replica, by name."""
 
-    def __init__(self, rooms: Iterable[Room], resources: Resources | None = None) -> None:
+    def __init__(self, rooms: Iterable[WaitingRoom], resources: Resources | None = None) -> None:
         self._rooms = {room.name: room for room in rooms}
         self._resources = resources or Resources()
 

@@ -12,14 +12,13 @@ from sidecar.http.endpoint import VIEWERS, Endpoints
 from sidecar.http.models import Reply
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE
 from sidecar.http.problems import ProblemError
-from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import (
     AMBIGUOUS_NUMBER,
     UNKNOWN_ROOM,
     UNKNOWN_VISITOR,
     VisitorAddress,
 )
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom, room_of
 
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
@@ -31,7 +30,7 @@ _ROOM = "/admin/rooms/{room}"
 _CSV = {"text/csv": "A header and a line for each member of the list; empty for an empty list."}
 
 
-def _find(request: web.Request) -> "tuple[Room, History]":
+def _find(request: web.Request) -> "tuple[WaitingRoom, History]":
     room, history = room_of(request), request.app.get(HISTORY)
     if history is None:
         raise ProblemError(schemas.NO_HISTORY)
@@ -114,7 +113,7 @@ async def list_changes(
 
 def _read_request(
     request: web.Request, at: schemas.PeriodParameters
-) -> "tuple[Room, History, Period]":
+) -> "tuple[WaitingRoom, History, Period]":
     room, history = _find(request)
     return room, history, read_period(at.from_, at.to, now_ms=room.clock.now_ms())
 

@@ -23,7 +23,7 @@ from sidecar.history.store.event_stream import EventStream
 from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
-from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.service import WaitingRoom, WaitingRooms
 
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 
 async def record_forever(
-    rooms: Rooms,
+    rooms: WaitingRooms,
     streams: dict[str, EventStream],
     history: "History",
     metrics: Metrics,
@@ -78,7 +78,7 @@ class Recorder:
         self._is_checked = False
         self._is_unavailable = False
 
-    async def run(self, room: Room, stream: EventStream) -> None:
+    async def run(self, room: WaitingRoom, stream: EventStream) -> None:
         failures = 0
         metrics = self._metrics
         for counter in (metrics.recorder_written, metrics.recorder_errors, metrics.recorder_stuck):
@@ -106,7 +106,7 @@ class Recorder:
         finally:
             await self._release_lease(stream)
 
-    async def record(self, room: Room, stream: EventStream) -> int:
+    async def record(self, room: WaitingRoom, stream: EventStream) -> int:
         """Write one batch. Return how many events it has. Raises StoreError and DatabaseError."""
         if not self._is_checked:
             await self._history.check()
@@ -128,7 +128,7 @@ class Recorder:
         with contextlib.suppress(StoreError):
             await stream.lease.give_up()
 
-    def _set_gauges(self, room: Room) -> None:
+    def _set_gauges(self, room: WaitingRoom) -> None:
         """Set the gauges of the backlog, on each replica and not only the one that records."""
         if room.snapshot is None:
             return
@@ -143,7 +143,7 @@ class Recorder:
             hint = "history_backlog is reached: the oldest events are lost until they are written"
             log.error("backlog_full", room=room.name, events=events, hint=hint)
 
-    def _note_failure(self, room: Room, error: Exception) -> None:
+    def _note_failure(self, room: WaitingRoom, error: Exception) -> None:
         self._metrics.recorder_errors.labels(room.name).inc()
         self._is_checked = False
         if not self._is_unavailable:
@@ -153,7 +153,7 @@ class Recorder:
 
 
 async def tidy_forever(
-    rooms: Rooms, history: "History", settings: HistorySection, metrics: Metrics
+    rooms: WaitingRooms, history: "History", settings: HistorySection, metrics: Metrics
 ) -> None:
     """Tidy all rooms until cancelled."""
     while True:
@@ -168,7 +168,9 @@ async def tidy_forever(
                     await room.store.release_leader_lease("tidying")
 
 
-async def tidy(room: Room, history: "History", settings: HistorySection, metrics: Metrics) -> None:
+async def tidy(
+    room: WaitingRoom, history: "History", settings: HistorySection, metrics: Metrics
+) -> None:
     """Close stuck stays, and delete or archive old stays and events. Raises StoreError and
     DatabaseError; batches finished before the error are kept."""
     await history.check()
@@ -188,7 +190,7 @@ async def tidy(room: Room, history: "History", settings: HistorySection, metrics
         log.info("retired", room=room.name, rows=retired, to=settings.history_archive)
 
 
-async def close_stuck(room: Room, history: "History", after_s: float) -> int:
+async def close_stuck(room: WaitingRoom, history: "History", after_s: float) -> int:
     """Close stays without an event for `after_s` of visitors unknown to Redis. Return how many."""
     before_ms = room.clock.now_ms() - int(after_s * 1000)
     closed = 0

@@ -23,10 +23,9 @@ from sidecar.lottery.schemas import (
     PlacesPage,
 )
 from sidecar.lottery.service import Draws
-from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.openings import RoomEvent, draws_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom, room_of
 
 #: How long a response waits for the list's digest, seconds.
 _DIGEST_WAIT_S = 1.0
@@ -116,7 +115,7 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
     return page.response(headers=_CACHED_CORS)
 
 
-def _find_draw(room: Room, name: str | None) -> tuple[Draws, RoomEvent]:
+def _find_draw(room: WaitingRoom, name: str | None) -> tuple[Draws, RoomEvent]:
     """Return the room's draws and the event, by default the one to show. Raises ProblemError."""
     events = room.settings.events
     if name is None:
@@ -132,12 +131,12 @@ def _find_draw(room: Room, name: str | None) -> tuple[Draws, RoomEvent]:
     return room.draws, event
 
 
-def _is_public(room: Room, event: RoomEvent) -> bool:
+def _is_public(room: WaitingRoom, event: RoomEvent) -> bool:
     """Return whether the places are public by Redis' clock, which the first snapshot tells."""
     return room.snapshot is not None and is_revealed(event, room.clock.now_ms())
 
 
-async def _list_members(room: Room, draws: Draws, event: RoomEvent) -> dict[str, Any]:
+async def _list_members(room: WaitingRoom, draws: Draws, event: RoomEvent) -> dict[str, Any]:
     """Return the document's members about the list of places."""
     snapshot = room.snapshot
     members: dict[str, Any] = {}
@@ -157,7 +156,7 @@ async def _list_members(room: Room, draws: Draws, event: RoomEvent) -> dict[str,
     return members
 
 
-def _drawn_from(room: Room) -> int:
+def _drawn_from(room: WaitingRoom) -> int:
     """Return when the pre-queue whose list is in Redis began, ms; 0 if there is no list."""
     return int(room.snapshot.counters.get("drawn_from", 0)) if room.snapshot else 0
 

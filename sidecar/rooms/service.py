@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 import structlog
+from aiohttp import web
 
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
@@ -63,7 +64,7 @@ log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class Room:
+class WaitingRoom:
     """One room as this replica sees it."""
 
     name: str
@@ -419,5 +420,15 @@ class Room:
         return answer or Answer(VisitorState.NOT_QUEUED)
 
 
-class Rooms(Named[Room]):
+class WaitingRooms(Named[WaitingRoom]):
+    """The rooms of this replica, in the order of the configuration."""
+
     kind = "room"
+
+
+ROOMS = web.AppKey("rooms", WaitingRooms)
+
+
+def room_of(request: web.Request) -> WaitingRoom:
+    """Return the room named in a request's path. Raises UnknownNameError."""
+    return request.app[ROOMS].get(request.match_info["room"])

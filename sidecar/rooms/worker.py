@@ -14,7 +14,7 @@ import structlog
 from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
 from sidecar.rooms.metrics import RoomMetrics, remove_sample
-from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Phase
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
@@ -29,20 +29,20 @@ BATCH_PAUSE_S = 0.01
 log = structlog.get_logger()
 
 
-async def refresh_forever(rooms: Rooms, metrics: Metrics) -> None:
+async def refresh_forever(rooms: WaitingRooms, metrics: Metrics) -> None:
     """Refresh all rooms once a second until cancelled, also while Redis is unavailable."""
     while True:
         await refresh_once(rooms, metrics)
         await asyncio.sleep(REFRESH_MS / 1000)
 
 
-async def refresh_once(rooms: Rooms, metrics: Metrics) -> bool:
+async def refresh_once(rooms: WaitingRooms, metrics: Metrics) -> bool:
     """Refresh all rooms at the same time. Return True if every one succeeded."""
     results = await asyncio.gather(*(_refresh(room, metrics.of(RoomMetrics)) for room in rooms))
     return all(results)
 
 
-async def _refresh(room: Room, metrics: RoomMetrics) -> bool:
+async def _refresh(room: WaitingRoom, metrics: RoomMetrics) -> bool:
     was_away = room.store.is_away
     try:
         snapshot = await room.refresh()
@@ -65,7 +65,7 @@ async def _refresh(room: Room, metrics: RoomMetrics) -> bool:
     return True
 
 
-def _export_settings(room: Room, metrics: RoomMetrics) -> None:
+def _export_settings(room: WaitingRoom, metrics: RoomMetrics) -> None:
     name, settings = room.name, room.settings
     metrics.cap.labels(name).set(settings.total_active_users)
     metrics.session_duration.labels(name).set(settings.session_duration)
@@ -93,7 +93,7 @@ def _export_snapshot(name: str, snapshot: Snapshot, metrics: RoomMetrics) -> Non
     metrics.stays.learn(name, snapshot.counters)
 
 
-def _export_sub_queues(room: Room, snapshot: Snapshot, metrics: RoomMetrics) -> None:
+def _export_sub_queues(room: WaitingRoom, snapshot: Snapshot, metrics: RoomMetrics) -> None:
     waits = {
         line.name: (people, None if ms is None else ms / 1000)
         for line, (people, ms) in zip(room.settings.lines, snapshot.lines, strict=False)
@@ -101,14 +101,14 @@ def _export_sub_queues(room: Room, snapshot: Snapshot, metrics: RoomMetrics) -> 
     metrics.queues.learn(room.name, waits)
 
 
-async def sweep_forever(rooms: Rooms, metrics: Metrics) -> None:
+async def sweep_forever(rooms: WaitingRooms, metrics: Metrics) -> None:
     """Sweep all rooms until cancelled."""
     async with asyncio.TaskGroup() as group:
         for room in rooms:
             group.create_task(_sweep_room_forever(room, metrics))
 
 
-async def _sweep_room_forever(room: Room, metrics: Metrics) -> None:
+async def _sweep_room_forever(room: WaitingRoom, metrics: Metrics) -> None:
     while True:
         interval = room.settings.sweep_interval
         await asyncio.sleep(min(RETRY_S, interval / 4) * random.uniform(0.9, 1.1))  # noqa: S311
@@ -119,7 +119,7 @@ async def _sweep_room_forever(room: Room, metrics: Metrics) -> None:
             log.warning("sweep_failed", room=room.name, error=str(error))
 
 
-async def sweep(room: Room, metrics: Metrics) -> int:
+async def sweep(room: WaitingRoom, metrics: Metrics) -> int:
     """Remove expired places and sessions, at most 1,000 in one script call. Return how many places
     in the queue were removed."""
     waiting = sessions = 0

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import structlog
 
 from sidecar.rooms.redis_keys import called_key, room_key
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.storage.redis.connect import Store
@@ -220,7 +220,7 @@ class CallDetector(Detector[CallStore]):
     failure = "calls_failed"
     open_store = CallStore
 
-    async def detect(self, room: Room, store: CallStore, _: Snapshot) -> None:
+    async def detect(self, room: WaitingRoom, store: CallStore, _: Snapshot) -> None:
         noted, texts = await store.load()
         cursor, calls = await self._read(room.name, store, noted)
         batches = read_batches(texts)
@@ -271,7 +271,7 @@ class CallDetector(Detector[CallStore]):
 
 
 async def invite(
-    room: Room, store: CallStore, calls: tuple[CalledVisitor, ...], *, epoch: int
+    room: WaitingRoom, store: CallStore, calls: tuple[CalledVisitor, ...], *, epoch: int
 ) -> tuple[tuple[CalledVisitor, ...], Counter[LeftOut]]:
     """Return the visitors who can still claim their call, with their links, and count the others.
 

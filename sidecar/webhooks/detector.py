@@ -18,7 +18,7 @@ import structlog
 from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
 from sidecar.rooms.redis_keys import leader_key
-from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.leader_lease import LeaderLease
@@ -47,7 +47,7 @@ class Detector(ABC, Generic[S]):
 
     def __init__(
         self,
-        rooms: Rooms,
+        rooms: WaitingRooms,
         webhooks: Webhooks,
         metrics: Metrics,
         redis: Store,
@@ -80,7 +80,7 @@ class Detector(ABC, Generic[S]):
         """Look once at every room that a webhook is about and whose store answers."""
         await asyncio.gather(*map(self._look, self.rooms))
 
-    async def _look(self, room: Room) -> None:
+    async def _look(self, room: WaitingRoom) -> None:
         if room.snapshot is None or room.store.is_away:
             return
         try:
@@ -99,5 +99,5 @@ class Detector(ABC, Generic[S]):
         await asyncio.gather(*(hook.enqueue(notice) for hook in hooks))
 
     @abstractmethod
-    async def detect(self, room: Room, store: S, snapshot: Snapshot) -> None:
+    async def detect(self, room: WaitingRoom, store: S, snapshot: Snapshot) -> None:
         """Enqueue what has happened in a room. Raises StoreError."""

@@ -9,8 +9,8 @@ from sidecar.http.auth.session import operator
 from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
-from sidecar.rooms.app_keys import ROOMS
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
+from sidecar.rooms.service import ROOMS
 from sidecar.webhooks import schemas
 from sidecar.webhooks.deliveries import STATES, Delivery, State
 from sidecar.webhooks.model import CallNotice, new_test

@@ -20,7 +20,7 @@ from typing import Annotated
 from pydantic import Field
 
 from sidecar.rooms.redis_keys import room_key
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
@@ -138,7 +138,7 @@ class RoomDetector(Detector[MemoryStore]):
     failure = "notify_failed"
     open_store = MemoryStore
 
-    async def detect(self, room: Room, store: MemoryStore, snapshot: Snapshot) -> None:
+    async def detect(self, room: WaitingRoom, store: MemoryStore, snapshot: Snapshot) -> None:
         before = await store.read()
         memory, notices = detect(
             Memory.read(before) if before else store.last,

@@ -22,7 +22,7 @@ import structlog
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http_post import PostResult, post
 from sidecar.kit.tasks import stop_workers
-from sidecar.rooms.service import Rooms
+from sidecar.rooms.service import WaitingRooms
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.webhooks.calls import CallStore, invite
@@ -54,7 +54,9 @@ async def send(session: aiohttp.ClientSession, webhook: Webhook, notice: AnyNoti
     return await post(session, message, timeout_s=TIMEOUT_S, read=read, keep_refusal=True)
 
 
-async def send_forever(rooms: Rooms, webhooks: Webhooks, redis: Store, *, timeout_s: float) -> None:
+async def send_forever(
+    rooms: WaitingRooms, webhooks: Webhooks, redis: Store, *, timeout_s: float
+) -> None:
     """Send the messages of all webhooks until cancelled."""
     async with new_session() as session:
         senders = [Sender(hook, rooms, redis, session, timeout_s=timeout_s) for hook in webhooks]
@@ -74,7 +76,7 @@ class Sender:
     def __init__(
         self,
         receiver: Receiver,
-        rooms: Rooms,
+        rooms: WaitingRooms,
         redis: Store,
         session: aiohttp.ClientSession,
         *,

@@ -22,7 +22,7 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.share import find_share
 from sidecar.leases.settings import RESOURCE
 from sidecar.rooms.schemas.common import VISITOR_ID
-from sidecar.rooms.service import Rooms
+from sidecar.rooms.service import WaitingRooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.model import Settings
 from tests.support.processes import wait_until
@@ -65,7 +65,7 @@ def test_it_is_valid(described):
 def test_every_door_is_described_and_no_other(described):
     """Of both listeners; what is for people with browsers left out."""
     settings = Settings(secret_keys=["k" * 32], rooms={"shop": RoomSettings(total_active_users=1)})
-    services = Services(rooms=Rooms([]), metrics=Metrics(), jobs=cast("Jobs", object()))
+    services = Services(rooms=WaitingRooms([]), metrics=Metrics(), jobs=cast("Jobs", object()))
     edge = create_edge_app(services, find_share("static"))
     ops = create_ops_app(services, settings, [])
     doors = routes_of(edge) | routes_of(ops)

@@ -18,7 +18,7 @@ from sidecar.http.auth.rights import ROLES, SCOPES
 from sidecar.http.auth.session import CSRF_HEADER, OPERATORS
 from sidecar.http.metrics import Metrics
 from sidecar.http.problems import problems
-from sidecar.rooms.service import Rooms
+from sidecar.rooms.service import WaitingRooms
 from sidecar.settings.model import Settings
 from tests.support.replica import ADMIN_TOKEN, KEYS, SERVICE_TOKEN
 
@@ -60,7 +60,7 @@ def documented() -> dict[tuple[str, str], tuple[set[str], str]]:
 
 def routes() -> set[tuple[str, str]]:
     app = create_ops_app(
-        Services(rooms=Rooms([]), metrics=Metrics(), jobs=cast("Any", object())),
+        Services(rooms=WaitingRooms([]), metrics=Metrics(), jobs=cast("Any", object())),
         SETTINGS_OF_TEST,
         [],
     )

@@ -12,7 +12,7 @@ from sidecar.history.metrics import HistoryMetrics
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.limits.metrics import LimitMetrics
-from sidecar.rooms.service import Rooms
+from sidecar.rooms.service import WaitingRooms
 from sidecar.webhooks.metrics import WebhookMetrics
 from tests.support.monitoring import RULES
 from tests.support.rooms import new_room_name
@@ -27,7 +27,7 @@ async def watched(replica):
     async def make(**settings):
         site = await replica(**settings)
         await site.room.refresh()
-        return site, Alerts(Rooms([site.room]), site.metrics)
+        return site, Alerts(WaitingRooms([site.room]), site.metrics)
 
     return make
 
@@ -113,7 +113,7 @@ async def test_a_replica_that_begins_knows_the_last_hour(watched):
     for _ in range(2):
         await site.check()
     await later(site, alerts, 40)
-    begun = Alerts(Rooms([site.room]), Metrics())
+    begun = Alerts(WaitingRooms([site.room]), Metrics())
     assert ("WaitroomLineStands", site.room.name) not in await look(site, begun)
     await begun.recall()
     assert ("WaitroomLineStands", site.room.name) in await look(site, begun)
@@ -122,7 +122,7 @@ async def test_a_replica_that_begins_knows_the_last_hour(watched):
 def test_webhooks_that_fail_fire_by_room_and_event():
     """A delivery is none."""
     metrics, room = Metrics(WebhookMetrics), new_room_name()
-    alerts = Alerts(Rooms([]), metrics)
+    alerts = Alerts(WaitingRooms([]), metrics)
     sent = metrics.of(WebhookMetrics).webhooks
     for result in ("delivered", "failed", "dropped"):
         sent.labels(room, "room_full", result)

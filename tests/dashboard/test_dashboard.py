@@ -16,7 +16,7 @@ from sidecar.http.auth.operators import COOKIE, LIFETIME_S, Operators
 from sidecar.http.auth.session import OPERATORS
 from sidecar.http.auth.throttle import MOST_FAILURES
 from sidecar.lottery.service import Draws
-from sidecar.rooms.service import Rooms
+from sidecar.rooms.service import WaitingRooms
 from sidecar.settings.model import Settings
 from sidecar.visitors.tokens import COOKIE_PREFIX
 from tests.support.operators import log_in
@@ -132,7 +132,7 @@ async def test_without_an_admin_token_the_page_says_how_to_set_one(site, aiohttp
     """Nobody logs in, not even with an empty token or a session of when there was one."""
     whole = Settings(secret_keys=KEYS, rooms={site.room.name: site.room.file_settings})
     ops = await aiohttp_client(
-        create_ops_app(Services(rooms=Rooms([site.room]), metrics=site.metrics), whole, []),
+        create_ops_app(Services(rooms=WaitingRooms([site.room]), metrics=site.metrics), whole, []),
         cookie_jar=Jar(),
     )
     page = await ops.get("/dashboard")
@@ -480,7 +480,7 @@ async def test_the_stream_tells_no_lot(replica):
 
 async def look(site):
     """What a new viewer is told of the room, at once and after the first study."""
-    live = Live(Rooms([site.room]))
+    live = Live(WaitingRooms([site.room]))
     with live.watched(make_mocked_request("GET", "/")):
         await live.updated()
         text = live.text({}).decode()
@@ -506,7 +506,7 @@ async def test_curves_rates_and_waits(site):
     await site.check()
     site.turn.forward(60)
     await site.room.refresh()
-    live = Live(Rooms([site.room]))
+    live = Live(WaitingRooms([site.room]))
     with live.watched(make_mocked_request("GET", "/")):
         await live.updated()
         await live.updated()

@@ -14,7 +14,7 @@ from sidecar.gate.page import status_document as told
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.redis_keys import room_key, room_keys
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.breaker import TRIES
@@ -126,13 +126,13 @@ class Scene:
         self.peak = 0
         self.thrown_out = 0
 
-    def _replica(self) -> Room:
+    def _replica(self) -> WaitingRoom:
         clock = FollowingClock(self.time)
         store = _Store(
             self.redis, self.name, settings=self.file.for_scripts(), clock=clock,
             now_ms=self.time, timeout_s=5,
         )  # fmt: skip
-        return Room(self.name, self.file, Tokens(self.name, ["k" * 32], clock), store, clock)
+        return WaitingRoom(self.name, self.file, Tokens(self.name, ["k" * 32], clock), store, clock)
 
     # The clock --------------------------------------------------------------------------------
 

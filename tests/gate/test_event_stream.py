@@ -15,7 +15,7 @@ from sidecar.gate.event_stream import MAX_PER_VISITOR, STREAMS
 from sidecar.http import long_poll
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.share import find_share
-from sidecar.rooms.service import RESIGN_MS, Rooms
+from sidecar.rooms.service import RESIGN_MS, WaitingRooms
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.receiver import until
 from tests.support.replica import cookie_of
@@ -168,7 +168,7 @@ async def slow(replica, request):
     site = await replica(total_active_users=0, **interval)
     site.ticket = cookie_of(await site.check())
     app = create_edge_app(
-        Services(rooms=Rooms([site.room]), metrics=site.metrics),
+        Services(rooms=WaitingRooms([site.room]), metrics=site.metrics),
         find_share("static"),
         event_streams=1,
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.gate import status
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom
 from tests.support.replica import cookie_of
 
 
@@ -62,7 +62,7 @@ async def test_a_replica_that_starts_reads_what_matters(replica):
     site.turn.forward(121)
     await site.room.store.sweep()
     room = site.room
-    other = Room(room.name, room.file_settings, room.tokens, room.store, room.clock)
+    other = WaitingRoom(room.name, room.file_settings, room.tokens, room.store, room.clock)
     snapshot = await other.refresh()
     assert (other._revoked, snapshot.revoked, snapshot.remembered) == ({}, {}, 5)
     assert "=t~" in cookie_of(await site.check(tickets[0]))

@@ -9,7 +9,7 @@ from sidecar.history.store.event_stream import EventStream
 from sidecar.history.store.stays import History
 from sidecar.history.worker import Recorder
 from sidecar.http.metrics import Metrics
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
@@ -36,7 +36,7 @@ def sqlite(tmp_path):
 class Recorded:
     """A room, its stream, and the recorder that writes it."""
 
-    room: Room
+    room: WaitingRoom
     stream: EventStream
     history: History
     recorder: Recorder
@@ -87,7 +87,7 @@ def record(redis, turn, open_history):
         name, clock = name or new_room_name(), FollowingClock(turn)
         scripts = attended(file, events_kept=BACKLOG)
         store = RoomStore(redis, name, settings=scripts, clock=clock, now_ms=turn, timeout_s=5)
-        room = Room(name, file, Tokens(name, ["k" * 32], clock), store, clock)
+        room = WaitingRoom(name, file, Tokens(name, ["k" * 32], clock), store, clock)
         metrics, history = Metrics(), await open_history(url)
         stream = EventStream(redis, name, owner=owner, timeout_s=5)
         return Recorded(room, stream, history, Recorder(history, metrics), metrics, turn)

@@ -204,7 +204,7 @@ def test_csv_has_a_header_and_no_formulas():
 async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
     """The endpoints answer JSON and CSV, name faults, and are a 404 without a history."""
     from sidecar.app.routes import create_ops_app
-    from sidecar.rooms.service import Rooms
+    from sidecar.rooms.service import WaitingRooms
     from sidecar.settings.model import Settings
 
     token = {"Authorization": "Bearer admin-token-for-tests"}
@@ -218,7 +218,7 @@ async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
         admin_token="admin-token-for-tests",
         rooms={it.room.name: it.room.file_settings},
     )
-    bare_services = Services(rooms=Rooms([it.room]), metrics=it.metrics)
+    bare_services = Services(rooms=WaitingRooms([it.room]), metrics=it.metrics)
     services = replace(bare_services, history=it.history)
     ops = await aiohttp_client(create_ops_app(services, settings, []))
     bare = await aiohttp_client(create_ops_app(bare_services, settings, []))

@@ -16,7 +16,7 @@ from sidecar.leases.resource import Resources
 from sidecar.leases.service import TemplateLeases
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
-from sidecar.rooms.service import Rooms
+from sidecar.rooms.service import WaitingRooms
 from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens
 from tests.support.replica import HTML, KEYS, FollowingClock, Jar, cookie_of
@@ -51,7 +51,7 @@ async def seats(redis_socket, aiohttp_client, turn):
         store = LeaseStore(redis, name, settings=file, clock=clock, now_ms=turn)
         template = TemplateLeases(name, file, store, clock, metrics.of(LeaseMetrics))
         resources = Resources([template], KEYS)
-        services = Services(rooms=Rooms([]), metrics=metrics, resources=resources)
+        services = Services(rooms=WaitingRooms([]), metrics=metrics, resources=resources)
         edge = await aiohttp_client(
             create_edge_app(services, find_share("static")), cookie_jar=Jar()
         )

@@ -15,7 +15,7 @@ from sidecar.limits.nginx_check import make_key
 from sidecar.limits.service import Limit, Limits
 from sidecar.limits.settings import MAX_KEY_LENGTH, LimitSettings
 from sidecar.limits.store import LimitStore
-from sidecar.rooms.service import Rooms
+from sidecar.rooms.service import WaitingRooms
 from sidecar.storage.redis.connect import close, connect
 from tests.support.replica import Jar
 from tests.support.rooms import new_room_name
@@ -35,7 +35,7 @@ async def rule(redis_socket, aiohttp_client):
         store = LimitStore(redis, name, settings=file, now_us=now_us)
         limit = Limit(name, file, store, metrics.of(LimitMetrics))
         app = create_edge_app(
-            Services(rooms=Rooms([]), metrics=metrics, limits=Limits([limit])), find_share("static")
+            Services(rooms=WaitingRooms([]), metrics=metrics, limits=Limits([limit])), find_share("static")
         )
         client = await aiohttp_client(app, cookie_jar=Jar())
 

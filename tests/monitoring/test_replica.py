@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.rooms.metrics import RoomMetrics
-from sidecar.rooms.service import Rooms
+from sidecar.rooms.service import WaitingRooms
 from sidecar.rooms.worker import refresh_once
 from tests.support.metrics import DECLARED
 from tests.support.monitoring import run
@@ -29,7 +29,7 @@ async def site(replica):
     site.turn.forward(20)
     await site.status(site.waits)
     site.turn.forward(40)
-    assert await refresh_once(Rooms([site.room]), site.metrics)
+    assert await refresh_once(WaitingRooms([site.room]), site.metrics)
     return site
 
 
@@ -82,7 +82,7 @@ async def test_what_is_said_is_what_is_declared(site):
 async def test_the_stores_counters_are_counters(site):
     """Steps, endings and refusals by their reason, each from its first moment on, at 0."""
     await site.check()  # the line is full
-    await refresh_once(Rooms([site.room]), site.metrics)
+    await refresh_once(WaitingRooms([site.room]), site.metrics)
     assert (await said(site))["waitroom_stays"].type == "counter"
     kinds = ("joined", "admitted", "called", "expired", "left", "released")
     counted = {kind: value(site, "waitroom_stays_total", kind=kind) for kind in kinds}
@@ -91,7 +91,7 @@ async def test_the_stores_counters_are_counters(site):
     refused = [value(site, "waitroom_refused_total", reason=reason) for reason in reasons]
     assert refused == [1, 0, 0]
     site.turn.forward(600)
-    await refresh_once(Rooms([site.room]), site.metrics)
+    await refresh_once(WaitingRooms([site.room]), site.metrics)
     reasons = ("session", "silent", "swept", "no_show")
     expired = [value(site, "waitroom_expired_total", reason=reason) for reason in reasons]
     assert expired == [1, 1, 0, 0]
@@ -99,11 +99,11 @@ async def test_the_stores_counters_are_counters(site):
     await site.check()
     leaver = site.room.tokens.read(site.waits.partition("=")[2])
     await site.room.store.leave(leaver.visitor)
-    await refresh_once(Rooms([site.room]), site.metrics)
+    await refresh_once(WaitingRooms([site.room]), site.metrics)
     left = {what: value(site, "waitroom_left_total", what=what) for what in ("waiting", "session")}
     assert left == {"waiting": 0, "session": 1}
     await site.room.store.reset()
-    await refresh_once(Rooms([site.room]), site.metrics)
+    await refresh_once(WaitingRooms([site.room]), site.metrics)
     assert value(site, "waitroom_resets_total") == 1
 
 
@@ -128,7 +128,7 @@ async def test_settings_are_gauges(site):
     names = ("total_active_users", "session_duration_seconds", "queue_all", "suspended")
     assert [value(site, f"waitroom_{name}") for name in names] == [1, 600, 0, 0]
     await site.room.store.configure({"queue_all": True, "queueing_method": "passthrough"})
-    await refresh_once(Rooms([site.room]), site.metrics)
+    await refresh_once(WaitingRooms([site.room]), site.metrics)
     assert [value(site, f"waitroom_{name}") for name in names] == [1, 600, 1, 1]
 
 
@@ -136,7 +136,7 @@ async def test_an_unknown_wait_is_absent(site):
     """Known for a room that lets people in, absent while it is paused."""
     assert value(site, "waitroom_wait_estimate_seconds") > 0
     await site.room.store.configure({"queue_all": True})
-    await refresh_once(Rooms([site.room]), site.metrics)
+    await refresh_once(WaitingRooms([site.room]), site.metrics)
     assert value(site, "waitroom_wait_estimate_seconds") is None
 
 
@@ -150,7 +150,7 @@ async def test_each_line_has_gauges(replica):
         await site.check(headers={"X-Waitroom-Class": name})
 
     async def seen():
-        assert await refresh_once(Rooms([site.room]), site.metrics)
+        assert await refresh_once(WaitingRooms([site.room]), site.metrics)
         return [value(site, "waitroom_line_waiting", line=name) for name in ("fast", "ordinary")]
 
     assert await seen() == [1, 2]
@@ -184,7 +184,7 @@ async def test_each_line_has_gauges(replica):
 async def test_the_phase_is_a_gauge(replica, events, phase):
     """Open, pre-queue, closed."""
     site = await replica(events=events)
-    await refresh_once(Rooms([site.room]), site.metrics)
+    await refresh_once(WaitingRooms([site.room]), site.metrics)
     assert value(site, "waitroom_phase") == phase
 
 
@@ -192,7 +192,7 @@ async def test_the_shield_is_told(site):
     """1 until it is down again."""
     assert value(site, "waitroom_shield_up") == 0
     await site.room.store.raise_shield(site.turn.now_ms + 4000)
-    await refresh_once(Rooms([site.room]), site.metrics)
+    await refresh_once(WaitingRooms([site.room]), site.metrics)
     assert value(site, "waitroom_shield_up") == 1
 
 
@@ -205,11 +205,11 @@ async def test_without_the_store_nothing_stale_is_told(site, monkeypatch):
         raise StoreUnavailableError("away")
 
     monkeypatch.setattr(type(site.room.store), "snapshot", lambda *_, **__: no_answer())
-    assert not await refresh_once(Rooms([site.room]), site.metrics)
+    assert not await refresh_once(WaitingRooms([site.room]), site.metrics)
     assert value(site, "waitroom_waiting") == 1
     for _ in range(3):
         site.room.store._scripts.breaker.failed()
-    assert not await refresh_once(Rooms([site.room]), site.metrics)
+    assert not await refresh_once(WaitingRooms([site.room]), site.metrics)
     assert value(site, "waitroom_store_away") == 1
     assert all(value(site, name) is None for name in GONE_WITH_THE_STORE)
     assert value(site, "waitroom_stays_total", kind="joined") == 1

@@ -7,7 +7,7 @@ import pytest
 from sidecar.http.metrics import Metrics
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.tasks import stop_workers
-from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker import sweep, sweep_forever
@@ -19,14 +19,14 @@ from tests.support.visitors import beat_all, go_in, queue
 
 @pytest.fixture
 def make_room(redis, turn):
-    def make(*, name: str | None = None, real_time: bool = False, **settings) -> Room:
+    def make(*, name: str | None = None, real_time: bool = False, **settings) -> WaitingRoom:
         file = RoomSettings(**{"total_active_users": 1, **settings})
         name, clock = name or new_room_name(), StoreClock()
         store = RoomStore(
             redis, name, settings=attended(file), clock=clock,
             now_ms=None if real_time else turn, timeout_s=5,
         )  # fmt: skip
-        return Room(name, file, Tokens(name, ["k" * 32], clock), store, clock)
+        return WaitingRoom(name, file, Tokens(name, ["k" * 32], clock), store, clock)
 
     return make
 
@@ -74,7 +74,7 @@ async def test_the_sweeper_runs_by_itself(make_room):
     """Every sweep_interval, until it is cancelled."""
     room = make_room(real_time=True, sweep_interval=1)
     metrics = Metrics()
-    task = asyncio.create_task(sweep_forever(Rooms([room]), metrics))
+    task = asyncio.create_task(sweep_forever(WaitingRooms([room]), metrics))
     label = {"room": room.name}
 
     def has_swept_again() -> bool:

@@ -23,7 +23,7 @@ from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
-from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.settings.model import Settings
@@ -50,7 +50,7 @@ class FastServer(TestServer):
 class Replica:
     edge: TestClient
     ops: TestClient
-    room: Room
+    room: WaitingRoom
     metrics: Metrics
     turn: RedisTime
 
@@ -95,11 +95,11 @@ async def replica(redis_socket, aiohttp_client, turn):
             replica=new_room_name(), timeout_s=5,
         )  # fmt: skip
         draws = Draws(name, KEYS, DrawsStore(redis, name, timeout_s=5))
-        room = Room(name, file, Tokens(name, KEYS, clock), store, clock, draws=draws)
+        room = WaitingRoom(name, file, Tokens(name, KEYS, clock), store, clock, draws=draws)
         if file.events:  # as it starts
             await room.refresh()
         metrics = Metrics()
-        services = Services(rooms=Rooms([room]), metrics=metrics)
+        services = Services(rooms=WaitingRooms([room]), metrics=metrics)
         whole = Settings(secret_keys=KEYS, admin_token=ADMIN_TOKEN, rooms={name: file})
         # A cookie jar would get in the way: tests say which cookie is sent.
         app = create_edge_app(services, find_share("static"), event_streams=event_streams)
@@ -188,7 +188,7 @@ async def service(redis_socket, aiohttp_client, turn):
             for rules in whole.leases.values()
         ]  # fmt: skip
         services = Services(
-            rooms=Rooms([]), metrics=metrics, leases=Leases(leases), limits=Limits(limits)
+            rooms=WaitingRooms([]), metrics=metrics, leases=Leases(leases), limits=Limits(limits)
         )
         ops = create_ops_app(services, whole, [])
         return Service(await aiohttp_client(ops), name, metrics, turn)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sidecar.http.metrics import Metrics
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import leader_key, room_key
-from sidecar.rooms.service import Room, Rooms
+from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
@@ -29,7 +29,7 @@ from tests.support.rooms import attended, new_room_name
 class Replica:
     """A replica's detectors and senders of one room."""
 
-    room: Room
+    room: WaitingRoom
     room_detector: RoomDetector
     call_detector: CallDetector
     senders: list[Sender]
@@ -92,7 +92,9 @@ class World:
         clock = StoreClock()
         store = RoomStore(self.redis, self.name, settings=attended(file), clock=clock,
                           now_ms=self.turn, timeout_s=5)  # fmt: skip
-        rooms = Rooms([Room(self.name, file, Tokens(self.name, ["k" * 32], clock), store, clock)])
+        rooms = WaitingRooms(
+            [WaitingRoom(self.name, file, Tokens(self.name, ["k" * 32], clock), store, clock)]
+        )
         metrics = Metrics()
         hooks = Webhooks(
             Hook(self.hook(number), webhook, self.deliveries(number), metrics.of(WebhookMetrics))

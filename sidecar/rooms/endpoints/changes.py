@@ -15,7 +15,6 @@ from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import InputError
 from sidecar.kit.shorten import shorten_values
-from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.endpoints.operator import state_of
 from sidecar.rooms.event_changes import problems_of_change
 from sidecar.rooms.schemas.changes import (
@@ -31,6 +30,7 @@ from sidecar.rooms.schemas.changes import (
     Undo,
 )
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
+from sidecar.rooms.service import room_of
 from sidecar.rooms.store.scripts import ChangedSinceError, Pace
 
 #: The settings that each action changes. None resets a setting to its configured value.

@@ -6,7 +6,6 @@ from aiohttp import web
 from sidecar.http.auth.session import operator
 from sidecar.http.endpoint import ADMINS, OPERATORS, VIEWERS, Endpoints
 from sidecar.kit.clock import iso
-from sidecar.rooms.app_keys import ROOMS, room_of
 from sidecar.rooms.openings_preview import preview, read_time
 from sidecar.rooms.schemas.common import UNKNOWN_CLASS, UNKNOWN_ROOM, RoomAddress, check_class
 from sidecar.rooms.schemas.rooms import (
@@ -18,7 +17,7 @@ from sidecar.rooms.schemas.rooms import (
     RoomState,
     RoomStates,
 )
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import ROOMS, WaitingRoom, room_of
 from sidecar.rooms.statistics import sub_queue_states
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.grants import Grant, expiry, new_id
@@ -94,7 +93,7 @@ async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantReques
     return issued
 
 
-def state_of(room: Room, snapshot: Snapshot) -> RoomState:
+def state_of(room: WaitingRoom, snapshot: Snapshot) -> RoomState:
     moments = room.settings.moments(snapshot.now_ms)
     state = {
         "room": room.name,

@@ -3,9 +3,9 @@
 from aiohttp import web
 
 from sidecar.http.endpoint import VIEWERS, Endpoints
-from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.schemas.series import Series, SeriesEvent, SeriesParameters
+from sidecar.rooms.service import room_of
 from sidecar.rooms.statistics import HOUR_MS, steps
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))

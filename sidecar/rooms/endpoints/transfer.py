@@ -14,7 +14,6 @@ from sidecar.http.auth.session import operator
 from sidecar.http.endpoint import ADMINS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.kit.errors import InputError, StoreError
-from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.schemas.transfer import (
     QUEUE_RESET,
@@ -25,7 +24,7 @@ from sidecar.rooms.schemas.transfer import (
     Imported,
     ImportStep,
 )
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom, room_of
 from sidecar.rooms.store.transfer import READ_ORDER, stats_rows
 from sidecar.visitors.model import Outside
 
@@ -66,7 +65,7 @@ async def export_room(request: web.Request, at: ExportParameters) -> ExportPage:
     return ExportPage.model_construct(lines=lines, next=f"{kind}-{cursor}")
 
 
-async def _make_head(room: Room) -> list[ExportHead | ExportRows]:
+async def _make_head(room: WaitingRoom) -> list[ExportHead | ExportRows]:
     snapshot = await room.refresh()
     head = ExportHead(
         format="waitroom-room/1",
@@ -120,7 +119,7 @@ async def call_with_retries(call: Callable[[], Awaitable[T]]) -> T:
     return await call()
 
 
-async def _begin(request: web.Request, room: Room, head: ExportHead) -> Imported:
+async def _begin(request: web.Request, room: WaitingRoom, head: ExportHead) -> Imported:
     if not room.tokens.read(head.proof):
         raise InputError(
             ["made with other secret_keys, or over a day ago: its tickets are invalid here"]
@@ -138,7 +137,7 @@ async def _begin(request: web.Request, room: Room, head: ExportHead) -> Imported
     return Imported(room=room.name)
 
 
-async def _find_changes(room: Room, settings: dict[str, Any]) -> dict[str, Any]:
+async def _find_changes(room: WaitingRoom, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the changes that turn the room's run-time settings into those of the file. Raises
     InputError if one is not allowed."""
     new_settings = room.file_settings.changed(settings).model_dump()

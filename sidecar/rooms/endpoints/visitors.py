@@ -8,7 +8,6 @@ from aiohttp import web
 from sidecar.http.auth.session import operator
 from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.http.problems import ProblemError
-from sidecar.rooms.app_keys import room_of
 from sidecar.rooms.schemas.common import (
     AMBIGUOUS_NUMBER,
     UNKNOWN_CLASS,
@@ -34,7 +33,7 @@ from sidecar.rooms.schemas.visitors import (
     Waiting,
     WaitingVisitors,
 )
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom, room_of
 from sidecar.rooms.store.lists import VisitorRecord
 from sidecar.rooms.store.scripts import ClassClaim
 from sidecar.visitors.model import Phase
@@ -100,7 +99,7 @@ async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
     return visitor
 
 
-async def waiting_visitors(room: Room, *, start: int, limit: int) -> list[Waiting]:
+async def waiting_visitors(room: WaitingRoom, *, start: int, limit: int) -> list[Waiting]:
     """Return a page of the waiting visitors. `start` is a place, from 0 on. Raises StoreError."""
     rows = await room.store.lists.queue(offset=start, limit=limit)
     return [
@@ -129,7 +128,7 @@ def _state(
     return "unknown"
 
 
-def _is_drawing(room: Room) -> bool:
+def _is_drawing(room: WaitingRoom) -> bool:
     return room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from sidecar.http.models import Name, Parameters, Reply, matching
 from sidecar.http.problem_kinds import Kind, unknown
 from sidecar.http.problems import ProblemError
-from sidecar.rooms.service import Room
+from sidecar.rooms.service import WaitingRoom
 from sidecar.visitors.visitor_number import NUMBER, read_number
 
 UNKNOWN_ROOM = unknown("room")
@@ -38,7 +38,7 @@ AMBIGUOUS_NUMBER = Kind(
 VISITOR_ID = "^[A-Za-z0-9_-]{22}$"
 
 
-def check_class(room: Room, name: str) -> None:
+def check_class(room: WaitingRoom, name: str) -> None:
     """Raise ProblemError if the room has no class of that name."""
     if name not in room.settings.classes:
         names = ", ".join(room.settings.classes) or "it has none"
