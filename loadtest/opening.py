@@ -23,7 +23,7 @@ from loadtest.redis_server import redis_server
 from loadtest.report import Report, bold, table
 from loadtest.rounds import describe_loads
 from sidecar.kit.clock import StoreClock
-from sidecar.lottery.commitment import by_lot
+from sidecar.lottery.commitment import sort_by_lot
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
 from sidecar.rooms.bearer import Bearer
@@ -234,7 +234,7 @@ async def _find_misplaced(
         return ["nothing is drawn"]
     drawn: list[Any] = await redis.zrange(room_key(NAME, "drawn"), 0, -1)
     secret = room.draws.secret(room.settings.events[0])
-    by_lots = by_lot(secret, (ticket.visitor for ticket in tickets))
+    by_lots = sort_by_lot(secret, (ticket.visitor for ticket in tickets))
     if [text(visitor) for visitor in drawn] != by_lots or len(by_lots) != amount.visitors:
         return [f"{len(drawn)} of {amount.visitors} stand in the list, or not by their lots"]
     return []

@@ -18,7 +18,7 @@ from sidecar.leases.endpoints import ENDPOINTS as _LEASES
 from sidecar.limits.endpoints import ENDPOINTS as _LIMITS
 from sidecar.limits.nginx_check import ENDPOINTS as _CHECK_LIMIT
 from sidecar.lottery.endpoints import ENDPOINTS as _LOTTERY
-from sidecar.rooms.endpoints import changes, operator, series, transfer, visitors
+from sidecar.rooms.endpoints import changes, operator, transfer, visitors
 from sidecar.webhooks.endpoints import ENDPOINTS as _WEBHOOKS
 
 #: Endpoints of the edge listener, for proxies and for visitors.
@@ -28,7 +28,6 @@ VISITOR = (*_STATUS, *_ABOUT, *_EVENTS, *_CLAIM, *_LOTTERY)
 _ROOMS = (
     *operator.ENDPOINTS,
     *changes.ENDPOINTS,
-    *series.ENDPOINTS,
     *visitors.ENDPOINTS,
     *transfer.ENDPOINTS,
 )

@@ -16,7 +16,7 @@ from sidecar.http.long_poll import LongPolls
 from sidecar.kit.errors import StoreError
 from sidecar.kit.shorten import shorten_values
 from sidecar.kit.tasks import wait_for
-from sidecar.rooms.endpoints.visitors import waiting_visitors
+from sidecar.rooms.endpoints.visitors import list_waiting_visitors
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.statistics import (
@@ -24,10 +24,10 @@ from sidecar.rooms.statistics import (
     ENDED,
     HOUR_MS,
     MINUTE_MS,
-    difference,
-    steps,
-    sub_queue_states,
-    wait_percentiles,
+    compute_growth,
+    compute_steps,
+    compute_wait_percentiles,
+    describe_sub_queues,
 )
 from sidecar.visitors.model import Phase
 
@@ -210,7 +210,7 @@ class Live(LongPolls):
         """Return the head of the queue; nothing in a pre-queue, whose lots are secret."""
         if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
             return []
-        rows = await waiting_visitors(room, start=0, limit=HEAD)
+        rows = await list_waiting_visitors(room, start=0, limit=HEAD)
         return [row.model_dump(by_alias=True) for row in rows]
 
     def _describe(self, room: WaitingRoom) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class Live(LongPolls):
             from_store = {
                 **{name: getattr(snapshot, name) for name in COUNTED},
                 "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
-                "lines": sub_queue_states(settings, snapshot),
+                "lines": describe_sub_queues(settings, snapshot),
                 "as_of_ms": snapshot.now_ms,
                 "changed": shorten_values(snapshot.overrides),
                 "a_minute": self._rates(room),
@@ -258,7 +258,7 @@ class Live(LongPolls):
         since_ms, before = points[0]
         if now_ms - since_ms < RATE_LEAST_MS:
             return None
-        happened = difference(counters, before)
+        happened = compute_growth(counters, before)
         scale = 60_000 / (now_ms - since_ms)
         return {
             "joined": scale * happened.get("joined", 0),
@@ -296,9 +296,9 @@ def _hour(samples: list[dict[str, Any]]) -> dict[str, Any]:
         return {"minutes": {name: [] for name in COLUMNS}, "waits": {"half": None, "most": None}}
     until_ms = samples[0]["minute"] * MINUTE_MS
     since_ms = until_ms - HOUR_MS
-    minutes = steps(samples, since_ms, until_ms)
+    minutes = compute_steps(samples, since_ms, until_ms)
     oldest = [each for each in samples if each["minute"] * MINUTE_MS >= since_ms][-1]
-    waits = wait_percentiles(samples[0]["totals"], oldest["totals"], (0.5, 0.9))
+    waits = compute_wait_percentiles(samples[0]["totals"], oldest["totals"], (0.5, 0.9))
     return {
         "minutes": {name: [getattr(step, name) for step in minutes] for name in COLUMNS},
         "waits": {

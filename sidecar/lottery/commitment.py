@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sidecar.rooms.openings import RoomEvent, draws_of, moments
+from sidecar.rooms.openings import RoomEvent, list_draws, moments
 from sidecar.visitors.model import LOT_BITS
 from sidecar.visitors.tokens import is_visitor_id
 
@@ -31,14 +31,14 @@ Row = tuple[Plain, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
 # The draw ----------------------------------------------------------------------------------------
 
 
-def secret_of(key: str, room: str, event: RoomEvent) -> str:
+def derive_secret(key: str, room: str, event: RoomEvent) -> str:
     """Return an event's secret, 64 hexadecimal digits. It depends on the beginning of the pre-queue
     but not on the opening, so that no published secret is used again."""
     text = f"waitroom-draw:{room}:{event.name}:{event.begins_ms}"
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
-def commitment_to(secret: str) -> str:
+def compute_commitment(secret: str) -> str:
     """Return the SHA-256 of the secret's hexadecimal string, in hexadecimal."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
@@ -50,14 +50,18 @@ def lot(secret: str, visitor: str) -> int:
     return int.from_bytes(digest[:8], "big") >> (64 - LOT_BITS)
 
 
-def by_lot(secret: str, visitors: Iterable[str]) -> list[str]:
+def sort_by_lot(secret: str, visitors: Iterable[str]) -> list[str]:
     """Return the visitors, sorted by their lots."""
     return sorted(visitors, key=lambda visitor: (lot(secret, visitor), visitor))
 
 
-def as_lines(visitors: Iterable[str], *, first: int = 1) -> bytes:
+def format_list(visitors: Iterable[str], *, first: int = 1) -> bytes:
     """Return the bytes whose SHA-256 is published: a line `place id` for each visitor."""
-    return "".join(f"{place} {visitor}\n" for place, visitor in enumerate(visitors, first)).encode()
+    return _format_rows((visitor, place) for place, visitor in enumerate(visitors, first))
+
+
+def _format_rows(rows: Iterable[tuple[str, int]]) -> bytes:
+    return "".join(f"{place} {visitor}\n" for visitor, place in rows).encode()
 
 
 # The choice of a draw ----------------------------------------------------------------------------
@@ -67,10 +71,10 @@ def is_revealed(event: RoomEvent, now_ms: int) -> bool:
     return now_ms >= event.opens_at + REVEAL_AFTER_MS
 
 
-def shown_draw(events: Sequence[RoomEvent], now_ms: int) -> RoomEvent | None:
+def choose_shown_draw(events: Sequence[RoomEvent], now_ms: int) -> RoomEvent | None:
     """Return the event whose draw is shown by default: the current event, else the next, else the
     last. None if no event has a pre-queue."""
-    current, draws = moments(events, now_ms, is_open_between=False).event, draws_of(events)
+    current, draws = moments(events, now_ms, is_open_between=False).event, list_draws(events)
     if current in draws:
         return current
     coming = (event for event in draws if event.begins_ms > now_ms)
@@ -129,105 +133,100 @@ def verify(
     if draw.secret is None:
         return checks
     rows = sorted(places, key=lambda row: row[1])
-    ids = [row[0] for row in rows]
-    sha256 = hashlib.sha256("".join(f"{at} {id_}\n" for id_, at in rows).encode()).hexdigest()
-    checks = [
-        _check_secret(draw.secret, draw.commitment),
-        *checks,
-        _check_ids(rows),
-        _check_places(rows),
-        _check_lots(draw.secret, ids),
-        _check_count(draw.count, len(ids)),
+    count, sha256 = len(rows), hashlib.sha256(_format_rows(rows)).hexdigest()
+    checks = [_check_secret(draw.secret, draw.commitment), *checks]
+    checks += [
+        _check("ids", _find_id_fault(rows), "none is listed twice: each has one place"),
+        _check(
+            "places",
+            _find_place_fault(rows),
+            f"they are 1 to {count}: none is missing, none is there twice",
+        ),
+        _check(
+            "lots",
+            _find_lot_fault(draw.secret, [id_ for id_, _ in rows]),
+            f"all {count} were drawn again: each id has the place that its lot gives it, and "
+            "nobody was moved",
+        ),
+        _check_count(draw.count, count),
         _check_list(draw.places_sha256, sha256),
     ]
     if digest is not None:
         checks.append(_check_noted("list", sha256, digest))
     if visitor is not None:
-        checks.append(_check_visitor(draw.secret, dict(rows), visitor))
+        place = dict(rows).get(visitor)
+        proof = f"{visitor} has place {place} of {count} (lot {lot(draw.secret, visitor)})"
+        fault = f"{visitor[:40]} is not in the list" if place is None else ""
+        checks.append(_check("visitor", fault, proof))
     return checks
 
 
-def _result(subject: str, proof: str, fault: str = "") -> Check:
+def _check(subject: str, fault: str, proof: str) -> Check:
     return Check(not fault, subject, fault or proof)
 
 
 def _check_secret(secret: str, commitment: str) -> Check:
-    computed = commitment_to(secret)
-    proof = (
-        f"its SHA-256 is the commitment {commitment}: nobody has changed the secret since that was "
-        "published"
-    )
+    computed = compute_commitment(secret)
     fault = (
         f"its SHA-256 is {computed}, and the commitment is {commitment}: it is not the secret that "
         "was committed to"
     )
-    return _result("secret", proof, "" if computed == commitment else fault)
+    proof = (
+        f"its SHA-256 is the commitment {commitment}: nobody has changed the secret since that was "
+        "published"
+    )
+    return _check("secret", "" if computed == commitment else fault, proof)
 
 
 def _check_noted(subject: str, value: str, noted: str) -> Check:
     fault = f"is {value}, and you noted {noted}: it was changed since then"
     proof = "is the one that you noted: it was not changed since then"
-    return _result(subject, proof, "" if value == noted.strip().lower() else fault)
-
-
-def _check_ids(rows: Sequence[tuple[str, int]]) -> Check:
-    places: dict[str, int] = {}
-    fault = ""
-    for visitor, place in rows:
-        if not is_visitor_id(visitor):
-            fault = f"place {place}: {visitor[:40]!r} is no visitor's id"
-        elif visitor in places:
-            fault = f"place {place}: {visitor} has place {places[visitor]} already"
-        if fault:
-            break
-        places[visitor] = place
-    return _result("ids", "none is listed twice: each has one place", fault)
-
-
-def _check_places(rows: Sequence[tuple[str, int]]) -> Check:
-    for expected, (visitor, place) in enumerate(rows, start=1):
-        if place != expected:
-            if place < 1:
-                fault = "is below 1, and the first place is 1"
-            else:
-                fault = "is there twice" if place < expected else f"comes where {expected} should"
-            return Check(False, "places", f"place {place} ({visitor}) {fault}")
-    return Check(True, "places", f"they are 1 to {len(rows)}: none is missing, none is there twice")
-
-
-def _check_lots(secret: str, ids: Sequence[str]) -> Check:
-    pairs = enumerate(zip(ids, by_lot(secret, ids), strict=True), start=1)
-    faults = (
-        f"place {place} is listed as {listed}'s; by the lots it is {drawn}'s"
-        for place, (listed, drawn) in pairs
-        if listed != drawn
-    )
-    proof = (
-        f"all {len(ids)} were drawn again: each id has the place that its lot gives it, and nobody "
-        "was moved"
-    )
-    return _result("lots", proof, next(faults, ""))
+    return _check(subject, "" if value == noted.strip().lower() else fault, proof)
 
 
 def _check_count(published: int | None, listed: int) -> Check:
+    fault = (
+        f"{listed} places are listed; the number drawn is not published"
+        if published is None
+        else f"{listed} places are listed, and {published} were published"
+    )
     proof = f"{listed} places, as published: none was added or taken away"
-    fault = f"{listed} places are listed, and {published} were published"
-    if published is None:
-        fault = f"{listed} places are listed; the number drawn is not published"
-    return _result("count", proof, "" if published == listed else fault)
+    return _check("count", "" if published == listed else fault, proof)
 
 
 def _check_list(published: str | None, computed: str) -> Check:
+    difference = f"{published} was published: it was changed since then"
+    fault = f"its SHA-256 is {computed}, and {difference if published else 'none was published'}"
     proof = f"its SHA-256 is {computed}, as published: it is the list of the opening"
-    fault = f"its SHA-256 is {computed}, and {published} was published: it was changed since then"
-    if published is None:
-        fault = f"its SHA-256 is {computed}, and none was published"
-    return _result("list", proof, "" if published == computed else fault)
+    return _check("list", "" if published == computed else fault, proof)
 
 
-def _check_visitor(secret: str, places: dict[str, int], visitor: str) -> Check:
-    fault = "" if visitor in places else f"{visitor[:40]} is not in the list"
-    proof = (
-        f"{visitor} has place {places.get(visitor)} of {len(places)} (lot {lot(secret, visitor)})"
-    )
-    return _result("visitor", proof, fault)
+def _find_id_fault(rows: Sequence[tuple[str, int]]) -> str:
+    places: dict[str, int] = {}
+    for visitor, place in rows:
+        if not is_visitor_id(visitor):
+            return f"place {place}: {visitor[:40]!r} is no visitor's id"
+        if visitor in places:
+            return f"place {place}: {visitor} has place {places[visitor]} already"
+        places[visitor] = place
+    return ""
+
+
+def _find_place_fault(rows: Sequence[tuple[str, int]]) -> str:
+    for expected, (visitor, place) in enumerate(rows, start=1):
+        if place < 1:
+            return f"place {place} ({visitor}) is below 1, and the first place is 1"
+        if place < expected:
+            return f"place {place} ({visitor}) is there twice"
+        if place > expected:
+            return f"place {place} ({visitor}) comes where {expected} should"
+    return ""
+
+
+def _find_lot_fault(secret: str, ids: Sequence[str]) -> str:
+    for place, (listed, drawn) in enumerate(
+        zip(ids, sort_by_lot(secret, ids), strict=True), start=1
+    ):
+        if listed != drawn:
+            return f"place {place} is listed as {listed}'s; by the lots it is {drawn}'s"
+    return ""

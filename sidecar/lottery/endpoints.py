@@ -11,7 +11,7 @@ from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.share import find_share
-from sidecar.lottery.commitment import REVEAL_AFTER_MS, is_revealed, shown_draw
+from sidecar.lottery.commitment import REVEAL_AFTER_MS, choose_shown_draw, is_revealed
 from sidecar.lottery.schemas import (
     COMMITMENT_UNKNOWN,
     LIST_GONE,
@@ -23,7 +23,7 @@ from sidecar.lottery.schemas import (
     PlacesPage,
 )
 from sidecar.lottery.service import Draws
-from sidecar.rooms.openings import RoomEvent, draws_of
+from sidecar.rooms.openings import RoomEvent, list_draws
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.service import WaitingRoom, room_of
 
@@ -65,7 +65,7 @@ async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
     draw = Draw(
         room=room.name,
         event=event.name,
-        events=[each.name for each in draws_of(room.settings.events)],
+        events=[each.name for each in list_draws(room.settings.events)],
         prequeue_from=iso(event.begins_ms),
         opens_at=iso(event.opens_at),
         revealed_at=iso(event.opens_at + REVEAL_AFTER_MS),
@@ -119,9 +119,9 @@ def _find_draw(room: WaitingRoom, name: str | None) -> tuple[Draws, RoomEvent]:
     """Return the room's draws and the event, by default the one to show. Raises ProblemError."""
     events = room.settings.events
     if name is None:
-        event = shown_draw(events, room.clock.now_ms())
+        event = choose_shown_draw(events, room.clock.now_ms())
     else:
-        event = next((each for each in draws_of(events) if each.name == name), None)
+        event = next((each for each in list_draws(events) if each.name == name), None)
     if event is None or not isinstance(room.draws, Draws):
         missing = "no event with a pre-queue" if name is None else f"no event {name[:40]!r}"
         raise ProblemError(NO_DRAW, detail=f"Room {room.name} has {missing}.")

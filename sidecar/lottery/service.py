@@ -6,7 +6,7 @@ import structlog
 
 from sidecar.lottery import commitment as draw
 from sidecar.lottery.store import DrawsStore
-from sidecar.rooms.openings import RoomEvent, draws_of
+from sidecar.rooms.openings import RoomEvent, list_draws
 from sidecar.rooms.store.replies import Snapshot
 
 log = structlog.get_logger()
@@ -46,7 +46,7 @@ class Draws:
     def commitment(self, event: RoomEvent) -> str:
         """Return the commitment that was published, or the one to publish."""
         published = self._published.get(event.draw_key)
-        return draw.commitment_to(self.secret(event)) if published is None else published
+        return draw.compute_commitment(self.secret(event)) if published is None else published
 
     def secret(self, event: RoomEvent) -> str:
         """Return the secret of a draw. Do not publish it before the draw is revealed."""
@@ -57,7 +57,7 @@ class Draws:
     async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
         """Publish and read new commitments; after an opening, publish the digest of its list. Cheap
         if nothing is new. Raises StoreError."""
-        draws = draws_of(events)
+        draws = list_draws(events)
         if not draws:
             return
         # With `born_ms`, so that the commitments are published again after Redis was emptied.
@@ -78,12 +78,12 @@ class Draws:
             )
 
     def _choose_secret(self, event: RoomEvent) -> str:
-        secrets = [draw.secret_of(key, self._room, event) for key in self._keys]
+        secrets = [draw.derive_secret(key, self._room, event) for key in self._keys]
         published = self._published.get(event.draw_key)
         if published is None:
             return secrets[-1]
         for secret in secrets:
-            if draw.commitment_to(secret) == published:
+            if draw.compute_commitment(secret) == published:
                 return secret
         log.error(
             "draw_key_missing",

@@ -12,8 +12,7 @@ import time
 from dataclasses import dataclass
 
 from sidecar.kit.errors import StoreError
-from sidecar.lottery.commitment import as_lines
-from sidecar.rooms.redis_keys import draws_key
+from sidecar.lottery.commitment import format_list
 from sidecar.rooms.store.plain_commands import PlainCommands
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
@@ -39,7 +38,7 @@ class DrawsStore(PlainCommands):
 
     def __init__(self, redis: Store, room: str, *, timeout_s: float) -> None:
         super().__init__(redis, room, timeout_s=timeout_s)
-        self._draws_key = draws_key(room)
+        self._draws_key = self._key("draws")
         #: The cached pages: by begins_ms of the pre-queue and page number, read time and visitors.
         self._pages: dict[tuple[int, int], tuple[float, list[str]]] = {}
         self._digests: dict[tuple[str, int], ListDigest] = {}
@@ -112,7 +111,7 @@ class DrawsStore(PlainCommands):
         digest, count, size = hashlib.sha256(), 0, await self._size()
         while drawn_from == begins_ms:
             visitors = await self._read_page(count)
-            digest.update(as_lines(visitors, first=count + 1))
+            digest.update(format_list(visitors, first=count + 1))
             count += len(visitors)
             if len(visitors) < PAGE:
                 break

@@ -72,7 +72,7 @@ def _check_path(value: str) -> str:
 
 
 def _check_font(value: str) -> str:
-    if not (_FONT_FILE.match(value) if value.startswith("/") else css_families(value)):
+    if not (_FONT_FILE.match(value) if value.startswith("/") else format_font_families(value)):
         raise ValueError(
             'write families, such as "Inter, Helvetica Neue, sans-serif", or the path of a font '
             "on your site, such as /_waitroom/static/shop.woff2"
@@ -80,7 +80,7 @@ def _check_font(value: str) -> str:
     return value
 
 
-def css_families(font: str) -> str:
+def format_font_families(font: str) -> str:
     """Return font families in CSS syntax; "" if the string is not a list of font families."""
     names = []
     for part in font.split(","):

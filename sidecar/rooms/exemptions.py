@@ -64,7 +64,7 @@ def is_among(address: str, networks: tuple[str, ...]) -> bool:
     )
 
 
-def rollout_number(room: str, *, address: str, user_agent: str) -> int:
+def compute_rollout_number(room: str, *, address: str, user_agent: str) -> int:
     """Return a client's number from 0 to ROLLOUT_NUMBERS - 1: evenly distributed, the same on
     every replica, and independent of the client's number in other rooms.
 
@@ -94,7 +94,7 @@ def prove_outside(
     if settings.rollout_percent == 100:
         return None
     if number is None:
-        number = rollout_number(room, address=bearer.address, user_agent=bearer.user_agent)
+        number = compute_rollout_number(room, address=bearer.address, user_agent=bearer.user_agent)
     return Outside(number) if is_outside(number, settings) else None
 
 

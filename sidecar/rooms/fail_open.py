@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from sidecar.rooms.pass_lifetime import pass_ends_ms
+from sidecar.rooms.pass_lifetime import compute_pass_end_ms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Pass, Ticket
@@ -87,7 +87,7 @@ class Fallback:
         length_ms = int(settings.session_duration * 1000)
         if settings.disable_session_renewal or pass_.expires_ms - now_ms > length_ms // 2:
             return None
-        ends = pass_ends_ms(pass_.started_ms, now_ms, settings)
+        ends = compute_pass_end_ms(pass_.started_ms, now_ms, settings)
         return replace(pass_, renewed_ms=0, expires_ms=ends) if ends > pass_.expires_ms else None
 
     def _take_token(self, settings: RoomSettings, now_ms: int) -> bool:
@@ -111,5 +111,5 @@ def _new_pass(ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass:
         ticket.epoch,
         started_ms=now_ms,
         renewed_ms=0,
-        expires_ms=pass_ends_ms(now_ms, now_ms, settings),
+        expires_ms=compute_pass_end_ms(now_ms, now_ms, settings),
     )

@@ -1,10 +1,9 @@
 """The metrics of rooms: this replica's own counters, and each room's counters from Redis."""
 
-import contextlib
 from collections.abc import Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from sidecar.http.metrics import SHARED, MetricSet, counter, gauge, histogram
@@ -84,41 +83,6 @@ class StoreCounters(Collector):
             yield family
 
 
-class QueueGauges(Collector):
-    """Exports each sub-queue's length and wait, as last read. A removed one has no sample."""
-
-    def __init__(self) -> None:
-        self._rooms: dict[str, Mapping[str, tuple[int, float | None]]] = {}
-
-    def learn(self, room: str, queues: Mapping[str, tuple[int, float | None]]) -> None:
-        """Store how many wait in each sub-queue, and a newcomer's estimated wait in seconds, by the
-        sub-queue's name."""
-        self._rooms[room] = queues
-
-    def forget(self, room: str) -> None:
-        self._rooms.pop(room, None)
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        labels = ["room", "line"]
-        waiting = GaugeMetricFamily(
-            "waitroom_line_waiting",
-            "Visitors in a sub-queue (line). Drawn places are in none." + SHARED,
-            labels=labels,
-        )
-        wait = GaugeMetricFamily(
-            "waitroom_line_wait_estimate_seconds",
-            "Estimated wait of a newcomer to a sub-queue (line). Absent while unknown." + SHARED,
-            labels=labels,
-        )
-        for room, queues in self._rooms.items():
-            for queue, (visitors, seconds) in queues.items():
-                waiting.add_metric([room, queue], visitors)
-                if seconds is not None:
-                    wait.add_metric([room, queue], seconds)
-        yield waiting
-        yield wait
-
-
 class RoomMetrics(MetricSet):
     """The metrics of rooms. Sum a replica's own counters over all replicas. Values from Redis are
     the same on each replica."""
@@ -175,6 +139,18 @@ class RoomMetrics(MetricSet):
         "coming back." + SHARED,
         "room",
     )
+    line_waiting = gauge(
+        "waitroom_line_waiting",
+        "Visitors in a sub-queue (line). Drawn places are in none." + SHARED,
+        "room",
+        "line",
+    )
+    line_wait_estimate = gauge(
+        "waitroom_line_wait_estimate_seconds",
+        "Estimated wait of a newcomer to a sub-queue (line). Absent while unknown." + SHARED,
+        "room",
+        "line",
+    )
     shield_up = gauge(
         "waitroom_shield_up",
         "1 while newcomers come faster than shield_above and join from the page." + SHARED,
@@ -226,7 +202,6 @@ class RoomMetrics(MetricSet):
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
         self.stays = self.collected(StoreCounters())
-        self.queues = self.collected(QueueGauges())
 
     def forget(self, room: str) -> None:
         """Remove the room's values from Redis, because Redis is unavailable. A value that no longer
@@ -238,12 +213,7 @@ class RoomMetrics(MetricSet):
             self.wait_estimate,
             self.shield_up,
             self.replicas,
+            self.line_waiting,
+            self.line_wait_estimate,
         ):
-            remove_sample(metric, room)
-        self.queues.forget(room)
-
-
-def remove_sample(gauge: Gauge, room: str) -> None:
-    """Remove the room's sample until it is set again: no sample is better than a wrong one."""
-    with contextlib.suppress(KeyError):  # older libraries raise it if there is no sample
-        gauge.remove(room)
+            metric.remove_by_labels({"room": room})

@@ -50,7 +50,7 @@ class RoomEvent(BaseModel):
 
     @field_validator("timezone")
     @classmethod
-    def _is_known(cls, value: str) -> str:
+    def _check_timezone(cls, value: str) -> str:
         if value not in _zones():
             raise ValueError(
                 'no time zone is called so: write a name such as "Europe/Zurich", or "UTC"'
@@ -59,7 +59,7 @@ class RoomEvent(BaseModel):
 
     @field_validator("opens_at", "closes_at")
     @classmethod
-    def _is_after_previous_step(cls, value: int | None, info: ValidationInfo) -> int | None:
+    def _check_sequence(cls, value: int | None, info: ValidationInfo) -> int | None:
         before = "prequeue_from" if info.field_name == "opens_at" else "opens_at"
         earlier_ms = info.data.get(before) if "timezone" in info.data else None
         if value is not None and earlier_ms is not None and value <= earlier_ms:
@@ -70,6 +70,11 @@ class RoomEvent(BaseModel):
     def begins_ms(self) -> int:
         """The time in ms from which on visitors may join: the pre-queue's begin or the opening."""
         return self.opens_at if self.prequeue_from is None else self.prequeue_from
+
+    @property
+    def ends_ms(self) -> int:
+        """The end of the event in ms. An event without closes_at ends 1 ms after its opening."""
+        return self.opens_at + 1 if self.closes_at is None else self.closes_at
 
     @property
     def draw_key(self) -> str:
@@ -83,7 +88,7 @@ class RoomEvent(BaseModel):
         return self.model_dump(include=names, exclude_none=True)
 
 
-def problems_of_events(events: Sequence[RoomEvent]) -> list[str]:
+def find_event_problems(events: Sequence[RoomEvent]) -> list[str]:
     """Return the problems of a room's events in combination. Each event is valid by itself."""
     problems = []
     if len(events) > MAX_EVENTS:
@@ -92,16 +97,13 @@ def problems_of_events(events: Sequence[RoomEvent]) -> list[str]:
         )
     names = find_duplicates(event.name for event in events)
     problems += [f"two events are called {name!r}" for name in names]
-    longest: RoomEvent | None = None
+    last: RoomEvent | None = None  # the event so far that ends last
     for event in sorted(events, key=lambda event: event.begins_ms):
-        if longest is not None and event.begins_ms < _ends_ms(longest):
-            problems.append(
-                f"{event.name} begins before {longest.name} is over"
-                if longest.closes_at is not None
-                else f"{event.name} begins before {longest.name} has opened"
-            )
-        if longest is None or _ends_ms(event) > _ends_ms(longest):
-            longest = event
+        if last is not None and event.begins_ms < last.ends_ms:
+            end = "has opened" if last.closes_at is None else "is over"
+            problems.append(f"{event.name} begins before {last.name} {end}")
+        if last is None or event.ends_ms > last.ends_ms:
+            last = event
     return problems
 
 
@@ -109,11 +111,11 @@ _EVENT = '{"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 
 Events = Annotated[
     tuple[Annotated[RoomEvent, parse_table(_EVENT)], ...],
     parse_list(_EVENT),
-    reject_problems(problems_of_events),
+    reject_problems(find_event_problems),
 ]
 
 
-def draws_of(events: Iterable[RoomEvent]) -> list[RoomEvent]:
+def list_draws(events: Iterable[RoomEvent]) -> list[RoomEvent]:
     """Return the events with a pre-queue, sorted by the begin of the pre-queue."""
     drawn = [event for event in events if event.prequeue_from is not None]
     return sorted(drawn, key=lambda event: event.begins_ms)
@@ -129,9 +131,9 @@ class Moments:
     """A room's phase at one time, the event of that phase, and the next event."""
 
     phase: Phase
-    #: The event that is in its pre-queue or open. None: neither.
+    #: The event that is in its pre-queue or open. None if there is no such event.
     event: RoomEvent | None = None
-    #: The next event, which has not begun. None: no more events.
+    #: The next event, which has not begun. None if no event is to come.
     coming: RoomEvent | None = None
 
     @property
@@ -141,14 +143,11 @@ class Moments:
         return self.event.overrides if self.event is not None and is_on else {}
 
 
-_ALWAYS_OPEN = Moments(Phase.OPEN)
-
-
 def moments(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) -> Moments:
     """Return a room's phase and events at a time. The scripts have the same rule
     (rooms/lua/parts/openings.lua)."""
     if not events:
-        return _ALWAYS_OPEN
+        return Moments(Phase.OPEN)
     begun = [event for event in events if event.begins_ms <= now_ms]
     future = [event for event in events if event.begins_ms > now_ms]
     coming = min(future, key=lambda event: event.begins_ms, default=None)
@@ -164,6 +163,6 @@ def moments(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) 
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
 
-def with_event_settings(settings: _Settings, now: Moments) -> _Settings:
-    """Return a room's settings, with those replaced that an open event overrides."""
+def apply_event_settings(settings: _Settings, now: Moments) -> _Settings:
+    """Return a room's settings with the settings of an open event applied."""
     return settings.model_copy(update=now.overrides) if now.overrides else settings

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import InputError
 from sidecar.kit.moments import LATEST_MS, read_moment
-from sidecar.rooms.openings import Moments, RoomEvent, draws_of, with_event_settings
+from sidecar.rooms.openings import Moments, RoomEvent, apply_event_settings, list_draws
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Phase
 
@@ -83,7 +83,7 @@ def _event_state(settings: RoomSettings, event: RoomEvent, now_ms: int) -> str:
 
 def _settings_in_force(settings: RoomSettings, moments: Moments) -> dict[str, Any]:
     names = {"total_active_users", "new_users_per_minute", "message"}
-    return with_event_settings(settings, moments).model_dump(include=names)
+    return apply_event_settings(settings, moments).model_dump(include=names)
 
 
 def _sort_by_time(settings: RoomSettings) -> list[RoomEvent]:
@@ -141,7 +141,7 @@ def _room_warnings(settings: RoomSettings, to_come: list[RoomEvent]) -> list[str
         lines.append("suspended: everybody passes, whatever the events say")
     if settings.queueing_method == "passthrough":
         lines.append("queueing_method: passthrough lets everybody in, whatever the events say")
-    if settings.queueing_method == "reject" and draws_of(to_come):
+    if settings.queueing_method == "reject" and list_draws(to_come):
         lines.append(
             "queueing_method: reject lets nobody wait: a pre-queue stays empty, and after the "
             "opening everybody is refused while the room is full"

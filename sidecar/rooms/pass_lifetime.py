@@ -4,7 +4,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import RENEW_MIN_MS, Pass
 
 
-def renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:
+def compute_renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:
     """Return the time from which on a request with this pass renews it.
 
     The pass lives as long as the settings at its last renewal allowed; the current settings limit
@@ -15,12 +15,12 @@ def renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:
     session_ms = int(settings.session_duration * 1000)
     usual_ms = pass_.renewed_ms + min(max(lifetime_ms // 6, RENEW_MIN_MS), lifetime_ms // 2)
     latest_ms = pass_.renewed_ms + session_ms
-    if pass_ends_ms(pass_.started_ms, pass_.expires_ms, settings) <= pass_.expires_ms:
+    if compute_pass_end_ms(pass_.started_ms, pass_.expires_ms, settings) <= pass_.expires_ms:
         return latest_ms
     return min(max(usual_ms, pass_.expires_ms - session_ms), latest_ms)
 
 
-def pass_ends_ms(started_ms: int, now_ms: int, settings: RoomSettings) -> int:
+def compute_pass_end_ms(started_ms: int, now_ms: int, settings: RoomSettings) -> int:
     """Return the end of a pass that is given or renewed now (as in rooms/lua/parts/admit.lua)."""
     begins_ms = started_ms if settings.disable_session_renewal else now_ms
     ends_ms = begins_ms + int(settings.session_duration * 1000)

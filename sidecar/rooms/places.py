@@ -30,7 +30,7 @@ class LotSource(Protocol):
         """Publish new commitments, and read the other replicas'. Raises StoreError."""
 
 
-def claim_of(bearer: Bearer) -> ClassClaim:
+def read_claim(bearer: Bearer) -> ClassClaim:
     """Return the class that a client claims. A class from nginx takes precedence over a grant."""
     if bearer.class_name:
         return ClassClaim(bearer.class_name)
@@ -51,20 +51,20 @@ async def apply_claim(
     return replace(ticket, class_name=name, signed_ms=0)
 
 
-def hidden_order(joined_ms: int) -> int:
+def make_hidden_order(joined_ms: int) -> int:
     """Return the placeholder order in tickets until the pre-queue is over. Visitors can read their
     tickets, and must not learn the drawn order before."""
     return joined_ms * 1000
 
 
-def ticket_of(visitor: str, standing: Standing, claim: ClassClaim) -> Ticket:
+def issue_ticket(visitor: str, standing: Standing, claim: ClassClaim) -> Ticket:
     """Return a newcomer's ticket, with a hidden order."""
     name = claim.class_name if standing.is_classed else ""
     now_ms = standing.now_ms
-    return Ticket(visitor, hidden_order(now_ms), now_ms, standing.epoch, class_name=name)
+    return Ticket(visitor, make_hidden_order(now_ms), now_ms, standing.epoch, class_name=name)
 
 
-def lot_of_newcomer(
+def find_lot(
     visitor: str, settings: RoomSettings, draws: LotSource | None, now_ms: int
 ) -> Lot | None:
     """Return a newcomer's lot. None if no pre-queue is on or next, or the replicas do not yet agree
@@ -75,10 +75,10 @@ def lot_of_newcomer(
     return Lot(draws.lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)
 
 
-def with_drawn_order(ticket: Ticket, settings: RoomSettings, draws: LotSource | None) -> Ticket:
+def add_drawn_order(ticket: Ticket, settings: RoomSettings, draws: LotSource | None) -> Ticket:
     """Return the ticket with its drawn order, if the visitor joined in a pre-queue and the ticket
     still has the hidden order."""
-    if not settings.events or draws is None or ticket.order != hidden_order(ticket.joined_ms):
+    if not settings.events or draws is None or ticket.order != make_hidden_order(ticket.joined_ms):
         return ticket
     for event in settings.events:
         if event.prequeue_from is not None and (

@@ -29,6 +29,8 @@ ROOM_KEYS = (
 
 
 def room_key(room: str, name: str) -> str:
+    """Return the key of a name in ROOM_KEYS, or of "draws", the published data of the room's
+    lottery draws (hash, lottery/store.py)."""
     return f"waitroom:{{{room}}}:{name}"
 
 
@@ -37,22 +39,12 @@ def room_keys(room: str) -> list[str]:
 
 
 def leader_key(room: str, work: str) -> str:
-    """Return the key of the leader lease for the work "sweeping" or "tidying". The key expires
-    after the interval."""
+    """Return the key of the leader lease for a work, such as "sweeping", "tidying" or "recording".
+    Most of these keys expire after the interval of the work."""
     return room_key(room, work)
-
-
-def recorder_leader_key(room: str) -> str:
-    """Return the key of the leader lease of the recorder, which writes the room's history."""
-    return room_key(room, "recording")
-
-
-def draws_key(room: str) -> str:
-    """Return the key of the published data of the room's draws (hash, lottery/store.py)."""
-    return room_key(room, "draws")
 
 
 def called_key(room: str) -> str:
     """Return the key of the last stream entry that was read for calls. The recorder trims the
-    stream only up to it. The key expires."""
+    stream only up to this entry. The key expires."""
     return room_key(room, "called")

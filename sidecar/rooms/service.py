@@ -25,14 +25,14 @@ from sidecar.rooms.exemptions import (
 )
 from sidecar.rooms.fail_open import Fallback
 from sidecar.rooms.longest_refresh import Refreshes
-from sidecar.rooms.pass_lifetime import renewal_due_ms
+from sidecar.rooms.pass_lifetime import compute_renewal_due_ms
 from sidecar.rooms.places import (
     LotSource,
+    add_drawn_order,
     apply_claim,
-    claim_of,
-    lot_of_newcomer,
-    ticket_of,
-    with_drawn_order,
+    find_lot,
+    issue_ticket,
+    read_claim,
 )
 from sidecar.rooms.settings import RoomSettings, merge_settings
 from sidecar.rooms.shield import Shelter, Shield
@@ -133,8 +133,8 @@ class WaitingRoom:
                 answer = await self._check_pass(token, fingerprint)
             elif isinstance(token, Ticket):
                 if bearer is not NOBODY:
-                    token = await apply_claim(token, claim_of(bearer), self.settings, self.store)
-                placed_ticket = with_drawn_order(token, self.settings, self.draws)
+                    token = await apply_claim(token, read_claim(bearer), self.settings, self.store)
+                placed_ticket = add_drawn_order(token, self.settings, self.draws)
                 address = bearer.address_digest(self.name, self.settings)
                 standing = await self.store.beat(placed_ticket, address=address)
                 answer = build_answer(self._note_refresh(standing), token)
@@ -174,7 +174,7 @@ class WaitingRoom:
         ):
             return None
         if self._is_valid(token):
-            self.store.room_existed_since(token.joined_ms)
+            self.store.note_room_existed_since(token.joined_ms)
             return token
         return None if token.visitor in self._revoked else token
 
@@ -322,7 +322,7 @@ class WaitingRoom:
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
         if pass_.renewed_ms < max(1, emptied_ms) or pass_.fingerprint != fingerprint:
             return 0
-        return renewal_due_ms(pass_, self.settings)
+        return compute_renewal_due_ms(pass_, self.settings)
 
     def _is_settled(self, pass_: Pass) -> bool:
         """Return True if nginx may cache the verdict. nginx caches by cookie, so it cannot check
@@ -381,7 +381,9 @@ class WaitingRoom:
                 return Answer(VisitorState.NOT_QUEUED, is_settled=is_settled, joins_later=True)
         if outside:
             return Answer(VisitorState.ADMITTED, outside, uncounted="outside")
-        return await self._enter(bearer.address_digest(self.name, self.settings), claim_of(bearer))
+        return await self._enter(
+            bearer.address_digest(self.name, self.settings), read_claim(bearer)
+        )
 
     def _apply_shield(self, bearer: Bearer) -> Shelter:
         if bearer.has_waited:
@@ -403,7 +405,7 @@ class WaitingRoom:
 
     async def _enter(self, address: str, claim: ClassClaim) -> Answer:
         visitor = new_visitor()
-        lot = lot_of_newcomer(visitor, self.settings, self.draws, self.clock.now_ms())
+        lot = find_lot(visitor, self.settings, self.draws, self.clock.now_ms())
         try:
             standing = await self.store.enter(visitor, address=address, claim=claim, lot=lot)
         except StoreUnavailableError:
@@ -414,7 +416,7 @@ class WaitingRoom:
             raise
         if standing.outcome is QueueOutcome.ADMITTED:
             self._fallback.count_admission()
-        newcomer = ticket_of(visitor, standing, claim)
+        newcomer = issue_ticket(visitor, standing, claim)
         # The script replies GONE if it ran too late for the client.
         answer = build_answer(self._note_refresh(standing), newcomer)
         return answer or Answer(VisitorState.NOT_QUEUED)

@@ -27,7 +27,7 @@ from sidecar.kit.setting_types import (
 )
 from sidecar.kit.templates import TEMPLATE_NAME
 from sidecar.rooms.appearance import APPEARANCE, ColourText, Font, Links, SitePath, StyleSheet
-from sidecar.rooms.openings import Events, Moments, moments, with_event_settings
+from sidecar.rooms.openings import Events, Moments, apply_event_settings, moments
 from sidecar.visitors.classes import Classes, Lines, find_class_problems
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
 
@@ -36,48 +36,29 @@ EVENTS_KEPT = 100_000
 _SITE = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?\Z")
 #: The settings that the scripts do not need.
 _NOT_FOR_SCRIPTS = {
-    "message",
-    "site_name",
-    "logo",
-    "suspended",
-    "sweep_interval",
-    "queueing_status_code",
-    "json_format",
-    "shield_above",
-    "on_store_failure",
-    "keepalive_max_duration",
-    "bind_pass",
-    "rollout_percent",
-    "exempt_addresses",
-    "exempt_paths",
-    "exempt_header",
-    "notify_above",
-    "rank_limit",
-    "class_header",
-    "public_url",
-    "template",
-    *APPEARANCE,
+    *("message", "site_name", "logo", "template", "public_url", "rank_limit", *APPEARANCE),
+    *("queueing_status_code", "json_format", "keepalive_max_duration", "bind_pass"),
+    *("rollout_percent", "exempt_addresses", "exempt_paths", "exempt_header", "class_header"),
+    *("suspended", "sweep_interval", "shield_above", "on_store_failure", "notify_above"),
 }
+#: The fields of an event that the scripts do not need.
+_EVENT_FIELDS_NOT_FOR_SCRIPTS = {"name", "message", "timezone"}
 
 
-def _site(value: str) -> str:
-    """Check the address of a site, and return it without a slash at the end."""
+def _read_site(value: str) -> str:
+    """Check the address of a site, and return the address without a slash at the end."""
     match = _SITE.match(value)
     if match is None or int((match[2] or ":443")[1:]) not in range(1, 65_536):
         raise ValueError("write the site's address, such as https://shop.example, without a path")
     return value.rstrip("/")
 
 
-def _template(value: str) -> str:
-    """Check the name of a template file. Operators can only choose among the files in template_dir,
-    because they may change settings but not write files."""
+def _check_template(value: str) -> str:
+    """Check the name of a template file. Operators may change settings but not write files, so they
+    can only choose among the files in template_dir."""
     if not TEMPLATE_NAME.match(value):
         raise ValueError("write the name of a file in template_dir, such as shop.html")
     return value
-
-
-#: The fields of an event that the scripts do not need.
-_EVENT_FIELDS_NOT_FOR_SCRIPTS = {"name", "message", "timezone"}
 
 
 class RoomSettings(BaseModel):
@@ -205,12 +186,12 @@ class RoomSettings(BaseModel):
     notify_above: Count | None = Field(default=None, ge=1, le=1_000_000_000)
     """Sends the webhook `queue_over` when more visitors than this wait, and not again until fewer
     than 80 % of this number waited."""
-    public_url: Annotated[str, AfterValidator(_site)] | None = None
+    public_url: Annotated[str, AfterValidator(_read_site)] | None = None
     """The address of your site, without a path. Links in the webhook `called` begin with it. None:
     those links are paths."""
     message: str | None = Field(default=None, max_length=500)
     """A message from you on the waiting page. None: no message."""
-    template: Annotated[str, AfterValidator(_template)] | None = None
+    template: Annotated[str, AfterValidator(_check_template)] | None = None
     """A waiting page of your own: the name of a Mustache file in `template_dir`, such as
     `shop.html`. It replaces the whole page, and a change of the file is seen at once. None: the
     waiting page."""
@@ -240,27 +221,23 @@ class RoomSettings(BaseModel):
     font on your site. Not allowed: `@import`, addresses of other sites, and a backslash outside of
     quotes."""
 
-    # Rules between fields are rules of the later field: pydantic asks a model's own
-    # validator only when every field is right, and then a problem would hide another.
-    @field_validator("heartbeat_interval")
+    # A rule between two fields belongs to the later field. A validator of the whole model would run
+    # only if all fields are valid, so the problems of single fields would hide its problem.
+    @field_validator("heartbeat_interval", "claim_window")
     @classmethod
-    def _beats_within_the_timeout(cls, value: float | None, info: ValidationInfo) -> float | None:
+    def _check_against_timeout(cls, value: float | None, info: ValidationInfo) -> float | None:
         timeout: float | None = info.data.get("heartbeat_timeout")
-        if value is not None and timeout is not None and value > timeout / 2:
-            raise ValueError(f"must be at most half of heartbeat_timeout ({timeout:g} s)")
-        return value
-
-    @field_validator("claim_window")
-    @classmethod
-    def _claims_within_the_timeout(cls, value: float, info: ValidationInfo) -> float:
-        timeout: float | None = info.data.get("heartbeat_timeout")
-        if timeout is not None and value > timeout:
+        if value is None or timeout is None:
+            return value
+        if info.field_name == "claim_window" and value > timeout:
             raise ValueError(f"must not be longer than heartbeat_timeout ({timeout:g} s)")
+        if info.field_name == "heartbeat_interval" and value > timeout / 2:
+            raise ValueError(f"must be at most half of heartbeat_timeout ({timeout:g} s)")
         return value
 
     @field_validator("classes")
     @classmethod
-    def _classes_agree(cls, value: Classes, info: ValidationInfo) -> Classes:
+    def _check_classes(cls, value: Classes, info: ValidationInfo) -> Classes:
         if problems := find_class_problems(value, info.data.get("lines")):
             raise ValueError("\n".join(problems))
         return value
@@ -311,12 +288,13 @@ class RoomSettings(BaseModel):
         for name in ("lines", "classes", "events"):
             if not values[name]:
                 del values[name]
-        values["events_kept"] = events_kept
-        values["tells_called"] = tells_called
-        values["outage_ms"] = outage_ms
-        values["session_grace_ms"] = SESSION_GRACE_MS
-        values["release_hold_ms"] = RELEASE_HOLD_MS
-        return values
+        return values | {
+            "events_kept": events_kept,
+            "tells_called": tells_called,
+            "outage_ms": outage_ms,
+            "session_grace_ms": SESSION_GRACE_MS,
+            "release_hold_ms": RELEASE_HOLD_MS,
+        }
 
     def changed(self, overrides: dict[str, Any]) -> "RoomSettings":
         """Return these settings with some replaced. Raises InputError naming each field that is
@@ -350,4 +328,4 @@ def merge_settings(
     replace the file's settings, and an open event replaces both. The scripts do the same
     (rooms/lua/parts/settings.lua, openings.lua; tests/rooms/test_effective.py)."""
     settings, problems = file.overridden(overrides)
-    return with_event_settings(settings, settings.moments(now_ms)), problems
+    return apply_event_settings(settings, settings.moments(now_ms)), problems

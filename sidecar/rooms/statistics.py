@@ -17,7 +17,7 @@ ENDED = ("expired_session", "left_session", "released")
 _WAIT_PREFIX = "wait_"
 
 
-def sub_queue_states(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
+def describe_sub_queues(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
     """Return each sub-queue's length and a newcomer's wait. Drawn places are in no sub-queue."""
     return [
         {"line": line.name, "waiting": people, "wait_seconds": None if ms is None else ms // 1000}
@@ -25,7 +25,7 @@ def sub_queue_states(settings: RoomSettings, snapshot: Snapshot) -> list[dict[st
     ]
 
 
-def steps(
+def compute_steps(
     samples: list[dict[str, Any]], from_ms: int, until_ms: int, step_ms: int = MINUTE_MS
 ) -> list[SeriesStep]:
     """Return the steps between two times, oldest first. The samples are sorted latest first.
@@ -42,8 +42,8 @@ def steps(
 
 
 def _step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
-    growth = difference(new["totals"], old["totals"])
-    waits = wait_percentiles(new["totals"], old["totals"], (0.5, 0.9))
+    growth = compute_growth(new["totals"], old["totals"])
+    waits = compute_wait_percentiles(new["totals"], old["totals"], (0.5, 0.9))
     return SeriesStep.model_construct(
         from_ms=old["minute"] * MINUTE_MS,
         ends_ms=new["minute"] * MINUTE_MS,
@@ -58,7 +58,7 @@ def _step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
     )
 
 
-def difference(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, int]:
+def compute_growth(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, int]:
     """Return the growth of each counter. A counter that is lower than before started again at 0,
     because Redis was emptied."""
     return {
@@ -67,7 +67,7 @@ def difference(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, 
     }
 
 
-def wait_percentiles(
+def compute_wait_percentiles(
     new: Mapping[str, float], old: Mapping[str, float], shares: Iterable[float]
 ) -> dict[float, float | None]:
     """Return wait-time percentiles, in seconds, of the visitors admitted between two samples, by
@@ -78,7 +78,7 @@ def wait_percentiles(
     """
     buckets = sorted(
         (int(name.removeprefix(_WAIT_PREFIX)), count)
-        for name, count in difference(new, old).items()
+        for name, count in compute_growth(new, old).items()
         if name.removeprefix(_WAIT_PREFIX).isdecimal() and count > 0
     )
     total = sum(count for _, count in buckets)

@@ -13,7 +13,7 @@ import structlog
 
 from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
-from sidecar.rooms.metrics import RoomMetrics, remove_sample
+from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Phase
@@ -60,8 +60,7 @@ async def _refresh(room: WaitingRoom, metrics: RoomMetrics) -> bool:
         log.warning("store_back", room=room.name)
     metrics.store_away.labels(room.name).set(0)
     _export_settings(room, metrics)
-    _export_snapshot(room.name, snapshot, metrics)
-    _export_sub_queues(room, snapshot, metrics)
+    _export_snapshot(room, snapshot, metrics)
     return True
 
 
@@ -78,27 +77,19 @@ def _export_settings(room: WaitingRoom, metrics: RoomMetrics) -> None:
     metrics.wait_seconds.labels(name)
 
 
-def _export_snapshot(name: str, snapshot: Snapshot, metrics: RoomMetrics) -> None:
-    metrics.recovery.labels(name).set(snapshot.recovery_stage)
-    metrics.replicas.labels(name).set(snapshot.replicas)
-    metrics.waiting.labels(name).set(snapshot.waiting)
-    metrics.active.labels(name).set(snapshot.active)
-    metrics.provisional.labels(name).set(snapshot.provisional)
-    metrics.remembered.labels(name).set(snapshot.remembered)
-    metrics.shield_up.labels(name).set(snapshot.now_ms < snapshot.shield_until_ms)
-    if snapshot.wait_ms is None:
-        remove_sample(metrics.wait_estimate, name)
-    else:
-        metrics.wait_estimate.labels(name).set(snapshot.wait_ms / 1000)
-    metrics.stays.learn(name, snapshot.counters)
-
-
-def _export_sub_queues(room: WaitingRoom, snapshot: Snapshot, metrics: RoomMetrics) -> None:
-    waits = {
-        line.name: (people, None if ms is None else ms / 1000)
-        for line, (people, ms) in zip(room.settings.lines, snapshot.lines, strict=False)
-    }
-    metrics.queues.learn(room.name, waits)
+def _export_snapshot(room: WaitingRoom, snapshot: Snapshot, metrics: RoomMetrics) -> None:
+    metrics.forget(room.name)  # an unknown wait and a removed sub-queue have no sample
+    for field in ("waiting", "active", "provisional", "replicas", "remembered"):
+        getattr(metrics, field).labels(room.name).set(getattr(snapshot, field))
+    metrics.recovery.labels(room.name).set(snapshot.recovery_stage)
+    metrics.shield_up.labels(room.name).set(snapshot.now_ms < snapshot.shield_until_ms)
+    if snapshot.wait_ms is not None:
+        metrics.wait_estimate.labels(room.name).set(snapshot.wait_ms / 1000)
+    for line, (visitors, wait_ms) in zip(room.settings.lines, snapshot.lines, strict=False):
+        metrics.line_waiting.labels(room.name, line.name).set(visitors)
+        if wait_ms is not None:
+            metrics.line_wait_estimate.labels(room.name, line.name).set(wait_ms / 1000)
+    metrics.stays.learn(room.name, snapshot.counters)
 
 
 async def sweep_forever(rooms: WaitingRooms, metrics: Metrics) -> None:
@@ -123,13 +114,13 @@ async def sweep(room: WaitingRoom, metrics: Metrics) -> int:
     """Remove expired places and sessions, at most 1,000 in one script call. Return how many places
     in the queue were removed."""
     waiting = sessions = 0
-    more = True
-    while more:
+    has_more = True
+    while has_more:
         swept = await room.store.sweep()
         waiting += swept.waiting
         sessions += swept.sessions
-        more = swept.more
-        if more:
+        has_more = swept.more
+        if has_more:
             await asyncio.sleep(BATCH_PAUSE_S)
     room_metrics = metrics.of(RoomMetrics)
     room_metrics.sweeps.labels(room.name).inc()

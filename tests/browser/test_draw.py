@@ -9,7 +9,7 @@ import pytest
 import redis
 from playwright.sync_api import expect
 
-from sidecar.lottery.commitment import by_lot, commitment_to, lot, secret_of
+from sidecar.lottery.commitment import compute_commitment, derive_secret, lot, sort_by_lot
 from sidecar.rooms.redis_keys import room_key
 from tests.support.draws import HOUR_MS, make_event, make_ids
 from tests.support.processes import wait_until
@@ -36,12 +36,12 @@ def site():
 
 def fill(site: Site, room: str, ids: list[str], *, ahead: str = "") -> list[str]:
     """As the scripts do in a pre-queue; in the order of the lots. `ahead` was put at the head."""
-    secret = secret_of(SECRET, room, EVENT)
+    secret = derive_secret(SECRET, room, EVENT)
     scores = {one: lot(secret, one) - 2**53 for one in ids}
     with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
         store.zadd(room_key(room, "drawn"), scores | ({ahead: -(2**53)} if ahead else {}))
         store.hset(room_key(room, "stats"), "drawn_from", EVENT.begins_ms)
-    return by_lot(secret, ids)
+    return sort_by_lot(secret, ids)
 
 
 def open_it(site: Site, room: str) -> None:
@@ -63,7 +63,7 @@ def test_the_page_shows_the_commitment_and_then_checks_the_draw(site, visitor):
     page = visitor()
     address = f"{site.url}/_waitroom/shop/draw?id={order[41]}"
     page.goto(address)
-    commitment = commitment_to(secret_of(SECRET, "shop", EVENT))
+    commitment = compute_commitment(derive_secret(SECRET, "shop", EVENT))
     expect(page.locator("#commitment")).to_have_text(commitment)
     expect(page.locator("#intro")).to_contain_text("Nothing is drawn yet")
     expect(page.locator("#check")).to_be_hidden()
@@ -82,7 +82,7 @@ def test_the_page_shows_the_commitment_and_then_checks_the_draw(site, visitor):
 def test_the_page_finds_a_draw_that_is_rigged(site, visitor):
     """And names the first wrong place."""
     ids = make_ids(random.Random(2), 60)
-    order = by_lot(secret_of(SECRET, "rigged", EVENT), ids)
+    order = sort_by_lot(derive_secret(SECRET, "rigged", EVENT), ids)
     fill(site, "rigged", [one for one in ids if one != order[30]], ahead=order[30])
     open_it(site, "rigged")
     page = visitor()

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from sidecar.cli import main
 from sidecar.cli import verify_draw as commands
-from sidecar.lottery.commitment import as_lines, by_lot, commitment_to
+from sidecar.lottery.commitment import compute_commitment, format_list, sort_by_lot
 from tests.support.draws import make_ids, with_places
 from tests.support.processes import run_command
 
@@ -23,7 +23,7 @@ class FakeRoom:
     """A room that publishes a draw of these ids; tests change what they like."""
 
     def __init__(self, ids: list[str]) -> None:
-        self.order = by_lot(SECRET, ids)
+        self.order = sort_by_lot(SECRET, ids)
         self.places = [list(row) for row in with_places(self.order)]
         self.status = 200
         self.leads_to = ""
@@ -35,8 +35,8 @@ class FakeRoom:
             "opens_at": "2027-01-15T09:00:00.000+00:00",
             "revealed_at": "2027-01-15T09:00:03.000+00:00",
             "updated_at": "2027-01-15T09:30:00.000+00:00",
-            "commitment": commitment_to(SECRET), "secret": SECRET, "count": len(ids),
-            "places_sha256": hashlib.sha256(as_lines(self.order)).hexdigest(),
+            "commitment": compute_commitment(SECRET), "secret": SECRET, "count": len(ids),
+            "places_sha256": hashlib.sha256(format_list(self.order)).hexdigest(),
             "places_url": f"{PATH}/places?event=autumn", "store_emptied_at": None,
         }  # fmt: skip
 

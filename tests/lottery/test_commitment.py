@@ -12,12 +12,12 @@ from sidecar.lottery import commitment as draws
 from sidecar.lottery.commitment import (
     Published,
     SavedDraw,
-    as_lines,
-    by_lot,
-    commitment_to,
+    choose_shown_draw,
+    compute_commitment,
+    derive_secret,
+    format_list,
     lot,
-    secret_of,
-    shown_draw,
+    sort_by_lot,
     verify,
 )
 from sidecar.rooms.openings import RoomEvent
@@ -43,22 +43,32 @@ def test_a_double_holds_every_lot():
 def test_a_draw_has_a_secret_of_its_own():
     """Another room, event or beginning of the pre-queue is another secret; another opening is
     not, so that it can be moved after the commitment was published."""
-    secret = secret_of("k" * 32, "shop", make_event())
+    secret = derive_secret("k" * 32, "shop", make_event())
     others = [
-        secret_of("l" * 32, "shop", make_event()),
-        secret_of("k" * 32, "hall", make_event()),
-        secret_of("k" * 32, "shop", make_event("winter")),
-        secret_of("k" * 32, "shop", make_event(begins=START_MS + 1, opens_at=START_MS + HOUR_MS)),
+        derive_secret("l" * 32, "shop", make_event()),
+        derive_secret("k" * 32, "hall", make_event()),
+        derive_secret("k" * 32, "shop", make_event("winter")),
+        derive_secret(
+            "k" * 32, "shop", make_event(begins=START_MS + 1, opens_at=START_MS + HOUR_MS)
+        ),
     ]
     assert len({secret, *others}) == 5
-    assert secret_of("k" * 32, "shop", make_event(opens_at=START_MS + HOUR_MS // 2)) == secret
-    assert commitment_to(secret) == hashlib.sha256(secret.encode()).hexdigest()
+    assert derive_secret("k" * 32, "shop", make_event(opens_at=START_MS + HOUR_MS // 2)) == secret
+    assert compute_commitment(secret) == hashlib.sha256(secret.encode()).hexdigest()
 
 
 def test_of_two_equal_lots_the_id_that_sorts_first_goes_first(monkeypatch):
     """By its bytes: digits, capitals, _, small letters."""
     monkeypatch.setattr(draws, "lot", lambda _secret, visitor: len(visitor))
-    assert by_lot("s", ["b", "_", "A", "a", "-", "0", "aa"]) == ["-", "0", "A", "_", "a", "b", "aa"]
+    assert sort_by_lot("s", ["b", "_", "A", "a", "-", "0", "aa"]) == [
+        "-",
+        "0",
+        "A",
+        "_",
+        "a",
+        "b",
+        "aa",
+    ]
 
 
 # Which draw ---------------------------------------------------------------------------------------
@@ -72,12 +82,12 @@ def test_the_draw_that_is_shown_is_that_of_the_event_that_is_on():
     )
     events = [second, plain, first]
     at = {
-        hours: shown_draw(events, START_MS + round(hours * HOUR_MS))
+        hours: choose_shown_draw(events, START_MS + round(hours * HOUR_MS))
         for hours in (-9, 1.5, 3, 5.5, 99)
     }
     assert at == {-9: first, 1.5: first, 3: second, 5.5: second, 99: second}
-    assert shown_draw([plain], START_MS) is None
-    assert shown_draw([], START_MS) is None
+    assert choose_shown_draw([plain], START_MS) is None
+    assert choose_shown_draw([], START_MS) is None
 
 
 def test_an_event_that_does_not_close_is_on_until_the_next_begins():
@@ -86,8 +96,8 @@ def test_an_event_that_does_not_close_is_on_until_the_next_begins():
     plain = RoomEvent(name="plain", opens_at=START_MS + 5 * HOUR_MS)
     coming = make_event("two", START_MS + 9 * HOUR_MS)
     events = [first, plain, coming]
-    assert shown_draw(events, START_MS + 4 * HOUR_MS) == first
-    assert shown_draw(events, START_MS + 6 * HOUR_MS) == coming
+    assert choose_shown_draw(events, START_MS + 4 * HOUR_MS) == first
+    assert choose_shown_draw(events, START_MS + 6 * HOUR_MS) == coming
     assert first.draw_key != make_event("one", START_MS + 1).draw_key
 
 
@@ -98,22 +108,22 @@ SECRET = "5e" * 32
 
 def published(ids: list[str], **more) -> Published:
     """What a room that draws as it should says of these visitors."""
-    right = by_lot(SECRET, ids)
+    right = sort_by_lot(SECRET, ids)
     said = {
         "room": "shop",
         "event": "autumn",
         "revealed_at": "2027-01-15T08:00:03.000+00:00",
-        "commitment": commitment_to(SECRET),
+        "commitment": compute_commitment(SECRET),
         "secret": SECRET,
         "count": len(ids),
-        "places_sha256": hashlib.sha256(as_lines(right)).hexdigest(),
+        "places_sha256": hashlib.sha256(format_list(right)).hexdigest(),
     }
     return Published(**{**said, **more})
 
 
 @pytest.fixture(scope="module")
 def ids():
-    return by_lot(SECRET, make_ids(random.Random(1), 500))
+    return sort_by_lot(SECRET, make_ids(random.Random(1), 500))
 
 
 def wrong(checks) -> dict[str, str]:
@@ -145,9 +155,9 @@ def test_a_changed_secret_is_found(ids):
     rows, other = with_places(ids), "5f" * 32
     found = wrong(verify(published(ids, secret=other), rows))
     assert {"secret", "lots"} <= set(found)
-    draw = published(ids, secret=other, commitment=commitment_to(other))
+    draw = published(ids, secret=other, commitment=compute_commitment(other))
     assert set(wrong(verify(draw, rows))) == {"lots"}
-    drawn_again = with_places(by_lot(other, ids))
+    drawn_again = with_places(sort_by_lot(other, ids))
     noted = published(ids).commitment
     assert "commitment" in wrong(verify(draw, drawn_again, commitment=noted))
 
@@ -160,7 +170,7 @@ def test_an_id_that_was_added_is_found(ids):
     assert wrong(verify(draw, pushed))["lots"] == (
         f"place 1 is listed as {new}'s; by the lots it is {ids[0]}'s"
     )
-    fitted = by_lot(SECRET, [*ids, new])
+    fitted = sort_by_lot(SECRET, [*ids, new])
     assert set(wrong(verify(draw, with_places(fitted)))) == {"count", "list"}
     forged = verify(published(fitted), with_places(fitted), digest=draw.places_sha256)
     assert set(wrong(forged)) == {"list"}
@@ -179,7 +189,7 @@ def test_an_id_that_was_replaced_is_found(ids):
     new = make_ids(random.Random(4), 1)[0]
     found = wrong(verify(published(ids), with_places([*ids[:99], new, *ids[100:]])))
     assert set(found) == {"lots", "list"}
-    first = min(100, by_lot(SECRET, [*ids, new]).index(new) + 1)
+    first = min(100, sort_by_lot(SECRET, [*ids, new]).index(new) + 1)
     assert found["lots"].startswith(f"place {first} is listed as")
 
 
@@ -188,7 +198,7 @@ def test_two_ids_that_were_swapped_are_found(ids):
     swapped = [*ids[:9], ids[10], ids[9], *ids[11:]]
     said = f"place 10 is listed as {ids[10]}'s; by the lots it is {ids[9]}'s"
     assert wrong(verify(published(ids), with_places(swapped)))["lots"] == said
-    forged = published(ids, places_sha256=hashlib.sha256(as_lines(swapped)).hexdigest())
+    forged = published(ids, places_sha256=hashlib.sha256(format_list(swapped)).hexdigest())
     assert wrong(verify(forged, with_places(swapped))) == {"lots": said}
 
 
@@ -302,7 +312,7 @@ def people():
     """In order of joining; and of each draw its secret, and the order by lot."""
     rng = random.Random("a fixed list")
     ids, secrets = make_ids(rng, VISITORS), [rng.randbytes(32).hex() for _ in range(DRAWS)]
-    return ids, {secret: by_lot(secret, ids) for secret in secrets}
+    return ids, {secret: sort_by_lot(secret, ids) for secret in secrets}
 
 
 def test_places_are_uniform_and_independent_of_joining(people):

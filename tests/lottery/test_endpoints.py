@@ -17,11 +17,11 @@ from sidecar.app.openapi.document import build_document as described
 from sidecar.cli import main
 from sidecar.lottery.commitment import (
     Published,
-    as_lines,
-    by_lot,
-    commitment_to,
+    compute_commitment,
+    derive_secret,
+    format_list,
     lot,
-    secret_of,
+    sort_by_lot,
     verify,
 )
 from sidecar.lottery.service import Draws
@@ -62,7 +62,7 @@ class Stage:
         await self.room.refresh()
 
     def secret(self, event: RoomEvent) -> str:
-        return secret_of(KEYS[0], self.room.name, event)
+        return derive_secret(KEYS[0], self.room.name, event)
 
     async def fill(self, event: RoomEvent, count: int) -> list[str]:
         """Fill the list as a pre-queue does. Return the ids in the order of their lots."""
@@ -73,7 +73,7 @@ class Stage:
         stats = room_key(self.room.name, "stats")
         await self.redis.hset(stats, "drawn_from", event.begins_ms)
         await self.room.refresh()
-        return by_lot(secret, ids)
+        return sort_by_lot(secret, ids)
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ async def test_before_the_opening_there_is_the_commitment_alone(stage):
         assert (refused.status, refused.content_type) == (404, "application/problem+json")
         assert document["revealed_at"] in (await refused.json())["detail"]
     assert document["revealed_at"] == "2027-01-15T09:00:03.000+00:00"
-    assert set(said) == {commitment_to(room.secret(event))}
+    assert set(said) == {compute_commitment(room.secret(event))}
     assert document["event"] == "autumn"
 
 
@@ -132,7 +132,7 @@ async def test_after_the_opening_anybody_can_draw_again(stage):
     draw = await room.draw()
     assert draw["secret"] == room.secret(event)
     assert draw["count"] == 1234
-    assert draw["places_sha256"] == hashlib.sha256(as_lines(order)).hexdigest()
+    assert draw["places_sha256"] == hashlib.sha256(format_list(order)).hexdigest()
     listed = await room.site.edge.get(draw["places_url"])
     places = (await listed.json())["places"]
     checks = verify(
@@ -216,7 +216,7 @@ async def test_a_list_from_which_a_store_was_emptied_is_said_to_be_one(stage):
     document = await room.draw()
     assert (document["count"], document["places_sha256"]) == (None, None)
     assert document["store_emptied_at"] == "2027-01-15T09:00:09.000+00:00"
-    assert document["commitment"] == commitment_to(room.secret(event))
+    assert document["commitment"] == compute_commitment(room.secret(event))
     await room.fill(event, 8)
     await room.at(event.opens_at + HOUR_MS // 2)
     document = await room.draw()
@@ -264,7 +264,7 @@ async def test_no_commitment_is_told_that_might_be_taken_back(stage):
     reply = await room.get()
     assert (reply.status, reply.headers["Retry-After"]) == (503, "5")
     await room.room.refresh()
-    assert (await room.draw())["commitment"] == commitment_to(room.secret(event))
+    assert (await room.draw())["commitment"] == compute_commitment(room.secret(event))
 
 
 async def test_a_browser_gets_the_page(stage):

@@ -8,10 +8,16 @@ from dataclasses import dataclass
 import pytest
 from structlog.testing import capture_logs
 
-from sidecar.lottery.commitment import as_lines, by_lot, commitment_to, lot, secret_of
+from sidecar.lottery.commitment import (
+    compute_commitment,
+    derive_secret,
+    format_list,
+    lot,
+    sort_by_lot,
+)
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import PAGE, DrawsStore, ListDigest
-from sidecar.rooms.event_changes import problems_of_change
+from sidecar.rooms.event_changes import find_event_change_problems
 from sidecar.rooms.redis_keys import room_key
 from tests.support.draws import HOUR_MS, START_MS, make_event, make_ids
 from tests.support.rooms import new_room_name
@@ -50,7 +56,7 @@ class Shop:
             await self.redis.zadd(self.key("drawn"), scores)
         stats = {"born": Seen.born_ms, "drawn_from": begins}
         await self.redis.hset(self.key("stats"), mapping=stats)
-        return by_lot(secret, ids)
+        return sort_by_lot(secret, ids)
 
 
 @pytest.fixture
@@ -69,9 +75,9 @@ async def digest_of(store: DrawsStore, **more) -> ListDigest | None:
 def test_the_key_that_signs_makes_the_secret():
     """Without a published commitment the signing key makes the secret, and with it the lots."""
     draws = Draws("shop", [OLD, NEW], None)
-    secret = secret_of(NEW, "shop", EVENT)
+    secret = derive_secret(NEW, "shop", EVENT)
     assert draws.secret(EVENT) == secret
-    assert draws.commitment(EVENT) == commitment_to(secret)
+    assert draws.commitment(EVENT) == compute_commitment(secret)
     assert draws.lot(EVENT, "a" * 22) == lot(secret, "a" * 22)
     assert not draws.is_agreed(EVENT)
 
@@ -80,25 +86,25 @@ def test_the_published_commitment_chooses_the_key():
     """A published commitment chooses the key, even after another secret was used; an emptied Redis
     takes nothing back."""
     draws = Draws("shop", [OLD, NEW], None)
-    assert draws.secret(EVENT) == secret_of(NEW, "shop", EVENT)
-    published = commitment_to(secret_of(OLD, "shop", EVENT))
+    assert draws.secret(EVENT) == derive_secret(NEW, "shop", EVENT)
+    published = compute_commitment(derive_secret(OLD, "shop", EVENT))
     for learnt in ({KEY: published}, {}):
         draws.note_published(learnt)
-        assert draws.secret(EVENT) == secret_of(OLD, "shop", EVENT)
+        assert draws.secret(EVENT) == derive_secret(OLD, "shop", EVENT)
         assert draws.commitment(EVENT) == published
         assert draws.is_agreed(EVENT)
     other = make_event("winter")
-    assert draws.secret(other) == secret_of(NEW, "shop", other)
+    assert draws.secret(other) == derive_secret(NEW, "shop", other)
 
 
 def test_a_key_that_is_gone_is_an_error_in_the_log():
     """A missing key is logged as an error with a hint; the commitment stays, and the signing key
     draws."""
     draws = Draws("shop", [NEW], None)
-    published = commitment_to(secret_of(OLD, "shop", EVENT))
+    published = compute_commitment(derive_secret(OLD, "shop", EVENT))
     draws.note_published({KEY: published})
     with capture_logs() as logs:
-        assert [draws.secret(EVENT) for _ in range(3)] == [secret_of(NEW, "shop", EVENT)] * 3
+        assert [draws.secret(EVENT) for _ in range(3)] == [derive_secret(NEW, "shop", EVENT)] * 3
     assert draws.commitment(EVENT) == published
     (line,) = logs
     assert (line["log_level"], line["event"], line["room"]) == ("error", "draw_key_missing", "shop")
@@ -111,9 +117,9 @@ async def test_replicas_with_other_keys_agree(shop):
     replicas = [Draws(shop.name, keys, shop.store()) for keys in ([OLD], [NEW, OLD], [OLD, NEW])]
     for draws in replicas:
         await draws.refresh([EVENT], Seen())
-    secret = secret_of(OLD, shop.name, EVENT)
+    secret = derive_secret(OLD, shop.name, EVENT)
     assert {draws.secret(EVENT) for draws in replicas} == {secret}
-    assert await shop.store().read_published() == {KEY: commitment_to(secret)}
+    assert await shop.store().read_published() == {KEY: compute_commitment(secret)}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ async def test_while_keys_are_changed_any_replica_may_publish_first(shop, keys):
 async def test_an_emptied_store_is_told_again(shop):
     """After Redis was emptied the same commitment is published again."""
     draws = Draws(shop.name, [OLD, NEW], shop.store())
-    published = commitment_to(secret_of(OLD, shop.name, EVENT))
+    published = compute_commitment(derive_secret(OLD, shop.name, EVENT))
     await shop.store().publish(KEY, published)
     await draws.refresh([EVENT], Seen())
     await shop.redis.delete(shop.key("draws"))
@@ -176,7 +182,7 @@ RENAMED = make_event("winter")
 def test_a_draw_that_is_on_is_not_changed(now_ms, after, said):
     """A draw's name and beginning stay during its pre-queue, and its opening once the secret is
     public; it may be removed at any time."""
-    problems = problems_of_change([EVENT], after, now_ms)
+    problems = find_event_change_problems([EVENT], after, now_ms)
     assert [problem.startswith(f"events: {said}") for problem in problems] == [True] * bool(said)
 
 
@@ -244,7 +250,7 @@ async def test_the_digest_is_published_once(shop):
     """The digest is published once; a list that changes later does not change it."""
     ids = make_ids(random.Random(4), PAGE + 5)
     order = await shop.fill(ids, "s" * 64)
-    whole = ListDigest(len(ids), hashlib.sha256(as_lines(order)).hexdigest())
+    whole = ListDigest(len(ids), hashlib.sha256(format_list(order)).hexdigest())
     first = shop.store()
     assert await asyncio.gather(digest_of(first), digest_of(first)) == [whole, whole]
     await shop.redis.zrem(shop.key("drawn"), order[3])
@@ -258,7 +264,7 @@ async def test_the_digest_is_there_when_nobody_has_asked(shop):
     await shop.fill(make_ids(random.Random(5), 10), "s" * 64)
     draws = Draws(shop.name, [OLD], shop.store())
     store = draws.store
-    published = commitment_to(secret_of(OLD, shop.name, EVENT))
+    published = compute_commitment(derive_secret(OLD, shop.name, EVENT))
     opened = EVENT.opens_at + 3000
     for seen in (Seen(now_ms=opened - 1), Seen(now_ms=opened, recovery_stage=1)):
         await draws.refresh([EVENT], seen)

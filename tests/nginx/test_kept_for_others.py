@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from sidecar.kit.clock import iso
-from sidecar.rooms.exemptions import is_outside, rollout_number
+from sidecar.rooms.exemptions import compute_rollout_number, is_outside
 from sidecar.rooms.settings import RoomSettings
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
@@ -94,7 +94,7 @@ def browser(room: str, *, is_wanted_outside: bool) -> dict[str, str]:
     settings = RoomSettings(total_active_users=0, rollout_percent=50)
     for number in count():
         name = f"Mozilla/5.0 {number}"
-        drawn = rollout_number(room, address="127.0.0.1", user_agent=name)
+        drawn = compute_rollout_number(room, address="127.0.0.1", user_agent=name)
         if is_outside(drawn, settings) is is_wanted_outside:
             return {"User-Agent": name}
     raise AssertionError

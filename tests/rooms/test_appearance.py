@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.kit.errors import InputError
 from sidecar.kit.shorten import shorten_values
-from sidecar.rooms.appearance import APPEARANCE, MAX_CSS, css_families
+from sidecar.rooms.appearance import APPEARANCE, MAX_CSS, format_font_families
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from tests.support.rooms import new_room_name
@@ -49,7 +49,7 @@ def test_a_colour_is_one(name, value):
 )  # fmt: skip
 def test_a_font_is_a_list_of_families(font, written):
     """Each is quoted anew, so that none can be anything else."""
-    assert css_families(font) == written
+    assert format_font_families(font) == written
 
 
 @pytest.mark.parametrize("font", ["//x.example/a.woff2", "/a.svg", "/a.woff2')", "/a b.woff2"])

@@ -11,11 +11,11 @@ from sidecar.kit.setting_types import clean_path
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.exemptions import (
     ROLLOUT_NUMBERS,
+    compute_rollout_number,
     is_among,
     is_below,
     is_exempt,
     is_outside,
-    rollout_number,
 )
 from sidecar.rooms.settings import RoomSettings
 
@@ -126,7 +126,7 @@ def test_what_exempts():
 @functools.cache
 def draws(number=10_000, name="shop"):
     return [
-        rollout_number(name, address=f"198.51.{i // 256}.{i % 256}", user_agent=CHROME)
+        compute_rollout_number(name, address=f"198.51.{i // 256}.{i % 256}", user_agent=CHROME)
         for i in range(number)
     ]
 
@@ -156,14 +156,14 @@ def test_raising_the_percentage_only_adds():
 def test_a_draw_is_stable_and_a_rooms_own():
     """The same at every request, of another browser or room another; an address written in
     another way, or a household's other address, is the same visitor."""
-    drawn = rollout_number("shop", address="198.51.100.7", user_agent=CHROME)
-    assert drawn == rollout_number("shop", address="::ffff:198.51.100.7", user_agent=CHROME)
-    assert drawn != rollout_number("shop", address="198.51.100.7", user_agent="curl/8")
-    assert drawn != rollout_number("tickets", address="198.51.100.7", user_agent=CHROME)
-    home = rollout_number("shop", address="2001:db8::1", user_agent=CHROME)
-    assert home == rollout_number("shop", address="2001:db8::ffff:0:1", user_agent=CHROME)
-    assert home != rollout_number("shop", address="2001:db8:0:1::1", user_agent=CHROME)
-    assert rollout_number("shop", address="unix:", user_agent="\udce9") >= 0
+    drawn = compute_rollout_number("shop", address="198.51.100.7", user_agent=CHROME)
+    assert drawn == compute_rollout_number("shop", address="::ffff:198.51.100.7", user_agent=CHROME)
+    assert drawn != compute_rollout_number("shop", address="198.51.100.7", user_agent="curl/8")
+    assert drawn != compute_rollout_number("tickets", address="198.51.100.7", user_agent=CHROME)
+    home = compute_rollout_number("shop", address="2001:db8::1", user_agent=CHROME)
+    assert home == compute_rollout_number("shop", address="2001:db8::ffff:0:1", user_agent=CHROME)
+    assert home != compute_rollout_number("shop", address="2001:db8:0:1::1", user_agent=CHROME)
+    assert compute_rollout_number("shop", address="unix:", user_agent="\udce9") >= 0
 
 
 def test_rooms_draw_independently():

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sidecar.rooms.redis_keys import room_key
-from sidecar.rooms.statistics import HOUR_MS, steps, wait_percentiles
+from sidecar.rooms.statistics import HOUR_MS, compute_steps, compute_wait_percentiles
 from sidecar.rooms.store import lists
 from sidecar.visitors.model import ORDER_BAND
 from sidecar.visitors.tokens import new_visitor
@@ -32,10 +32,10 @@ async def test_a_minute_has_one_sample(make_room_store, turn):
     samples = await store.lists.minutes()
     assert len(samples) == 3
     until_ms = samples[0]["minute"] * 60_000
-    first, second = steps(samples, until_ms - HOUR_MS, until_ms)
+    first, second = compute_steps(samples, until_ms - HOUR_MS, until_ms)
     assert (first.joined, first.admitted, first.waiting, first.active) == (2, 0, 2, 1)
     assert (second.joined, second.admitted, second.waiting, second.cap) == (0, 1, 1, 1)
-    waits = wait_percentiles(samples[0]["totals"], samples[-1]["totals"], (0.5,))
+    waits = compute_wait_percentiles(samples[0]["totals"], samples[-1]["totals"], (0.5,))
     assert 64 <= waits[0.5] <= 64 * 2**0.5  # 66 s
 
 

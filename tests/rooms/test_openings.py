@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.lottery.commitment import commitment_to, lot, secret_of
+from sidecar.lottery.commitment import compute_commitment, derive_secret, lot
 from sidecar.lottery.service import Draws
-from sidecar.rooms.places import hidden_order, lot_of_newcomer, with_drawn_order
+from sidecar.rooms.places import add_drawn_order, find_lot, make_hidden_order
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
@@ -193,8 +193,8 @@ async def test_whoever_left_the_prequeue_stays_in_its_list(redis, shop, turn):
     await beat_all(store, [tickets[0], tickets[3]])
     assert (await store.snapshot()).active == 2
     listed = await redis.zrange(room_key(store._name, "drawn"), 0, -1, withscores=True)
-    by_lot = [tickets[n] for n in (1, 3, 2, 0)]
-    assert listed == [(t.visitor.encode(), t.order) for t in by_lot]
+    sort_by_lot = [tickets[n] for n in (1, 3, 2, 0)]
+    assert listed == [(t.visitor.encode(), t.order) for t in sort_by_lot]
 
 
 async def test_an_operators_hand_does_not_change_the_list(redis, shop, turn):
@@ -373,7 +373,7 @@ async def test_joining_early_or_late_makes_no_difference(redis, shop, turn):
     for number in range(30):
         event = {**SALE, "name": f"sale-{number}"}
         store = shop(event=event)
-        secret = secret_of(
+        secret = derive_secret(
             "k" * 32, "shop", RoomSettings(total_active_users=0, events=[event]).events[0]
         )
         turn.now_ms = BEGINS
@@ -496,7 +496,7 @@ async def test_a_lost_place_of_before_the_event_is_worth_nothing_in_its_prequeue
     """Its visitor is a newcomer there; where the room was open all the time, it is a place again
     when the event has opened."""
     store = make_room_store(total_active_users=0, events=(SALE,), between_events=between)
-    before = Ticket(new_visitor(), hidden_order(START), START, 0)
+    before = Ticket(new_visitor(), make_hidden_order(START), START, 0)
     turn.now_ms = BEGINS - 1
     found = await store.beat(before)
     assert found.outcome is (WAITING if between == "open" else REJECTED)
@@ -517,21 +517,21 @@ class Replica:
         self.store, self.settings = store, settings
         self.draws = Draws(room, ["k" * 32], None)
         event = settings.events[0]
-        self.draws.note_published({event.draw_key: commitment_to(self.draws.secret(event))})
+        self.draws.note_published({event.draw_key: compute_commitment(self.draws.secret(event))})
 
     async def join(self, now_ms):
         """As rooms/service.py does; the ticket says nothing of the place."""
         visitor = new_visitor()
-        lot = lot_of_newcomer(visitor, self.settings, self.draws, now_ms)
+        lot = find_lot(visitor, self.settings, self.draws, now_ms)
         standing = await self.store.enter(visitor, lot=lot)
         assert standing.outcome is WAITING
-        return Ticket(visitor, hidden_order(now_ms), now_ms, standing.epoch)
+        return Ticket(visitor, make_hidden_order(now_ms), now_ms, standing.epoch)
 
     async def beat(self, tickets):
         return await beat_all(self.store, [self.placed(ticket) for ticket in tickets])
 
     def placed(self, ticket):
-        return with_drawn_order(ticket, self.settings, self.draws)
+        return add_drawn_order(ticket, self.settings, self.draws)
 
 
 @pytest.mark.parametrize("when", [OPENS - 1000, OPENS, OPENS + 5000])

@@ -5,17 +5,17 @@ import random
 import pytest
 
 from sidecar.kit.errors import StoreError
-from sidecar.lottery.commitment import commitment_to, lot, secret_of
+from sidecar.lottery.commitment import compute_commitment, derive_secret, lot
 from sidecar.lottery.service import Draws
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.places import (
     LOWEST_DRAWN_ORDER,
+    add_drawn_order,
     apply_claim,
-    claim_of,
-    hidden_order,
-    lot_of_newcomer,
-    ticket_of,
-    with_drawn_order,
+    find_lot,
+    issue_ticket,
+    make_hidden_order,
+    read_claim,
 )
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim
@@ -46,7 +46,7 @@ def draws():
 
 
 def lot_in(event, visitor=VISITOR):
-    return lot(secret_of(KEY, "shop", event), visitor)
+    return lot(derive_secret(KEY, "shop", event), visitor)
 
 
 # Classes ----------------------------------------------------------------------------------------
@@ -55,9 +55,9 @@ def lot_in(event, visitor=VISITOR):
 def test_what_nginx_says_goes_before_what_a_grant_says():
     """Neither is nothing; a grant gives its class once where it has an id, until it ends."""
     grant = Grant("member", 1_800_000_000, "order-17")
-    assert claim_of(NOBODY) == NO_CLAIM
-    assert claim_of(Bearer(grant=grant)) == ClassClaim("member", "order-17", 1_800_000_000_000)
-    assert claim_of(Bearer(class_name="staff", grant=grant)) == ClassClaim("staff")
+    assert read_claim(NOBODY) == NO_CLAIM
+    assert read_claim(Bearer(grant=grant)) == ClassClaim("member", "order-17", 1_800_000_000_000)
+    assert read_claim(Bearer(class_name="staff", grant=grant)) == ClassClaim("staff")
 
 
 class Reclassifier:
@@ -108,10 +108,10 @@ def test_a_newcomers_ticket_says_the_class_that_was_given(is_classed):
     standing = Standing(
         QueueOutcome.WAITING, START_MS, order=lot_in(FIRST) - 2**53, epoch=4, is_classed=is_classed
     )
-    ticket = ticket_of(VISITOR, standing, ClassClaim("member"))
+    ticket = issue_ticket(VISITOR, standing, ClassClaim("member"))
     name = "member" if is_classed else ""
     assert ticket == Ticket(VISITOR, START_MS * 1000, START_MS, 4, class_name=name)
-    assert ticket.order == hidden_order(ticket.joined_ms)
+    assert ticket.order == make_hidden_order(ticket.joined_ms)
 
 
 # Lots -------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_a_newcomers_ticket_says_the_class_that_was_given(is_classed):
 )
 def test_a_newcomers_lot_is_that_of_the_prequeue_that_is_on_or_comes_next(draws, now_ms, event):
     """With when that begins, so that the store takes it for no other."""
-    found = lot_of_newcomer(VISITOR, SETTINGS, draws, now_ms)
+    found = find_lot(VISITOR, SETTINGS, draws, now_ms)
     if event is None:
         assert found is None
     else:
@@ -141,16 +141,16 @@ def test_a_newcomers_lot_is_that_of_the_prequeue_that_is_on_or_comes_next(draws,
 
 def test_without_what_all_replicas_agree_on_there_is_no_lot(draws):
     """No draws, no events, or a commitment that the store has not told yet."""
-    assert lot_of_newcomer(VISITOR, SETTINGS, None, START_MS) is None
-    assert lot_of_newcomer(VISITOR, PLAIN, draws, START_MS) is None
-    assert lot_of_newcomer(VISITOR, SETTINGS, Draws("shop", [KEY], None), START_MS) is None
+    assert find_lot(VISITOR, SETTINGS, None, START_MS) is None
+    assert find_lot(VISITOR, PLAIN, draws, START_MS) is None
+    assert find_lot(VISITOR, SETTINGS, Draws("shop", [KEY], None), START_MS) is None
 
 
 def test_lots_are_those_of_the_key_whose_commitment_was_published():
     """Also while keys are being changed."""
     draws = Draws("shop", [KEY, "n" * 32], None)
-    draws.note_published({FIRST.draw_key: commitment_to(secret_of(KEY, "shop", FIRST))})
-    found = lot_of_newcomer(VISITOR, SETTINGS, draws, START_MS)
+    draws.note_published({FIRST.draw_key: compute_commitment(derive_secret(KEY, "shop", FIRST))})
+    found = find_lot(VISITOR, SETTINGS, draws, START_MS)
     assert found.number * 2**LOT_BITS == lot_in(FIRST)
 
 
@@ -168,30 +168,30 @@ def test_lots_are_those_of_the_key_whose_commitment_was_published():
 def test_a_ticket_of_a_prequeue_is_worth_the_lot(draws, joined_ms, event):
     """From its first millisecond to the last, in whichever event; nothing else is changed."""
     ticket = Ticket(
-        VISITOR, hidden_order(joined_ms), joined_ms, 3, signed_ms=5, class_name="member"
+        VISITOR, make_hidden_order(joined_ms), joined_ms, 3, signed_ms=5, class_name="member"
     )
-    found = with_drawn_order(ticket, SETTINGS, draws)
+    found = add_drawn_order(ticket, SETTINGS, draws)
     order = ticket.order if event is None else LOWEST_DRAWN_ORDER + lot_in(event)
     assert found == Ticket(VISITOR, order, joined_ms, 3, signed_ms=5, class_name="member")
 
 
 def test_a_ticket_that_says_the_order_is_believed(draws):
     """It was told when the event had opened; or an operator moved its bearer since."""
-    for order in (LOWEST_DRAWN_ORDER + 17, hidden_order(START_MS) + 1, 0):
+    for order in (LOWEST_DRAWN_ORDER + 17, make_hidden_order(START_MS) + 1, 0):
         ticket = Ticket(VISITOR, order, START_MS, 0)
-        assert with_drawn_order(ticket, SETTINGS, draws) is ticket
-    hidden = Ticket(VISITOR, hidden_order(START_MS), START_MS, 0)
-    assert with_drawn_order(hidden, SETTINGS, None) is hidden
-    assert with_drawn_order(hidden, PLAIN, draws) is hidden
+        assert add_drawn_order(ticket, SETTINGS, draws) is ticket
+    hidden = Ticket(VISITOR, make_hidden_order(START_MS), START_MS, 0)
+    assert add_drawn_order(hidden, SETTINGS, None) is hidden
+    assert add_drawn_order(hidden, PLAIN, draws) is hidden
 
 
 def test_a_lot_that_is_found_again_is_the_one_that_was_drawn(draws):
     """To the last bit: the newcomer's, as a number below 1, and the one of the ticket."""
     for visitor in make_ids(random.Random(2), 1000):
-        newcomer = lot_of_newcomer(visitor, SETTINGS, draws, START_MS)
+        newcomer = find_lot(visitor, SETTINGS, draws, START_MS)
         assert 0 <= newcomer.number < 1
-        ticket = with_drawn_order(
-            Ticket(visitor, hidden_order(START_MS), START_MS, 0), SETTINGS, draws
+        ticket = add_drawn_order(
+            Ticket(visitor, make_hidden_order(START_MS), START_MS, 0), SETTINGS, draws
         )
         assert int(float(repr(newcomer.number)) * 2**LOT_BITS) == ticket.order - LOWEST_DRAWN_ORDER
         assert LOWEST_DRAWN_ORDER <= ticket.order < LOWEST_DRAWN_ORDER + 2**LOT_BITS

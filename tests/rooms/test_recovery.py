@@ -66,7 +66,7 @@ async def test_calls_go_on_after_the_window_in_the_old_order(redis, make_room_st
 async def test_a_cookie_alone_tells_that_the_store_was_emptied(make_room_store, turn):
     """The replicas were restarted too: what they know they learn from the first visitor."""
     store = make_room_store(total_active_users=1, recovery_window=20)
-    store.room_existed_since(turn.now_ms - 60_000)
+    store.note_room_existed_since(turn.now_ms - 60_000)
     assert (await store.enter(new_visitor())).outcome is WAITING
     assert await stage(store) == 2
 
@@ -76,7 +76,7 @@ async def test_a_cookie_from_long_ago_stops_nobody(make_room_store, turn):
     store = make_room_store(total_active_users=3, recovery_window=20)
     await go_in(store)
     turn.forward(20)
-    store.room_existed_since(turn.now_ms - 3_600_000)
+    store.note_room_existed_since(turn.now_ms - 3_600_000)
     await go_in(store)
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sidecar.kit.errors import StoreUnavailableError
-from sidecar.rooms.exemptions import ROLLOUT_NUMBERS, rollout_number
+from sidecar.rooms.exemptions import ROLLOUT_NUMBERS, compute_rollout_number
 from tests.support.replica import cookie_of
 
 KEPT_S = "2"
@@ -15,7 +15,7 @@ def browser(site, *, is_outside: bool, percent: float = 50):
     """A User-Agent that falls on this side of the percentage."""
     for number in range(10_000):
         name = f"Mozilla/5.0 browser {number}"
-        drawn = rollout_number(site.room.name, address="", user_agent=name)
+        drawn = compute_rollout_number(site.room.name, address="", user_agent=name)
         if (drawn >= percent * ROLLOUT_NUMBERS / 100) is is_outside:
             return {"User-Agent": name}
     raise AssertionError

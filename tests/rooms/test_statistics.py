@@ -2,7 +2,13 @@
 
 import pytest
 
-from sidecar.rooms.statistics import HOUR_MS, MINUTE_MS, difference, steps, wait_percentiles
+from sidecar.rooms.statistics import (
+    HOUR_MS,
+    MINUTE_MS,
+    compute_growth,
+    compute_steps,
+    compute_wait_percentiles,
+)
 
 
 def sample(minute, *, waiting=0, wait_ms=-1, **totals):
@@ -23,31 +29,31 @@ def test_a_minute_is_the_difference_of_two_samples():
         sample(11, joined=5, admitted=4, expired_swept=1),
         sample(10, joined=5, admitted=1),
     ]
-    first, second = steps(latest_first, 0, HOUR_MS)
+    first, second = compute_steps(latest_first, 0, HOUR_MS)
     assert (first.joined, first.admitted, first.abandoned, first.wait_half) == (0, 3, 1, None)
     assert (second.joined, second.admitted, second.abandoned) == (4, 0, 2)
     assert (second.from_ms, second.ends_ms) == (660_000, 720_000)
     assert second.waiting == 3
-    assert steps(latest_first, 11 * MINUTE_MS, HOUR_MS) == [second]
-    assert steps(latest_first, 0, 11 * MINUTE_MS) == [first]
-    assert steps([], 0, HOUR_MS) == steps([sample(1)], 0, HOUR_MS) == []
+    assert compute_steps(latest_first, 11 * MINUTE_MS, HOUR_MS) == [second]
+    assert compute_steps(latest_first, 0, 11 * MINUTE_MS) == [first]
+    assert compute_steps([], 0, HOUR_MS) == compute_steps([sample(1)], 0, HOUR_MS) == []
 
 
 def test_steps_end_where_the_clock_does():
     """The last one is as far as it has got; the sum is what the counters went up by, with
     minutes missing too."""
     known = [sample(n, admitted=n * n, wait_4=n) for n in range(23, 2, -1) if n not in {7, 10}]
-    found = steps(known, 0, HOUR_MS, 5 * MINUTE_MS)
+    found = compute_steps(known, 0, HOUR_MS, 5 * MINUTE_MS)
     ends = [(each.from_ms // MINUTE_MS, each.ends_ms // MINUTE_MS) for each in found]
     assert ends == [(3, 5), (5, 11), (11, 15), (15, 20), (20, 23)]
     assert sum(each.admitted for each in found) == 23 * 23 - 3 * 3
     assert all(4 <= each.wait_half <= each.wait_most <= 4 * 2**0.5 for each in found)
-    assert steps(known[:1], 0, HOUR_MS, 5 * MINUTE_MS) == []
+    assert compute_steps(known[:1], 0, HOUR_MS, 5 * MINUTE_MS) == []
 
 
 def test_a_counter_that_went_down_began_anew():
     """The store was emptied in between."""
-    assert difference({"joined": 3, "left": 7}, {"joined": 10, "left": 5}) == {
+    assert compute_growth({"joined": 3, "left": 7}, {"joined": 10, "left": 5}) == {
         "joined": 3,
         "left": 2,
     }
@@ -56,7 +62,7 @@ def test_a_counter_that_went_down_began_anew():
 def test_percentiles_are_read_from_half_octaves():
     """A hundred waits of 8 to 11 s and one of an hour: the median is among the hundred."""
     new = {"wait_6": 110, "wait_23": 1, "wait_ms": 5, "waited_ms": 99, "joined": 200}
-    waits = wait_percentiles(new, {"wait_6": 10}, (0.5, 0.9, 1.0))
+    waits = compute_wait_percentiles(new, {"wait_6": 10}, (0.5, 0.9, 1.0))
     assert 8 <= waits[0.5] <= 8 * 2**0.5
     assert waits[0.5] < waits[0.9] <= 8 * 2**0.5
     assert 2**11.5 <= waits[1.0] <= 2**12
@@ -65,4 +71,4 @@ def test_percentiles_are_read_from_half_octaves():
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_nobody_waited(share):
     """Then there is no figure, rather than 0."""
-    assert wait_percentiles({"joined": 3}, {}, (share,)) == {share: None}
+    assert compute_wait_percentiles({"joined": 3}, {}, (share,)) == {share: None}

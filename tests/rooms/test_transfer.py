@@ -15,7 +15,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
-from sidecar.rooms.store.transfer import PAGE, READ_ORDER, WRITE_ORDER, stats_rows
+from sidecar.rooms.store.transfer import PAGE, READ_ORDER, WRITE_ORDER, make_stats_rows
 from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
@@ -60,7 +60,7 @@ async def stores(redis_socket, other_socket, turn):
 async def read(store):
     """Everything of a room, by kind, in lists of at most PAGE rows; and its snapshot."""
     snapshot = await store.snapshot()
-    found = {"stats": [stats_rows(snapshot.counters)]}
+    found = {"stats": [make_stats_rows(snapshot.counters)]}
     for kind in READ_ORDER:
         cursor = 0
         while True:

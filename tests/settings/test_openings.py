@@ -16,9 +16,9 @@ from sidecar.rooms.openings import (
     MAX_EVENTS,
     Moments,
     RoomEvent,
+    apply_event_settings,
+    find_event_problems,
     moments,
-    problems_of_events,
-    with_event_settings,
 )
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
@@ -306,7 +306,7 @@ def sales(draw) -> list[RoomEvent]:
 def test_there_is_one_phase_at_any_time(events, is_open_between):
     """An event is first in its pre-queue, if it has one, and then open until it closes or the next
     begins; a beginning is part of what begins, an end is not. The list's order is nothing."""
-    assert problems_of_events(events) == []
+    assert find_event_problems(events) == []
     between = Phase.OPEN if is_open_between or not events else Phase.CLOSED
     for at in range(45):
         coming = min(
@@ -344,7 +344,7 @@ def test_events_that_overlap_are_found(times):
     ]  # fmt: skip
     spans = [range(e.begins_ms, e.closes_at or e.opens_at + 1) for e in events]
     taken = [at for span in spans for at in span]
-    assert bool(problems_of_events(events)) == (len(taken) > len(set(taken)))
+    assert bool(find_event_problems(events)) == (len(taken) > len(set(taken)))
 
 
 @pytest.fixture(scope="module")
@@ -371,14 +371,16 @@ def test_the_scripts_go_by_the_same_rule(script, events, is_open_between, data):
     some = RoomSettings(total_active_users=99, events=capped, between_events=between)
     now_ms = data.draw(st.integers(0, 40))
     now = some.moments(now_ms)
-    assert script(some, now_ms) == (now.phase, with_event_settings(some, now).total_active_users)
+    assert script(some, now_ms) == (now.phase, apply_event_settings(some, now).total_active_users)
 
 
 def test_what_holds_during_an_event():
     """Only what the event says, only from its opening to its close."""
     own = {"new_users_per_minute": 7, "message": "hello", "total_active_users": 5}
     some = room({**event("a", 1, 2, 3), "total_active_users": 0, "message": ""}, **own)
-    held = [with_event_settings(some, some.moments(at)) for at in (0, 1000, 1999, 2000, 2999, 3000)]
+    held = [
+        apply_event_settings(some, some.moments(at)) for at in (0, 1000, 1999, 2000, 2999, 3000)
+    ]
     caps = [(one.total_active_users, one.message) for one in held]
     assert caps == [(5, "hello")] * 3 + [(0, "")] * 2 + [(5, "hello")]
     assert {one.new_users_per_minute for one in held} == {7}

@@ -349,7 +349,7 @@ class RoomMachine(StoreMachine):
     def know_of_an_earlier_time(self, really, ms):
         """Tell the store of a cookie that is older than its data."""
         if really:
-            self.store.room_existed_since(self.now - ms)
+            self.store.note_room_existed_since(self.now - ms)
             self.model.known = min(self.model.known or self.now, self.now - ms)
 
     @rule(really=SELDOM, which=st.none() | st.integers(0, 99))

@@ -157,12 +157,12 @@ def add_sample(samples: Samples, room: Room, now_s: float) -> None:
 
 def calculate_rates(samples: Sequence[Sample]) -> dict[str, float]:
     """Calculate how many visitors per minute came in, left and gave up. Needs two samples."""
-    from sidecar.rooms.statistics import ABANDONED, difference  # noqa: PLC0415 - as above
+    from sidecar.rooms.statistics import ABANDONED, compute_growth  # noqa: PLC0415 - as above
 
     recent = [sample for sample in samples if sample.at_s >= samples[-1].at_s - RATE_S]
     if len(recent) < 2:
         return {}
-    counts = difference(recent[-1].counters, recent[0].counters)
+    counts = compute_growth(recent[-1].counters, recent[0].counters)
     scale = 60 / (recent[-1].at_s - recent[0].at_s)
     counters_of = {
         "in/min": ("admitted",),

@@ -18,7 +18,7 @@ from sidecar.kit.colours import (
     text_on,
     to_hex,
 )
-from sidecar.rooms.appearance import Link, css_families
+from sidecar.rooms.appearance import Link, format_font_families
 from sidecar.rooms.settings import RoomSettings
 
 _SITE = re.compile(r'(?<=<span id="site">)[^<]*')
@@ -47,7 +47,7 @@ def apply_branding(page: str, settings: RoomSettings) -> str:
 def build_style_sheet(settings: RoomSettings) -> str:
     """Return the room's own style sheet, loaded after waiting.css. Empty if it has none."""
     light, dark = _colours(settings, is_dark=False), _colours(settings, is_dark=True)
-    font, family = settings.font, css_families(settings.font or "")
+    font, family = settings.font, format_font_families(settings.font or "")
     parts = []
     if font and not family:
         # The setting is the address of a font file, so the style sheet gives the font a name.

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from sidecar.history.model import Event
 from sidecar.kit.errors import StoreError
-from sidecar.rooms.redis_keys import called_key, recorder_leader_key, room_key
+from sidecar.rooms.redis_keys import called_key, leader_key, room_key
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.storage.redis.leader_lease import LeaderLease
@@ -51,7 +51,9 @@ class EventStream:
         self._key = room_key(room, "events")
         self._keys = [self._key, called_key(room)]
         #: The lease of the replica that records. If two replicas do so, SQL skips second copies.
-        self.lease = LeaderLease(redis, recorder_leader_key(room), owner=owner, timeout_s=timeout_s)
+        self.lease = LeaderLease(
+            redis, leader_key(room, "recording"), owner=owner, timeout_s=timeout_s
+        )
         self._timeout_s = timeout_s
         self._has_group = False
 

@@ -15,8 +15,8 @@ from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import InputError
 from sidecar.kit.shorten import shorten_values
-from sidecar.rooms.endpoints.operator import state_of
-from sidecar.rooms.event_changes import problems_of_change
+from sidecar.rooms.endpoints.operator import make_room_state
+from sidecar.rooms.event_changes import find_event_change_problems
 from sidecar.rooms.schemas.changes import (
     CHANGED_SINCE,
     UNKNOWN_CHANGE,
@@ -113,7 +113,7 @@ async def _change(
         undone=undone,
     )
     log.info("changed", room=room.name, changes=shorten_values(changes), undoes=undone is not None)
-    state = state_of(room, await room.refresh())
+    state = make_room_state(room, await room.refresh())
     return ChangedRoom.model_construct(**dict(state), change=revision)
 
 
@@ -124,7 +124,9 @@ async def _check(request: web.Request, changes: dict[str, Any]) -> dict[str, Any
     file = room.file_settings.model_dump()
     merged = {name: file.get(name) if value is None else value for name, value in changes.items()}
     changed, problems = room.settings.overridden(merged)
-    problems += problems_of_change(room.settings.events, changed.events, room.clock.now_ms())
+    problems += find_event_change_problems(
+        room.settings.events, changed.events, room.clock.now_ms()
+    )
     if changed.template and "template" in changes:
         problem = request.app[TEMPLATES].problem(changed.template)
         problems += [f"template: {problem}"] if problem else []

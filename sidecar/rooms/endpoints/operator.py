@@ -1,4 +1,5 @@
-"""Endpoints to show and reset a room, issue grants, and preview its events."""
+"""Endpoints to show a room and its figures over time, reset it, preview its events, and issue
+grants."""
 
 import structlog
 from aiohttp import web
@@ -17,8 +18,9 @@ from sidecar.rooms.schemas.rooms import (
     RoomState,
     RoomStates,
 )
+from sidecar.rooms.schemas.series import Series, SeriesEvent, SeriesParameters
 from sidecar.rooms.service import ROOMS, WaitingRoom, room_of
-from sidecar.rooms.statistics import sub_queue_states
+from sidecar.rooms.statistics import HOUR_MS, compute_steps, describe_sub_queues
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.grants import Grant, expiry, new_id
 
@@ -39,14 +41,16 @@ log = structlog.get_logger()
 @ENDPOINTS.get("/admin/rooms", VIEWERS, replies={200: "The rooms."})
 async def list_rooms(request: web.Request) -> RoomStates:
     """List all rooms with their figures and settings."""
-    return RoomStates(rooms=[state_of(room, await room.refresh()) for room in request.app[ROOMS]])
+    return RoomStates(
+        rooms=[make_room_state(room, await room.refresh()) for room in request.app[ROOMS]]
+    )
 
 
 @ENDPOINTS.get(_ROOM, VIEWERS, replies={200: "The room."})
 async def get_room(request: web.Request, _at: RoomAddress) -> RoomState:
     """Get a room with its figures and settings."""
     room = room_of(request)
-    return state_of(room, await room.refresh())
+    return make_room_state(room, await room.refresh())
 
 
 @ENDPOINTS.post(_ROOM + "/reset", ADMINS, replies={200: "Done."})
@@ -93,7 +97,25 @@ async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantReques
     return issued
 
 
-def state_of(room: WaitingRoom, snapshot: Snapshot) -> RoomState:
+@ENDPOINTS.get(_ROOM + "/series", VIEWERS, replies={200: "The steps."})
+async def get_series(request: web.Request, at: SeriesParameters) -> Series:
+    """Get a room's figures over time, at most for the last 24 hours.
+
+    The counts of all steps add up to the growth of the room's counters. Redis keeps one sample a
+    minute for two hours, and one every five minutes for 24 hours.
+    """
+    room = room_of(request)
+    until_ms = room.clock.now_ms() if at.until is None else at.until
+    from_ms = until_ms - HOUR_MS if at.from_ is None else at.from_
+    samples = await room.store.lists.minutes()
+    return Series(
+        room=room.name,
+        steps=compute_steps(samples, from_ms, until_ms, at.step * 1000),
+        events=[SeriesEvent.model_validate(event) for event in room.settings.events],
+    )
+
+
+def make_room_state(room: WaitingRoom, snapshot: Snapshot) -> RoomState:
     moments = room.settings.moments(snapshot.now_ms)
     state = {
         "room": room.name,
@@ -105,7 +127,7 @@ def state_of(room: WaitingRoom, snapshot: Snapshot) -> RoomState:
         "active": snapshot.active,
         "provisional": snapshot.provisional,
         "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
-        "lines": sub_queue_states(room.settings, snapshot),
+        "lines": describe_sub_queues(room.settings, snapshot),
         "revision": snapshot.revision,
         "replicas": snapshot.replicas,
         "recovery_stage": snapshot.recovery_stage,

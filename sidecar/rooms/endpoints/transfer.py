@@ -25,7 +25,7 @@ from sidecar.rooms.schemas.transfer import (
     ImportStep,
 )
 from sidecar.rooms.service import WaitingRoom, room_of
-from sidecar.rooms.store.transfer import READ_ORDER, stats_rows
+from sidecar.rooms.store.transfer import READ_ORDER, make_stats_rows
 from sidecar.visitors.model import Outside
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
@@ -77,7 +77,7 @@ async def _make_head(room: WaitingRoom) -> list[ExportHead | ExportRows]:
         active=snapshot.active,
         proof=room.tokens.write(_PROOF),
     )
-    return [head, ExportRows(kind="stats", rows=stats_rows(snapshot.counters))]
+    return [head, ExportRows(kind="stats", rows=make_stats_rows(snapshot.counters))]
 
 
 @ENDPOINTS.post(

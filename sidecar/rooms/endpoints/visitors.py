@@ -56,7 +56,7 @@ async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitor
     room = room_of(request)
     if _is_drawing(room):
         raise ProblemError(NOT_DRAWN, detail=NOT_DRAWN.meaning)
-    waiting = await waiting_visitors(room, start=page.start, limit=page.limit)
+    waiting = await list_waiting_visitors(room, start=page.start, limit=page.limit)
     return WaitingVisitors(room=room.name, waiting=waiting, next=page.next(len(waiting)))
 
 
@@ -99,7 +99,7 @@ async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
     return visitor
 
 
-async def waiting_visitors(room: WaitingRoom, *, start: int, limit: int) -> list[Waiting]:
+async def list_waiting_visitors(room: WaitingRoom, *, start: int, limit: int) -> list[Waiting]:
     """Return a page of the waiting visitors. `start` is a place, from 0 on. Raises StoreError."""
     rows = await room.store.lists.queue(offset=start, limit=limit)
     return [

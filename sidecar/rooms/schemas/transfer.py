@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 from sidecar.http.models import MAX_NUMBER, Body, Number, Reply, matching, wanted
 from sidecar.http.problem_kinds import Kind
 from sidecar.rooms.schemas.common import Count, OfRoom, RoomAddress, RoomName
-from sidecar.rooms.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER, row_problem
+from sidecar.rooms.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER, find_row_problem
 
 QUEUE_RESET = Kind(
     "queue_reset",
@@ -135,7 +135,7 @@ class ImportStep(Body):
             (
                 f"rows[{at}]: {reason}"
                 for at, row in enumerate(self.rows)
-                if (reason := row_problem(self.kind, row))
+                if (reason := find_row_problem(self.kind, row))
             ),
             None,
         ):

@@ -1,12 +1,10 @@
 """Reads a room's visitors, log and samples from Redis."""
 
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sidecar.rooms.store.plain_commands import PlainCommands
-from sidecar.storage.redis.connect import Store
+from sidecar.rooms.store.plain_commands import ScriptedCommands
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
 
@@ -39,19 +37,8 @@ class VisitorRecord:
     place: QueuedVisitor | None
 
 
-class Lists(PlainCommands):
+class Lists(ScriptedCommands):
     """Reads a room's visitors, log and samples."""
-
-    def __init__(
-        self,
-        redis: Store,
-        room: str,
-        run: Callable[[str, list[Any]], Awaitable[Any]],
-        *,
-        timeout_s: float,
-    ) -> None:
-        super().__init__(redis, room, timeout_s=timeout_s)
-        self._run = run
 
     async def queue(self, *, offset: int, limit: int) -> list[QueuedVisitor]:
         """Return a page of the waiting visitors in their order; `offset` 0 is the head."""

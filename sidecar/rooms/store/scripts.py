@@ -141,7 +141,7 @@ class RoomStore(PlainCommands):
         """Whether Redis counts as unavailable, so that all scripts but `snapshot` fail at once."""
         return self._scripts.is_away
 
-    def room_existed_since(self, since_ms: int) -> None:
+    def note_room_existed_since(self, since_ms: int) -> None:
         """Note that the room existed at that time. If Redis has only newer data, it was emptied."""
         if self._existed_since_ms is None or since_ms < self._existed_since_ms:
             self._existed_since_ms = since_ms
@@ -223,7 +223,7 @@ class RoomStore(PlainCommands):
         """Read the room. Sent also while Redis counts as unavailable, to notice its return."""
         args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica, self._measured_at]
         snapshot = read_snapshot(await self._run("snapshot", args, is_probe=True))
-        self.room_existed_since(snapshot.born_ms)
+        self.note_room_existed_since(snapshot.born_ms)
         self._measured_at = repr(snapshot.counters["measured_at"])
         return snapshot
 
@@ -243,7 +243,7 @@ class RoomStore(PlainCommands):
         what = "change" if undone is None else "undo"
         args: list[Any] = [by, json.dumps(shorten_values(changes)), what]
         for name, value in changes.items():
-            text = "" if value is None else json.dumps(without_none(value))
+            text = "" if value is None else json.dumps(drop_none(value))
             expected = "*" if undone is None else undone[name]
             args += [keys.ROOM_KEYS.index(_hash_of(name)) + 1, name, text, expected]
         _, revision, stale = await self._run("configure", args)
@@ -255,9 +255,7 @@ class RoomStore(PlainCommands):
         """Return the time of Redis in ms, the numbers of waiting and active visitors, how the queue
         moves, and how it would move with the changes."""
         args = [
-            part
-            for name, value in changes.items()
-            for part in (name, json.dumps(without_none(value)))
+            part for name, value in changes.items() for part in (name, json.dumps(drop_none(value)))
         ]
         now_ms, waiting, active, *paces = await self._run("forecast", args)
         return now_ms, waiting, active, Pace(*paces[:4]), Pace(*paces[4:])
@@ -366,12 +364,12 @@ class RoomStore(PlainCommands):
         return reply
 
 
-def without_none(value: Any) -> Any:
+def drop_none(value: Any) -> Any:
     """Return the value without its None entries, because to the scripts null is a value."""
     if isinstance(value, dict):
-        return {name: without_none(part) for name, part in value.items() if part is not None}
+        return {name: drop_none(part) for name, part in value.items() if part is not None}
     if isinstance(value, (list, tuple)):
-        return [without_none(part) for part in value]
+        return [drop_none(part) for part in value]
     return value
 
 

@@ -1,11 +1,9 @@
 """Reads a room's visitors from one Redis and writes them to another, in pages."""
 
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-from sidecar.rooms.store.plain_commands import PlainCommands
-from sidecar.storage.redis.connect import Store
+from sidecar.rooms.store.plain_commands import ScriptedCommands
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.tokens import is_visitor_id
 
@@ -38,23 +36,12 @@ _MAX_EXACT = 2**53
 Row = tuple[str | float, ...]
 
 
-class Transfer(PlainCommands):
+class Transfer(ScriptedCommands):
     """Reads and writes pages of a room's visitors.
 
     Times are absolute, in ms, by the clock of the Redis that was read. If the clocks of the two
     Redis servers differ, sessions end sooner or later by the difference.
     """
-
-    def __init__(
-        self,
-        redis: Store,
-        room: str,
-        run: Callable[[str, list[Any]], Awaitable[Any]],
-        *,
-        timeout_s: float,
-    ) -> None:
-        super().__init__(redis, room, timeout_s=timeout_s)
-        self._run = run
 
     async def page(self, kind: str, cursor: int) -> tuple[list[list[Row]], int]:
         """Return some members of a sorted set (READ_ORDER), in lists of at most PAGE, and the next
@@ -89,15 +76,15 @@ class Transfer(PlainCommands):
 
     async def _rows(self, kind: str, part: list[tuple[str, float]]) -> list[Row]:
         if kind not in _SECOND_SET:
-            return [(member, as_int(score)) for member, score in part]
+            return [(member, drop_zero_fraction(score)) for member, score in part]
         members = [member for member, _ in part]
         scores = self._redis.zmscore(self._key(_SECOND_SET[kind]), members)
         seconds = await self._send("export", scores)
         return [
             (
                 member,
-                as_int(score),
-                "" if second is None else as_int(float(second)),
+                drop_zero_fraction(score),
+                "" if second is None else drop_zero_fraction(float(second)),
             )
             for (member, score), second in zip(part, seconds, strict=True)
             # A visitor without a score in `due` was just called, and is read again as active.
@@ -105,7 +92,7 @@ class Transfer(PlainCommands):
         ]
 
 
-def row_problem(kind: str, row: Any) -> str:
+def find_row_problem(kind: str, row: Any) -> str:
     """Return the problem of a row, "" if it has none. An invalid row would break the queue for all
     visitors, so only rows that an export can have are accepted."""
     if not isinstance(row, list) or not row or not isinstance(row[0], str):
@@ -126,16 +113,16 @@ def row_problem(kind: str, row: Any) -> str:
     return ""
 
 
-def stats_rows(counters: dict[str, float]) -> list[Row]:
+def make_stats_rows(counters: dict[str, float]) -> list[Row]:
     """Return the rows of a room's counters that apply to another Redis too."""
     return [(name, value) for name, value in counters.items() if name not in _LOCAL_STATS]
 
 
-def as_int(score: float) -> float:
+def drop_zero_fraction(score: float) -> float:
     """Return the score as an int if it has no fraction."""
     return int(score) if score == int(score) else score
 
 
 def format_field(field: str | float) -> str:
     """Format a field for a script: all digits of a number, and no exponent in an integer."""
-    return field if isinstance(field, str) else repr(as_int(field))
+    return field if isinstance(field, str) else repr(drop_zero_fraction(field))
