@@ -13,7 +13,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sidecar.kit.colours import read_colour
 from sidecar.visitors.classes import parse_list, parse_table, reject_problems
 
-#: The settings in this module. They may be long, so scripts do not read them with each request.
+#: The settings whose types this module defines. Their values may be long, so scripts do not read
+#: them with each request.
 APPEARANCE = frozenset({"accent", "background", "font", "footer", "custom_css"})
 MAX_LINKS = 8
 MAX_CSS = 10_000
@@ -28,7 +29,7 @@ _ADDRESS_PATTERNS = (
     re.compile(r"tel:[+0-9().-]{3,30}\Z"),
     re.compile(r"/(?!/)[^\s\"'<>\\]*\Z"),
 )
-#: Splits a style sheet as a browser does. A token in none of the named groups is harmless.
+#: Splits a style sheet into tokens, as a browser does. Only tokens in named groups can do harm.
 _CSS_TOKENS = re.compile(
     r"""
     /\*.*?\*/
@@ -48,7 +49,7 @@ _CSS_URL_FILE = re.compile(
     re.IGNORECASE,
 )
 _ALLOWED_RULES = ("media", "supports", "container", "layer", "keyframes", "font-face")
-#: CSS functions that load an address given as a plain string, or run code.
+#: CSS functions that load the address in a plain string, or run code.
 _FORBIDDEN_FUNCTIONS = {"url", "src", "image", "image-set", "element", "paint", "expression"}
 _OPENING = {")": "(", "}": "{", "]": "["}
 _TOKEN_PROBLEMS = {
@@ -81,7 +82,7 @@ def _check_font(value: str) -> str:
 
 
 def format_font_families(font: str) -> str:
-    """Return font families in CSS syntax; "" if the string is not a list of font families."""
+    """Return font families in CSS syntax, or "" if the string is not a list of font families."""
     names = []
     for part in font.split(","):
         match = _FAMILY.match(part.strip())
@@ -101,7 +102,7 @@ def _check_address(value: str) -> str:
 
 @lru_cache(maxsize=64)
 def _check_style_sheet(css: str) -> str:
-    """Check a style sheet. Cached, because settings are read again each second."""
+    """Check a style sheet. The result is cached, because settings are read each second."""
     if problems := dict.fromkeys(_find_css_problems(css)):
         raise ValueError("\n".join(problems))
     return css
@@ -148,7 +149,7 @@ class Link(BaseModel):
     room applies to."""
 
 
-def _check_count(links: tuple[Link, ...]) -> list[str]:
+def _find_count_problems(links: tuple[Link, ...]) -> list[str]:
     return [] if len(links) <= MAX_LINKS else [f"at most {MAX_LINKS} links, not {len(links)}"]
 
 
@@ -158,7 +159,7 @@ Font = Annotated[str, Field(max_length=300), AfterValidator(_check_font)]
 Links = Annotated[
     tuple[Annotated[Link, parse_table(_LINK)], ...],
     parse_list(_LINK),
-    reject_problems(_check_count),
+    reject_problems(_find_count_problems),
 ]
 SitePath = Annotated[str, Field(max_length=500), AfterValidator(_check_path)]
 StyleSheet = Annotated[str, Field(max_length=MAX_CSS), AfterValidator(_check_style_sheet)]

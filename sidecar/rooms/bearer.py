@@ -13,8 +13,8 @@ from sidecar.visitors.grants import Grant
 class Bearer:
     """A client as nginx describes it.
 
-    `address` is the IP address that nginx sends, never one that the visitor claims. `uri` is the
-    requested URL, `exempt` the reason why nginx exempts the request (`$waitroom_exempt`).
+    `address` is the IP address that nginx sees, never an address that the visitor claims. `uri` is
+    the requested URL, `exempt` the reason why nginx exempts the request (`$waitroom_exempt`).
     """
 
     address: str = ""
@@ -34,8 +34,8 @@ class Bearer:
         """Return the fingerprint that a pass is bound to (`bind_pass`); "" if passes are not bound.
 
         An IPv6 address counts as its network of 64 bits, because privacy addresses change within
-        it. Earlier versions bound passes to whole addresses, with the letter i instead of n. Such a
-        pass is accepted from any client.
+        that network. Earlier versions bound passes to whole addresses, with the letter i instead of
+        n. A pass with an i is accepted from any client.
         """
         match settings.bind_pass:
             case "user_agent":
@@ -46,8 +46,8 @@ class Bearer:
                 return ""
 
     def address_digest(self, room: str, settings: RoomSettings) -> str:
-        """Return the digest of the address by which max_places_per_address counts; "" if that
-        setting is not set."""
+        """Return the digest of the address by which max_places_per_address counts; "" if
+        max_places_per_address is not set."""
         if settings.max_places_per_address is None:
             return ""
         return _digest(room, "place", network_of(self.address))
@@ -59,7 +59,8 @@ NOBODY = Bearer()
 
 def belongs_to_another(pass_: str, client: str) -> bool:
     """Return True if the fingerprint in a pass is not the client's. A pass without a fingerprint,
-    or with one of another kind because `bind_pass` was changed, is accepted from anybody."""
+    or with another kind of fingerprint because `bind_pass` was changed, is accepted from any
+    client."""
     return bool(pass_ and client) and pass_[0] == client[0] and pass_ != client
 
 
@@ -70,7 +71,7 @@ def _digest(*parts: str) -> str:
 
 
 def is_global(address: str) -> bool:
-    """Return True for a public IP address. A private one may be a load balancer's, which all
-    clients share."""
+    """Return True for a public IP address. A private address may be that of a load balancer, which
+    all clients share."""
     ip = ip_of(address)
     return ip is not None and ip.is_global

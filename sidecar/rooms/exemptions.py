@@ -1,8 +1,8 @@
 """Decides who passes without being counted: exempt requests, and visitors outside the roll-out.
 
-An exemption belongs to the request and is checked each time. The roll-out belongs to the visitor:
-at the first request a number is computed from address and browser, and then kept in the cookie, so
-a visitor keeps it when the address changes.
+An exemption depends on the request and is checked each time. The roll-out depends on the visitor:
+at the first request a number is computed from the address and the browser. The cookie stores this
+number, so it stays the same when the address changes.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Outside
 
-Networks = Mapping[tuple[int, int], frozenset[int]]
-
+#: The prefixes of networks as integers, by IP version and prefix length.
+NetworkPrefixes = Mapping[tuple[int, int], frozenset[int]]
 #: How many roll-out numbers there are. A percentage may have four decimals.
 ROLLOUT_NUMBERS = 1_000_000
 
@@ -33,18 +33,18 @@ def is_exempt(settings: RoomSettings, bearer: Bearer) -> bool:
 
 
 def has_exemptions(settings: RoomSettings) -> bool:
-    """Return True if the room has exempt addresses or paths. nginx's cache key has neither, so a
-    verdict about a request without a cookie must not be kept for the next one."""
+    """Return True if the room has exempt addresses or paths. The key of nginx's cache has neither
+    address nor path, so nginx must not cache a verdict about a request without a cookie."""
     return bool(settings.exempt_addresses or settings.exempt_paths)
 
 
 def has_partial_rollout(settings: RoomSettings) -> bool:
-    """Return True if the room applies to a part of the visitors only."""
+    """Return True if the room applies only to a part of the visitors."""
     return 0 < settings.rollout_percent < 100
 
 
 def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
-    """Return True if a URL certainly leads to one of these paths or below it."""
+    """Return True if a URL certainly leads to one of these paths or to a path below them."""
     path = clean_path(uri)
     return path is not None and any(
         path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/")
@@ -60,15 +60,15 @@ def is_among(address: str, networks: tuple[str, ...]) -> bool:
     bits, version = ip.max_prefixlen, ip.version
     return any(
         version == kind and int(ip) >> (bits - length) in numbers
-        for (kind, length), numbers in _by_length(networks).items()
+        for (kind, length), numbers in _group_by_length(networks).items()
     )
 
 
 def compute_rollout_number(room: str, *, address: str, user_agent: str) -> int:
-    """Return a client's number from 0 to ROLLOUT_NUMBERS - 1: evenly distributed, the same on
+    """Compute a client's number from 0 to ROLLOUT_NUMBERS - 1: evenly distributed, the same on
     every replica, and independent of the client's number in other rooms.
 
-    The number is not secret: a client can try other User-Agents until one is outside.
+    The number is not secret: a client can change its User-Agent until its number is outside.
     """
     ip = ip_of(address)
     if isinstance(ip, ipaddress.IPv6Address):  # a household has a network of 64 bits
@@ -81,16 +81,16 @@ def compute_rollout_number(room: str, *, address: str, user_agent: str) -> int:
 
 
 def is_outside(number: int, settings: RoomSettings) -> bool:
-    """Return True if the roll-out leaves out visitors with this number. A higher percentage only
-    adds visitors."""
+    """Return True if a visitor with this number is outside the roll-out. A higher percentage only
+    adds visitors to the roll-out."""
     return number >= settings.rollout_percent * (ROLLOUT_NUMBERS / 100)
 
 
 def prove_outside(
     room: str, settings: RoomSettings, bearer: Bearer, number: int | None
 ) -> Outside | None:
-    """Return a newcomer's proof of being outside of the roll-out; None if the room applies to them.
-    `number` is the number from their cookie, None if they have none yet."""
+    """Return the proof that a newcomer is outside the roll-out, or None if the room applies to the
+    newcomer. `number` is the number in the newcomer's cookie, None if there is no cookie yet."""
     if settings.rollout_percent == 100:
         return None
     if number is None:
@@ -99,9 +99,9 @@ def prove_outside(
 
 
 @lru_cache(maxsize=64)
-def _by_length(networks: tuple[str, ...]) -> Networks:
-    """Return the networks' prefixes as integers, by IP version and length, so that a request costs
-    one look-up for each length, however many networks there are."""
+def _group_by_length(networks: tuple[str, ...]) -> NetworkPrefixes:
+    """Group networks by prefix length, so that a request costs one look-up for each length, however
+    many networks there are."""
     prefixes: dict[tuple[int, int], set[int]] = defaultdict(set)
     for text in networks:
         network = ipaddress.ip_network(text)

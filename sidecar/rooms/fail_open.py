@@ -1,4 +1,4 @@
-"""Fail-open admissions: whom a replica admits while Redis is unavailable, and for how long."""
+"""Fail-open: which visitors a replica admits while Redis is unavailable, and for how long."""
 
 from dataclasses import dataclass, field, replace
 
@@ -19,9 +19,9 @@ class Fallback:
     """The admissions of one replica without Redis, bounded by the last snapshot.
 
     With `on_store_failure = "bounded"` a replica admits its share of the slots that were free, and
-    no faster than its share of new_users_per_minute. No slot counts as free if visitors waited,
-    because they are next, and their tickets stay valid until Redis is back. The replica assumes
-    that as many visitors were admitted since the last snapshot as between the last two.
+    no faster than its share of new_users_per_minute. If visitors waited, no slot counts as free:
+    these visitors are next, and their tickets stay valid until Redis is back. The replica assumes
+    that as many visitors were admitted since the last snapshot as between the last two snapshots.
     """
 
     _slots: int = 0
@@ -35,6 +35,7 @@ class Fallback:
     _unreported: dict[str, Pass] = field(default_factory=dict)
 
     def learn(self, snapshot: Snapshot, settings: RoomSettings) -> None:
+        """Compute from a snapshot how many visitors this replica may admit without Redis."""
         self._replicas = max(1, snapshot.replicas)
         self._epoch = snapshot.epoch
         admitted = snapshot.counters.get("admitted", 0.0)
@@ -64,7 +65,7 @@ class Fallback:
         return passes
 
     def admit_newcomer(self, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """Return a pass for a newcomer, or None if they must wait."""
+        """Return a pass for a newcomer, or None if the newcomer must wait."""
         if settings.queue_all or settings.on_store_failure == "wait":
             return None
         if settings.on_store_failure == "bounded":
@@ -75,15 +76,15 @@ class Fallback:
         return _new_pass(newcomer, settings, now_ms)
 
     def admit_waiting(self, ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """Return a pass for a waiting visitor, or None if they must keep waiting."""
+        """Return a pass for a waiting visitor, or None if the visitor must keep waiting."""
         if settings.queue_all or settings.on_store_failure != "admit":
             return None
         return _new_pass(ticket, settings, now_ms)
 
     def extend(self, pass_: Pass, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """Return the pass with a later end. None if more than half of a session_duration is left or
-        the end cannot be later. The new pass is due for renewal at once, so that Redis learns of it
-        as soon as it is back."""
+        """Return the pass with a later end, or None if more than half of a session_duration is left
+        or the end cannot be later. The new pass is due for renewal at once, so that Redis gets it
+        as soon as possible."""
         length_ms = int(settings.session_duration * 1000)
         if settings.disable_session_renewal or pass_.expires_ms - now_ms > length_ms // 2:
             return None
@@ -103,7 +104,7 @@ class Fallback:
 
 
 def _new_pass(ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass:
-    """Return a pass that is due for renewal at once, so that Redis learns of it."""
+    """Return a pass that is due for renewal at once, so that the renewal reports it to Redis."""
     return Pass(
         ticket.visitor,
         ticket.order,

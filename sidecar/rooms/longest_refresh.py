@@ -11,17 +11,17 @@ class Refreshes:
     """The refreshes that one replica gave visitors near the head of a queue.
 
     After Redis lost its data, nobody is called until these visitors could have polled twice
-    (rooms/lua/parts/recovery.lua). A replica that has run for less than the longest refresh cannot
-    know the refreshes that another replica gave before. All times are in ms, by one clock.
+    (rooms/lua/parts/recovery.lua). A replica that has run for less than the longest refresh does
+    not know the refreshes that another replica gave before. All times are by the clock of Redis.
     """
 
     _since_ms: int | None = None
-    #: Pairs of the time by which a visitor polls again, and the refresh. Of two entries the later
-    #: one has the later time and the shorter refresh.
+    #: Pairs of the time in ms by which a visitor polls again, and the refresh in ms. Each entry has
+    #: a later time and a shorter refresh than the entry before.
     _refreshes: deque[tuple[int, int]] = field(default_factory=deque)
 
     def note(self, refresh_ms: int, now_ms: int) -> None:
-        """Note that a visitor near the head polls again after `refresh_ms`."""
+        """Note that a visitor near the head was asked to poll again after `refresh_ms`."""
         refresh_ms = -(-refresh_ms // 1000) * 1000
         until_ms = now_ms + _latest_poll_ms(refresh_ms)
         while self._refreshes and self._refreshes[-1][1] <= refresh_ms:
@@ -30,8 +30,8 @@ class Refreshes:
             self._refreshes.append((until_ms, refresh_ms))
 
     def longest(self, now_ms: int) -> int | None:
-        """Return the longest refresh in ms, rounded up to seconds; 0 if nobody waits near the head.
-        None if this replica has not run long enough to know."""
+        """Return the longest refresh in ms, rounded up to seconds. Return 0 if nobody waits near
+        the head, and None if this replica has not run long enough to know."""
         if self._since_ms is None or now_ms < self._since_ms:  # the clock was set back
             self._since_ms = now_ms
         while self._refreshes and self._refreshes[0][0] <= now_ms:
@@ -42,5 +42,6 @@ class Refreshes:
 
 
 def _latest_poll_ms(refresh_ms: int) -> int:
-    """Return within how many ms a page polls: it may be 5 % late, and the request takes time."""
+    """Return within how many ms a page polls. The page may be 5 % late, and the request takes
+    time."""
     return int(1.05 * refresh_ms) + 2_000

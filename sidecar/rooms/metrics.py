@@ -10,8 +10,8 @@ from sidecar.http.metrics import SHARED, MetricSet, counter, gauge, histogram
 
 _WAITS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800)
 
-#: The counters of a room in Redis: metric name, help text, the label besides `room`, and for each
-#: value of that label the counter's field.
+#: The counters of a room in Redis: the metric's name, its help text, its label besides `room`, and
+#: by the label's value the field in Redis.
 _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
     (
         "waitroom_stays",
@@ -64,8 +64,8 @@ _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
 
 
 class StoreCounters(Collector):
-    """Exports each room's counters in Redis, as last read. After Redis lost its data they begin at
-    0 again, which Prometheus takes for a restart."""
+    """Exports each room's counters in Redis, as last read. After Redis lost its data, the counters
+    begin at 0 again, which Prometheus takes for a restart."""
 
     def __init__(self) -> None:
         self._rooms: dict[str, Mapping[str, float]] = {}
@@ -84,8 +84,8 @@ class StoreCounters(Collector):
 
 
 class RoomMetrics(MetricSet):
-    """The metrics of rooms. Sum a replica's own counters over all replicas. Values from Redis are
-    the same on each replica."""
+    """The metrics of rooms. A replica's own counters must be summed over all replicas. Values from
+    Redis are the same on each replica."""
 
     fail_open_admissions = counter(
         "waitroom_let_in_alone",
@@ -204,8 +204,8 @@ class RoomMetrics(MetricSet):
         self.stays = self.collected(StoreCounters())
 
     def forget(self, room: str) -> None:
-        """Remove the room's values from Redis, because Redis is unavailable. A value that no longer
-        changes would look like a room at rest."""
+        """Remove the samples of the room that come from Redis, as while Redis is unavailable: a
+        value that no longer changes would look like a quiet room."""
         for metric in (
             self.waiting,
             self.active,

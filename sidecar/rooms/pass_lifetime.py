@@ -7,9 +7,10 @@ from sidecar.visitors.model import RENEW_MIN_MS, Pass
 def compute_renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:
     """Return the time from which on a request with this pass renews it.
 
-    The pass lives as long as the settings at its last renewal allowed; the current settings limit
-    its next life. A renewal that would not move the end is put off, but not beyond one
-    session_duration: replicas remember released visitors that long, and afterwards only Redis does.
+    The pass is valid as long as the settings at its last renewal allowed. The current settings
+    apply from the next renewal on. A renewal that would not move the end is put off, but not beyond
+    one session_duration: for that long replicas remember released visitors, afterwards only Redis
+    does.
     """
     lifetime_ms = pass_.expires_ms - pass_.renewed_ms
     session_ms = int(settings.session_duration * 1000)
@@ -21,7 +22,8 @@ def compute_renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:
 
 
 def compute_pass_end_ms(started_ms: int, now_ms: int, settings: RoomSettings) -> int:
-    """Return the end of a pass that is given or renewed now (as in rooms/lua/parts/admit.lua)."""
+    """Return the end of a pass that is given or renewed now. The scripts have the same rule
+    (rooms/lua/parts/admit.lua)."""
     begins_ms = started_ms if settings.disable_session_renewal else now_ms
     ends_ms = begins_ms + int(settings.session_duration * 1000)
     if settings.session_max_duration is not None:

@@ -1,4 +1,4 @@
-"""The class that a newcomer claims, and the order of a place from a lottery draw."""
+"""Places in the queue: the class that a newcomer claims, and the order from a lottery draw."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,8 +41,9 @@ def read_claim(bearer: Bearer) -> ClassClaim:
 async def apply_claim(
     ticket: Ticket, claim: ClassClaim, settings: RoomSettings, store: RoomStore
 ) -> Ticket:
-    """Return the ticket with the claimed class, if it has another one and Redis accepts the claim.
-    If Redis rejects it (such as a used grant), the next poll claims again. Raises StoreError."""
+    """Return the ticket with the claimed class, if the ticket has another class and Redis accepts
+    the claim. If Redis rejects the claim, as with a used grant, the next poll claims the class
+    again. Raises StoreError."""
     name = claim.class_name
     if name == ticket.class_name or name not in settings.classes:
         return ticket
@@ -53,7 +54,7 @@ async def apply_claim(
 
 def make_hidden_order(joined_ms: int) -> int:
     """Return the placeholder order in tickets until the pre-queue is over. Visitors can read their
-    tickets, and must not learn the drawn order before."""
+    tickets, and must not learn the drawn order before the opening."""
     return joined_ms * 1000
 
 
@@ -67,8 +68,8 @@ def issue_ticket(visitor: str, standing: Standing, claim: ClassClaim) -> Ticket:
 def find_lot(
     visitor: str, settings: RoomSettings, draws: LotSource | None, now_ms: int
 ) -> Lot | None:
-    """Return a newcomer's lot. None if no pre-queue is on or next, or the replicas do not yet agree
-    on the secret of its draw."""
+    """Return a newcomer's lot. Return None if no pre-queue is on or next, or the replicas do not
+    yet agree on the secret of the draw."""
     event = _prequeue_event(settings, now_ms) if settings.events else None
     if event is None or draws is None or not draws.is_agreed(event):
         return None
@@ -89,8 +90,8 @@ def add_drawn_order(ticket: Ticket, settings: RoomSettings, draws: LotSource | N
 
 
 def _prequeue_event(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
-    """Return the event, on or next, whose pre-queue decides a newcomer's place. None if the event
-    has no pre-queue."""
+    """Return the current or next event, whose pre-queue decides a newcomer's place. Return None if
+    that event has no pre-queue."""
     for event in sorted(settings.events, key=lambda event: event.begins_ms):
         if now_ms < event.opens_at + _CLOCK_SKEW_MS:
             return event if event.prequeue_from is not None else None

@@ -1,4 +1,4 @@
-"""The rules of a room: which visitors pass, which wait, and which token each of them gets.
+"""The rules of a room: which visitors pass, which visitors wait, and which token each one gets.
 
 Most passes are checked here by their signature alone. Only joins, heartbeats and renewals reach
 Redis.
@@ -56,8 +56,8 @@ from sidecar.visitors.tokens import Tokens, new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_GRACE_MS, VERDICT_TTL_MS
 
 #: How many newcomers whose join got no reply a replica remembers.
-ORPHANS = 1000
-#: How many visitors who used their first pass a replica remembers. It reports others again.
+MAX_ORPHANS = 1000
+#: For how many visitors a replica remembers that it has reported the first use of their pass.
 MAX_USED_PASSES = 10_000
 
 log = structlog.get_logger()
@@ -72,9 +72,9 @@ class WaitingRoom:
     tokens: Tokens
     store: RoomStore
     clock: StoreClock
-    #: Verifies grants. Without keys it accepts none.
+    #: Verifies grants. Without keys, no grant is valid.
     grants: Grants = field(default_factory=lambda: Grants("", []))
-    #: The lottery draws of pre-queues. None: nobody gets a place in a pre-queue.
+    #: The lottery draws of pre-queues. Without draws, nobody gets a place in a pre-queue.
     draws: LotSource | None = None
     #: The settings in force: the file's, changes made at run time, and an open event's.
     settings: RoomSettings = field(init=False)
@@ -85,8 +85,11 @@ class WaitingRoom:
     snapshot: Snapshot | None = None
     _revoked: dict[str, int] = field(default_factory=dict)
     _revoked_seen_ms: int = 0
-    #: Newcomers whose `enter` got no reply. Places of those dropped from here expire by themselves.
-    _orphans: deque[tuple[str, ClassClaim]] = field(default_factory=lambda: deque(maxlen=ORPHANS))
+    #: Newcomers whose `enter` got no reply, oldest first. The oldest are dropped, and their places
+    #: expire.
+    _orphans: deque[tuple[str, ClassClaim]] = field(
+        default_factory=lambda: deque(maxlen=MAX_ORPHANS)
+    )
     _used_passes: dict[str, None] = field(default_factory=dict)
     _shield: Shield = field(default_factory=Shield)
     _fallback: Fallback = field(default_factory=Fallback)
@@ -115,8 +118,8 @@ class WaitingRoom:
         from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
-        """Decide about a request, as Gate documents. While the shield is up, only newcomers from
-        the waiting page join."""
+        """Decide about a request, as gate/contract.py documents. While the shield is up, only
+        newcomers from the waiting page join."""
         if self.is_open:
             return Answer(VisitorState.ADMITTED)
         rollout_number, fingerprint = None, ""
@@ -153,8 +156,8 @@ class WaitingRoom:
         return answer
 
     def _check_uncounted(self, token: Token | None, bearer: Bearer) -> Answer | None:
-        """Return the verdict about an exempt request, or about a visitor who is still outside of
-        the roll-out. None if the room applies to the request."""
+        """Return the verdict about an exempt request, or about a visitor who is still outside the
+        roll-out. Return None if the room applies to the request."""
         if is_exempt(self.settings, bearer):
             return Answer(VisitorState.ADMITTED, uncounted="exempt")
         if not isinstance(token, Outside) or not is_outside(token.draw, self.settings):
@@ -168,7 +171,7 @@ class WaitingRoom:
         )
 
     def _accept_token(self, token: Ticket | Pass | None, fingerprint: str) -> Ticket | Pass | None:
-        """Return the token. None if it belongs to another client or was revoked."""
+        """Return the token, or None if the token belongs to another client or was revoked."""
         if token is None or (
             isinstance(token, Pass) and belongs_to_another(token.fingerprint, fingerprint)
         ):
@@ -185,7 +188,7 @@ class WaitingRoom:
             await self.leave(token)
 
     def _fail_open(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
-        """Return the verdict if Redis does not answer. The replica gives passes only while Redis
+        """Return the verdict if Redis does not reply. The replica gives passes only while Redis
         counts as unavailable, not after one failed call."""
         now_ms, settings, is_away = self.clock.now_ms(), self.settings, self.store.is_away
         # Nobody is admitted before the room opens or after it closes.
@@ -229,8 +232,8 @@ class WaitingRoom:
             await self.release(token.visitor, why=why)
 
     async def release(self, visitor: str, *, why: str = "released", by: str = "") -> bool:
-        """End a visitor's place or session. Return False if there was none. After RELEASE_GRACE_MS
-        all replicas refuse the pass. `by` is the operator."""
+        """End a visitor's place or session. Return False if the visitor had neither. After
+        RELEASE_GRACE_MS all replicas refuse the pass. `by` is the operator."""
         existed = await self.store.leave(visitor, why=why, by=by)
         self._revoked[visitor] = self.clock.now_ms()
         return existed
@@ -284,8 +287,8 @@ class WaitingRoom:
             await self.store.restore_lost(self._revoked, {}, epoch=0)
 
     async def _report_admissions(self) -> None:
-        """Report to Redis at once the passes that this replica gave or extended without it, so that
-        nobody is called into their slots."""
+        """Report to Redis at once the passes that this replica gave or extended without Redis, so
+        that nobody is called into the slots of these passes."""
         while passes := self._fallback.take_unreported(self.clock.now_ms()):
             renewals = (self.store.renew(pass_) for pass_ in passes)
             replies = await asyncio.gather(*renewals, return_exceptions=True)
@@ -298,7 +301,7 @@ class WaitingRoom:
 
     async def _release_orphans(self) -> None:
         while self._orphans:
-            visitor, claim = self._orphans.popleft()  # removed first: refreshes may overlap
+            visitor, claim = self._orphans.popleft()  # at once, because refreshes may overlap
             try:
                 await self.store.undo_enter(visitor, claim)
             except StoreError:
@@ -306,7 +309,7 @@ class WaitingRoom:
                 raise
 
     def _is_valid(self, token: Ticket | Pass) -> bool:
-        """Return True if the token is valid. A released pass stays so for RELEASE_GRACE_MS."""
+        """Return True if the token is valid. A released pass stays valid for RELEASE_GRACE_MS."""
         now_ms = self.clock.now_ms()
         revoked_ms = self._revoked.get(token.visitor)
         if isinstance(token, Ticket):
@@ -316,17 +319,17 @@ class WaitingRoom:
         return now_ms < token.expires_ms
 
     def _due_ms(self, pass_: Pass, fingerprint: str) -> int:
-        """Return the time from which on a pass is renewed, in ms; 0: now. A pass that Redis does
-        not know, because Redis was emptied or a replica gave the pass without it, is renewed with
-        its next request."""
+        """Return the time from which on a pass is renewed, in ms; 0 means now. If Redis does not
+        know a pass, because Redis was emptied or a replica gave the pass without Redis, the next
+        request renews it."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
         if pass_.renewed_ms < max(1, emptied_ms) or pass_.fingerprint != fingerprint:
             return 0
         return compute_renewal_due_ms(pass_, self.settings)
 
     def _is_settled(self, pass_: Pass) -> bool:
-        """Return True if nginx may cache the verdict. nginx caches by cookie, so it cannot check
-        which client sends a bound pass."""
+        """Return True if nginx may cache the verdict. nginx caches verdicts by cookie, so a cached
+        verdict would not depend on the client that sends a bound pass."""
         return not pass_.fingerprint and self.clock.now_ms() + VERDICT_TTL_MS < pass_.expires_ms
 
     async def _check_pass(self, pass_: Pass, fingerprint: str) -> Answer | None:
@@ -359,7 +362,7 @@ class WaitingRoom:
     async def _check_newcomer(
         self, may_join: bool, from_page: bool, bearer: Bearer, rollout_number: int | None
     ) -> Answer:
-        if self.settings.rollout_percent == 0:  # everybody is outside, and needs no cookie
+        if self.settings.rollout_percent == 0:  # all visitors are outside, and need no cookie
             return Answer(VisitorState.ADMITTED, is_settled=True, uncounted="outside")
         settings, now_ms = self.settings, self.clock.now_ms()
         outside = prove_outside(self.name, settings, bearer, rollout_number)
@@ -398,8 +401,8 @@ class WaitingRoom:
         return shelter
 
     async def _report_shield(self) -> None:
-        """Tell the other replicas to raise their shields. Without Redis, each replica has its
-        own."""
+        """Ask the other replicas to raise their shields. Without Redis, each replica raises its
+        shield alone."""
         with contextlib.suppress(StoreError):
             await self.store.raise_shield(self._shield.until_ms)
 
@@ -417,7 +420,7 @@ class WaitingRoom:
         if standing.outcome is QueueOutcome.ADMITTED:
             self._fallback.count_admission()
         newcomer = issue_ticket(visitor, standing, claim)
-        # The script replies GONE if it ran too late for the client.
+        # The script replies GONE if it ran when the client had given up.
         answer = build_answer(self._note_refresh(standing), newcomer)
         return answer or Answer(VisitorState.NOT_QUEUED)
 

@@ -1,10 +1,10 @@
 """The shield, which keeps a flood of newcomers away from Redis.
 
 When newcomers arrive faster than the room's `shield_above`, a replica gives no more places to
-plain requests. It sends an answer that nginx may cache, and each browser then takes its place by
-`POST join`, after a random delay. That request needs a token which becomes valid only after two
-seconds, so that no program gets ahead of waiting browsers. A client that sends no cookie and runs
-no page costs nginx a cached answer, and takes no place. One address may join 20 times a second.
+plain requests. Instead the replica sends an answer that nginx may cache, and each browser takes a
+place by `POST join`, after a random delay. That request needs a token which becomes valid only
+after two seconds, so that no program gets ahead of waiting browsers. A client without cookies and
+scripts gets the answer cached by nginx, and no place. One address may join 20 times a second.
 """
 
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from sidecar.kit.addresses import AddressLimit
 from sidecar.rooms.bearer import is_global
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
-#: Once raised, the shield stays up for one to two periods and ends on a period boundary, so that
-#: it ends at the same time on all replicas. Otherwise, while nginx serves one replica's cached
-#: answer, the others would get no requests and take that for the end of the flood.
+#: Once raised, the shield stays up for one to two periods. It ends on a period boundary, so at the
+#: same time on all replicas. Otherwise, while nginx serves the cached answer of one replica, the
+#: other replicas would get no requests, and assume that the flood is over.
 PERIOD_MS = 4_000
 #: How long replicas then probe whether the flood is over: longer than nginx caches the last answer.
 PROBE_MS = BRIEF_TTL_MS + 500
@@ -40,9 +40,9 @@ class Shelter(Enum):
 class Shield:
     """One replica's shield of one room.
 
-    Newcomers fill a bucket that leaks `above` newcomers a second and holds as many. When it
-    overflows, the shield goes up. While probing, the rate is half of that and the bucket holds half
-    a second's worth, so that a continuing flood is recognised by its first newcomers.
+    Newcomers fill a bucket that leaks `above` newcomers a second and holds as many. When the bucket
+    overflows, the shield goes up. While probing, the bucket leaks half as many, and holds those of
+    half a second, so that a continuing flood is recognised by its first newcomers.
     """
 
     #: The end of the shield, in ms by the clock of Redis.
@@ -54,8 +54,8 @@ class Shield:
     )
 
     def check_join(self, address: str, now_ms: int) -> Shelter:
-        """Decide about a newcomer who joins from the waiting page, which the address limit may
-        delay. The newcomer was counted before."""
+        """Decide about a newcomer who joins from the waiting page. The limit of joins per address
+        may delay the newcomer, who was counted before."""
         is_limited = self.is_up(now_ms) and is_global(address)
         must_wait = is_limited and self._joins.wait_s(address, now_ms / 1000) > 0
         return Shelter.PROBING if must_wait else Shelter.NONE

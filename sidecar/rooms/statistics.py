@@ -18,7 +18,7 @@ _WAIT_PREFIX = "wait_"
 
 
 def describe_sub_queues(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return each sub-queue's length and a newcomer's wait. Drawn places are in no sub-queue."""
+    """Return the length of each sub-queue, without drawn places, and a newcomer's wait."""
     return [
         {"line": line.name, "waiting": people, "wait_seconds": None if ms is None else ms // 1000}
         for line, (people, ms) in zip(settings.lines, snapshot.lines, strict=False)
@@ -28,13 +28,13 @@ def describe_sub_queues(settings: RoomSettings, snapshot: Snapshot) -> list[dict
 def compute_steps(
     samples: list[dict[str, Any]], from_ms: int, until_ms: int, step_ms: int = MINUTE_MS
 ) -> list[SeriesStep]:
-    """Return the steps between two times, oldest first. The samples are sorted latest first.
+    """Compute the steps between two times, oldest first. `samples` are sorted latest first.
 
     A step is the difference of two samples, so the sum of all steps is the difference of the first
     and the last sample. Where samples are missing, a step is longer than `step_ms`.
     """
     samples = [each for each in samples if from_ms <= each["minute"] * MINUTE_MS <= until_ms]
-    # The earliest sample of each step, which comes last and so replaces the others in the dict.
+    # The earliest sample of each step comes last, so it replaces the other samples of the step.
     bounds = list({each["minute"] * MINUTE_MS // step_ms: each for each in samples}.values())
     if samples and bounds[0] is not samples[0]:
         bounds.insert(0, samples[0])  # the end of the current step
@@ -59,8 +59,8 @@ def _step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
 
 
 def compute_growth(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, int]:
-    """Return the growth of each counter. A counter that is lower than before started again at 0,
-    because Redis was emptied."""
+    """Return the growth of each counter. If a counter is lower than before, Redis was emptied, and
+    the counter started again at 0."""
     return {
         name: int(value - old.get(name, 0)) if value >= old.get(name, 0) else int(value)
         for name, value in new.items()

@@ -1,9 +1,10 @@
-"""The loops that refresh every room once a second, and sweep it once in its sweep_interval.
+"""The loops that refresh every room once a second, and sweep each room once a sweep_interval.
 
 A refresh reads changed settings, revoked passes and counters. Its script also removes expired
-entries and calls the next visitors, so a queue moves even while nobody polls, and without sweeps:
-calls skip visitors who stopped polling. Sweeps keep the queue's length correct. The replica that
-gets the leader lease of an interval sweeps; if it dies, another one does in the next interval.
+entries and calls the next visitors, so a queue moves even while nobody polls. Calls skip visitors
+who stopped polling, so they need no sweeps; sweeps keep the queue's length correct. The replica
+that gets the leader lease of an interval sweeps. If that replica dies, another replica sweeps in
+the next interval.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ async def refresh_forever(rooms: WaitingRooms, metrics: Metrics) -> None:
 
 
 async def refresh_once(rooms: WaitingRooms, metrics: Metrics) -> bool:
-    """Refresh all rooms at the same time. Return True if every one succeeded."""
+    """Refresh all rooms at the same time. Return True if every refresh succeeded."""
     results = await asyncio.gather(*(_refresh(room, metrics.of(RoomMetrics)) for room in rooms))
     return all(results)
 

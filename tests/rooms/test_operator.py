@@ -26,10 +26,24 @@ def path(site, more=""):
     return f"/admin/rooms/{site.room.name}{more}"
 
 
-async def told(site, what="", status=200):
-    reply = await site.ops.get(path(site, what), headers=TOKEN)
+async def ask(site, method, what="", body=None, *, status=200, by=None):
+    """Make an operator's call whose response must have a status. Return its document."""
+    headers = TOKEN if by is None else {**TOKEN, "X-Waitroom-Operator": by}
+    reply = await site.ops.request(method, path(site, what), json=body, headers=headers)
     assert reply.status == status, await reply.text()
     return await reply.json()
+
+
+async def told(site, what="", status=200):
+    return await ask(site, "GET", what, status=status)
+
+
+async def people(site):
+    return [row["visitor"] for row in (await told(site, "/waiting"))["waiting"]]
+
+
+async def check_all(site, count):
+    return [await site.check() for _ in range(count)]
 
 
 async def test_rooms_are_listed_and_shown(site):
@@ -46,15 +60,13 @@ async def test_rooms_are_listed_and_shown(site):
 
 async def test_a_setting_changes_at_once(site):
     """A raised cap calls those who wait; null goes back to the file's value."""
-    for _ in range(5):
-        await site.check()
+    await check_all(site, 5)
     change = {"total_active_users": 4, "message": "soon"}
-    reply = await site.ops.patch(path(site), json=change, headers=TOKEN)
-    room = await reply.json()
-    assert (reply.status, room["changed"]) == (200, change)
+    room = await ask(site, "PATCH", body=change)
+    assert room["changed"] == change
     assert (room["active"], room["provisional"], room["waiting"]) == (4, 1, 1)
-    reply = await site.ops.patch(path(site), json={"total_active_users": None}, headers=TOKEN)
-    assert (await reply.json())["settings"]["total_active_users"] == 3
+    room = await ask(site, "PATCH", body={"total_active_users": None})
+    assert room["settings"]["total_active_users"] == 3
 
 
 async def test_a_change_names_all_that_is_wrong(site):
@@ -63,15 +75,13 @@ async def test_a_change_names_all_that_is_wrong(site):
         "mesage": None, "colour": "red", "total_active_users": -1, "session_duration": "soon",
         "heartbeat_timeout": 20, "claim_window": 30, "message": "right",
     }  # fmt: skip
-    reply = await site.ops.patch(path(site), json=change, headers=TOKEN)
-    document = await reply.json()
-    assert (reply.status, document["detail"]) == (422, "Nothing was changed.")
+    document = await ask(site, "PATCH", body=change, status=422)
+    assert document["detail"] == "Nothing was changed."
     assert sorted(line.partition(":")[0] for line in document["errors"]) == [
         "claim_window", "colour", "mesage", "session_duration", "total_active_users",
     ]  # fmt: skip
     assert "mesage: unknown setting; did you mean message?" in document["errors"]
-    room = await told(site)
-    assert room["changed"] == {}
+    assert (await told(site))["changed"] == {}
 
 
 NEEDED = ("A token is needed", "Send Authorization: Bearer <token>.")
@@ -137,9 +147,8 @@ async def test_a_body_that_is_no_json(site, body):
 
 async def test_resetting_empties_the_line_only(site):
     """Who is inside stays; old tickets are worth nothing."""
-    replies = [await site.check() for _ in range(5)]
-    reply = await site.ops.post(path(site, "/reset"), headers=TOKEN)
-    assert (await reply.json())["removed"] == 2
+    replies = await check_all(site, 5)
+    assert (await ask(site, "POST", "/reset"))["removed"] == 2
     assert (await site.check(cookie_of(replies[0]))).status == 204
     document = await (await site.status(cookie_of(replies[4]))).json()
     assert document["state"] == "not_queued"
@@ -148,55 +157,40 @@ async def test_resetting_empties_the_line_only(site):
 async def test_releasing_a_visitor(site):
     """A session by its id, once; an unknown id is a 404, an impossible one a 422."""
     await site.check()
-    listed = await told(site, "/sessions")
-    visitor = listed["sessions"][0]["visitor"]
-    where = path(site, f"/visitors/{visitor}/release")
-    assert [(await site.ops.post(where, headers=TOKEN)).status for _ in range(2)] == [200, 404]
-    reply = await site.ops.post(path(site, "/visitors/x/release"), headers=TOKEN)
-    assert reply.status == 422
+    visitor = (await told(site, "/sessions"))["sessions"][0]["visitor"]
+    for named, status in ((visitor, 200), (visitor, 404), ("x", 422)):
+        await ask(site, "POST", f"/visitors/{named}/release", status=status)
 
 
 async def test_a_visitor_is_named_by_number(site):
     """As somebody types it, wherever an id is; what nobody has is a 404 that names it."""
-    for _ in range(3 + 2):
-        await site.check()
-    rows = (await told(site, "/waiting"))["waiting"]
-    head, tail = (row["visitor"] for row in rows)
+    await check_all(site, 3 + 2)
+    head, tail = await people(site)
     typed = visitor_number(tail).replace("-", "").lower().replace("1", "l").replace("0", "o")
-    where = path(site, f"/visitors/{typed}")
-    found = await (await site.ops.get(where, headers=TOKEN)).json()
+    where = f"/visitors/{typed}"
+    found = await told(site, where)
     assert (found["visitor"], found["number"]) == (tail, visitor_number(tail))
-    reply = await site.ops.post(where + "/move", json={"position": 1}, headers=TOKEN)
-    moved = await reply.json()
-    assert (reply.status, moved["visitor"], moved["position"]) == (200, tail, 1)
-    reply = await site.ops.post(where + "/release", headers=TOKEN)
-    assert (reply.status, (await reply.json())["visitor"]) == (200, tail)
-    rows = (await told(site, "/waiting"))["waiting"]
-    assert [row["visitor"] for row in rows] == [head]
-    for reply in (
-        await site.ops.get(path(site, "/visitors/ooooo00l"), headers=TOKEN),
-        await site.ops.post(path(site, "/visitors/ooooo00l/release"), headers=TOKEN),
-    ):
-        problem = await reply.json()
-        assert (reply.status, problem["code"]) == (404, "unknown_visitor")
+    moved = await ask(site, "POST", where + "/move", {"position": 1})
+    assert (moved["visitor"], moved["position"]) == (tail, 1)
+    assert (await ask(site, "POST", where + "/release"))["visitor"] == tail
+    assert await people(site) == [head]
+    for method, what in (("GET", ""), ("POST", "/release")):
+        problem = await ask(site, method, "/visitors/ooooo00l" + what, status=404)
+        assert problem["code"] == "unknown_visitor"
         assert problem["detail"] == "no visitor here has the number 0000-0001"
 
 
 async def test_a_number_of_two_visitors_names_neither(site):
     """409 with both ids; nobody is released, and an id of them names one."""
-    for _ in range(3):
-        await site.check()
+    await check_all(site, 3)
     twins = ["abcdefA" + "1" * 15, "abcdefB" + "2" * 15]
     for visitor in twins:
         await site.room.store.enter(visitor)
-    where = path(site, f"/visitors/{visitor_number(twins[0])}/release")
-    reply = await site.ops.post(where, headers=TOKEN)
-    problem = await reply.json()
-    assert (reply.status, problem["code"], problem["visitors"]) == (409, "ambiguous_number", twins)
-    rows = (await told(site, "/waiting"))["waiting"]
-    assert [row["visitor"] for row in rows] == twins
-    where = path(site, f"/visitors/{twins[1]}/release")
-    assert (await site.ops.post(where, headers=TOKEN)).status == 200
+    number = visitor_number(twins[0])
+    problem = await ask(site, "POST", f"/visitors/{number}/release", status=409)
+    assert (problem["code"], problem["visitors"]) == ("ambiguous_number", twins)
+    assert await people(site) == twins
+    await ask(site, "POST", f"/visitors/{twins[1]}/release")
 
 
 async def test_an_id_is_not_looked_for(site, monkeypatch):
@@ -206,18 +200,15 @@ async def test_an_id_is_not_looked_for(site, monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(type(site.room.store.lists), "ids_by_number", numbered)
-    found = await site.ops.get(path(site, f"/visitors/{'a' * 22}"), headers=TOKEN)
-    assert (await found.json())["state"] == "unknown"
+    assert (await told(site, f"/visitors/{'a' * 22}"))["state"] == "unknown"
 
 
 async def test_the_line_is_paged(site):
     """From the head on, with positions; a wrong page is named."""
-    for _ in range(8):
-        await site.check()
-    reply = await site.ops.get(path(site, "/waiting?after=1&limit=2"), headers=TOKEN)
-    assert [row["position"] for row in (await reply.json())["waiting"]] == [2, 3]
-    reply = await site.ops.get(path(site, "/waiting?after=-1&limit=x"), headers=TOKEN)
-    assert (reply.status, len((await reply.json())["errors"])) == (422, 2)
+    await check_all(site, 8)
+    page = await told(site, "/waiting?after=1&limit=2")
+    assert [row["position"] for row in page["waiting"]] == [2, 3]
+    assert len((await told(site, "/waiting?after=-1&limit=x", status=422))["errors"]) == 2
 
 
 async def test_health_and_metrics(site):
@@ -233,33 +224,26 @@ async def test_health_and_metrics(site):
 async def test_somebody_in_line_is_moved_and_hears_of_it(site):
     """To the head; their next heartbeat gives them a ticket for the new place, which comes back
     there after the store was emptied."""
-    inside = [await site.check() for _ in range(3)]
-    first, second, third = [cookie_of(await site.check()) for _ in range(3)]
+    await check_all(site, 3)
+    first, second, third = map(cookie_of, await check_all(site, 3))
     rows = (await told(site, "/waiting"))["waiting"]
-    visitor = rows[2]["visitor"]
-    where = path(site, f"/visitors/{visitor}/move")
-    reply = await site.ops.post(where, json={"position": 1}, headers=TOKEN)
-    assert (reply.status, (await reply.json())["position"]) == (200, 1)
+    assert await move(site, rows[2]["visitor"], position=1) == (200, 1)
     heard = await site.status(third)
     assert (await heard.json())["position"] == 1
     ticket = site.room.tokens.read(cookie_of(heard).partition("=")[2])
     assert ticket.order < rows[0]["order"]
     assert (await (await site.status(first)).json())["position"] == 2
     assert (await (await site.status(second)).json())["position"] == 3
-    assert len(inside) == 3
 
 
 async def test_who_did_what_is_kept(site):
     """Changes, moves, releases and resets, latest first, by the name that the caller gives."""
-    for _ in range(5):
-        await site.check()
-    rows = (await told(site, "/waiting"))["waiting"]
-    head, tail = (row["visitor"] for row in rows)
-    named = {**TOKEN, "X-Waitroom-Operator": "night shift"}
-    await site.ops.patch(path(site), json={"message": "soon"}, headers=named)
-    await site.ops.post(path(site, f"/visitors/{tail}/move"), json={"position": 1}, headers=named)
-    await site.ops.post(path(site, f"/visitors/{head}/release"), headers=TOKEN)
-    await site.ops.post(path(site, "/reset"), headers=TOKEN)
+    await check_all(site, 5)
+    head, tail = await people(site)
+    await ask(site, "PATCH", body={"message": "soon"}, by="night shift")
+    await ask(site, "POST", f"/visitors/{tail}/move", {"position": 1}, by="night shift")
+    await ask(site, "POST", f"/visitors/{head}/release")
+    await ask(site, "POST", "/reset")
     log = (await told(site, "/log"))["log"]
     assert [(act["by"], act["what"], act["visitor"], act["detail"]) for act in log] == [
         ("api", "reset", "", "1"),
@@ -294,10 +278,8 @@ async def test_who_did_what_is_kept(site):
 )
 async def test_a_move_says_one_place_and_perhaps_why(site, body, named):
     """Anything else is named and changes nothing."""
-    where = path(site, f"/visitors/{'a' * 22}/move")
-    reply = await site.ops.post(where, json=body, headers=TOKEN)
-    first = (await reply.json())["errors"][0]
-    assert (reply.status, first.partition(":")[0]) == (422, named)
+    problem = await ask(site, "POST", f"/visitors/{'a' * 22}/move", body, status=422)
+    assert problem["errors"][0].partition(":")[0] == named
 
 
 async def test_nobody_is_moved_who_is_not_in_line(site):
@@ -305,16 +287,13 @@ async def test_nobody_is_moved_who_is_not_in_line(site):
     await site.check()
     rows = (await told(site, "/sessions"))["sessions"]
     for visitor in (rows[0]["visitor"], "a" * 22):
-        where = path(site, f"/visitors/{visitor}/move")
-        reply = await site.ops.post(where, json={"position": 1}, headers=TOKEN)
-        assert reply.status == 404
+        await ask(site, "POST", f"/visitors/{visitor}/move", {"position": 1}, status=404)
 
 
 async def test_a_setting_of_a_later_version_takes_no_other_along(site):
     """A replica that went back a version keeps to the cap that was changed meanwhile."""
     await site.room.store.configure({"total_active_users": 1, "of_a_later_version": True}, by="x")
-    room = await told(site)
-    assert room["settings"]["total_active_users"] == 1
+    assert (await told(site))["settings"]["total_active_users"] == 1
 
 
 async def test_a_setting_that_the_file_does_not_allow_takes_no_other_along(site):
@@ -322,10 +301,8 @@ async def test_a_setting_that_the_file_does_not_allow_takes_no_other_along(site)
     await site.room.store.configure({"heartbeat_timeout": 20, "queue_all": True}, by="x")
     room = await told(site)
     assert (room["settings"]["queue_all"], room["settings"]["claim_window"]) == (True, 30)
-    reply = await site.ops.post(path(site, "/resume"), headers=TOKEN)
-    assert (reply.status, (await reply.json())["settings"]["queue_all"]) == (200, False)
-    reply = await site.ops.patch(path(site), json={"heartbeat_timeout": None}, headers=TOKEN)
-    assert (reply.status, (await reply.json())["changed"]) == (200, {})
+    assert (await ask(site, "POST", "/resume"))["settings"]["queue_all"] is False
+    assert (await ask(site, "PATCH", body={"heartbeat_timeout": None}))["changed"] == {}
 
 
 # Who is next --------------------------------------------------------------------------------------
@@ -342,15 +319,10 @@ async def move(site, visitor, **body):
     return reply.status, f"{document['title']}: {document['detail']}"
 
 
-async def people(site):
-    return [row["visitor"] for row in (await told(site, "/waiting"))["waiting"]]
-
-
 async def test_somebody_is_moved_and_put_back(site):
     """To the head, to a place, and back to where they were before the first move, once; the log
     says from where to where, and why."""
-    for _ in range(3 + 4):
-        await site.check()
+    await check_all(site, 3 + 4)
     before = await people(site)
     last = before[3]
     assert await move(site, last, position="head", why="Ticket 4711 – paid twice") == (200, 1)
@@ -372,8 +344,7 @@ async def test_somebody_is_given_another_class(replica):
     """Its line, or its head start, and none again; the log names it. Where there is no such class,
     those that there are are named."""
     site = await replica(total_active_users=1, lines=LINES, classes=CLASSES)
-    for _ in range(1 + 3):
-        await site.check()
+    await check_all(site, 1 + 3)
     before = await people(site)
     last = before[2]
     assert await move(site, last, **{"class": "early"}) == (200, 1)
@@ -427,15 +398,10 @@ async def test_each_line_is_told(replica):
 
 async def test_a_room_without_lines_or_events_says_so(site):
     """No lines, open, no event; of who waits no line."""
-    for _ in range(4):
-        await site.check()
+    await check_all(site, 4)
     room = await told(site)
-    assert [room[name] for name in ("phase", "event", "coming", "lines")] == [
-        "open",
-        None,
-        None,
-        [],
-    ]
+    names = ("phase", "event", "coming", "lines")
+    assert [room[name] for name in names] == ["open", None, None, []]
     (row,) = (await told(site, "/waiting"))["waiting"]
     found = await told(site, f"/visitors/{row['visitor']}")
     assert (row["line"], found["line"], found["line_position"]) == (None, None, None)
@@ -448,7 +414,7 @@ async def test_nobody_learns_a_lot_in_a_pre_queue(replica):
     site = await replica(events=[soon], lines=LINES, classes=CLASSES)
     site.room.draws = Draws(site.room.name, KEYS, site.room.draws.store)
     await site.room.refresh()
-    joined = [await site.check() for _ in range(3)]
+    joined = await check_all(site, 3)
     ids = {site.room.tokens.read(cookie_of(one).partition("=")[2]).visitor for one in joined}
     room = await told(site)
     assert [room[name] for name in ("phase", "event", "waiting")] == ["prequeue", "sale", 3]
@@ -505,7 +471,7 @@ async def test_a_closed_room_names_the_next_event(replica):
 def test_what_scripts_remember_for_themselves_is_no_counter():
     """Each name that rooms/lua/parts/numbers.lua reads is left out of what operators are shown."""
     text = (LUA_ROOT / "rooms" / "lua" / "parts" / "numbers.lua").read_text()
-    lists = re.findall(r"^local (?:OFTEN|SELDOM) = {(.*?)}", text, re.DOTALL | re.MULTILINE)
+    lists = re.findall(r"^local (?:EAGER|LAZY)_NUMBERS = {(.*?)}", text, re.DOTALL | re.MULTILINE)
     names = {name for found in lists for name in re.findall(r"'(\w+)'", found)}
     assert len(names) > 15
     assert {name for name in names if not name.startswith("credit_")} == _INTERNAL
@@ -513,10 +479,7 @@ def test_what_scripts_remember_for_themselves_is_no_counter():
 
 async def change(site, by="ada", **settings):
     """The revision of the change."""
-    named = {**TOKEN, "X-Waitroom-Operator": by}
-    reply = await site.ops.patch(path(site), json=settings, headers=named)
-    assert reply.status == 200, await reply.text()
-    return (await reply.json())["change"]
+    return (await ask(site, "PATCH", body=settings, by=by))["change"]
 
 
 async def undo(site, revision, by="ada"):
@@ -554,8 +517,7 @@ async def test_an_undo_never_overwrites_another_operator(site):
     status, problem = await undo(site, revision)
     assert (status, problem["code"]) == (409, "changed_since")
     assert problem["detail"].startswith("bo changed total_active_users at 2027-01-15T08:")
-    room = await told(site)
-    assert room["changed"] == {"total_active_users": 6, "message": "soon"}
+    assert (await told(site))["changed"] == {"total_active_users": 6, "message": "soon"}
     revision = await change(site, message="later")
     assert (await undo(site, revision, by="cleo"))[0] == 200
     status, problem = await undo(site, revision)
@@ -566,8 +528,7 @@ async def test_an_undo_never_overwrites_another_operator(site):
 
 async def test_a_pause_is_undone_and_checked_as_any_change(site):
     """Also where the file's own rules have to hold with what was changed since."""
-    reply = await site.ops.post(path(site, "/pause"), headers=TOKEN)
-    status, room = await undo(site, (await reply.json())["change"])
+    status, room = await undo(site, (await ask(site, "POST", "/pause"))["change"])
     assert (status, room["mode"], room["changed"]) == (200, "running", {})
     revision = await change(site, heartbeat_timeout=300)
     await change(site, claim_window=200)
@@ -584,17 +545,14 @@ async def test_a_long_value_is_not_kept_in_the_log(site):
 
 
 async def forecast(site, **settings):
-    reply = await site.ops.post(path(site, "/forecast"), json=settings, headers=TOKEN)
-    assert reply.status == 200, await reply.text()
-    return await reply.json()
+    return await ask(site, "POST", "/forecast", settings)
 
 
 async def test_a_change_is_forecast(replica):
     """By the room's own estimate: a raised cap calls as many as it frees at once, a lowered one
     nobody until it is reached, a rate makes the last wait for its turn; nothing is changed."""
     site = await replica(total_active_users=10, session_duration=600)
-    for _ in range(10 + 120):
-        await site.check()
+    await check_all(site, 10 + 120)
     before = await told(site)
     found = await forecast(site, total_active_users=60)
     assert (found["waiting"], found["active"], found["now"]["cap"]) == (120, 10, 10)
@@ -613,8 +571,7 @@ async def test_a_change_is_forecast(replica):
         assert (then["called_in_a_minute"], then["first_called_seconds"]) == (0, None)
     after = await told(site)
     assert {**after, "counters": None} == {**before, "counters": None}
-    reply = await site.ops.post(path(site, "/forecast"), json={"x": 1}, headers=TOKEN)
-    assert reply.status == 422
+    await ask(site, "POST", "/forecast", {"x": 1}, status=422)
 
 
 async def test_a_reset_setting_is_forecast_with_its_configured_value(replica):

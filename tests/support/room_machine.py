@@ -19,7 +19,7 @@ from sidecar.visitors.model import RESIGN_MS, Pass, Phase, QueueOutcome, Ticket
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from tests.support.machines import SELDOM, Bench, StoreMachine, latest
 from tests.support.room_model import Model, Newcomer, Reply
-from tests.support.room_promises import Promises, Seen, Step, look
+from tests.support.room_promises import Promises, RoomKeys, Step, read_keys
 from tests.support.rooms import attended
 
 #: Settings, at the start and at run time.
@@ -41,7 +41,7 @@ SETTINGS = {
     "recovery_window": st.none() | st.sampled_from([0, 3, 20]),
     "display": st.sampled_from(["arrival", "order"]),
     "between_events": st.sampled_from(["open", "open", "closed"]),
-    # Settings that depend on each other, or on the time: see `settled`.
+    # Settings that depend on each other, or on the time: see `build_settings`.
     "policy": st.integers(0, 4),
     "opening": st.none() | st.tuples(st.integers(-5, 10), st.integers(1, 30), st.integers(1, 90)),
 }
@@ -69,7 +69,7 @@ POLICIES = [
 ]
 
 
-def settled(values: dict, now: int) -> dict:
+def build_settings(values: dict, now: int) -> dict:
     """Return the settings for a strategy's values."""
     values = dict(values)
     if "policy" in values:
@@ -115,7 +115,7 @@ class RoomMachine(StoreMachine):
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
-        self.seen = Seen()
+        self.keys = RoomKeys()
         self.promises = Promises()
         self.visitors: list[str] = []
         #: All tickets and passes, newest last.
@@ -127,22 +127,23 @@ class RoomMachine(StoreMachine):
         self.hidden: dict[str, int] = {}
         self.polled_at: dict[str, int] = {}
         #: The time of the last snapshot.
-        self.measured = 0
+        self.measured_ms = 0
         #: A copy of the keys and of the model.
-        self.kept: tuple[dict[str, dict], Model] | None = None
+        self.saved_copy: tuple[dict[str, dict], Model] | None = None
 
     @initialize(
         seed=st.integers(0, 2**32),
         minute_ms=st.integers(0, 59_999),
         cap=st.integers(0, 4),
-        given=st.fixed_dictionaries({}, optional=SETTINGS),
+        values=st.fixed_dictionaries({}, optional=SETTINGS),
     )
-    def open(self, seed, minute_ms, cap, given):
+    def open(self, seed, minute_ms, cap, values):
         self.bench.random.seed(seed)
         self.now += minute_ms
-        file = RoomSettings(**{**FILE, "total_active_users": cap, **settled(given, self.now)})
+        settings = {**FILE, "total_active_users": cap, **build_settings(values, self.now)}
+        file = RoomSettings(**settings)
         self.model = Model(file)
-        self.model.held = self.held
+        self.model.get_hold_times = self.get_hold_times
         self.store = RoomStore(
             self.bench.redis,
             self.name,
@@ -176,7 +177,7 @@ class RoomMachine(StoreMachine):
         lot_of = max(begun, default=0) if knows else 0
         lots = [Lot(self.bench.draw(), lot_of) for _ in batch]
         calls = zip(batch, claims, lots, strict=True)
-        replies = self.answered(
+        replies = self.collect_replies(
             self.store.enter(v, claim=claim, lot=lot, address=address_of(v))
             for v, claim, lot in calls
         )
@@ -188,15 +189,15 @@ class RoomMachine(StoreMachine):
                 for v, lot, c in asking
             ],
         )
-        step = self.settle()
+        step = self.check_step()
         for visitor, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert reply_of(reply) == wanted, (reply_of(reply), wanted)
-            self.promises.replied(visitor, reply, step, is_poll=False)
-            self.keep_token(Ticket(visitor, reply.order, self.now, reply.epoch), reply)
+            assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
+            self.promises.check_reply(visitor, reply, step, is_poll=False)
+            self.store_token(Ticket(visitor, reply.order, self.now, reply.epoch), reply)
         if self.model.settings.queueing_method != "random" and step.is_open:
             given = zip(replies[: len(fresh)], claims, strict=False)
             orders = [reply.order for reply, _ in given if reply.order and not reply.is_classed]
-            self.promises.new_orders(orders)
+            self.promises.check_new_orders(orders)
 
     @precondition(lambda self: self.tickets)
     @rule(chosen=SOME)
@@ -206,13 +207,13 @@ class RoomMachine(StoreMachine):
 
     @precondition(lambda self: self.tickets)
     @rule(seconds=st.integers(1, 40))
-    def wait_in_line(self, seconds):
+    def wait_and_poll(self, seconds):
         """Let time pass, while visitors poll when they are told to."""
         self.keep_polling(seconds)
 
     @precondition(lambda self: self.tickets)
     @rule(newcomers=st.integers(1, 5), seconds=st.integers(1, 8))
-    def join_those_in_line(self, newcomers, seconds):
+    def join_and_wait(self, newcomers, seconds):
         self.enter(newcomers, [])
         self.keep_polling(seconds)
 
@@ -224,12 +225,12 @@ class RoomMachine(StoreMachine):
             self.now += ms
             self.beat(latest(self.tickets, [which]))
 
-    @precondition(lambda self: self.promises.told)
+    @precondition(lambda self: self.promises.due_polls)
     @rule(which=st.integers(0, 99))
     def fall_silent(self, which):
-        self.silent.add(sorted(self.promises.told)[which % len(self.promises.told)])
+        self.silent.add(sorted(self.promises.due_polls)[which % len(self.promises.due_polls)])
 
-    @precondition(lambda self: self.promises.told)
+    @precondition(lambda self: self.promises.due_polls)
     @rule(
         every=st.integers(1, 3),
         seconds=st.sampled_from([15, 30, 60, 60]),
@@ -238,7 +239,7 @@ class RoomMachine(StoreMachine):
     )
     def wait_with_hidden_tabs(self, every, seconds, times, shows):
         """Let some tabs poll seldom, for ever or for a while."""
-        told = sorted(self.promises.told)
+        told = sorted(self.promises.due_polls)
         self.hidden |= dict.fromkeys(told[::every], seconds * 1000)
         for _ in range(times):
             self.keep_polling(seconds)
@@ -254,12 +255,12 @@ class RoomMachine(StoreMachine):
         replies = self.ask(self.store.renew, [(pass_,) for pass_ in batch])
         expected = self.model.renew(self.now, batch)
         for pass_, reply in zip(batch, replies, strict=True):
-            self.model.told(pass_.visitor, reply.refresh_ms)
-        step = self.settle()
+            self.model.note_advice(pass_.visitor, reply.refresh_ms)
+        step = self.check_step()
         for pass_, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert reply_of(reply) == wanted, (reply_of(reply), wanted)
-            self.promises.replied(pass_.visitor, reply, step, is_poll=True)
-            self.keep_token(pass_, reply)
+            assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
+            self.promises.check_reply(pass_.visitor, reply, step, is_poll=True)
+            self.store_token(pass_, reply)
 
     @precondition(lambda self: self.visitors)
     @rule(chosen=st.lists(st.tuples(st.integers(0, 99), st.booleans()), min_size=1, max_size=2))
@@ -271,14 +272,14 @@ class RoomMachine(StoreMachine):
         ]
         replies = self.gather(self.store.leave(visitor, why=why) for visitor, why in batch)
         assert replies == self.model.leave(self.now, batch)
-        self.settle(left=[visitor for visitor, _ in batch])
+        self.check_step(left=[visitor for visitor, _ in batch])
 
     # The operator, the clock and the store ---------------------------------------------------
 
     @rule(changes=st.fixed_dictionaries({}, optional=SETTINGS), cap=st.none() | st.integers(0, 5))
     def configure(self, changes, cap):
         """Change settings, or only the cap; None resets one to the file's value."""
-        changes = settled(changes, self.now)
+        changes = build_settings(changes, self.now)
         if cap is not None:
             changes = {"total_active_users": cap}
         changed = self.model.configured.changed({n: v for n, v in changes.items() if v is not None})
@@ -286,7 +287,7 @@ class RoomMachine(StoreMachine):
         changes = {name: v if v is None else plain[name] for name, v in changes.items()}
         self.run(self.store.configure(changes, by="desk"))
         self.model.configure(self.now, changes)
-        self.settle()
+        self.check_step()
 
     @precondition(lambda self: len(self.visitors) > 5)
     @rule(really=SELDOM)
@@ -295,10 +296,10 @@ class RoomMachine(StoreMachine):
         if not really:
             return
         assert self.run(self.store.reset(by="desk")) == self.model.reset(self.now)
-        told = self.promises.told
-        self.promises.told = {v: at for v, at in told.items() if v in self.seen.active}
-        self.promises.shown.clear()
-        self.settle()
+        told = self.promises.due_polls
+        self.promises.due_polls = {v: at for v, at in told.items() if v in self.keys.active}
+        self.promises.shown_ahead.clear()
+        self.check_step()
 
     @precondition(lambda self: self.visitors)
     @rule(which=st.integers(0, 99), position=st.integers(0, 8))
@@ -307,7 +308,7 @@ class RoomMachine(StoreMachine):
         visitor = self.visitors[-1 - which % len(self.visitors)]
         moved = self.run(self.store.move(visitor, position, by="desk", why="asked to"))
         assert moved == self.model.move(self.now, visitor, position)
-        self.settle()
+        self.check_step()
 
     @precondition(lambda self: self.visitors)
     @rule(
@@ -324,7 +325,7 @@ class RoomMachine(StoreMachine):
         claim = ClassClaim(name, grant, self.now + 86_400_000)
         graded = self.run(self.store.reclassify(visitor, claim, by=by))
         assert graded == self.model.reclassify(self.now, visitor, name, grant, by)
-        self.settle()
+        self.check_step()
 
     @rule()
     def sweep(self):
@@ -332,25 +333,25 @@ class RoomMachine(StoreMachine):
         expected = self.model.sweep(self.now)
         assert (swept.waiting, swept.sessions, swept.revocations) == expected
         assert not swept.more
-        self.settle()
+        self.check_step()
 
     @rule()
     def snapshot(self):
         shot = self.run(self.store.snapshot())
-        expected = self.model.snapshot(self.now, self.measured)
-        self.measured = self.now
+        expected = self.model.snapshot(self.now, self.measured_ms)
+        self.measured_ms = self.now
         assert (shot.waiting, shot.active, shot.provisional) == expected
         assert shot.revoked == self.model.revoked
         assert shot.recovery_stage == self.model.recovery_stage
-        self.model.known = min(self.model.known or shot.born_ms, shot.born_ms)
-        self.settle()
+        self.model.known_since = min(self.model.known_since or shot.born_ms, shot.born_ms)
+        self.check_step()
 
     @rule(really=SELDOM, ms=STEPS_MS)
     def know_of_an_earlier_time(self, really, ms):
         """Tell the store of a cookie that is older than its data."""
         if really:
             self.store.note_room_existed_since(self.now - ms)
-            self.model.known = min(self.model.known or self.now, self.now - ms)
+            self.model.known_since = min(self.model.known_since or self.now, self.now - ms)
 
     @rule(really=SELDOM, which=st.none() | st.integers(0, 99))
     def let_somebody_in_alone(self, really, which):
@@ -358,7 +359,7 @@ class RoomMachine(StoreMachine):
         if not really:
             return
         self.store.mark_unreported_admissions(self.now)
-        self.model.promised = self.model.promised or self.now
+        self.model.promised_since = self.model.promised_since or self.now
         if which is None or not self.tickets:
             self.visitors.append(f"v{len(self.visitors):03}")
             ticket = Ticket(self.visitors[-1], self.now * 1000, self.now, 0)
@@ -366,7 +367,7 @@ class RoomMachine(StoreMachine):
             ticket = self.tickets[-1 - which % len(self.tickets)]
         ends = self.now + round(self.model.settings.session_duration * 1000)
         given = Pass(ticket.visitor, ticket.order, ticket.joined_ms, 0, self.now, 0, ends)
-        self.promises.alone.add(ticket.visitor)
+        self.promises.failed_open.add(ticket.visitor)
         self.passes.append(given)
         self.renew([0])
 
@@ -374,14 +375,14 @@ class RoomMachine(StoreMachine):
     def know_the_refreshes(self, refresh_ms):
         """Tell Redis the longest refresh near the head, or that it is unknown."""
         self.store.set_longest_refresh_near_head(refresh_ms)
-        self.model.near_known = refresh_ms
+        self.model.known_near_ms = refresh_ms
 
     @rule(ms=STEPS_MS)
     def let_time_pass(self, ms):
         """Let time pass without an outage."""
         self.now += ms
 
-    @precondition(lambda self: self.seen.waiting or self.seen.active)
+    @precondition(lambda self: self.keys.waiting or self.keys.active)
     @rule(
         really=SELDOM,
         ms=st.integers(5001, 30_000) | st.sampled_from([45_000, 61_000, 150_000]),
@@ -393,9 +394,9 @@ class RoomMachine(StoreMachine):
         if not really:
             return
         self.now += ms
-        self.attend(is_there=False)
+        self.set_outage_limit(is_there=False)
         self.run_first(first, chosen)
-        self.attend(is_there=True)
+        self.set_outage_limit(is_there=True)
 
     def run_first(self, script, chosen) -> None:
         if script == "enter":
@@ -409,7 +410,7 @@ class RoomMachine(StoreMachine):
         else:
             self.snapshot()
 
-    def attend(self, *, is_there: bool) -> None:
+    def set_outage_limit(self, *, is_there: bool) -> None:
         outage_ms = 10**12 if is_there else OUTAGE_MS
         self.model.outage_ms = outage_ms
         settings = json.loads(self.store._settings) | {"outage_ms": outage_ms}
@@ -418,7 +419,7 @@ class RoomMachine(StoreMachine):
     @rule(which=st.integers(0, 99), off_ms=st.integers(-1, 1), sweeps=st.booleans())
     def go_to_the_moment(self, which, off_ms, sweeps):
         """Set the clock to when something ends, or a millisecond before or after."""
-        moments = [at + off_ms for at in self.model.moments()]
+        moments = [at + off_ms for at in self.model.list_ends()]
         if self.go_to_one(moments, which) and sweeps:
             self.sweep()
 
@@ -430,15 +431,15 @@ class RoomMachine(StoreMachine):
             return
         self.now += 1  # a new store begins later than the latest snapshot of the old one
         self.delete(room_keys(self.name))
-        self.model.lose()
-        self.promises.store_lost()
-        self.seen = Seen()
+        self.model.empty()
+        self.promises.drop_all()
+        self.keys = RoomKeys()
         if passes and self.valid_passes:
             self.renew(passes)
         if tickets and self.tickets:
             self.poll(tickets)
 
-    @precondition(lambda self: self.seen.waiting or self.seen.active)
+    @precondition(lambda self: self.keys.waiting or self.keys.active)
     @rule(really=SELDOM, which=st.integers(0, 99), first=FIRST, chosen=SOME)
     def lose_a_key(self, really, which, first, chosen):
         """Evict a key; the next script detects it."""
@@ -449,35 +450,38 @@ class RoomMachine(StoreMachine):
         name = there[which % len(there)]
         self.delete([room_key(self.name, name)])
         self.model.lose_key(name)
-        self.promises.store_lost()
-        self.seen = Seen(last_event=self.seen.last_event)
+        self.promises.drop_all()
+        self.keys = RoomKeys(last_event=self.keys.last_event)
         self.run_first(first, chosen)
 
-    @precondition(lambda self: self.seen.waiting or self.seen.active)
+    @precondition(lambda self: self.keys.waiting or self.keys.active)
     @rule(really=SELDOM)
     def keep_a_copy(self, really):
         """Copy Redis' data, as to the disk."""
         if really:
             data = {name: self.run(self.read(name)) for name in (*SETS, *HASHES)}
-            self.kept = data, self.model.copied()
+            self.saved_copy = data, self.model.copy_all()
             self.now += 1
 
-    @precondition(lambda self: self.kept)
+    @precondition(lambda self: self.saved_copy)
     @rule(really=SELDOM, passes=INDICES)
     def go_back(self, really, passes):
         """Restore the copy: what happened since is only in visitors' cookies."""
         if not really:
             return
-        data, model = self.kept
+        data, model = self.saved_copy
         self.run(self.write(data))
-        known = {name: getattr(self.model, name) for name in ("known", "promised", "near_known")}
-        self.model = model.copied()
+        known = {
+            name: getattr(self.model, name)
+            for name in ("known_since", "promised_since", "known_near_ms")
+        }
+        self.model = model.copy_all()
         for name, value in known.items():
             setattr(self.model, name, value)
-        self.promises.store_lost()
-        since = self.model.measured or 0
-        self.promises.alone |= {p.visitor for p in self.passes if p.started_ms > since}
-        self.seen = self.run(look(self.bench.redis, self.name, after=self.seen.last_event))
+        self.promises.drop_all()
+        since = self.model.measured_ms or 0
+        self.promises.failed_open |= {p.visitor for p in self.passes if p.started_ms > since}
+        self.keys = self.run(read_keys(self.bench.redis, self.name, after=self.keys.last_event))
         self.snapshot()
         if passes and self.valid_passes:
             self.renew(passes)
@@ -509,7 +513,7 @@ class RoomMachine(StoreMachine):
             latest = {ticket.visitor: ticket for ticket in self.tickets}
             told = {
                 v: max(at, self.polled_at.get(v, 0) + self.hidden.get(v, 0))
-                for v, at in self.promises.told.items()
+                for v, at in self.promises.due_polls.items()
                 if v in latest and v not in self.silent
             }
             told = {v: at for v, at in told.items() if at <= end}
@@ -521,7 +525,7 @@ class RoomMachine(StoreMachine):
                 self.beat(due[first : first + LINES_BATCH_LIMIT])
         self.now = max(self.now, end)
 
-    def held(self) -> tuple[float, float]:
+    def get_hold_times(self) -> tuple[float, float]:
         """Return the room's measured values or defaults (rooms/lua/parts/measure.lua)."""
         stats = room_key(self.name, "stats")
         ends, held_ms = self.run(self.bench.redis.hmget(stats, "ends", "held_ms"))
@@ -534,24 +538,24 @@ class RoomMachine(StoreMachine):
     def beat(self, batch: list[Ticket]) -> None:
         self.polled_at |= {ticket.visitor: self.now for ticket in batch}
         addresses = [address_of(ticket.visitor) for ticket in batch]
-        replies = self.answered(
+        replies = self.collect_replies(
             self.store.beat(t, address=a) for t, a in zip(batch, addresses, strict=True)
         )
         expected = self.model.beat(self.now, batch, addresses)
         for ticket, reply in zip(batch, replies, strict=True):
             if reply.outcome is not QueueOutcome.REJECTED:
-                self.model.told(ticket.visitor, reply.refresh_ms)
-        step = self.settle()
+                self.model.note_advice(ticket.visitor, reply.refresh_ms)
+        step = self.check_step()
         for ticket, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert reply_of(reply) == wanted, (reply_of(reply), wanted)
-            self.promises.replied(ticket.visitor, reply, step, is_poll=True)
-            self.keep_token(ticket, reply)
+            assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
+            self.promises.check_reply(ticket.visitor, reply, step, is_poll=True)
+            self.store_token(ticket, reply)
 
     def ask(self, verb, calls):
         """Make calls in one batch. Return the replies."""
-        return self.answered(verb(*args) for args in calls)
+        return self.collect_replies(verb(*args) for args in calls)
 
-    def answered(self, calls):
+    def collect_replies(self, calls):
         replies = self.gather(calls)
         assert {reply.now_ms for reply in replies} == {self.now}
         for reply in replies:
@@ -565,43 +569,43 @@ class RoomMachine(StoreMachine):
             assert reply.limited_ms <= reply.refresh_ms
             assert 1000 <= reply.refresh_ms <= max(reply.limited_ms, min(60_000, patience_ms))
 
-    def settle(self, left=()):
+    def check_step(self, left=()):
         """Check that the keys equal the model's, and that the promises hold."""
-        before = self.seen
-        self.seen = self.run(look(self.bench.redis, self.name, after=before.last_event))
-        model, seen = self.model, self.seen
-        if seen.tokens_at == self.now:  # the estimate counts the tokens too: at the rate of now
+        before = self.keys
+        self.keys = self.run(read_keys(self.bench.redis, self.name, after=before.last_event))
+        model, keys = self.model, self.keys
+        if keys.tokens_at == self.now:  # the estimate counts the tokens too: at the rate of now
             model.count_tokens()
-        assert seen.waiting == {v: place.order for v, place in model.line.items()}
-        places = model.line | model.away
-        assert seen.due == {v: model.due_score(place) for v, place in places.items()}
-        assert seen.reserved == model.reserved
-        assert seen.addresses.keys() == {f"{a}~{v}" for v, a in model.addresses.items()}
-        assert seen.active == {v: session.ends for v, session in model.inside.items()}
-        assert seen.admitted == {
-            v: s.started for v, s in model.inside.items() if s.started is not None
+        assert keys.waiting == {v: place.order for v, place in model.queue.items()}
+        places = model.queue | model.absent
+        assert keys.due == {v: model.due_score(place) for v, place in places.items()}
+        assert keys.reserved == model.reserved
+        assert keys.addresses.keys() == {f"{a}~{v}" for v, a in model.addresses.items()}
+        assert keys.active == {v: session.ends for v, session in model.sessions.items()}
+        assert keys.admitted == {
+            v: s.started for v, s in model.sessions.items() if s.started is not None
         }
-        assert seen.revoked == model.revoked
-        assert seen.spent == model.spent
-        assert seen.epoch == model.epoch
-        assert seen.arrivals == {
-            v: place.arrival for v, place in model.line.items() if place.arrival is not None
+        assert keys.revoked == model.revoked
+        assert keys.spent == model.spent
+        assert keys.epoch == model.epoch
+        assert keys.arrivals == {
+            v: place.arrival for v, place in model.queue.items() if place.arrival is not None
         }
-        assert seen.drawn == model.drawn
-        assert seen.grants.keys() == model.grants
-        assert {v: was for v, was in seen.moved.items() if v in model.line} == {
-            v: was for v, was in model.moved.items() if v in model.line
+        assert keys.drawn == model.drawn
+        assert keys.grants.keys() == model.grants
+        assert {v: was for v, was in keys.moved.items() if v in model.queue} == {
+            v: was for v, was in model.moved.items() if v in model.queue
         }
-        assert sorted(seen.events) == sorted(model.events)
+        assert sorted(keys.events) == sorted(model.events)
         is_open = model.phase is Phase.OPEN
         is_held = model.recovery_stage == 2 or not is_open
-        step = Step(self.now, model.settings, before, seen, is_held, is_open, model.back)
+        step = Step(self.now, model.settings, before, keys, is_held, is_open, model.outage_end)
         for visitor in left:
-            self.promises.left(visitor, step)
+            self.promises.note_left(visitor, step)
         self.promises.check(step)
         return step
 
-    def keep_token(self, shown: Ticket | Pass, reply) -> None:
+    def store_token(self, shown: Ticket | Pass, reply) -> None:
         """Keep the token that rooms/service.py would sign."""
         fields = shown.visitor, reply.order, shown.joined_ms, reply.epoch
         if reply.outcome is QueueOutcome.WAITING:
@@ -622,7 +626,7 @@ def address_of(visitor: str) -> str:
     return f"address{sum(visitor.encode()) % 3}"
 
 
-def reply_of(reply):
+def to_model_reply(reply):
     """Convert a standing to the model's reply."""
     times = reply.started_ms, reply.expires_ms
     place = reply.calls, reply.line, reply.line_waiting, reply.is_classed

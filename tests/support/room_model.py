@@ -1,7 +1,7 @@
 """A model of a room in plain Python, against which test_model.py checks the scripts.
 
-It has one queue and one set of sessions, and looks at every visitor each time. It is told only one
-thing: when each visitor was asked to poll, since that is an estimate.
+The model has one queue and one set of sessions, and examines every visitor at each call. Only the
+advised time of each visitor's next poll comes from the scripts, because that time is an estimate.
 """
 
 import copy
@@ -20,20 +20,20 @@ from tests.support import room_policy as policy
 RESIGN_MS = 300_000
 #: Pages poll again within this time after an outage: 60 s, 5 % late, and the request itself.
 BACKOFF_MS = 65_000
-TELLING_MS = 2000
+REPORT_MS = 2000
 
 
 @dataclass
 class Place:
     order: int
-    #: When the next poll is expected; before the first one, when the visitor joined.
+    #: When the next poll is expected; before the first poll, when the visitor joined.
     due: int
     polled: bool
-    #: The pause that the visitor was told, seconds, 63 at most; 0: unknown.
-    told_s: int = 0
-    #: `told_s` is the visitor's real pause, which is much longer than the one that they were told.
-    seldom: bool = False
-    #: The sort key of positions that are shown by arrival; None: not stored yet.
+    #: The advised time until the next poll in seconds, 63 at most; 0: unknown.
+    advised_s: int = 0
+    #: The visitor polls much more seldom than advised, and `advised_s` is the real time.
+    polls_seldom: bool = False
+    #: The sort key of positions that are shown by arrival. None if it is not stored yet.
     arrival: int | None = None
     joined: int = 0
 
@@ -45,7 +45,7 @@ UNUSED = 0.5
 @dataclass
 class Session:
     ends: float
-    #: None: called, not yet arrived.
+    #: When the session began. None if the visitor was called and has not arrived yet.
     started: int | None
 
     @property
@@ -83,29 +83,29 @@ class Newcomer:
 class Model:
     def __init__(self, settings: RoomSettings) -> None:
         self.file = settings
-        #: What the replica tells Redis: since when it has known the room, and since when it has
-        #: admitted visitors without Redis.
-        self.known: int | None = None
-        self.promised = 0
-        #: The longest refresh near the head that the replica told, ms.
-        self.near_known: int | None = None
+        #: What the replica reports to Redis: since when the room has existed, and since when the
+        #: replica has admitted visitors without Redis.
+        self.known_since: int | None = None
+        self.promised_since = 0
+        #: The longest refresh near the head that the replica reported, ms.
+        self.known_near_ms: int | None = None
         #: A longer time without a script is an outage.
         self.outage_ms = 10**12
         #: Returns how many visitors have held a slot, and for how long in all, ms; an estimate.
-        self.held: Callable[[], tuple[float, float]] = lambda: (1.0, 1.0)
-        self.lose()
+        self.get_hold_times: Callable[[], tuple[float, float]] = lambda: (1.0, 1.0)
+        self.empty()
 
-    def lose(self) -> None:
+    def empty(self) -> None:
         """Empty Redis, changed settings included."""
         self.configured = self.settings = self.file
-        #: Since when Redis has known the room, if it lost keys.
-        self.known_here: int | None = None
-        self.line: dict[str, Place] = {}
-        #: Orders of visitors who poll seldom and were next; and their places until they have slots.
+        #: Since when the room has existed by the data of Redis, if Redis lost keys.
+        self.existed_since: int | None = None
+        self.queue: dict[str, Place] = {}
+        #: Orders of visitors who poll seldom and were next, and their places until they get slots.
         self.reserved: dict[str, int] = {}
-        self.away: dict[str, Place] = {}
-        #: Places of the polling visitors before this step; None: lost.
-        self.before: dict[str, Place | None] = {}
+        self.absent: dict[str, Place] = {}
+        #: The places of the polling visitors before this step; None for a lost place.
+        self.places_before: dict[str, Place | None] = {}
         #: Addresses of visitors who took a place while addresses were counted.
         self.addresses: dict[str, str] = {}
         self.drawn: dict[str, int] = {}
@@ -113,35 +113,35 @@ class Model:
         self.grants: set[str] = set()
         self.moved: dict[str, int] = {}
         self.weights = policy.Weights()
-        self.inside: dict[str, Session] = {}
+        self.sessions: dict[str, Session] = {}
         self.revoked: dict[str, int] = {}
         self.spent: dict[str, int] = {}
         self.last_end = 0
         self.born: int | None = None
         self.recovery = 0
-        self.near = -1
-        #: When the data of an older Redis, which came back, ends.
+        self.near_ms = -1
+        #: The time of the last script in the older data that Redis came back with.
         self.lost_since: float = math.inf
-        #: When the last script ran; when the last outage ended, and whether in this step.
-        self.measured: int | None = None
-        self.back: float = -math.inf
-        self.has_returned = False
-        self.early: dict[str, int] = {}
+        #: When the last script ran, when the last outage ended, and whether it ended in this step.
+        self.measured_ms: int | None = None
+        self.outage_end: float = -math.inf
+        self.has_outage_ended = False
+        self.early_polls: dict[str, int] = {}
         self.early_minute = -1
         self.epoch = self.last_order = self.tokens_at = 0
         self.tokens: float | None = None
         self.now = 0
         self.events: list[tuple[str, str, str]] = []
 
-    def copied(self) -> "Model":
-        return copy.deepcopy(self, {id(self.held): self.held})
+    def copy_all(self) -> "Model":
+        return copy.deepcopy(self, {id(self.get_hold_times): self.get_hold_times})
 
     def lose_key(self, name: str) -> None:
-        """Lose one key: places and sessions have to be restored."""
-        self.known_here = self.born if self.known_here is None else self.known_here
+        """Remove one key, so that places and sessions have to be restored."""
+        self.existed_since = self.born if self.existed_since is None else self.existed_since
         self.born = None
-        self.line, self.inside, self.early, self.early_minute = {}, {}, {}, -1
-        self.reserved, self.away = {}, {}
+        self.queue, self.sessions, self.early_polls, self.early_minute = {}, {}, {}, -1
+        self.reserved, self.absent = {}, {}
         if name == "config":
             self.configured, self.epoch = self.file, 0
         elif name in {"revoked", "spent", "drawn"}:
@@ -152,47 +152,47 @@ class Model:
     def enter(self, now: int, newcomers: list[Newcomer]) -> list[Reply]:
         self._begin(now)
         self._expire()
-        self._call()
+        self._call_next()
         return [self._enter(newcomer) for newcomer in newcomers]
 
     def beat(self, now: int, tickets: list[Ticket], addresses: list[str]) -> list[Reply]:
         self._begin(now)
-        places = self.line | self.away
-        self.before = {
+        places = self.queue | self.absent
+        self.places_before = {
             t.visitor: replace(places[t.visitor]) if t.visitor in places else None for t in tickets
         }
         self._expire()
         if self.phase is Phase.CLOSED:
-            self._call()
+            self._call_next()
             return [
-                self._stand(t.visitor, t.order, 0, t.joined_ms)
-                if t.visitor in self.inside
+                self._reply_to_poll(t.visitor, t.order, 0, t.joined_ms)
+                if t.visitor in self.sessions
                 else Reply(QueueOutcome.REJECTED)
                 for t in tickets
             ]
-        limits = [self._arrive(t, a) for t, a in zip(tickets, addresses, strict=True)]
-        self._call()
+        limits = [self._record_heartbeat(t, a) for t, a in zip(tickets, addresses, strict=True)]
+        self._call_next()
         orders = [
-            self.line[t.visitor].order if t.visitor in self.line else t.order for t in tickets
+            self.queue[t.visitor].order if t.visitor in self.queue else t.order for t in tickets
         ]
         return [
             Reply(QueueOutcome.GONE)
             if limited is None
             else Reply(QueueOutcome.FULL)
             if limited < 0
-            else self._stand(t.visitor, order, limited, t.joined_ms)
+            else self._reply_to_poll(t.visitor, order, limited, t.joined_ms)
             for t, order, limited in zip(tickets, orders, limits, strict=True)
         ]
 
     def renew(self, now: int, passes: list[Pass]) -> list[Reply]:
         self._begin(now)
-        self.before = {}
-        kept = [self._keep(pass_) for pass_ in passes]
+        self.places_before = {}
+        kept = [self._keep_session(pass_) for pass_ in passes]
         self._expire()
-        kept = [reply or self._restore(p) for p, reply in zip(passes, kept, strict=True)]
-        self._call()
+        kept = [reply or self._restore_session(p) for p, reply in zip(passes, kept, strict=True)]
+        self._call_next()
         return [
-            reply or self._stand(p.visitor, p.order, 0, now)
+            reply or self._reply_to_poll(p.visitor, p.order, 0, now)
             for p, reply in zip(passes, kept, strict=True)
         ]
 
@@ -200,16 +200,16 @@ class Model:
         self._begin(now)
         left = [self._leave(visitor, why) for visitor, why in leaving]
         self._expire()
-        self._call()
+        self._call_next()
         return left
 
     def sweep(self, now: int) -> tuple[int, int, int]:
         """Return how many places, sessions, and revoked and spent tokens it removes."""
         self._begin(now)
-        places = self.line | self.away
+        places = self.queue | self.absent
         silent = [v for v, place in places.items() if self._is_overdue(place)]
         for visitor in silent:
-            for known in (self.line, self.away, self.reserved):
+            for known in (self.queue, self.absent, self.reserved):
                 known.pop(visitor, None)
             self._event("expired", visitor, "swept" if places[visitor].polled else "unused")
         # A token may be shown for its whole life after its visitor left.
@@ -225,31 +225,31 @@ class Model:
         for visitor in worn:
             del self.spent[visitor]
         sessions = self._expire()
-        self._call()
-        self.addresses = {v: a for v, a in self.addresses.items() if self._is_here(v)}
+        self._call_next()
+        self.addresses = {v: a for v, a in self.addresses.items() if self._counts_for_address(v)}
         return len(silent), sessions, len(old) + len(worn)
 
     def snapshot(self, now: int, seen: int = 0) -> tuple[int, int, int]:
-        """Return how many wait, are active, and have not arrived since their call. `seen` is the
-        time of a script that the replica's last snapshot named."""
-        data_of = self.measured
+        """Return how many visitors wait, are active, and have not arrived since their call. `seen`
+        is the time of the last script in the replica's last snapshot."""
+        data_of = self.measured_ms
         self._begin(now)
         if data_of is not None and seen > data_of:
             if self.now > self.recovery:
-                self.recovery, self.near = self.now, 0
+                self.recovery, self.near_ms = self.now, 0
             self.lost_since = data_of
         self._expire()
-        self._call()
-        provisional = [s for s in self.inside.values() if s.started is None]
-        return len(self.line), len(self.inside), len(provisional)
+        self._call_next()
+        provisional = [s for s in self.sessions.values() if s.started is None]
+        return len(self.queue), len(self.sessions), len(provisional)
 
     def configure(self, now: int, changes: dict[str, object]) -> None:
         before, lines = self._unpolled_offset, len(self.settings.lines)
         file = self.file.model_dump()
         changes = {name: file[name] if v is None else v for name, v in changes.items()}
         self.configured = self.configured.changed(changes)
-        self.settings = policy.during(self.configured, now)
-        for place in self.line.values():
+        self.settings = policy.apply_event(self.configured, now)
+        for place in self.queue.values():
             if not place.polled:  # so it is stored; their number is not bounded
                 place.due += before - self._unpolled_offset
             is_kept = policy.is_by_arrival(self.settings) and lines == len(self.settings.lines)
@@ -259,10 +259,10 @@ class Model:
 
     def reset(self, now: int) -> int:
         self._begin(now, measures=False)
-        removed = len(self.line) + len(self.away)
-        for known in (self.line, self.away, self.reserved):
+        removed = len(self.queue) + len(self.absent)
+        for known in (self.queue, self.absent, self.reserved):
             known.clear()
-        self.early.clear()
+        self.early_polls.clear()
         self.moved.clear()
         self.epoch = max(self.epoch + 1, now)
         self._event("operator", "", "reset")
@@ -274,15 +274,15 @@ class Model:
         self._begin(now)
         self._expire()
         moved = self._move(visitor, position)
-        self._call()
+        self._call_next()
         return moved
 
     def _move(self, visitor: str, position: int) -> int:
-        if visitor not in self.line:
+        if visitor not in self.queue:
             return 0
         if self.phase is Phase.PREQUEUE:
             return -2
-        place = self.line[visitor]
+        place = self.queue[visitor]
         if position == 0:
             if visitor not in self.moved:
                 return -3
@@ -291,13 +291,13 @@ class Model:
         line = policy.line_of(self.settings, place.order)
         orders = sorted(
             other.order
-            for v, other in self.line.items()
-            if v != visitor and (line is None or self._line(other) == line)
+            for v, other in self.queue.items()
+            if v != visitor and (line is None or self._sub_queue(other) == line)
         )
         position = min(position, len(orders) + 1)
         if position > len(orders):
             order = orders[-1] + 1 if orders else place.order
-            low = policy.low_of(self.settings, line)
+            low = policy.lowest_order(self.settings, line)
             self.last_order = max(self.last_order, order - low)
         else:
             while position > 1 and orders[position - 2] >= orders[position - 1] - 1:
@@ -310,14 +310,14 @@ class Model:
         """Give a visitor another class. A grant works once, and moves nobody back."""
         self._begin(now)
         self._expire()
-        graded = self._grade(visitor, name, grant, by)
-        self._call()
+        graded = self._reclassify(visitor, name, grant, by)
+        self._call_next()
         return graded
 
-    def _grade(self, visitor: str, name: str, grant: str, by: str) -> int:
-        if visitor not in self.line:
+    def _reclassify(self, visitor: str, name: str, grant: str, by: str) -> int:
+        if visitor not in self.queue:
             return 0
-        place = self.line[visitor]
+        place = self.queue[visitor]
         if self.phase is Phase.PREQUEUE or policy.is_drawn(place.order):
             return -2
         by_rules = self.moved.get(visitor, place.order)
@@ -331,7 +331,7 @@ class Model:
             self.grants |= {grant} if grant else set()
         if order == place.order:
             return self._position(visitor)
-        taken = {other.order for other in self.line.values()}
+        taken = {other.order for other in self.queue.values()}
         for _ in range(8):
             order -= order in taken
         self._put_at(visitor, order, "grade" if by else "")
@@ -339,102 +339,110 @@ class Model:
         return self._position(visitor)
 
     def _put_at(self, visitor: str, order: int, what: str) -> None:
-        self.moved = {v: was for v, was in self.moved.items() if v in self.line}
+        self.moved = {v: was for v, was in self.moved.items() if v in self.queue}
         if what == "back":
             del self.moved[visitor]
         elif what:
-            self.moved.setdefault(visitor, self.line[visitor].order)
+            self.moved.setdefault(visitor, self.queue[visitor].order)
         elif visitor in self.moved:
             self.moved[visitor] = order
-        place = self.line[visitor]
+        place = self.queue[visitor]
         before, after = (policy.line_of(self.settings, o) for o in (place.order, order))
         place.order = order
         if policy.is_by_arrival(self.settings) and before != after and not policy.is_drawn(order):
-            self._show(place, self._next_arrival())
+            self._store_arrival(place, self._next_arrival())
         if what:
             self._event("operator", visitor, what)
 
     def _position(self, visitor: str) -> int:
-        line, turn = self._line(self.line[visitor]), self._turn(visitor)
+        line, turn = self._sub_queue(self.queue[visitor]), self._sort_key(visitor)
         return 1 + sum(
-            self._turn(v) < turn
-            for v, other in self.line.items()
-            if line is None or self._line(other) == line
+            self._sort_key(v) < turn
+            for v, other in self.queue.items()
+            if line is None or self._sub_queue(other) == line
         )
 
-    def _line(self, place: Place) -> int | None:
+    def _sub_queue(self, place: Place) -> int | None:
         return policy.line_of(self.settings, place.order)
 
-    def told(self, visitor: str, refresh_ms: int) -> None:
-        """Note when a visitor was told to poll."""
-        if visitor in self.line:
-            place, seldom_ms = self.line[visitor], self._seldom_ms(visitor, refresh_ms)
-            place.seldom = seldom_ms is not None
-            expected_ms = refresh_ms if seldom_ms is None else seldom_ms
+    def note_advice(self, visitor: str, refresh_ms: int) -> None:
+        """Store when a visitor was advised to poll."""
+        if visitor in self.queue:
+            place, long_pause_ms = (
+                self.queue[visitor],
+                self._find_long_pause_ms(visitor, refresh_ms),
+            )
+            place.polls_seldom = long_pause_ms is not None
+            expected_ms = refresh_ms if long_pause_ms is None else long_pause_ms
             place.due = self.now + expected_ms
-            place.told_s = min(63, math.ceil(expected_ms / 1000))
+            place.advised_s = min(63, math.ceil(expected_ms / 1000))
 
-    def _seldom_ms(self, visitor: str, refresh_ms: int) -> int | None:
-        """Return a visitor's real pause if it is much longer than the one that they were told."""
-        if visitor not in self.before:
+    def _find_long_pause_ms(self, visitor: str, refresh_ms: int) -> int | None:
+        """Return the time between a visitor's polls if it is much longer than advised."""
+        if visitor not in self.places_before:
             return None
-        before = self.before[visitor]
+        before = self.places_before[visitor]
         if before is None:
             is_known = self.recovery_stage == 0 and refresh_ms <= 50_000
             return 60_000 if is_known else None
         late_ms = self.now - before.due
-        if not before.polled or self.due_score(before) <= self.back:
+        if not before.polled or self.due_score(before) <= self.outage_end:
             return None
-        took_ms = late_ms + 1000 * before.told_s
-        is_seldom = before.seldom or late_ms >= 10_000
+        took_ms = late_ms + 1000 * before.advised_s
+        is_seldom = before.polls_seldom or late_ms >= 10_000
         return min(60_000, took_ms) if is_seldom and took_ms >= refresh_ms + 10_000 else None
 
-    def moments(self) -> list[int]:
-        """Return the moments at which places or sessions end."""
+    def list_ends(self) -> list[int]:
+        """Return the times at which places or sessions end."""
         timeout = self._ms("heartbeat_timeout")
-        places = [*self.line.values(), *self.away.values()]
+        places = [*self.queue.values(), *self.absent.values()]
         ends = [place.due + wait for place in places for wait in (0, timeout)]
         ends += map(self._silent_from, places)
-        if self.back > 0:
-            ends += [int(self.back) + timeout, int(self._back_until)]
-        return ends + [int(session.ends) for session in self.inside.values()]
+        if self.outage_end > 0:
+            ends += [int(self.outage_end) + timeout, int(self._spared_until)]
+        return ends + [int(session.ends) for session in self.sessions.values()]
 
     def due_score(self, place: Place) -> float:
         """Return the score in `due` (rooms/lua/parts/heartbeat_due.lua)."""
         if place.polled:
-            return place.due + place.seldom / 2 + place.told_s / 128
+            return place.due + place.polls_seldom / 2 + place.advised_s / 128
         return place.due + self._unpolled_offset + 0.5
 
     # The rules -----------------------------------------------------------------------------
 
     def _begin(self, now: int, *, measures: bool = True) -> None:
         self.now = now
-        self.has_returned = self.measured is not None and now - self.measured > self.outage_ms
-        if self.has_returned:
-            self.back = now
+        self.has_outage_ended = (
+            self.measured_ms is not None and now - self.measured_ms > self.outage_ms
+        )
+        if self.has_outage_ended:
+            self.outage_end = now
         if measures:
-            self.measured = now
-        self.settings = policy.during(self.configured, now)
+            self.measured_ms = now
+        self.settings = policy.apply_event(self.configured, now)
         self.events = []
         self.born = now if self.born is None else self.born
         before = self.recovery
-        known = min((at for at in (self.known, self.known_here) if at is not None), default=now)
+        known = min(
+            (at for at in (self.known_since, self.existed_since) if at is not None), default=now
+        )
         if known < self.born:
             self.recovery = max(self.recovery, self.born)
-        if self.promised > self.recovery:
+        if self.promised_since > self.recovery:
             self.recovery = now
-        self.promised = 0
+        self.promised_since = 0
         is_older = known < self.born
         is_emptied = is_older and now - self.born < 2 * BACKOFF_MS
         if self.recovery > before:
-            self.near = -1 if is_emptied else 0
+            self.near_ms = -1 if is_emptied else 0
             self.lost_since = math.inf
-        if is_emptied and self.near_known is not None:
-            self.near = max(self.near, self.near_known)
+        if is_emptied and self.known_near_ms is not None:
+            self.near_ms = max(self.near_ms, self.known_near_ms)
 
     @property
     def recovery_stage(self) -> int:
-        """2: nobody is called; 1: some visitors may not be back in the queue."""
+        """The stage of the recovery. 2: nobody is called. 1: some visitors may still be missing
+        from the queue. 0: none."""
         if not self.recovery:
             return 0
         since, fixed = self.now - self.recovery, self.settings.heartbeat_interval
@@ -442,7 +450,7 @@ class Model:
         longest = min(patience, 60_000 if fixed is None else self._ms("heartbeat_interval"))
         at_the_head = min(60_000, self._ms("session_duration") / 8)
         near = longest if fixed is not None else min(patience, at_the_head)
-        event, told = self._opening, self.near
+        event, told = self._opening, self.near_ms
         if event and self.recovery < event.opens_at + 60_000:
             longest = min(60_000, patience)
             near = max(near, 0.525 * longest + 1000)
@@ -455,17 +463,17 @@ class Model:
         return 1 if since < 1.05 * longest + 2000 else 0
 
     def _expire(self) -> int:
-        for session in self.inside.values():  # called visitors could not arrive in the outage
-            was_short = self.has_returned and self.now < session.ends <= self._back_until
-            was_over = session.ends <= self.back and self.now < self._back_until
+        for session in self.sessions.values():  # called visitors could not arrive in the outage
+            was_short = self.has_outage_ended and self.now < session.ends <= self._spared_until
+            was_over = session.ends <= self.outage_end and self.now < self._spared_until
             if session.started is None and (was_short or was_over):
-                session.ends = int(self._back_until)
-        self._spare_unused()
-        if self.now < self.back + TELLING_MS:
+                session.ends = int(self._spared_until)
+        self._extend_unused()
+        if self.now < self.outage_end + REPORT_MS:
             return 0
-        over = [v for v, session in self.inside.items() if session.ends <= self.now]
+        over = [v for v, session in self.sessions.items() if session.ends <= self.now]
         for visitor in over:
-            session = self.inside.pop(visitor)
+            session = self.sessions.pop(visitor)
             if session.is_unused:
                 self._event("expired", visitor, "unused")
             elif session.started is None:
@@ -474,36 +482,39 @@ class Model:
                 self._event("expired", visitor, "session")
         return len(over)
 
-    def _spare_unused(self) -> None:
-        """Keep newcomers who were admitted at once and have not come back, as long as there is
-        room, and after an outage until they had time."""
+    def _extend_unused(self) -> None:
+        """Extend the sessions of newcomers who were admitted at once and have not used the pass, as
+        long as slots are not scarce, and for a while after an outage."""
         cap = self.settings.total_active_users
-        are_wanted = self.line or self.away or 10 * len(self.inside) >= 9 * cap
-        if are_wanted and self.now >= self._back_until:
+        are_wanted = self.queue or self.absent or 10 * len(self.sessions) >= 9 * cap
+        if are_wanted and self.now >= self._spared_until:
             return
-        for session in self.inside.values():
+        for session in self.sessions.values():
             is_unused = session.is_unused and session.started is not None
-            if is_unused and session.ends <= self.now < self._latest(session) + SESSION_GRACE_MS:
+            if (
+                is_unused
+                and session.ends <= self.now < self._latest_end(session) + SESSION_GRACE_MS
+            ):
                 self._admit_unused(session)
 
-    def _call(self) -> None:
-        if not self._has_slot():
+    def _call_next(self) -> None:
+        if not self._has_free_slot():
             return
         self._call_reserved()
-        while self._has_slot() and self._has_token() and self.line:
-            visitor, saved = self._next()
-            place = self.line.pop(visitor)
+        while self._has_free_slot() and self._has_token() and self.queue:
+            visitor, saved = self._choose_next()
+            place = self.queue.pop(visitor)
             if self._is_silent(place):
                 self._event("expired", visitor, "silent" if place.polled else "unused")
                 continue
-            self.weights.saved = saved
-            if place.seldom:
+            self.weights.credits = saved
+            if place.polls_seldom:
                 self.reserved[visitor] = place.order
-                if not self._needed([place]):
-                    place.arrival = None  # noted anew when they are back
-                    self.away[visitor] = place
+                if not self._count_needed([place]):
+                    place.arrival = None  # stored again when the visitor polls
+                    self.absent[visitor] = place
                     continue
-                self.left -= 1
+                self.remaining -= 1
             self._give_slot(visitor, place)
 
     def _give_slot(self, visitor: str, place: Place) -> None:
@@ -511,97 +522,100 @@ class Model:
         claim = self._ms("claim_window")
         least = self.now + (claim if self._patience(place) == claim else 1000)
         ends = max(int(self._silent_from(place)), least)
-        self.inside[visitor] = Session(ends + (0 if place.polled else UNUSED), started=None)
+        self.sessions[visitor] = Session(ends + (0 if place.polled else UNUSED), started=None)
         self._event("called", visitor, "head")
 
     def _call_reserved(self) -> None:
-        """Call visitors who poll seldom and were next shortly before they poll."""
-        self.left = max(1, self.settings.total_active_users // 20)
+        """Call visitors who poll seldom and were next, shortly before their polls."""
+        self.remaining = max(1, self.settings.total_active_users // 20)
         self._has_token()
         for visitor in sorted(self.reserved, key=lambda v: (self.reserved[v], v)):
-            session, place = self.inside.get(visitor), self.away.get(visitor)
-            if visitor not in self.line and session and session.started is None:
-                self.left -= 1
-            elif visitor in self.line or session or place is None:
+            session, place = self.sessions.get(visitor), self.absent.get(visitor)
+            if visitor not in self.queue and session and session.started is None:
+                self.remaining -= 1
+            elif visitor in self.queue or session or place is None:
                 del self.reserved[visitor]
-                self.away.pop(visitor, None)
+                self.absent.pop(visitor, None)
             elif self._is_silent(place):
-                del self.away[visitor], self.reserved[visitor]
+                del self.absent[visitor], self.reserved[visitor]
                 self._event("expired", visitor, "silent")
-        soonest = sorted(self.away, key=lambda v: (self.due_score(self.away[v]), self.reserved[v]))
-        need = self._needed([self.away[visitor] for visitor in soonest])
-        self.left -= need
+        soonest = sorted(
+            self.absent,
+            key=lambda v: (self.due_score(self.absent[v]), self.reserved[v]),
+        )
+        need = self._count_needed([self.absent[visitor] for visitor in soonest])
+        self.remaining -= need
         for visitor in soonest[:need]:
-            if self._has_slot() and self._has_token():
-                self._give_slot(visitor, self.away.pop(visitor))
+            if self._has_free_slot() and self._has_token():
+                self._give_slot(visitor, self.absent.pop(visitor))
 
-    def _needed(self, places: list[Place]) -> int:
-        """Return for how many of these a slot must be kept until they poll, so that none is too
-        late: a twentieth of the slots at most."""
-        ends, held_ms = self.held()
+    def _count_needed(self, places: list[Place]) -> int:
+        """Return for how many of these places a slot must be kept now, so that none comes too late
+        for its visitor's poll: for a twentieth of the slots at most."""
+        ends, held_ms = self.get_hold_times()
         cap, per_minute = self.settings.total_active_users, self.settings.new_users_per_minute
         each_ms = max(held_ms / ends / cap, 60_000 / per_minute if per_minute else 0)
         until_ms = (max(0, self.due_score(place) - self.now) for place in places)
         needs = [n + 3 - ms / each_ms for n, ms in enumerate(until_ms)]
-        return max(0, min(math.ceil(max(needs, default=0)), len(places), self.left))
+        return max(0, min(math.ceil(max(needs, default=0)), len(places), self.remaining))
 
-    def _take_back(self, visitor: str, joined: int) -> None:
-        """Return a visitor who polls before there is a slot to the head of the queue."""
-        if visitor in self.away:
-            self.line[visitor] = self.away.pop(visitor)
+    def _end_reservation(self, visitor: str, joined: int) -> None:
+        """Return a visitor with a reservation, who polls before a slot is free, to the queue."""
+        if visitor in self.absent:
+            self.queue[visitor] = self.absent.pop(visitor)
             del self.reserved[visitor]
-            if not policy.is_drawn(self.line[visitor].order):
-                self._show(self.line[visitor], joined * 1000)
+            if not policy.is_drawn(self.queue[visitor].order):
+                self._store_arrival(self.queue[visitor], joined * 1000)
 
-    def _next(self) -> tuple[str, dict[int, Fraction]]:
+    def _choose_next(self) -> tuple[str, dict[int, Fraction]]:
         """Return the next visitor, and the sub-queues' credits after the call."""
-        lines = {self._line(place) for place in self.line.values()}
+        lines = {self._sub_queue(place) for place in self.queue.values()}
         busy = {line for line in lines if line is not None}
         if not policy.is_weighted(self.settings) or busy != lines:  # the drawn go first
-            return min(self.line, key=self._turn), self.weights.saved
+            return min(self.queue, key=self._sort_key), self.weights.credits
         line, saved = self.weights.choose(self.settings, busy)
-        members = [v for v, place in self.line.items() if self._line(place) == line]
-        return min(members, key=self._turn), saved
+        members = [v for v, place in self.queue.items() if self._sub_queue(place) == line]
+        return min(members, key=self._sort_key), saved
 
     def _enter(self, newcomer: Newcomer) -> Reply:
         visitor = newcomer.visitor
         is_classed = False
         if visitor in self.revoked:
             return Reply(QueueOutcome.GONE)
-        if visitor in self.inside:
+        if visitor in self.sessions:
             return self._claim(visitor, self.now * 1000)
-        self._take_back(visitor, self.now)
+        self._end_reservation(visitor, self.now)
         if self.phase is Phase.CLOSED:
             return Reply(QueueOutcome.REJECTED)
-        if visitor not in self.line:
+        if visitor not in self.queue:
             if self.phase is Phase.PREQUEUE and newcomer.lot_of != self._opening.begins_ms:
                 return Reply(QueueOutcome.REJECTED)
-            if self._is_hoarding(newcomer.address):
+            if self._has_all_places(newcomer.address):
                 return Reply(QueueOutcome.FULL)
             most = self.settings.max_waiting
-            if not self.line and self._has_slot() and self._has_token():
+            if not self.queue and self._has_free_slot() and self._has_token():
                 order, _ = self._next_order(newcomer.draw, "")
                 self._spend_token()
                 self._note_address(newcomer.address, visitor)
                 self._event("admitted", visitor, "at_once")
-                self.inside[visitor] = session = Session(0, self.now)
+                self.sessions[visitor] = session = Session(0, self.now)
                 expires = self._admit_unused(session)
                 return Reply(QueueOutcome.ADMITTED, order, self.now, expires)
             if self.settings.queueing_method == "reject":
                 return Reply(QueueOutcome.REJECTED)
-            if most is not None and len(self.line) >= most:
+            if most is not None and len(self.queue) >= most:
                 return Reply(QueueOutcome.FULL)
-            name = self._granted(newcomer)
+            name = self._grant_class(newcomer)
             order, arrival = self._next_order(newcomer.draw, name)
-            self.line[visitor] = Place(order, due=self.now, polled=False, joined=self.now)
-            self._note(visitor, arrival, is_new=True)
+            self.queue[visitor] = Place(order, due=self.now, polled=False, joined=self.now)
+            self._store_place(visitor, arrival, is_new=True)
             self._note_address(newcomer.address, visitor)
             self._event("joined", visitor, "new")
             is_classed = name != ""
-        reply = self._stand(visitor, self.line[visitor].order, 0, self.now)
+        reply = self._reply_to_poll(visitor, self.queue[visitor].order, 0, self.now)
         return replace(reply, is_classed=is_classed)
 
-    def _granted(self, newcomer: Newcomer) -> str:
+    def _grant_class(self, newcomer: Newcomer) -> str:
         if newcomer.class_name not in self.settings.classes or self.phase is Phase.PREQUEUE:
             return ""
         if newcomer.grant in self.grants:
@@ -609,9 +623,9 @@ class Model:
         self.grants |= {newcomer.grant} if newcomer.grant else set()
         return newcomer.class_name
 
-    def _note(self, visitor: str, arrival: int, *, is_new: bool = False) -> None:
-        """Store a new place's shown number, and that it was drawn."""
-        place = self.line[visitor]
+    def _store_place(self, visitor: str, arrival: int, *, is_new: bool = False) -> None:
+        """Store the arrival of a new place or, if the place was drawn, its order."""
+        place = self.queue[visitor]
         event = self.configured.events and self._opening
         if policy.is_drawn(place.order):
             if event and (is_new or event.begins_ms <= place.joined < event.opens_at):
@@ -619,51 +633,51 @@ class Model:
                     self.drawn_from, self.drawn = event.begins_ms, {}
                 self.drawn.setdefault(visitor, place.order)
         else:
-            self._show(place, arrival)
+            self._store_arrival(place, arrival)
 
-    def _show(self, place: Place, arrival: int) -> None:
+    def _store_arrival(self, place: Place, arrival: int) -> None:
         if policy.is_by_arrival(self.settings):
-            place.arrival = arrival + policy.low_of(self.settings, self._line(place))
+            place.arrival = arrival + policy.lowest_order(self.settings, self._sub_queue(place))
 
     @property
     def _opening(self) -> RoomEvent | None:
         begun = [event for event in self.configured.events if event.begins_ms <= self.now]
         return max(begun, key=lambda event: event.begins_ms, default=None)
 
-    def _arrive(self, ticket: Ticket, address: str) -> int | None:
-        """Return the pause for polling too often, ms; None for an invalid ticket; -1 if the
-        address has too many places."""
-        self._take_back(ticket.visitor, ticket.joined_ms)
-        place = self.line.get(ticket.visitor)
+    def _record_heartbeat(self, ticket: Ticket, address: str) -> int | None:
+        """Return for how long the visitor polls too often, ms. Return None for an invalid ticket,
+        and -1 if the address has too many places."""
+        self._end_reservation(ticket.visitor, ticket.joined_ms)
+        place = self.queue.get(ticket.visitor)
         if place is not None:
             is_drawn = self.phase is Phase.PREQUEUE and policy.is_drawn(ticket.order)
             if is_drawn and ticket.joined_ms < self._opening.begins_ms:
                 place.order = ticket.joined_ms * 1000
-                self._show(place, ticket.joined_ms * 1000)
-            is_early = place.polled and not place.seldom and self.now < place.due
-            place.due, place.polled, place.told_s, place.seldom = self.now, True, 0, False
+                self._store_arrival(place, ticket.joined_ms * 1000)
+            is_early = place.polled and not place.polls_seldom and self.now < place.due
+            place.due, place.polled, place.advised_s, place.polls_seldom = self.now, True, 0, False
             return self._count_early(ticket.visitor) if is_early else 0
         if ticket.visitor in self.revoked:
             return None
-        if ticket.visitor in self.inside:
+        if ticket.visitor in self.sessions:
             return 0
         if ticket.visitor in self.spent or not self._is_of_now(ticket):
             return None
         emptied, longest = max(self.born, self.recovery), self._ms("rejoin_window") + RESIGN_MS
         was_lost = ticket.joined_ms < emptied
-        polled = max(ticket.signed_ms, self.back, emptied if was_lost else 0)
+        polled = max(ticket.signed_ms, self.outage_end, emptied if was_lost else 0)
         if self.now - polled > longest:
             return None
         comes_back = was_lost and self.now - emptied <= longest
-        if not comes_back and self._is_hoarding(address):
+        if not comes_back and self._has_all_places(address):
             return -1
         self.epoch = ticket.epoch
-        self._rejoin(ticket.visitor, ticket.order, "ticket", ticket.joined_ms)
+        self._restore_place(ticket.visitor, ticket.order, "ticket", ticket.joined_ms)
         self._note_address(address, ticket.visitor)
         return 0
 
     def _is_of_now(self, ticket: Ticket) -> bool:
-        """Return True for a ticket of this queue and of an event whose places still count."""
+        """Return True if the ticket is of this epoch, and its place counts in the current event."""
         event = self._opening
         if event and ticket.joined_ms < event.begins_ms:
             is_between = self.settings.between_events == "open" and self.phase is Phase.OPEN
@@ -671,18 +685,18 @@ class Model:
                 return False
         return ticket.epoch >= self.epoch
 
-    def _is_hoarding(self, address: str) -> bool:
+    def _has_all_places(self, address: str) -> bool:
         most = self.settings.max_places_per_address
         if most is None:
             return False
         theirs = [v for v, noted in self.addresses.items() if noted == address]
         for visitor in theirs:
-            if not self._is_here(visitor):
+            if not self._counts_for_address(visitor):
                 del self.addresses[visitor]
         return sum(visitor in self.addresses for visitor in theirs) >= most
 
-    def _is_here(self, visitor: str) -> bool:
-        """Return True for a visitor in the queue or inside, or with a lot of this pre-queue."""
+    def _counts_for_address(self, visitor: str) -> bool:
+        """Return True if the visitor has a place, a session, or a lot of this pre-queue."""
         event = self.configured.events and self._opening
         is_drawn = (
             self.phase is Phase.PREQUEUE
@@ -691,80 +705,82 @@ class Model:
             and visitor in self.drawn
             and visitor not in self.spent
         )
-        return bool(is_drawn) or any(visitor in at for at in (self.line, self.away, self.inside))
+        return bool(is_drawn) or any(
+            visitor in at for at in (self.queue, self.absent, self.sessions)
+        )
 
     def _note_address(self, address: str, visitor: str) -> None:
         if self.settings.max_places_per_address is not None:
-            self._is_hoarding(address)  # deletes visitors who are gone
+            self._has_all_places(address)  # deletes visitors who are gone
             self.addresses[visitor] = address
 
-    def _keep(self, pass_: Pass) -> Reply | None:
-        """Renew a session; None if there is none."""
+    def _keep_session(self, pass_: Pass) -> Reply | None:
+        """Renew a session. Return None if the visitor has no session."""
         if pass_.visitor in self.revoked:
             return Reply(QueueOutcome.GONE)
-        session = self.inside.get(pass_.visitor)
+        session = self.sessions.get(pass_.visitor)
         if session is None:
             return None
         if session.started is None:
             return self._claim(pass_.visitor, pass_.order)
         promised = int(session.ends) - SESSION_GRACE_MS
         if session.is_unused:
-            promised = max(pass_.expires_ms, self._latest(session))
+            promised = max(pass_.expires_ms, self._latest_end(session))
         return self._admit(pass_.visitor, pass_.order, pass_.started_ms, promised)
 
-    def _restore(self, pass_: Pass) -> Reply | None:
-        """Restore a session; None if the slot is taken and the visitor waits."""
+    def _restore_session(self, pass_: Pass) -> Reply | None:
+        """Restore a session. Return None if no slot is free, so that the visitor waits."""
         visitor = pass_.visitor
-        if visitor in self.inside:  # twice in one batch, perhaps with another pass
-            return self._keep(pass_)
+        if visitor in self.sessions:  # the batch has a second pass of the visitor
+            return self._keep_session(pass_)
         is_alone = pass_.renewed_ms == 0
-        is_over = len(self.inside) >= self.settings.total_active_users
-        self._take_back(visitor, self.now)
+        is_over = len(self.sessions) >= self.settings.total_active_users
+        self._end_reservation(visitor, self.now)
         is_newer = self.recovery_stage == 2 and pass_.started_ms > self.lost_since
-        if is_alone or is_newer or not (is_over or visitor in self.line):
-            self.line.pop(visitor, None)
+        if is_alone or is_newer or not (is_over or visitor in self.queue):
+            self.queue.pop(visitor, None)
             if is_alone and pass_.joined_ms < pass_.started_ms:
                 self.spent[visitor] = self.now
             self._event("admitted", visitor, "restored")
             ends = min(pass_.expires_ms, self.now + self._ms("session_duration"))
             return self._admit(visitor, pass_.order, min(pass_.started_ms, self.now), ends)
-        if visitor in self.line:
-            place = self.line[visitor]
-            place.due, place.polled, place.told_s, place.seldom = self.now, True, 0, False
+        if visitor in self.queue:
+            place = self.queue[visitor]
+            place.due, place.polled, place.advised_s, place.polls_seldom = self.now, True, 0, False
         else:
-            self._rejoin(visitor, pass_.order, "pass", self.now)
+            self._restore_place(visitor, pass_.order, "pass", self.now)
             self.spent.pop(visitor, None)
         return None
 
-    def _rejoin(self, visitor: str, order: int, why: str, joined: int) -> None:
-        self.line[visitor] = Place(order, due=self.now, polled=True, joined=joined)
-        self._note(visitor, joined * 1000)
+    def _restore_place(self, visitor: str, order: int, why: str, joined: int) -> None:
+        self.queue[visitor] = Place(order, due=self.now, polled=True, joined=joined)
+        self._store_place(visitor, joined * 1000)
         self._event("joined", visitor, why)
 
-    def _stand(self, visitor: str, order: int, limited: int, joined: int) -> Reply:
-        if visitor not in self.line:
+    def _reply_to_poll(self, visitor: str, order: int, limited: int, joined: int) -> Reply:
+        if visitor not in self.queue:
             return self._claim(visitor, order)
-        turn, place = self._turn(visitor), self.line[visitor]
-        rank = sum(self._turn(other) < turn for other in self.line)
-        line, by_arrival = self._line(place), policy.is_by_arrival(self.settings)
+        turn, place = self._sort_key(visitor), self.queue[visitor]
+        rank = sum(self._sort_key(other) < turn for other in self.queue)
+        line, by_arrival = self._sub_queue(place), policy.is_by_arrival(self.settings)
         reply = Reply(QueueOutcome.WAITING, order, ahead=rank, limited=limited, calls=rank)
         if policy.is_drawn(order) or not (self.settings.lines or by_arrival):
             return reply
         if by_arrival and place.arrival is None:
-            place.arrival = joined * 1000 + policy.low_of(self.settings, line)
-        others = [other for other in self.line.values() if self._line(other) == line]
-        drawn = [other for other in self.line.values() if policy.is_drawn(other.order)]
+            place.arrival = joined * 1000 + policy.lowest_order(self.settings, line)
+        others = [other for other in self.queue.values() if self._sub_queue(other) == line]
+        drawn = [other for other in self.queue.values() if policy.is_drawn(other.order)]
         in_line = self._position(visitor) - 1
         ahead = in_line
         if by_arrival:
             shown = sorted(
                 (other.arrival, v)
-                for v, other in self.line.items()
-                if other.arrival is not None and self._line(other) == line
+                for v, other in self.queue.items()
+                if other.arrival is not None and self._sub_queue(other) == line
             )
             ahead = shown.index((place.arrival, visitor)) + (len(drawn) if line is None else 0)
-            known = sum(other.arrival is not None for other in self.line.values())
-            if known < len(self.line) - len(drawn):
+            known = sum(other.arrival is not None for other in self.queue.values())
+            if known < len(self.queue) - len(drawn):
                 ahead = max(ahead, in_line)
         if line is None:
             return replace(reply, ahead=ahead)
@@ -773,14 +789,14 @@ class Model:
             weights = [one.weight for one in self.settings.lines]
             calls = in_line + len(drawn)
             for n, weight in enumerate(weights):
-                length = sum(self._line(other) == n for other in self.line.values())
+                length = sum(self._sub_queue(other) == n for other in self.queue.values())
                 calls += 0 if n == line else min(length, in_line * weight / weights[line])
         return replace(
             reply, ahead=ahead, calls=math.floor(calls), line=line, line_waiting=len(others)
         )
 
     def _claim(self, visitor: str, order: int) -> Reply:
-        session = self.inside[visitor]
+        session = self.sessions[visitor]
         if session.started is None:
             self._event("admitted", visitor, "claimed")
             self.spent[visitor] = self.now
@@ -792,14 +808,14 @@ class Model:
 
     def _admit_unused(self, session: Session) -> int:
         """Admit for claim_window, or until the slot is needed. Return when the pass ends."""
-        expires = self._latest(session)
+        expires = self._latest_end(session)
         claim = self._ms("claim_window")
         until = min(self.now + claim, expires + SESSION_GRACE_MS) + UNUSED
         session.ends = max(session.ends, until)
         self.last_end = max(self.last_end, expires)
         return expires
 
-    def _latest(self, session: Session) -> int:
+    def _latest_end(self, session: Session) -> int:
         """Return when a session's first pass ends."""
         terms = [self._ms("session_duration")]
         if self.settings.session_max_duration is not None:
@@ -813,29 +829,29 @@ class Model:
             expires = min(expires, started + self._ms("session_max_duration"))
         expires = max(expires, promised)
         self.last_end = max(self.last_end, expires)
-        self.inside[visitor] = Session(expires + SESSION_GRACE_MS, started)
+        self.sessions[visitor] = Session(expires + SESSION_GRACE_MS, started)
         return Reply(QueueOutcome.ADMITTED, order, started, expires)
 
     def _leave(self, visitor: str, why: str) -> bool:
         if visitor in self.revoked:
             return False
         self.revoked[visitor] = self.now
-        started = self.inside[visitor].started if visitor in self.inside else None
+        started = self.sessions[visitor].started if visitor in self.sessions else None
         if started is None or started < self.born:
             self.spent.setdefault(visitor, self.now)
-        if visitor in self.line:
-            del self.line[visitor]
+        if visitor in self.queue:
+            del self.queue[visitor]
             self._event(why, visitor, "waiting")
-        elif visitor in self.inside:
-            session = self.inside[visitor]
+        elif visitor in self.sessions:
+            session = self.sessions[visitor]
             if session.started is None:
-                del self.inside[visitor]
+                del self.sessions[visitor]
                 self._event(why, visitor, "called")
             else:
                 session.ends = min(int(session.ends), self.now + RELEASE_HOLD_MS)
                 self._event(why, visitor, "session")
-        elif visitor in self.away:
-            del self.away[visitor], self.reserved[visitor]
+        elif visitor in self.absent:
+            del self.absent[visitor], self.reserved[visitor]
             self._event(why, visitor, "waiting")
         else:
             return False
@@ -844,44 +860,44 @@ class Model:
     def _count_early(self, visitor: str) -> int:
         if self.early_minute != self.now // 60_000:
             self.early_minute = self.now // 60_000
-            self.early.clear()
-        self.early[visitor] = self.early.get(visitor, 0) + 1
-        is_over = self.early[visitor] > self.settings.poll_limit
+            self.early_polls.clear()
+        self.early_polls[visitor] = self.early_polls.get(visitor, 0) + 1
+        is_over = self.early_polls[visitor] > self.settings.poll_limit
         return 60_000 - self.now % 60_000 if is_over else 0
 
     @property
     def _unpolled_offset(self) -> int:
         return self._ms("claim_window") - self._ms("heartbeat_timeout")
 
-    def _turn(self, visitor: str) -> tuple[int, str]:
-        return self.line[visitor].order, visitor
+    def _sort_key(self, visitor: str) -> tuple[int, str]:
+        return self.queue[visitor].order, visitor
 
     def _is_silent(self, place: Place) -> bool:
         return self._silent_from(place) < self.now
 
     def _silent_from(self, place: Place) -> float:
-        """Return when a place is lost: after three missed polls (10 s at least)."""
+        """Return when the visitor counts as silent: after three missed polls, 10 s at least."""
         due = place.due if place.polled else min(self.now, place.due)
-        return self._back_until if due <= self.back else due + self._patience(place)
+        return self._spared_until if due <= self.outage_end else due + self._patience(place)
 
     def _patience(self, place: Place) -> int:
         claim = self._ms("claim_window")
-        if place.seldom:
+        if place.polls_seldom:
             return min(claim, 30_000)
-        is_known = place.polled and place.told_s
-        return min(claim, max(10_000, 3000 * place.told_s)) if is_known else claim
+        is_known = place.polled and place.advised_s
+        return min(claim, max(10_000, 3000 * place.advised_s)) if is_known else claim
 
     @property
-    def _back_until(self) -> float:
-        return self.back + max(self._ms("claim_window"), BACKOFF_MS)
+    def _spared_until(self) -> float:
+        return self.outage_end + max(self._ms("claim_window"), BACKOFF_MS)
 
     def _is_overdue(self, place: Place) -> bool:
         timeout, score = self._ms("heartbeat_timeout"), self.due_score(place)
-        is_spared = self.now <= max(self.back + timeout, self._back_until)
-        return score < self.now - timeout and not (is_spared and score < self.back + 1)
+        is_spared = self.now <= max(self.outage_end + timeout, self._spared_until)
+        return score < self.now - timeout and not (is_spared and score < self.outage_end + 1)
 
-    def _has_slot(self) -> bool:
-        is_free = len(self.inside) < self.settings.total_active_users
+    def _has_free_slot(self) -> bool:
+        is_free = len(self.sessions) < self.settings.total_active_users
         is_open = self.phase is Phase.OPEN and not self.settings.queue_all
         return is_free and is_open and self.recovery_stage < 2
 
@@ -908,7 +924,7 @@ class Model:
             self.tokens -= 1
 
     def _next_order(self, draw: float, name: str) -> tuple[int, int]:
-        """Return a newcomer's order, and the arrival from which it is made."""
+        """Return a newcomer's order, and the arrival in that order."""
         drawn = math.floor(draw * policy.DRAWS)
         if self.phase is Phase.PREQUEUE:
             return drawn - policy.FRONT, drawn

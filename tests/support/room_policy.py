@@ -14,7 +14,7 @@ def phase(settings: RoomSettings, now: int) -> Phase:
     return settings.moments(now).phase
 
 
-def during(settings: RoomSettings, now: int) -> RoomSettings:
+def apply_event(settings: RoomSettings, now: int) -> RoomSettings:
     """Return the settings with the overrides of an open event."""
     moments = settings.moments(now)
     is_open = moments.event is not None and moments.phase is Phase.OPEN
@@ -72,7 +72,7 @@ def line_of(settings: RoomSettings, order: int) -> int | None:
     return int(min(count - 1, max(0, count - 1 + order // BAND)))
 
 
-def low_of(settings: RoomSettings, line: int | None) -> int:
+def lowest_order(settings: RoomSettings, line: int | None) -> int:
     return 0 if line is None else -(len(settings.lines) - 1 - line) * BAND
 
 
@@ -80,14 +80,14 @@ class Weights:
     """Tijdeman's rule in exact fractions: the credit of each sub-queue."""
 
     def __init__(self) -> None:
-        self.saved: dict[int, Fraction] = {}
+        self.credits: dict[int, Fraction] = {}
 
     def choose(self, settings: RoomSettings, busy: set[int]) -> tuple[int, dict[int, Fraction]]:
         """Return the next sub-queue, and the credits after a call from it."""
         weights = {line: settings.lines[line].weight or 0 for line in sorted(busy)}
         total = sum(weights.values())
         share = {line: Fraction(weight, total) for line, weight in weights.items()}
-        saved = {line: self.saved.get(line, Fraction(0)) + share[line] for line in share}
+        saved = {line: self.credits.get(line, Fraction(0)) + share[line] for line in share}
         enough = Fraction(1, 2 * (len(busy) - 1)) if len(busy) > 1 else Fraction(0)
         line = min(
             saved,

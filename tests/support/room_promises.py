@@ -18,11 +18,11 @@ from tests.support.room_policy import is_by_arrival, is_drawn, is_weighted, line
 #: The fraction of a score in `due` of a visitor who has not polled
 #: (rooms/lua/parts/heartbeat_due.lua).
 UNPOLLED = 0.5
-_LOST_TURNS = {"silent", "swept", "no_show", "unused"}
+_LOST_PLACES = {"silent", "swept", "no_show", "unused"}
 
 
 @dataclass(frozen=True)
-class Seen:
+class RoomKeys:
     """A room's keys at one moment."""
 
     waiting: dict[str, int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Seen:
     events: tuple[tuple[str, str, str], ...] = ()
 
 
-async def look(redis: Redis, room: str, *, after: str) -> Seen:
+async def read_keys(redis: Redis, room: str, *, after: str) -> RoomKeys:
     """Read all keys at once, and the events after `after`."""
     start = after if after == "-" else f"({after}"
     pipe = redis.pipeline(transaction=False)
@@ -58,7 +58,7 @@ async def look(redis: Redis, room: str, *, after: str) -> Seen:
     pipe.hmget(room_key(room, "stats"), "tokens", "tokens_at")
     pipe.xrange(room_key(room, "events"), start, "+")
     *zsets, epoch, (tokens, tokens_at), events = await pipe.execute()
-    return Seen(
+    return RoomKeys(
         *({member.decode(): score for member, score in rows} for rows in zsets),
         epoch=int(epoch or 0),
         tokens=None if tokens is None else float(tokens),
@@ -75,13 +75,13 @@ class Step:
     now: int
     #: The settings when the script ran.
     settings: RoomSettings
-    before: Seen
-    after: Seen
+    before: RoomKeys
+    after: RoomKeys
     #: Redis was emptied a moment ago, or no event is open: nobody is called.
     is_held: bool = False
     is_open: bool = True
     #: When the last outage ended, in which nobody could be heard.
-    back: float = -math.inf
+    outage_end: float = -math.inf
 
     @property
     def entered(self) -> list[str]:
@@ -94,57 +94,59 @@ class Promises:
 
     def __init__(self) -> None:
         #: visitor -> when the pass that they got ends.
-        self.honoured: dict[str, int] = {}
+        self.valid_until: dict[str, int] = {}
         #: visitor -> until when a released session is still counted.
-        self.held: dict[str, int] = {}
+        self.counted_until: dict[str, int] = {}
         #: Visitors whom a replica admitted without Redis: they stay.
-        self.alone: set[str] = set()
+        self.failed_open: set[str] = set()
         #: visitor -> when they were told to poll.
-        self.told: dict[str, int] = {}
+        self.due_polls: dict[str, int] = {}
         #: Not polled yet when settings changed that its place is stored by
         #: (rooms/lua/parts/heartbeat_due.lua).
         self.excused: set[str] = set()
         self.patience: tuple[float, float] | None = None
         #: visitor -> the position that they were shown, plus those who came back ahead of them.
-        self.shown: dict[str, int] = {}
+        self.shown_ahead: dict[str, int] = {}
         #: When slots were given since the rate last changed.
-        self.given: list[int] = []
+        self.slot_times: list[int] = []
         self.rate: int | None = None
         self.last_order = 0
         #: The settings and busy sub-queues, and the calls from them since.
-        self.busy: object = None
+        self.busy_queues: object = None
         self.calls: list[int | None] = []
-        self.kind: object = None
+        self.position_rules: object = None
         #: What shown positions go by, and whose was changed by this step.
-        self.turns: dict[str, tuple[int, int, str]] = {}
-        self.placed: list[tuple[int, int, str]] = []
+        self.sort_keys: dict[str, tuple[int, int, str]] = {}
+        self.changed_keys: list[tuple[int, int, str]] = []
 
     def check(self, step: Step) -> None:
-        self.exact_cap(step)
-        self.order(step)
-        self.share(step)
-        self.no_idle_slot(step)
-        self.one_place(step)
-        self.no_turn_lost(step)
-        self.pass_within_session(step)
-        self.within_rate(step)
+        self.check_cap(step)
+        self.check_order(step)
+        self.check_share(step)
+        self.check_idle_slots(step)
+        self.check_one_place(step)
+        self.check_lost_places(step)
+        self.check_passes(step)
+        self.check_rate(step)
         self.note_joined(step)
 
-    def exact_cap(self, step: Step) -> None:
+    def check_cap(self, step: Step) -> None:
         """Sessions never exceed the cap, except those that replicas admitted without Redis. After
         the cap was lowered nobody is admitted until there is room."""
         active = step.after.active
         if len(active) > step.settings.total_active_users:
             restored = {v for _, v, why in step.after.events if why == "restored"}
-            ordinary = active.keys() - self.alone
+            ordinary = active.keys() - self.failed_open
             # Of one batch, an ordinary session may come back within the cap before one that a
             # replica let in alone comes back above it.
-            is_mixed = restored & self.alone and len(ordinary) <= step.settings.total_active_users
+            is_mixed = (
+                restored & self.failed_open and len(ordinary) <= step.settings.total_active_users
+            )
             assert ordinary - (restored if is_mixed else set()) <= step.before.active.keys()
-            assert is_mixed or restored <= self.alone
+            assert is_mixed or restored <= self.failed_open
             assert not step.entered
 
-    def order(self, step: Step) -> None:
+    def check_order(self, step: Step) -> None:
         """Visitors are called in the order of their places."""
         if step.settings.queueing_method == "random":
             return
@@ -168,16 +170,16 @@ class Promises:
             if step.entered and behind:
                 assert all(order <= min(behind) for order in orders)
 
-    def share(self, step: Step) -> None:
+    def check_share(self, step: Step) -> None:
         """While the same sub-queues are busy, each has its share of any stretch of calls, within
         two."""
         lines = [
-            frozenset(line_of(step.settings, order) for order in seen.waiting.values())
-            for seen in (step.before, step.after)
+            frozenset(line_of(step.settings, order) for order in keys.waiting.values())
+            for keys in (step.before, step.after)
         ]
         kind = (step.settings.lines, lines[0])
-        if kind != self.busy or lines[0] != lines[1] or None in lines[0]:
-            self.busy, self.calls = (step.settings.lines, lines[1]), []
+        if kind != self.busy_queues or lines[0] != lines[1] or None in lines[0]:
+            self.busy_queues, self.calls = (step.settings.lines, lines[1]), []
             return
         if not is_weighted(step.settings):
             return
@@ -191,7 +193,7 @@ class Promises:
                 exact = len(stretch) * weight / sum(weights.values())
                 assert abs(stretch.count(line) - exact) < 2
 
-    def no_idle_slot(self, step: Step) -> None:
+    def check_idle_slots(self, step: Step) -> None:
         """After no script is there a free slot while somebody waits."""
         settings, after = step.settings, step.after
         has_token = settings.new_users_per_minute is None or (after.tokens or 0) >= 1
@@ -200,7 +202,7 @@ class Promises:
         assert not (is_free and after.waiting) or is_held
         assert not (is_held and step.entered)
 
-    def one_place(self, step: Step) -> None:
+    def check_one_place(self, step: Step) -> None:
         """A visitor is in the queue or inside, never both; and the keys agree."""
         after = step.after
         assert not after.waiting.keys() & after.active.keys()
@@ -210,7 +212,7 @@ class Promises:
         assert after.admitted.keys() <= after.active.keys()
         assert not after.revoked.keys() & after.waiting.keys()
 
-    def no_turn_lost(self, step: Step) -> None:
+    def check_lost_places(self, step: Step) -> None:
         """Only visitors who polled late lose a place or a call, and none because of an outage.
         Visitors who were turned away with another ticket have no promise."""
         patience = step.settings.claim_window, step.settings.heartbeat_timeout
@@ -218,53 +220,53 @@ class Promises:
             self.patience = patience
             self.excused |= {v for v, score in step.before.due.items() if score % 1 == UNPOLLED}
         for kind, visitor, why in step.after.events:
-            told = None if visitor in self.excused else self.told.get(visitor)
-            if kind == "expired" and why in _LOST_TURNS and told is not None:
+            told = None if visitor in self.excused else self.due_polls.get(visitor)
+            if kind == "expired" and why in _LOST_PLACES and told is not None:
                 assert step.now > told
-                if told <= step.back:  # their pages had to try again
-                    assert step.now >= step.back + BACKOFF_MS
+                if told <= step.outage_end:  # their pages had to try again
+                    assert step.now >= step.outage_end + BACKOFF_MS
                 self.excused.add(visitor)  # nothing is promised before they poll again
             if kind != "joined":
-                self.shown.pop(visitor, None)
+                self.shown_ahead.pop(visitor, None)
 
-    def pass_within_session(self, step: Step) -> None:
+    def check_passes(self, step: Step) -> None:
         """Until a pass ends its visitor has a slot, and a released one a little longer."""
-        self.honoured = {v: end for v, end in self.honoured.items() if step.now < end}
-        for visitor, end in self.honoured.items():
+        self.valid_until = {v: end for v, end in self.valid_until.items() if step.now < end}
+        for visitor, end in self.valid_until.items():
             score = step.after.active.get(visitor, 0)
             assert score >= end + (0 if score % 1 == UNUSED else SESSION_GRACE_MS)
-        self.held = {v: end for v, end in self.held.items() if step.now < end}
-        assert self.held.keys() <= step.after.active.keys()
+        self.counted_until = {v: end for v, end in self.counted_until.items() if step.now < end}
+        assert self.counted_until.keys() <= step.after.active.keys()
 
-    def within_rate(self, step: Step) -> None:
+    def check_rate(self, step: Step) -> None:
         """In any time t at most burst + rate x t slots are given."""
         per_minute = step.settings.new_users_per_minute
         if per_minute != self.rate:
-            self.rate, self.given = per_minute, []
-        self.given += [step.now] * len(step.entered)
+            self.rate, self.slot_times = per_minute, []
+        self.slot_times += [step.now] * len(step.entered)
         if per_minute is None:
             return
         burst = max(1, per_minute / 30)
-        for i, since in enumerate(self.given):
+        for i, since in enumerate(self.slot_times):
             allowed = burst + per_minute * (step.now - since) / 60_000
-            assert len(self.given) - i <= allowed + 1e-6
+            assert len(self.slot_times) - i <= allowed + 1e-6
 
     def note_joined(self, step: Step) -> None:
         """Let shown positions grow by the visitors who came back or were moved ahead. A visitor
         who lost the place has no promised position."""
         waiting, settings = step.after.waiting, step.settings
         kind = settings.classes, settings.lines, settings.display, settings.queueing_method
-        if kind != self.kind:
-            self.kind, self.shown = kind, {}
-        self.shown = {v: ahead for v, ahead in self.shown.items() if v in waiting}
-        before, after = (shown_turns(seen, settings) for seen in (step.before, step.after))
+        if kind != self.position_rules:
+            self.position_rules, self.shown_ahead = kind, {}
+        self.shown_ahead = {v: ahead for v, ahead in self.shown_ahead.items() if v in waiting}
+        before, after = (make_sort_keys(keys, settings) for keys in (step.before, step.after))
         for visitor, turn in after.items():
             if before.get(visitor) != turn:
-                for other in self.shown.keys() - {visitor}:
+                for other in self.shown_ahead.keys() - {visitor}:
                     is_rival = other in after and after[other][0] == turn[0]
-                    self.shown[other] += is_rival and turn < after[other]
-        self.placed = [turn for visitor, turn in after.items() if before.get(visitor) != turn]
-        self.turns = after
+                    self.shown_ahead[other] += is_rival and turn < after[other]
+        self.changed_keys = [turn for visitor, turn in after.items() if before.get(visitor) != turn]
+        self.sort_keys = after
         if is_by_arrival(settings) and step.is_open:
             # Of a newcomer, whatever class it has, nobody's shown place takes notice.
             new = {v for event, v, why in step.after.events if (event, why) == ("joined", "new")}
@@ -274,72 +276,74 @@ class Promises:
 
     # What the replies promised ---------------------------------------------------------------
 
-    def replied(self, visitor: str, reply: Standing, step: Step, *, is_poll: bool) -> None:
+    def check_reply(self, visitor: str, reply: Standing, step: Step, *, is_poll: bool) -> None:
         if reply.outcome is QueueOutcome.ADMITTED:
             assert reply.started_ms <= reply.now_ms
             # Of a first pass replicas ask the store, for claim_window it has the slot in any case.
             is_first = not is_poll and step.after.active[visitor] % 1 == UNUSED
             ends = step.now + round(step.settings.claim_window * 1000)
             expires = min(ends, reply.expires_ms) if is_first else reply.expires_ms
-            self.honoured[visitor] = max(self.honoured.get(visitor, 0), expires)
-            self.told.pop(visitor, None)
-            self.shown.pop(visitor, None)
+            self.valid_until[visitor] = max(self.valid_until.get(visitor, 0), expires)
+            self.due_polls.pop(visitor, None)
+            self.shown_ahead.pop(visitor, None)
         elif reply.outcome is QueueOutcome.WAITING:
             assert reply.ahead < reply.waiting
             is_random = step.settings.queueing_method == "random" or reply.phase is Phase.PREQUEUE
-            if is_random or not are_noted(step.after, step.settings):
-                self.shown.pop(visitor, None)  # newcomers may come ahead
+            if is_random or not are_arrivals_stored(step.after, step.settings):
+                self.shown_ahead.pop(visitor, None)  # newcomers may come ahead
             else:
-                assert reply.ahead <= self.shown.get(visitor, reply.ahead)
+                assert reply.ahead <= self.shown_ahead.get(visitor, reply.ahead)
                 # Some of this batch may have come ahead since the reply was made.
-                turn = self.turns.get(visitor)
-                later = [new for new in self.placed if turn and new[0] == turn[0] and new < turn]
-                self.shown[visitor] = reply.ahead + len(later)
+                turn = self.sort_keys.get(visitor)
+                later = [
+                    new for new in self.changed_keys if turn and new[0] == turn[0] and new < turn
+                ]
+                self.shown_ahead[visitor] = reply.ahead + len(later)
             if is_poll:
                 self.excused.discard(visitor)
-            if is_poll or visitor not in self.told:
-                self.told[visitor] = reply.now_ms + reply.refresh_ms
+            if is_poll or visitor not in self.due_polls:
+                self.due_polls[visitor] = reply.now_ms + reply.refresh_ms
         else:
-            self.told.pop(visitor, None)
-            self.shown.pop(visitor, None)
+            self.due_polls.pop(visitor, None)
+            self.shown_ahead.pop(visitor, None)
 
-    def new_orders(self, orders: list[int]) -> None:
+    def check_new_orders(self, orders: list[int]) -> None:
         """Each newcomer is behind the last."""
         for order in orders:
             assert order > self.last_order
             self.last_order = order
 
-    def left(self, visitor: str, step: Step) -> None:
+    def note_left(self, visitor: str, step: Step) -> None:
         """Passes of a visitor who left are invalid; the session counts a little longer."""
-        if self.honoured.pop(visitor, None) is not None and visitor in step.before.admitted:
+        if self.valid_until.pop(visitor, None) is not None and visitor in step.before.admitted:
             ends = min(int(step.before.active[visitor]), step.now + RELEASE_HOLD_MS)
-            self.held.setdefault(visitor, ends)
+            self.counted_until.setdefault(visitor, ends)
 
-    def store_lost(self) -> None:
+    def drop_all(self) -> None:
         """Drop all promises except those in tokens."""
-        alone = self.alone
+        alone = self.failed_open
         self.__init__()
-        self.alone = alone
+        self.failed_open = alone
 
 
-def are_noted(seen: Seen, settings: RoomSettings) -> bool:
+def are_arrivals_stored(keys: RoomKeys, settings: RoomSettings) -> bool:
     """Return True if the shown number of every waiting visitor is stored. Otherwise some joined
     before places were shown by arrival, and positions are by order until they poll again."""
-    by_order = {visitor for visitor, order in seen.waiting.items() if not is_drawn(order)}
-    return not is_by_arrival(settings) or by_order <= seen.arrivals.keys()
+    by_order = {visitor for visitor, order in keys.waiting.items() if not is_drawn(order)}
+    return not is_by_arrival(settings) or by_order <= keys.arrivals.keys()
 
 
-def shown_turns(seen: Seen, settings: RoomSettings) -> dict[str, tuple[int, int, str]]:
+def make_sort_keys(keys: RoomKeys, settings: RoomSettings) -> dict[str, tuple[int, int, str]]:
     """Return the sort keys of shown positions: sub-queue, number in it, and id. Drawn places are
     ahead of all; a room without sub-queues has one."""
     by_arrival = is_by_arrival(settings)
     turns = {}
-    for visitor, order in seen.waiting.items():
+    for visitor, order in keys.waiting.items():
         line = line_of(settings, order)
         number = order
         if by_arrival and not is_drawn(order):
-            if visitor not in seen.arrivals:
+            if visitor not in keys.arrivals:
                 continue
-            number = seen.arrivals[visitor]
+            number = keys.arrivals[visitor]
         turns[visitor] = (-1 if line is None else line, number, visitor)
     return turns

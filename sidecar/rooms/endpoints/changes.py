@@ -146,14 +146,8 @@ async def forecast_change(request: web.Request, _at: RoomAddress, body: Changes)
     now_ms, waiting, active, now, then = await room.store.forecast(
         {name: new_settings[name] for name in changes}
     )
-    return Forecast(
-        room=room.name,
-        at_ms=now_ms,
-        waiting=waiting,
-        active=active,
-        now=_to_outlook(now),
-        then=_to_outlook(then),
-    )
+    outlooks = {"now": _to_outlook(now), "then": _to_outlook(then)}
+    return Forecast(room=room.name, at_ms=now_ms, waiting=waiting, active=active, **outlooks)
 
 
 def _to_outlook(pace: Pace) -> Outlook:

@@ -10,26 +10,26 @@
 -- @include "rooms/parts/heartbeat"
 -- @include "rooms/parts/rejoin"
 
--- Returns a result for each visitor: for how long the visitor is over poll_limit, ms (0: not over);
--- REJECTED for a visitor without a session in a closed room; FULL if the address has all its
--- places; nil for a void ticket.
-local function hear(visitors, dues, ARGV)
+-- Handles the heartbeats of a batch. Returns for each visitor for how long the visitor is over
+-- poll_limit, ms (0: not over); REJECTED for a visitor without a session in a closed room; FULL if
+-- the address has all its places; nil for a void ticket.
+local function handle_heartbeats(visitors, dues, ARGV)
   measure_start()
   expire()
-  local limits, present = {}, {}
+  local limits, has_place = {}, {}
   for n = 1, #visitors do
     local visitor, due, i = visitors[n], dues[n], 7 * n - 1
     if phase == CLOSED then
       limits[n] = redis_call('ZSCORE', ACTIVE, visitor) and 0 or REJECTED
-    elseif present[visitor] then -- a second tab in the same batch
+    elseif has_place[visitor] then -- a second tab in the same batch
       limits[n] = 0
     elseif due then
-      limits[n] = arrive(visitor, due + 0, ARGV[i + 1], ARGV[i + 4])
+      limits[n] = record_heartbeat(visitor, due + 0, ARGV[i + 1], ARGV[i + 4])
     else
       limits[n] = rejoin(visitor, ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 4]),
         tonumber(ARGV[i + 5]), ARGV[i + 6])
     end
-    present[visitor] = limits[n] and limits[n] >= 0
+    has_place[visitor] = limits[n] and limits[n] >= 0
   end
   call_next()
   return limits
@@ -39,7 +39,7 @@ local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
   local visitors = batch(ARGV, 7)
   local dues = queue.scores_of(DUE, visitors)
-  local limits = not is_quiet(dues) and hear(visitors, dues, ARGV)
+  local limits = not is_quiet(dues) and handle_heartbeats(visitors, dues, ARGV)
   -- The order in the ticket may be outdated: the visitor was moved, reclassified or drawn, or lost
   -- the place and took another one.
   local orders, replies = queue.scores_of(WAITING, visitors), {}
@@ -50,9 +50,9 @@ local function run(KEYS, ARGV)
     elseif limited < 0 then
       replies[n] = refused_reply(limited, 60000)
     else
-      replies[n] = stand(visitors[n], orders[n] or ARGV[i + 1], limited, ARGV[i + 3], ARGV[i + 4],
-        dues[n] and dues[n] + 0)
+      replies[n] = poll_reply(visitors[n], orders[n] or ARGV[i + 1], limited, ARGV[i + 3],
+        ARGV[i + 4], dues[n] and dues[n] + 0)
     end
   end
-  return headed(replies)
+  return finish_with(replies)
 end

@@ -15,20 +15,20 @@
 -- @include "rooms/parts/position"
 
 -- Longer changes, such as a style sheet, are not kept in the log, so they cannot be undone.
-local LONGEST = 2000
+local MAX_LOGGED_LENGTH = 2000
 
 -- Returns for each setting its old and new value, by name (nil if that is too long for the log),
 -- and the name of a setting that does not have its expected value, or ''.
 local function find_changes(KEYS, ARGV)
   local changes, length = {}, 0
   for i = 9, #ARGV, 4 do
-    local name, value, must = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-    local was = redis.call('HGET', KEYS[tonumber(ARGV[i])], name) or ''
-    if must ~= '*' and must ~= was then return nil, name end
-    changes[name] = {was, value}
-    length = length + #was + #value
+    local name, value, expected = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+    local old_value = redis.call('HGET', KEYS[tonumber(ARGV[i])], name) or ''
+    if expected ~= '*' and expected ~= old_value then return nil, name end
+    changes[name] = {old_value, value}
+    length = length + #old_value + #value
   end
-  return length <= LONGEST and changes or nil, ''
+  return length <= MAX_LOGGED_LENGTH and changes or nil, ''
 end
 
 local function run(KEYS, ARGV)
@@ -46,8 +46,8 @@ local function run(KEYS, ARGV)
   end
   begin(KEYS, ARGV)
   measure_start()
-  found.changes = changes
-  note(ARGV[6], ARGV[8], '', ARGV[7])
+  cache.changes = changes
+  log_action(ARGV[6], ARGV[8], '', ARGV[7])
   expire()
   call_next()
   check_arrivals()

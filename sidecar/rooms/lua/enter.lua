@@ -20,16 +20,16 @@ local function run(KEYS, ARGV)
   begin_newcomers(#visitors)
   local revoked, sessions = queue.scores_of(REVOKED, visitors), queue.scores_of(ACTIVE, visitors)
   local dues = queue.scores_of(DUE, visitors)
-  local met, replies = {}, {}
+  local was_handled, replies = {}, {}
   for n, visitor in ipairs(visitors) do
     local i = 8 * n - 2 -- the index of the visitor's first argument
-    local session, is_here, draw = sessions[n], dues[n], tonumber(ARGV[i + 1])
-    if met[visitor] then -- an earlier item of this batch gave the visitor a session or a place
+    local session, is_here, number = sessions[n], dues[n], tonumber(ARGV[i + 1])
+    if was_handled[visitor] then -- an item before gave the visitor a session or a place
       flush()
       session = redis_call('ZSCORE', ACTIVE, visitor)
       is_here = redis_call('ZSCORE', DUE, visitor)
     end
-    met[visitor] = true
+    was_handled[visitor] = true
     if now > tonumber(ARGV[i + 7]) then
       replies[n] = refused_reply(GONE, 0)
     elseif revoked[n] then -- a late retry must not bring back a visitor who has left since
@@ -41,10 +41,10 @@ local function run(KEYS, ARGV)
       if reserved.take_back(visitor, now) then waiting = waiting + 1 end
       local place = redis_call('ZSCORE', WAITING, visitor)
       replies[n] = phase == CLOSED and refused_reply(REJECTED, 60000)
-        or wait_here(visitor, place, redis_call('ZRANK', WAITING, visitor), draw)
+        or place_reply(visitor, place, redis_call('ZRANK', WAITING, visitor), number)
     else
-      replies[n] = enter(visitor, draw, unpack(ARGV, i + 2, i + 6))
+      replies[n] = enter(visitor, number, unpack(ARGV, i + 2, i + 6))
     end
   end
-  return headed(replies)
+  return finish_with(replies)
 end

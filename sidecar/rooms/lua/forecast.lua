@@ -6,32 +6,32 @@
 --          -1: unknown or never); the same four with the other settings}
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/estimate_wait"
-local SOON_MS = 60000
+local MINUTE_MS = 60000
 
 local function whole_or_unknown(ms)
   return ms and ms < 2 ^ 53 and math.floor(ms) or -1
 end
 
-local function look_ahead()
+local function forecast()
   local waiting, first = size(WAITING), stage < 2 and wait_ms(0) or nil
   if not first or waiting == 0 then return cap, 0, whole_or_unknown(first), -1 end
   local low, high = 0, waiting
   while low < high do
     local middle = math.ceil((low + high) / 2)
-    if wait_ms(middle - 1) <= SOON_MS then low = middle else high = middle - 1 end
+    if wait_ms(middle - 1) <= MINUTE_MS then low = middle else high = middle - 1 end
   end
   return cap, low, whole_or_unknown(first), whole_or_unknown(wait_ms(waiting - 1))
 end
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  local reply = {now, size(WAITING), size(ACTIVE), look_ahead()}
+  local reply = {now, size(WAITING), size(ACTIVE), forecast()}
   local overrides = redis_call('HGETALL', CONFIG)
   for i = 6, #ARGV do overrides[#overrides + 1] = ARGV[i] end
   room = decode(ARGV[2], overrides)
   session_ms, timeout_ms = room.session_ms, room.timeout_ms
   begin_events()
-  found = {}
-  for _, number in ipairs({look_ahead()}) do reply[#reply + 1] = number end
+  cache = {}
+  for _, number in ipairs({forecast()}) do reply[#reply + 1] = number end
   return reply
 end

@@ -16,8 +16,8 @@ local function reclassify(visitor, class, grant, expires, by, why)
   local from = tonumber(redis_call('ZSCORE', WAITING, visitor) or nil)
   if not from then return 0 end
   if phase == PREQUEUE or is_drawn(from) then return -2 end
-  local by_rules = tonumber(redis_call('ZSCORE', MOVED, visitor) or from)
-  local order = order_of(arrival_of(by_rules), class)
+  local original_order = tonumber(redis_call('ZSCORE', MOVED, visitor) or from)
+  local order = order_of(arrival_of(original_order), class)
   if by == '' then
     if order >= from then return position_of(visitor) end
     if grant ~= '' and redis_call('ZADD', GRANTS, 'NX', expires, grant) == 0 then return -1 end

@@ -9,54 +9,54 @@
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/heartbeat_due"
-local read_at, by, take = nil, nil, {}
-function take.begin(other)
-  if tonumber(other) < epoch and size(WAITING) + size(ACTIVE) > 0 then return -1 end
-  redis_call('HSET', CONFIG, 'epoch', other, 'queue_all', 'true', 'revision', revision + 1)
-  note(by, 'import', '', 'began')
+local read_at, by, importers = nil, nil, {}
+function importers.begin(imported)
+  if tonumber(imported) < epoch and size(WAITING) + size(ACTIVE) > 0 then return -1 end
+  redis_call('HSET', CONFIG, 'epoch', imported, 'queue_all', 'true', 'revision', revision + 1)
+  log_action(by, 'import', '', 'began')
   return 0
 end
 
-function take.stats(name, value)
-  local mine, other = stats[name], tonumber(value)
-  if name == 'last_order' or name == 'last_end' then stats[name] = math.max(mine or 0, other)
-  elseif name == 'born' then stats.born = math.min(mine, other) -- so this Redis is not taken as new
-  elseif name == 'drawn_from' and other > (mine or 0) then
+function importers.stats(name, value)
+  local own, imported = stats[name], tonumber(value)
+  if name == 'last_order' or name == 'last_end' then stats[name] = math.max(own or 0, imported)
+  elseif name == 'born' then stats.born = math.min(own, imported) -- or Redis would look new
+  elseif name == 'drawn_from' and imported > (own or 0) then
     redis_call('UNLINK', DRAWN) -- it belongs to an earlier pre-queue
-    stats.drawn_from = other
+    stats.drawn_from = imported
   elseif IS_NUMBER[name] then
-    stats[name] = mine or other
-  elseif other > tonumber(redis_call('HGET', STATS, name) or 0) then
-    redis_call('HSET', STATS, name, int(other))
+    stats[name] = own or imported
+  elseif imported > tonumber(redis_call('HGET', STATS, name) or 0) then
+    redis_call('HSET', STATS, name, int(imported))
   end
   return 0
 end
-local function take_out(visitor)
+local function leave_queue(visitor)
   for _, key in ipairs({WAITING, DUE, ARRIVALS}) do redis_call('ZREM', key, visitor) end
 end
 local function add(key, ...) return redis_call('ZADD', key, 'NX', ...) end
-function take.addresses(member, score) return add(ADDRESSES, score, member) end
-function take.drawn(member, score) return add(DRAWN, score, member) end
-function take.grants(member, score) return add(GRANTS, score, member) end
-function take.spent(visitor, at)
-  take_out(visitor)
+function importers.addresses(member, score) return add(ADDRESSES, score, member) end
+function importers.drawn(member, score) return add(DRAWN, score, member) end
+function importers.grants(member, score) return add(GRANTS, score, member) end
+function importers.spent(visitor, at)
+  leave_queue(visitor)
   return add(SPENT, at, visitor)
 end
-function take.revoked(visitor, at)
-  take_out(visitor)
+function importers.revoked(visitor, at)
+  leave_queue(visitor)
   local is_new, ends = add(REVOKED, at, visitor), now + room.release_hold_ms
   if is_new == 1 then redis_call('ZADD', ACTIVE, 'XX', 'LT', int(ends), visitor) end
   return is_new
 end
-function take.active(visitor, ends, started)
-  local left, ends = tonumber(redis_call('ZSCORE', REVOKED, visitor) or nil), tonumber(ends)
-  if left then ends = math.min(ends, now + room.release_hold_ms) end
-  if ends <= now or (left and left > read_at) then return 0 end
-  take_out(visitor)
+function importers.active(visitor, ends, started)
+  local left_at, ends = tonumber(redis_call('ZSCORE', REVOKED, visitor) or nil), tonumber(ends)
+  if left_at then ends = math.min(ends, now + room.release_hold_ms) end
+  if ends <= now or (left_at and left_at > read_at) then return 0 end
+  leave_queue(visitor)
   if started ~= '' then add(ADMITTED, started, visitor) end
   return redis_call('ZADD', ACTIVE, 'GT', ends, visitor)
 end
-function take.waiting(visitor, order, due)
+function importers.waiting(visitor, order, due)
   if redis_call('ZSCORE', ACTIVE, visitor) or redis_call('ZSCORE', REVOKED, visitor)
     or redis_call('ZSCORE', SPENT, visitor) then return 0 end
   due = tonumber(due)
@@ -71,9 +71,9 @@ local function run(KEYS, ARGV)
   local kind, added = ARGV[6], 0
   read_at, by = tonumber(ARGV[7]), ARGV[8]
   local step = (kind == 'active' or kind == 'waiting') and 3 or 2
-  for i = 9, #ARGV, step do added = added + take[kind](ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
+  for i = 9, #ARGV, step do added = added + importers[kind](ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
   -- `near`: visitors near the head have got their poll intervals from the other Redis.
-  if added >= 0 then stats.recovery, stats.near = now, select(2, longest()) end
+  if added >= 0 then stats.recovery, stats.near = now, select(2, longest_intervals()) end
   finish()
   return {now, added}
 end

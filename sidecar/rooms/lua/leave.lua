@@ -13,7 +13,7 @@
 -- Voids the visitor's tokens: `revoked` voids the pass, and is kept as long as a pass can be valid;
 -- `spent` voids the ticket. A session that began in this Redis has put its ticket into `spent`
 -- already, if there was one. Returns false if the visitor was revoked before.
-local function void(visitor, started)
+local function void_tokens(visitor, started)
   if redis_call('ZADD', REVOKED, 'NX', int(now), visitor) == 0 then return false end
   if not started or tonumber(started) < stats.born then
     redis_call('ZADD', SPENT, 'NX', int(now), visitor)
@@ -24,7 +24,7 @@ end
 local function leave(visitor, why, grant)
   local is_unseen, started = why == 'unseen', redis_call('ZSCORE', ADMITTED, visitor)
   if is_unseen then why = 'released' end
-  if not void(visitor, is_unseen and now or started) then return false end
+  if not void_tokens(visitor, is_unseen and now or started) then return false end
   local ahead = redis_call('ZRANK', WAITING, visitor)
   if ahead then
     local order = tonumber(redis_call('ZSCORE', WAITING, visitor))
@@ -34,7 +34,7 @@ local function leave(visitor, why, grant)
     redis_call('ZREM', WAITING, visitor)
     resized(WAITING)
     redis_call('ZREM', DUE, visitor)
-    forget_arrivals({visitor})
+    remove_arrivals({visitor})
     measure_drops(1)
     event(why, visitor, 'waiting', unpack({'position', ahead + 1}, phase == PREQUEUE and 3 or 1))
   else
@@ -67,11 +67,11 @@ local function run(KEYS, ARGV)
     local reply = refused_reply(GONE, 0)
     if leave(ARGV[i], ARGV[i + 2], ARGV[i + 1]) then
       reply[1] = GIVEN_UP
-      note(ARGV[i + 2] == 'unseen' and '' or ARGV[i + 1], 'release', ARGV[i], '')
+      log_action(ARGV[i + 2] == 'unseen' and '' or ARGV[i + 1], 'release', ARGV[i], '')
     end
     replies[#replies + 1] = reply
   end
   expire()
   call_next()
-  return headed(replies)
+  return finish_with(replies)
 end

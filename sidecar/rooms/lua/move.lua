@@ -21,10 +21,10 @@ end
 
 -- Returns a free order for a position in the visitor's queue; nil if none is free nearby.
 local function free_order(visitor, position, from)
-  local line = line_of(from)
-  local first, others = ahead_of_line(line), size(WAITING) - 1
+  local line = sub_queue_of(from)
+  local first, others = ahead_of_sub_queue(line), size(WAITING) - 1
   local own = redis_call('ZRANK', WAITING, visitor)
-  if line then others = line_lengths()[line] - 1 end
+  if line then others = sub_queue_lengths()[line] - 1 end
   local place = first + math.min(position, others + 1)
   if place > first + others then
     local order = others > 0 and order_at(place - 1, own) + 1 or from
@@ -32,7 +32,7 @@ local function free_order(visitor, position, from)
     return order
   end
   local order = order_at(place, own) - 1
-  for _ = 1, BOUND do
+  for _ = 1, LOOP_LIMIT do
     if place == first + 1 or order_at(place - 1, own) < order then return order end
     place = place - 1
     order = order_at(place, own) - 1

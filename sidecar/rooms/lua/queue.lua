@@ -7,11 +7,11 @@
 
 -- Returns each visitor's order before an operator moved the visitor, false if none did. Works in
 -- batches, because Lua can pass only a few thousand arguments to a command.
-local AT_A_TIME = 1000
+local BATCH_SIZE = 1000
 local function orders_before_moves(visitors)
   local moved = {}
-  for first = 1, #visitors, AT_A_TIME do
-    local last = math.min(#visitors, first + AT_A_TIME - 1)
+  for first = 1, #visitors, BATCH_SIZE do
+    local last = math.min(#visitors, first + BATCH_SIZE - 1)
     for n, order in ipairs(redis_call('ZMSCORE', MOVED, unpack(visitors, first, last))) do
       moved[first + n - 1] = order
     end

@@ -10,7 +10,7 @@
 -- @include "rooms/parts/standing"
 
 -- Returns the reply to a pass that is revoked or whose session exists; nil if Redis has no session.
-local function keep(visitor, order, started, shown)
+local function keep_session(visitor, order, started, pass_ends)
   flush()
   if redis_call('ZSCORE', REVOKED, visitor) then return refused_reply(GONE, 0) end
   local ends = redis_call('ZSCORE', ACTIVE, visitor)
@@ -21,7 +21,7 @@ local function keep(visitor, order, started, shown)
   -- its pass does, so its `ends` does not tell.
   local promised = ends - room.session_grace_ms
   if is_unused(ends) then
-    promised = math.max(shown, unused_until(tonumber(began)) - room.session_grace_ms)
+    promised = math.max(pass_ends, unused_until(tonumber(began)) - room.session_grace_ms)
   end
   return admitted_reply(order, started, admit(visitor, started, promised))
 end
@@ -31,41 +31,42 @@ end
 -- called until the room is below its cap: visitors whom a replica admitted or kept by itself while
 -- Redis was unavailable, and visitors who were admitted after the data that Redis came back with.
 -- The replica's clock may be ahead of Redis' time, so times in the future are cut to now.
-local function restore(visitor, order, started, ends, alone)
+local function restore_session(visitor, order, started, ends, alone)
   started, ends = math.min(started, now), math.min(ends, now + session_ms)
   local is_over = size(ACTIVE) >= cap
   reserved.take_back(visitor, now)
-  local waits = redis_call('ZSCORE', WAITING, visitor)
+  local place = redis_call('ZSCORE', WAITING, visitor)
   local is_newer = stage == 2 and started > (stats.lost_since or now)
-  if alone ~= '' or is_newer or not (waits or is_over) then
-    if waits then
+  if alone ~= '' or is_newer or not (place or is_over) then
+    if place then
       redis_call('ZREM', WAITING, visitor)
       resized(WAITING)
       redis_call('ZREM', DUE, visitor)
-      forget_arrivals({visitor})
+      remove_arrivals({visitor})
     end
     if alone == 'waited' then put(SPENT, int(now), visitor) end
     if is_over and not is_newer then count('over_cap') end
     event('admitted', visitor, 'restored', 'order', int(order), 'joined', int(started))
     return admitted_reply(order, started, admit(visitor, started, ends))
   end
-  if not waits then
-    join(visitor, order, 'pass') -- the slot was given to another visitor, so this one is next
+  if not place then
+    -- The slot was given to another visitor, so this visitor is next.
+    restore_place(visitor, order, 'pass')
     redis_call('ZREM', SPENT, visitor)
   end
   redis_call('ZADD', DUE, int(now), visitor)
 end
 
-local function keep_or_restore(...)
-  return keep(...) or restore(...)
+local function keep_or_restore_session(...)
+  return keep_session(...) or restore_session(...)
 end
 
-local function wait(visitor, order)
-  return stand(visitor, order, 0, 0)
+local function waiting_reply_to(visitor, order)
+  return poll_reply(visitor, order, 0, 0)
 end
 
 -- Answers the visitors who have no reply yet.
-local function each(ARGV, replies, answer)
+local function answer_each(ARGV, replies, answer)
   local n = 0
   for i = 6, #ARGV, 5 do
     n = n + 1
@@ -78,10 +79,11 @@ local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
   measure_start()
   local replies = {}
-  each(ARGV, replies, keep) -- before sessions expire, because a valid pass must find its session
+  -- Before sessions expire, because a valid pass must find its session.
+  answer_each(ARGV, replies, keep_session)
   expire()
-  each(ARGV, replies, keep_or_restore)
+  answer_each(ARGV, replies, keep_or_restore_session)
   call_next()
-  each(ARGV, replies, wait)
-  return headed(replies)
+  answer_each(ARGV, replies, waiting_reply_to)
+  return finish_with(replies)
 end

@@ -14,7 +14,7 @@ local function run(KEYS, ARGV)
   epoch = math.max(epoch + 1, now)
   redis_call('HSET', CONFIG, 'epoch', int(epoch))
   redis_call('HINCRBY', CONFIG, 'revision', 1)
-  note(ARGV[6], 'reset', '', int(removed))
+  log_action(ARGV[6], 'reset', '', int(removed))
   finish()
   return {now, removed, epoch}
 end

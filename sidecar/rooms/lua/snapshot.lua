@@ -30,7 +30,7 @@ local function run(KEYS, ARGV)
   local waiting, active = size(WAITING), size(ACTIVE)
   local is_known = stage == 0
   local in_lines, last_calls = {}, waiting
-  for n, length in ipairs(#lines > 0 and line_lengths() or {}) do
+  for n, length in ipairs(#lines > 0 and sub_queue_lengths() or {}) do
     local ahead = redis_call('ZCOUNT', WAITING, '-inf', '(' .. int(select(2, bounds(n))))
     local calls = calls_before(n, length, ahead)
     in_lines[2 * n - 1] = length

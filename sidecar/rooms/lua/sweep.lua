@@ -31,7 +31,7 @@ local function run(KEYS, ARGV)
     redis_call('ZREM', WAITING, unpack(silent))
     redis_call('ZREM', RESERVED, unpack(silent))
     resized(WAITING)
-    forget_arrivals(silent)
+    remove_arrivals(silent)
   end
   if phase ~= CLOSED then measure_drops(#silent) end -- in a closed room silence is not giving up
 
@@ -51,8 +51,8 @@ local function run(KEYS, ARGV)
 
   local ended = expire()
   local called = call_next()
-  local more = forget_addresses(limit)
+  local more = remove_addresses(limit)
   finish()
-  more = more or removed == limit or ended == BOUND or called == BOUND
+  more = more or removed == limit or ended == LOOP_LIMIT or called == LOOP_LIMIT
   return {now, #silent, ended, removed - #silent, called, more and 1 or 0}
 end

@@ -1,4 +1,4 @@
-"""Reads a room's visitors, log and samples from Redis."""
+"""Lists of a room in Redis: visitors, the operators' log, and samples of the figures."""
 
 import json
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class VisitorRecord:
 
 
 class Lists(ScriptedCommands):
-    """Reads a room's visitors, log and samples."""
+    """Reads a room's visitors, log and samples. Every method raises StoreError."""
 
     async def queue(self, *, offset: int, limit: int) -> list[QueuedVisitor]:
         """Return a page of the waiting visitors in their order; `offset` 0 is the head."""
@@ -52,6 +52,7 @@ class Lists(ScriptedCommands):
         return [(text(member), int(score)) for member, score in await self._send("list", rows)]
 
     async def find(self, visitor: str) -> VisitorRecord:
+        """Return the state of one visitor."""
         _, *times, position, line_position, fields = await self._run("find", [visitor])
         ends_ms, started_ms, revoked_ms = (None if ms < 0 else ms for ms in times)
         place = _read_place([visitor, *fields]) if position else None
@@ -65,9 +66,9 @@ class Lists(ScriptedCommands):
         )
 
     async def ids_by_number(self, number: str) -> list[str]:
-        """Return the ids of the room's visitors who have this visitor number. Scans all visitors,
-        so it is for operators only. Waiting visitors are scanned first, so that a visitor who is
-        called during the scan is found among the active ones."""
+        """Return the ids of the room's visitors who have this visitor number. Only operators may
+        ask for this, because it scans all visitors. The waiting visitors are scanned first, so that
+        a visitor who is called during the scan is found among the active visitors."""
         ids: set[str] = set()
         for name in ("due", "active", "revoked"):
             ids |= await self._scan_ids(get_id_prefix(number), name)

@@ -7,6 +7,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from sidecar.kit.batch import CallBatcher
@@ -33,7 +35,6 @@ LINES_BATCH_LIMIT = 64
 #: How many revocations a snapshot reads at most.
 REVOCATIONS_LIMIT = 1000
 
-_BATCHED_SCRIPTS = ("enter", "beat", "renew", "leave")
 #: How many of the room's keys the most frequent scripts get (rooms/lua/parts/room.lua).
 _KEY_COUNTS = {"enter": 15, "beat": 14, "renew": 13}
 #: The scripts that only read, so they do not store what the replica reports with each call.
@@ -62,30 +63,31 @@ class Lot:
     begins_ms: int
 
 
-def _hash_of(setting: str) -> str:
-    """Return the name of the Redis hash for a setting changed at run time. The scripts read
-    `config` with each call, so it has no long values."""
+def _choose_hash(setting: str) -> str:
+    """Return the name of the Redis hash that stores a setting changed at run time. Scripts read
+    `config` with each call, so `config` has no long values."""
     return "look" if setting in APPEARANCE else "config"
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The forecast of how a queue moves. Times are from now, in ms; -1: unknown, or never."""
+    """A forecast of how the queue moves."""
 
     cap: int
     #: How many waiting visitors are called within a minute.
     called_in_a_minute: int
+    #: In how many ms the first and the last waiting visitor are called; -1: unknown, or never.
     first_ms: int
     last_ms: int
 
 
 class ChangedSinceError(Exception):
-    """A setting was changed since the change to undo, so nothing was undone. Holds its name."""
+    """Raised if a setting was changed again since the change to undo. Holds the setting's name."""
 
 
 class RoomStore(PlainCommands):
-    """Runs the scripts of one room. Every method raises StoreError if Redis does not answer. While
-    Redis counts as unavailable, only `snapshot` is sent; other scripts fail at once."""
+    """Runs the scripts of one room. Every method raises StoreError if Redis does not reply. While
+    Redis counts as unavailable, only `snapshot` is sent, and all other scripts fail at once."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -133,28 +135,30 @@ class RoomStore(PlainCommands):
         is_plain = not settings.keys() & {"classes", "lines"}
         limit = BATCH_LIMIT if is_plain else LINES_BATCH_LIMIT
         self._enter, self._beat, self._renew, self._leave = (
-            CallBatcher(self._batch_runner(script), limit=limit) for script in _BATCHED_SCRIPTS
+            CallBatcher(partial(self._run_batch, script), limit=limit)
+            for script in ("enter", "beat", "renew", "leave")
         )
 
     @property
     def is_away(self) -> bool:
-        """Whether Redis counts as unavailable, so that all scripts but `snapshot` fail at once."""
+        """True while Redis counts as unavailable, and all scripts but `snapshot` fail at once."""
         return self._scripts.is_away
 
     def note_room_existed_since(self, since_ms: int) -> None:
-        """Note that the room existed at that time. If Redis has only newer data, it was emptied."""
+        """Note that the room existed at that time. If all data in Redis is newer, Redis was
+        emptied."""
         if self._existed_since_ms is None or since_ms < self._existed_since_ms:
             self._existed_since_ms = since_ms
 
     def mark_unreported_admissions(self, now_ms: int) -> None:
-        """Note the time from which on this replica admits visitors, or extends passes, without
-        Redis. The next script that succeeds reports it."""
+        """Note that from `now_ms` on this replica admits visitors, or extends passes, without
+        Redis. The next script that succeeds reports this time."""
         if self._unreported_since_ms is None:
             self._unreported_since_ms = now_ms
 
     def set_longest_refresh_near_head(self, refresh_ms: int | None) -> None:
-        """Set the longest refresh of visitors near the head. If Redis loses its data, they poll
-        again within that time. None: this replica cannot know it."""
+        """Set the longest refresh of visitors near the head. If Redis loses its data, these
+        visitors poll again within that time. None if this replica cannot know the refresh."""
         self._longest_near_ms = refresh_ms
 
     async def enter(
@@ -168,7 +172,7 @@ class RoomStore(PlainCommands):
         """Give a newcomer a session if a slot is free and nobody waits, else a place in the queue.
 
         `address` is the address digest for max_places_per_address. In a pre-queue, a visitor
-        without a `lot` for it gets no place.
+        without a `lot` in that pre-queue gets no place.
         """
         number, lot_of = (_random(), 0) if lot is None else (lot.number, lot.begins_ms)
         claim_fields = claim.class_name, claim.grant, claim.expires_ms
@@ -184,20 +188,11 @@ class RoomStore(PlainCommands):
         """Keep a waiting visitor's place, restore a lost place, or begin the session of a called
         visitor. `address` is as in enter()."""
         jitter = round(random.random(), 3)  # noqa: S311 - only spreads polls over time
-        return self._beat.submit(
-            (
-                ticket.visitor,
-                ticket.order,
-                ticket.epoch,
-                jitter,
-                ticket.joined_ms,
-                ticket.signed_ms,
-                address,
-            )
-        )
+        place = ticket.visitor, ticket.order, ticket.epoch
+        return self._beat.submit((*place, jitter, ticket.joined_ms, ticket.signed_ms, address))
 
     def renew(self, pass_: Pass) -> Awaitable[Standing]:
-        """Renew a session, or create it again if Redis lost it or never knew it."""
+        """Renew a session. Create the session again if Redis lost it or never knew it."""
         admission = ""
         if not pass_.renewed_ms:
             admission = "waited" if pass_.joined_ms < pass_.started_ms else "new"
@@ -206,13 +201,13 @@ class RoomStore(PlainCommands):
         )
 
     async def leave(self, visitor: str, *, why: str = "left", by: str = "") -> bool:
-        """Remove a visitor's place or session. Return False if there was none. `why` is "left" or
-        "released", `by` the operator."""
+        """Remove a visitor's place or session. Return False if the visitor had neither. `why` is
+        "left" or "released", `by` the operator."""
         return (await self._leave.submit((visitor, by, why))).order == 1
 
     async def undo_enter(self, visitor: str, claim: ClassClaim = NO_CLAIM) -> bool:
-        """Remove a place or session that its visitor never learned of, and make the grant that was
-        used for it valid again. Return False if there was none."""
+        """Remove a place or session whose visitor never got the reply, and make the claimed grant
+        valid again. Return False if there is no such place or session."""
         return (await self._leave.submit((visitor, claim.grant, "unseen"))).order == 1
 
     async def sweep(self, limit: int = 1000) -> Swept:
@@ -220,7 +215,8 @@ class RoomStore(PlainCommands):
         return Swept(waiting, sessions, revocations, called, bool(more))
 
     async def snapshot(self, *, revoked_since_ms: int = 0) -> Snapshot:
-        """Read the room. Sent also while Redis counts as unavailable, to notice its return."""
+        """Read the state of the room. This script is sent also while Redis counts as unavailable,
+        to notice when Redis replies again."""
         args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica, self._measured_at]
         snapshot = read_snapshot(await self._run("snapshot", args, is_probe=True))
         self.note_room_existed_since(snapshot.born_ms)
@@ -238,26 +234,25 @@ class RoomStore(PlainCommands):
         a setting to its configured value.
 
         `undone`: for an undo, the JSON values that the undone change had set, by name. Raises
-        ChangedSinceError if a setting no longer has that value.
+        ChangedSinceError if a setting no longer has its value of `undone`.
         """
         what = "change" if undone is None else "undo"
         args: list[Any] = [by, json.dumps(shorten_values(changes)), what]
         for name, value in changes.items():
             text = "" if value is None else json.dumps(drop_none(value))
             expected = "*" if undone is None else undone[name]
-            args += [keys.ROOM_KEYS.index(_hash_of(name)) + 1, name, text, expected]
+            args += [keys.ROOM_KEYS.index(_choose_hash(name)) + 1, name, text, expected]
         _, revision, stale = await self._run("configure", args)
         if stale:
             raise ChangedSinceError(text_of(stale))
         return int(revision)
 
     async def forecast(self, changes: dict[str, Any]) -> tuple[int, int, int, Pace, Pace]:
-        """Return the time of Redis in ms, the numbers of waiting and active visitors, how the queue
-        moves, and how it would move with the changes."""
-        args = [
-            part for name, value in changes.items() for part in (name, json.dumps(drop_none(value)))
-        ]
-        now_ms, waiting, active, *paces = await self._run("forecast", args)
+        """Return the time of Redis in ms, the numbers of waiting and active visitors, and forecasts
+        with the current settings and with the changes."""
+        fields = ((name, json.dumps(drop_none(value))) for name, value in changes.items())
+        reply = await self._run("forecast", [*chain.from_iterable(fields)])
+        now_ms, waiting, active, *paces = reply
         return now_ms, waiting, active, Pace(*paces[:4]), Pace(*paces[4:])
 
     async def reset(self, *, by: str = "") -> int:
@@ -267,7 +262,7 @@ class RoomStore(PlainCommands):
 
     async def move(self, visitor: str, position: int, *, by: str, why: str = "") -> int:
         """Move a waiting visitor to a position in the queue; 0 is the place before the first move.
-        Return the new position, which is a little further ahead if no order is free there.
+        Return the new position, which is smaller than `position` if no order is free there.
 
         Return 0 if the visitor is not waiting, -1 if no order is free nearby, -2 if the pre-queue
         is not drawn yet, -3 if the visitor was never moved and so cannot go back.
@@ -278,8 +273,8 @@ class RoomStore(PlainCommands):
     async def reclassify(
         self, visitor: str, claim: ClassClaim, *, by: str = "", why: str = ""
     ) -> int:
-        """Give a waiting visitor a class, "" for none, and return their position. Without an
-        operator (`by` is "") only if that moves the visitor ahead.
+        """Give a waiting visitor a class, "" for none, and return the visitor's position. Without
+        an operator (`by` is ""), the class changes only if that moves the visitor ahead.
 
         Return 0 if the visitor is not waiting, -1 if the grant was used, -2 if the place comes from
         a lottery draw and so has no class.
@@ -293,12 +288,13 @@ class RoomStore(PlainCommands):
         self, revoked: dict[str, int], overrides: dict[str, Any], *, epoch: int
     ) -> None:
         """Write the revocations (visitor -> time in ms) and changed settings to a Redis that was
-        emptied or has older data. Values that were written there since then stay."""
+        emptied or has older data. Values that Redis has already stay."""
         config = {name: json.dumps(value) for name, value in overrides.items()}
         if epoch:
             config["epoch"] = str(epoch)
         for name, value in config.items():
-            await self._send("remind", self._redis.hsetnx(self._key(_hash_of(name)), name, value))
+            key = self._key(_choose_hash(name))
+            await self._send("remind", self._redis.hsetnx(key, name, value))
         rows = list(revoked.items())
         for start in range(0, len(rows), REVOCATIONS_LIMIT):
             part = dict(rows[start : start + REVOCATIONS_LIMIT])
@@ -309,10 +305,9 @@ class RoomStore(PlainCommands):
             await self._send("remind", command)
 
     async def acquire_leader_lease(self, work: str, *, seconds: float) -> bool:
-        """Take the lease of this interval. Return True if this replica got it. The lease expires by
-        itself, so if its holder dies, the work is done in the next interval."""
-        key = keys.leader_key(self._name, work)
-        milliseconds = max(1, int(seconds * 1000))
+        """Take the leader lease of this interval. Return True if this replica got the lease. The
+        lease expires, so if its holder dies, another replica does the work in the next interval."""
+        key, milliseconds = keys.leader_key(self._name, work), max(1, int(seconds * 1000))
         lease = self._redis.set(key, "1", nx=True, px=milliseconds)
         return bool(await self._send("leader lease", lease))
 
@@ -324,17 +319,12 @@ class RoomStore(PlainCommands):
         """Store the time until which all replicas raise their shields with their next snapshot."""
         await self._send("shield", self._redis.hset(self._key("stats"), SHIELD, str(until_ms)))
 
-    def _batch_runner(
-        self, script: str
-    ) -> Callable[[Sequence[tuple[Any, ...]]], Awaitable[list[Standing]]]:
-        async def run(items: Sequence[tuple[Any, ...]]) -> list[Standing]:
-            if script == "enter":
-                latest_ms = self._deadline_ms()
-                items = [(*fields, min(until_ms, latest_ms)) for *fields, until_ms in items]
-            args = [field for item in items for field in item]
-            return read_standings(await self._run(script, args, batch=len(items)))
-
-        return run
+    async def _run_batch(self, script: str, items: Sequence[tuple[Any, ...]]) -> list[Standing]:
+        if script == "enter":
+            latest_ms = self._deadline_ms()
+            items = [(*fields, min(until_ms, latest_ms)) for *fields, until_ms in items]
+        args = [*chain.from_iterable(items)]
+        return read_standings(await self._run(script, args, batch=len(items)))
 
     def _store_ms(self) -> int:
         return self._clock.now_ms() if self._now_ms is None else self._now_ms()
@@ -347,14 +337,14 @@ class RoomStore(PlainCommands):
     async def _run(
         self, name: str, args: list[Any], *, batch: int = 0, is_probe: bool = False
     ) -> Any:
-        """Run a script. Its arguments begin with the settings and what only this replica knows
-        (rooms/lua/parts/room.lua)."""
+        """Run a script. The script's arguments begin with the settings and with three times that
+        only this replica knows (rooms/lua/parts/room.lua)."""
         unreported_ms = self._unreported_since_ms
-        facts = (self._longest_near_ms, self._existed_since_ms, unreported_ms)
+        times_ms = (self._longest_near_ms, self._existed_since_ms, unreported_ms)
         reply = await self._scripts.call(
             name,
             self._some_keys.get(name, self._keys),
-            [self._settings, *("" if ms is None else ms for ms in facts), *args],
+            [self._settings, *("" if ms is None else ms for ms in times_ms), *args],
             batch=batch,
             is_probe=is_probe,
         )
@@ -365,7 +355,7 @@ class RoomStore(PlainCommands):
 
 
 def drop_none(value: Any) -> Any:
-    """Return the value without its None entries, because to the scripts null is a value."""
+    """Return the value without None entries, because the scripts take null for a value."""
     if isinstance(value, dict):
         return {name: drop_none(part) for name, part in value.items() if part is not None}
     if isinstance(value, (list, tuple)):

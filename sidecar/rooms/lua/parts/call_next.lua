@@ -18,7 +18,7 @@ end
 -- it. A visitor who polls seldom may get a reservation instead. Returns whether it gave a slot.
 local function call(_, visitor, due, order)
   if silent_from(due) < now then return reserved.drop_silent(visitor, due) end
-  charge_line()
+  store_credits()
   if is_seldom(due) then
     redis_call('ZADD', RESERVED, order, visitor)
     if not reserved.wants_slot(due) then
@@ -52,7 +52,7 @@ function call_next()
   free = math.min(free, math.floor(rate_tokens()))
   free = free - call_reserved(free)
   local line = {queue = WAITING, due = DUE, pop = pop_heads}
-  local popped = queue.call_heads(line, free, BOUND, call)
+  local popped = queue.call_heads(line, free, LOOP_LIMIT, call)
   flush()
   return popped
 end

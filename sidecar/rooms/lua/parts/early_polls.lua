@@ -13,9 +13,9 @@ end
 -- count starts anew.
 function early_poll(visitor, due)
   if not is_early(due) then return 0 end
-  if not found.minute then
+  if not cache.minute then
     local minute = int(math.floor(now / 60000))
-    found.minute = minute
+    cache.minute = minute
     if redis_call('HGET', POLLS, 'minute') ~= minute then
       redis_call('UNLINK', POLLS)
       redis_call('HSET', POLLS, 'minute', minute)

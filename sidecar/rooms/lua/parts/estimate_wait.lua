@@ -18,7 +18,7 @@ end
 
 -- Returns the expected wait of a visitor with `ahead` people ahead, ms; nil if unknown.
 local function wait_ms(ahead)
-  local pace = found.pace or current_pace()
+  local pace = cache.pace or current_pace()
   if not pace.is_known then return nil end
   local calls, first_ms = ahead * pace.alive + 1 - pace.at_once, pace.opening_ms
   if calls <= 0 then return 0 end

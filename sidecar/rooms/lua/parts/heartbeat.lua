@@ -3,25 +3,20 @@
 -- @include "rooms/parts/early_polls"
 -- @include "rooms/parts/places_per_address"
 -- @include "rooms/parts/reserved"
--- Returns whether a call would drop the visitor as silent. The first comparison is only a quick
--- one: nobody counts as silent within 5 s, the least claim_window.
+-- Returns whether a call would drop the visitor as silent. The first comparison is only faster:
+-- nobody counts as silent within 5 s, the least claim_window.
 local function is_skipped(due)
   return due < now - 5000 and silent_from(due) < now
 end
 
--- Records the heartbeat of a visitor with a place. This is done for all visitors of a batch before
--- any call, so that a call drops none of them. `due` is written here only if a call would drop the
--- visitor; else the reply writes it. Returns for how many ms the visitor is over poll_limit, or 0.
-local function arrive(visitor, due, order, joined)
+-- Records the heartbeat of a visitor with a place. A script records all heartbeats of a batch
+-- before any call, so that a call drops none of these visitors. `due` is written here only if a
+-- call would drop the visitor; else the reply writes `due`. Returns for how many ms the visitor is
+-- over poll_limit, or 0.
+local function record_heartbeat(visitor, due, order, joined)
   local seldom = is_seldom(due)
   if seldom then reserved.take_back(visitor, joined) end
-  if phase == PREQUEUE then
-    joined = tonumber(joined)
-    if joined < event_begins and is_drawn(tonumber(order)) then
-      -- The place was drawn for an earlier event, so it moves to the end.
-      put_in_line(visitor, joined * 1000, joined * 1000)
-    end
-  end
+  if phase == PREQUEUE then move_earlier_place(visitor, tonumber(order), tonumber(joined)) end
   if seldom then
     redis_call('ZADD', DUE, now, visitor)
     return 0
@@ -37,7 +32,7 @@ end
 local function is_quiet(dues)
   local MOMENT_MS = 100
   local since = now - (stats.measured_at or 0)
-  if since < 0 or since >= MOMENT_MS or phase ~= OPEN or stage ~= 0 or has_just_returned then
+  if since < 0 or since >= MOMENT_MS or phase ~= OPEN or stage ~= 0 or has_outage_ended then
     return false
   end
   for n = 1, #dues do

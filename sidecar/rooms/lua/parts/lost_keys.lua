@@ -3,14 +3,14 @@
 -- A replica of an older version changes only `measured_at`, and then the number is unknown. If
 -- fewer keys exist than stored, the room recovers as after the loss of all data: places and
 -- sessions are restored from cookies. `known`: since when the room had existed.
-local begin_keys, keep_keys
+local detect_lost_keys, store_key_count
 do
 local function count_keys()
   return redis_call('EXISTS', WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, CONFIG, ARRIVALS,
     DRAWN)
 end
 
-function begin_keys()
+function detect_lost_keys()
   local is_noted = stats.keys and stats.keys_at == stats.measured_at
   if not is_noted or count_keys() >= stats.keys then return end
   redis_call('UNLINK', WAITING, DUE, RESERVED, ACTIVE, ADMITTED, POLLS, ARRIVALS)
@@ -20,7 +20,7 @@ function begin_keys()
   count('lost')
 end
 
-function keep_keys()
+function store_key_count()
   if stats.keys_at == stats.measured_at then return end -- this script has changed nothing
   stats.keys, stats.keys_at = count_keys(), stats.measured_at
 end

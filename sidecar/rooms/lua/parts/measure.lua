@@ -7,7 +7,7 @@ end
 
 -- Returns ends and held_ms. Before the first measurement, it returns a guess: as many ends as a
 -- third of the cap (at least one), each after session_duration.
-local function held()
+local function hold_times()
   if stats.ends then return stats.ends, stats.held_ms end
   local ends = math.max(1, cap / 3)
   return ends, ends * session_ms
@@ -25,7 +25,7 @@ local function measure_start()
   if since > 0 then
     local active = size(ACTIVE)
     if active > 0 then
-      local ends, held_ms = held()
+      local ends, held_ms = hold_times()
       if not stats.ends then stats.ends = ends end
       stats.held_ms = held_ms + since * active
     end
@@ -37,7 +37,7 @@ end
 -- Counts sessions that ended. overdue_ms: for how long, in total, their slots were counted as held
 -- although they had expired, because no script ran.
 local function measure_ends(by, overdue_ms)
-  local ends, held_ms = held()
+  local ends, held_ms = hold_times()
   local kept = math.exp(-by / memory_ends())
   stats.ends = (ends + by) * kept
   stats.held_ms = math.max(held_ms - overdue_ms, 1) * kept
@@ -53,8 +53,8 @@ end
 -- Returns the relative error of the measured rate. It has two parts: the statistical error of a
 -- count that fades, and 0.3 times the share of the memory that is not filled yet. Until it is full,
 -- it contains a guess from the settings, and the first visitors, who came and leave together.
-local function spread()
-  local ends = held()
+local function rate_error()
+  local ends = hold_times()
   local unproven = 0.3 * math.max(0, 1 - ends / memory_ends())
   return math.min(1, math.sqrt(0.5 / ends + unproven * unproven))
 end

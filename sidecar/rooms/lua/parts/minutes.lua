@@ -4,15 +4,15 @@
 local sample
 do
 local MINUTES_KEPT = 120
-local KEPT_MINUTES = 5
-local SAMPLES_KEPT = MINUTES_KEPT + 22 * 60 / KEPT_MINUTES
+local SAMPLE_MINUTES = 5
+local SAMPLES_KEPT = MINUTES_KEPT + 22 * 60 / SAMPLE_MINUTES
 
 -- Keeps only the first sample of each five minutes among the older ones. Each new sample makes one
 -- sample older than MINUTES_KEPT, so checking that one is enough.
 local function thin()
   local old, before = unpack(redis_call('LRANGE', MINUTES, MINUTES_KEPT, MINUTES_KEPT + 1))
   if not before then return end
-  local function five(sample) return math.floor(cjson.decode(sample).minute / KEPT_MINUTES) end
+  local function five(sample) return math.floor(cjson.decode(sample).minute / SAMPLE_MINUTES) end
   if five(old) == five(before) then redis_call('LREM', MINUTES, -1, old) end
 end
 

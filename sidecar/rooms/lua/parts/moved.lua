@@ -4,17 +4,17 @@
 -- Returns a visitor's position in their sub-queue, from 1 on.
 local function position_of(visitor)
   local order = tonumber(redis_call('ZSCORE', WAITING, visitor))
-  return redis_call('ZRANK', WAITING, visitor) + 1 - ahead_of_line(line_of(order))
+  return redis_call('ZRANK', WAITING, visitor) + 1 - ahead_of_sub_queue(sub_queue_of(order))
 end
 
 -- Gives a visitor another order and returns the new position. `why` is the operator's reason.
--- LOOKED_THROUGH: how many members of `moved` it checks, to remove those who no longer wait.
-local LOOKED_THROUGH = 50
+-- CHECKED_MEMBERS: how many members of `moved` it checks, to remove those who no longer wait.
+local CHECKED_MEMBERS = 50
 local function put_at(order, visitor, by, what, from, why)
-  for _, other in ipairs(redis_call('ZRANGE', MOVED, 0, LOOKED_THROUGH - 1)) do
+  for _, other in ipairs(redis_call('ZRANGE', MOVED, 0, CHECKED_MEMBERS - 1)) do
     if not redis_call('ZSCORE', WAITING, other) then redis_call('ZREM', MOVED, other) end
   end
-  local was = position_of(visitor)
+  local old_position = position_of(visitor)
   if what == 'back' then
     redis_call('ZREM', MOVED, visitor)
   elseif by ~= '' then
@@ -22,14 +22,14 @@ local function put_at(order, visitor, by, what, from, why)
   else
     redis_call('ZADD', MOVED, 'XX', int(order), visitor)
   end
-  if is_by_arrival and line_of(order) ~= line_of(from) and not is_drawn(order) then
+  if is_by_arrival and sub_queue_of(order) ~= sub_queue_of(from) and not is_drawn(order) then
     -- As the last arrival of the other sub-queue, so that nobody's shown position there grows.
-    note_arrival(visitor, arrive_now(), order)
+    store_arrival(visitor, next_arrival(), order)
     flush()
   end
   redis_call('ZADD', WAITING, int(order), visitor)
-  local now_at = position_of(visitor)
-  note(by, what, visitor, int(was) .. ' to ' .. int(now_at) .. (why ~= '' and ': ' .. why or ''),
-    'order', int(order))
-  return now_at
+  local new_position = position_of(visitor)
+  local detail = int(old_position) .. ' to ' .. int(new_position)
+  log_action(by, what, visitor, why == '' and detail or detail .. ': ' .. why, 'order', int(order))
+  return new_position
 end

@@ -23,8 +23,8 @@ end
 -- Returns the reply about a new place, and how many are ahead. A place without a poll is kept for
 -- claim_window, so the first poll is due within half of it. The jitter is made of the lowest digits
 -- of the random number, which reveal nothing about the lot.
-local function wait_here(visitor, order, rank, draw, class)
-  local ahead, calls, line, length = shown(visitor, order, rank)
+local function place_reply(visitor, order, rank, draw, class)
+  local ahead, calls, line, length = shown_position(visitor, order, rank)
   local wait = wait_ms(calls)
   local refresh = math.min(refresh_ms(calls, wait, draw * 2 ^ 25 % 1), math.floor(claim_ms / 2))
   return waiting_reply(order, ahead, calls, refresh, wait, 0, line, length, class), ahead
@@ -32,7 +32,7 @@ end
 
 -- Returns the class that the visitor gets: '' if the class is unknown, in a pre-queue, or if its
 -- grant was used before.
-local function granted(class, grant, expires)
+local function granted_class(class, grant, expires)
   if not classes[class] or phase == PREQUEUE then return '' end
   if grant ~= '' and redis_call('ZADD', GRANTS, 'NX', expires, grant) == 0 then return '' end
   return class
@@ -51,13 +51,13 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
   if phase == PREQUEUE and tonumber(lot_of) ~= event_begins then
     return refused_reply(REJECTED, 2000)
   end
-  if is_hoarding(address) then return refused_full('refused_address', draw) end
+  if has_all_places(address) then return refused_full('refused_address', draw) end
   if waiting == 0 and phase == OPEN and not room.queue_all and stage < 2
     and active < cap and rate_tokens() >= 1 then
     spend_token()
     active = active + 1
-    found.pace = nil
-    note_address(address, visitor)
+    cache.pace = nil
+    store_address(address, visitor)
     local order = next_order(draw, '')
     event('admitted', visitor, 'at_once', 'order', int(order))
     return admitted_reply(order, now, admit_unused(visitor, now))
@@ -69,15 +69,15 @@ local function enter(visitor, draw, lot_of, address, class, grant, expires)
   if room.max_waiting and waiting >= room.max_waiting then
     return refused_full('refused_full', draw)
   end
-  class = granted(class, grant, expires)
+  class = granted_class(class, grant, expires)
   local order, arrival = next_order(draw, class)
-  put_in_line(visitor, order, arrival)
-  note_drawn(visitor, order)
-  note_address(address, visitor)
+  add_place(visitor, order, arrival)
+  list_drawn_place(visitor, order)
+  store_address(address, visitor)
   put(DUE, unpolled_score(), visitor)
-  local reply, ahead = wait_here(visitor, order, newcomer_rank(visitor, order), draw, class)
-  local said = {'order', int(order), 'position', ahead + 1, 'class', class}
-  local first = phase == PREQUEUE and 7 or 1 -- before the opening, an event must not tell the lot
-  event('joined', visitor, 'new', unpack(said, first, class == '' and 4 or 6))
+  local reply, ahead = place_reply(visitor, order, newcomer_rank(visitor, order), draw, class)
+  local fields = {'order', int(order), 'position', ahead + 1, 'class', class}
+  local first_field = phase == PREQUEUE and 7 or 1 -- the event must not tell the lot
+  event('joined', visitor, 'new', unpack(fields, first_field, class == '' and 4 or 6))
   return reply
 end

@@ -4,7 +4,7 @@
 local DRAWS, FRONT = 2 ^ 50, 4
 
 -- Returns the arrival of a visitor who joins now.
-local function arrive_now()
+local function next_arrival()
   stats.last_order = arrive_after(stats.last_order, now * 1000)
   return stats.last_order
 end
@@ -58,7 +58,7 @@ local function bounds(line)
 end
 -- Returns the number of the sub-queue that an order belongs to; nil if the room has no sub-queues,
 -- or if the place was drawn.
-local function line_of(order)
+local function sub_queue_of(order)
   if #lines == 0 or is_drawn(order) then return nil end
   return math.min(#lines, math.max(1, #lines + math.floor(order / BAND)))
 end

@@ -24,9 +24,9 @@ end
 -- Returns the class or '', and when the visitor joined (ms; -1 if the order is random). `moved` is
 -- the order before an operator moved the visitor, or false.
 local function origin_of(order, moved)
-  local by_rules = moved and moved + 0 or order
-  if is_drawn(by_rules) then return '', -1 end
-  local class, arrival = class_of(by_rules), arrival_of(by_rules)
+  local original_order = moved and moved + 0 or order
+  if is_drawn(original_order) then return '', -1 end
+  local class, arrival = class_of(original_order), arrival_of(original_order)
   if moved then -- if an operator changed the class, the order is the one of the new class
     if arrival == order then class = '' end
     for name in pairs(classes) do
@@ -38,7 +38,7 @@ end
 
 -- Returns the end of a row in a reply: order, name of the sub-queue or '', class, joined.
 function describe(order, moved)
-  local line = line_of(order)
+  local line = sub_queue_of(order)
   return order, line and lines[line].name or '', origin_of(order, moved)
 end
 end

@@ -9,7 +9,7 @@ do
 -- Returns how often a waiting visitor gives up, per ms, and the share of the visitors in the queue
 -- who are still there. Giving up is noticed only once a heartbeat has been overdue for
 -- heartbeat_timeout, and heartbeats are up to half that time apart.
-local function giving_up(memory_ms)
+local function leave_rate(memory_ms)
   local waiting = size(WAITING)
   local silent = redis_call('ZCOUNT', DUE, overdue_range())
   local lag_ms = 1.25 * timeout_ms
@@ -37,14 +37,14 @@ local function opening(hold_ms, limit)
 end
 
 local function find_pace()
-  local ends, held_ms = held()
+  local ends, held_ms = hold_times()
   local hold_ms = held_ms / ends
   local rate = cap / hold_ms
   local limit = (per_minute or math.huge) / 60000
   local pace = {is_known = true, rate = math.min(rate, limit)}
-  pace.leaving, pace.alive = giving_up(memory_ends() / pace.rate)
+  pace.leaving, pace.alive = leave_rate(memory_ends() / pace.rate)
   pace.opening_ms, pace.opening_rate = opening(hold_ms, limit)
-  pace.at_once = at_once()
+  pace.at_once = free_slots()
   return pace
 end
 
@@ -65,9 +65,9 @@ function current_pace()
     pace.counted_at = now
     room.pace = pace
   elseif per_minute and pace.counted_at ~= now then -- tokens may have been spent since
-    pace.at_once, pace.counted_at = at_once(), now
+    pace.at_once, pace.counted_at = free_slots(), now
   end
-  found.pace = pace
+  cache.pace = pace
   return pace
 end
 end

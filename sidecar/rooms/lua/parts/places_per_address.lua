@@ -2,7 +2,7 @@
 -- that a visitor came from. Whether the visitor still has a place or a session is checked on use.
 
 -- Returns whether a visitor still counts for their address.
-local function is_here(visitor)
+local function counts_for_address(visitor)
   if redis_call('ZSCORE', DUE, visitor) or redis_call('ZSCORE', ACTIVE, visitor) then
     return true
   end
@@ -15,15 +15,15 @@ end
 -- Returns how many places and sessions an address has; they are counted once in a batch. Removes
 -- members that no longer count.
 local function places_of(address)
-  local counts = found.counts or {}
-  found.counts = counts
+  local counts = cache.counts or {}
+  cache.counts = counts
   if counts[address] then return counts[address] end
   flush()
   local places = 0
   local members = redis_call('ZRANGEBYLEX', ADDRESSES, '[' .. address .. '~',
-    '(' .. address .. '\127', 'LIMIT', 0, BOUND)
+    '(' .. address .. '\127', 'LIMIT', 0, LOOP_LIMIT)
   for _, member in ipairs(members) do
-    if is_here(string.sub(member, #address + 2)) then
+    if counts_for_address(string.sub(member, #address + 2)) then
       places = places + 1
     else
       redis_call('ZREM', ADDRESSES, member)
@@ -33,27 +33,27 @@ local function places_of(address)
   return places
 end
 
-local function is_hoarding(address)
+local function has_all_places(address)
   if not room.max_places_per_address or address == '' then return false end
   return places_of(address) >= room.max_places_per_address
 end
 
-local function note_address(address, visitor)
+local function store_address(address, visitor)
   if not room.max_places_per_address or address == '' then return end
   local places = places_of(address)
-  found.counts[address] = places + 1
+  cache.counts[address] = places + 1
   redis_call('ZADD', ADDRESSES, 0, address .. '~' .. visitor)
 end
 
 -- Checks the next `limit` members and removes those that no longer count. Returns whether there are
 -- more to check.
-local function forget_addresses(limit)
+local function remove_addresses(limit)
   local from = stats.address_at or 0
   local members = redis_call('ZRANGE', ADDRESSES, int(from), int(from + limit - 1))
   local gone = {}
   for _, member in ipairs(members) do
     local visitor = string.match(member, '~(.*)$')
-    if not is_here(visitor) then gone[#gone + 1] = member end
+    if not counts_for_address(visitor) then gone[#gone + 1] = member end
   end
   if #gone > 0 then redis_call('ZREM', ADDRESSES, unpack(gone)) end
   local more = #members == limit

@@ -11,10 +11,10 @@ function refresh_ms(ahead, wait, jitter)
   if phase == PREQUEUE then
     -- At the opening all visitors want to learn their position. Spread their polls over a time in
     -- which the replicas can serve them.
-    local till_opening = event_on.opens_at - now
+    local till_opening = current_event.opens_at - now
     if till_opening < math.min(48000, timeout_ms / 4) then
-      local spread = math.min(20000, timeout_ms / 4, 2000 + size(WAITING) / 5)
-      return math.floor(math.max(1000, till_opening + jitter * spread))
+      local spread_ms = math.min(20000, timeout_ms / 4, 2000 + size(WAITING) / 5)
+      return math.floor(math.max(1000, till_opening + jitter * spread_ms))
     end
     ahead = NEAR_THE_HEAD -- the interval must not reveal the position
   end

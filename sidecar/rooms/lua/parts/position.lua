@@ -4,18 +4,18 @@
 
 -- Stores the arrival of a visitor. The score in `arrivals` is the arrival plus the lowest order of
 -- the sub-queue.
-local function note_arrival(visitor, arrival, order)
-  local line = line_of(order)
+local function store_arrival(visitor, arrival, order)
+  local line = sub_queue_of(order)
   stats.shown_lines = #lines
   put(ARRIVALS, int(line and arrival + bounds(line) or arrival), visitor)
 end
 
 -- Adds a place to `waiting` and, if positions go by arrival, to `arrivals`.
-local function put_in_line(visitor, order, arrival)
+local function add_place(visitor, order, arrival)
   put(WAITING, int(order), visitor)
-  local line = found.lengths and line_of(order)
-  if line then found.lengths[line] = found.lengths[line] + 1 end
-  if is_by_arrival and not is_drawn(order) then note_arrival(visitor, arrival, order) end
+  local line = cache.lengths and sub_queue_of(order)
+  if line then cache.lengths[line] = cache.lengths[line] + 1 end
+  if is_by_arrival and not is_drawn(order) then store_arrival(visitor, arrival, order) end
 end
 
 -- Deletes `arrivals` if changed settings have made it useless. Each poll then stores its visitor's
@@ -27,38 +27,38 @@ local function check_arrivals()
 end
 
 -- Removes visitors who have left `waiting` from `arrivals`.
-local function forget_arrivals(visitors)
+local function remove_arrivals(visitors)
   if is_by_arrival and #visitors > 0 then redis_call('ZREM', ARRIVALS, unpack(visitors)) end
 end
 
 -- Returns for a visitor with this rank in `waiting`: how many are shown as ahead, how many are
 -- called before, and in a room with sub-queues the number of the sub-queue (from 0) and its length.
-local function shown(visitor, order, rank, joined)
+local function shown_position(visitor, order, rank, joined)
   if room.is_plain then return rank, rank end
   order = tonumber(order)
   if is_drawn(order) then return rank, rank end
   flush()
-  local line, before_line = line_of(order), 0
-  for n = 1, (line or 1) - 1 do before_line = before_line + line_lengths()[n] end
-  local ahead = line and rank - before_line - drawn_people() or rank
+  local line, before_line = sub_queue_of(order), 0
+  for n = 1, (line or 1) - 1 do before_line = before_line + sub_queue_lengths()[n] end
+  local ahead = line and rank - before_line - drawn_length() or rank
   local calls = line and calls_before(line, ahead, rank) or rank
   if is_by_arrival then
     local place = redis_call('ZRANK', ARRIVALS, visitor)
     if not place then -- `arrivals` was lost or deleted since the visitor joined
-      note_arrival(visitor, (joined or now) * 1000, order)
+      store_arrival(visitor, (joined or now) * 1000, order)
       flush()
       place = redis_call('ZRANK', ARRIVALS, visitor)
     end
-    local are_noted = found.are_noted
+    local are_noted = cache.are_noted
     if not are_noted then
-      are_noted = redis_call('ZCARD', ARRIVALS) >= size(WAITING) - drawn_people()
-      found.are_noted = are_noted
+      are_noted = redis_call('ZCARD', ARRIVALS) >= size(WAITING) - drawn_length()
+      cache.are_noted = are_noted
       if line and not are_noted then before_line = before(ARRIVALS, bounds(line)) end
     end
-    place = line and place - before_line or place + drawn_people()
+    place = line and place - before_line or place + drawn_length()
     -- Until the arrivals of all waiting visitors are stored, show the larger of the two numbers, so
     -- that no position is too low.
     ahead = are_noted and place or math.max(place, ahead)
   end
-  return ahead, calls, line and line - 1, line and line_lengths()[line]
+  return ahead, calls, line and line - 1, line and sub_queue_lengths()[line]
 end

@@ -16,7 +16,7 @@ end
 
 -- Returns how many visitors the next script can call or admit without waiting for a session to end.
 -- With a rate limit the number may have a fraction, because tokens accumulate evenly.
-local function at_once()
+local function free_slots()
   local free = cap - size(ACTIVE)
   return math.max(0, math.min(free, rate_tokens()))
 end

@@ -11,7 +11,7 @@ local stage, recovers_until
 -- Returns the longest poll interval that any visitor may have been given, ms; the longest one near
 -- the head, that is among as many as could be called at once, ms; and whether an opening event
 -- makes them longer.
-local function longest()
+local function longest_intervals()
   local longest_ms, near_ms = 60000, math.min(60000, session_ms / 8)
   if room.heartbeat_interval then
     longest_ms = whole_ms(room.heartbeat_interval)
@@ -19,7 +19,7 @@ local function longest()
   end
   longest_ms, near_ms = math.min(longest_ms, timeout_ms / 2), math.min(near_ms, timeout_ms / 2)
   -- In a pre-queue every visitor polls like one far from the head.
-  local is_opening = event_on and (stats.recovery or 0) < event_on.opens_at + 60000
+  local is_opening = current_event and (stats.recovery or 0) < current_event.opens_at + 60000
   if is_opening then
     longest_ms = math.min(60000, timeout_ms / 2)
     near_ms = math.max(near_ms, 0.525 * longest_ms + 1000)
@@ -52,7 +52,7 @@ local function begin_recovery(near, known, promised)
   -- If an interval was given, the recovery lasts two of them, so visitors near the head have two
   -- chances to come back. If none was, it lasts as long as their pages back off.
   if is_emptied and (near or -1) > (stats.near or -1) then stats.near = near end
-  local longest_ms, near_ms, is_opening = longest()
+  local longest_ms, near_ms, is_opening = longest_intervals()
   local enough_ms = 1.05 * math.max(60000, near_ms) + 2000
   if (stats.near or -1) >= 0 then
     enough_ms = 2 * math.max(stats.near, is_opening and near_ms or 0)
@@ -70,10 +70,10 @@ end
 
 -- Begins a recovery if Redis has older data than the replica has seen: it was restored, or a
 -- failover lost the latest writes. Visitors admitted since then are known only by their passes.
-local function begin_behind(seen, near, known)
-  local data_of = stats.measured_at
-  if not data_of or not seen or seen <= data_of then return end
+local function begin_behind(seen_ms, near, known)
+  local measured_at = stats.measured_at
+  if not measured_at or not seen_ms or seen_ms <= measured_at then return end
   count('behind')
   begin_recovery(near, known, now)
-  stats.lost_since = data_of
+  stats.lost_since = measured_at
 end

@@ -14,18 +14,13 @@ function rejoin(visitor, order, ticket_epoch, joined, signed, address)
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end
   if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end
   if redis_call('ZSCORE', SPENT, visitor) then return nil end
-  -- A place from before the event is not restored: its visitor must join the event as a newcomer.
-  if joined < event_begins
-    and (is_drawn(tonumber(order)) or phase == PREQUEUE or room.between_events ~= 'open') then
-    return nil
-  end
-  if ticket_epoch < epoch then return nil end
+  if is_lost_to_event(tonumber(order), joined) or ticket_epoch < epoch then return nil end
   local emptied = math.max(stats.born, stats.recovery or 0)
   local was_lost = joined < emptied
   local polled = math.max(signed == 0 and now or signed, back, was_lost and emptied or 0)
   local most_ms = room.rejoin_ms + RESIGN_MS
   if now - polled > most_ms then return nil end
-  if not (was_lost and now - emptied <= most_ms) and is_hoarding(address) then
+  if not (was_lost and now - emptied <= most_ms) and has_all_places(address) then
     count('refused_address')
     return FULL
   end
@@ -33,8 +28,8 @@ function rejoin(visitor, order, ticket_epoch, joined, signed, address)
     epoch = ticket_epoch
     redis_call('HSET', CONFIG, 'epoch', int(epoch))
   end
-  join(visitor, order, 'ticket', joined)
-  note_address(address, visitor)
+  restore_place(visitor, order, 'ticket', joined)
+  store_address(address, visitor)
   redis_call('ZADD', DUE, now, visitor)
   return 0
 end

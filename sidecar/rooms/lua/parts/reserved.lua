@@ -10,11 +10,11 @@
 local reserved = {} -- the functions that other fragments use
 do
 -- The largest share of the slots that may be kept at a time.
-local SHARE = 0.05
+local MAX_SHARE = 0.05
 -- A slot is kept from about when this many slots become free before the visitor's poll.
-local AHEAD = 3
+local LEAD_SLOTS = 3
 -- How many more slots may be kept.
-local left
+local remaining
 
 -- Records that a visitor at the head of the queue was dropped as silent. Returns false.
 function reserved.drop_silent(visitor, due)
@@ -26,19 +26,19 @@ end
 -- Returns how many visitors need a slot now. `dues`: when they poll, soonest first. Slots are
 -- needed now if those that become free at the room's pace would come too late for one of the polls.
 local function needed(dues)
-  local ends, held_ms = held()
+  local ends, held_ms = hold_times()
   local each_ms = math.max(held_ms / ends / cap, per_minute and 60000 / per_minute or 0)
   local most = 0
   for i, due in ipairs(dues) do
-    most = math.max(most, i - 1 + AHEAD - math.max(0, due - now) / each_ms)
+    most = math.max(most, i - 1 + LEAD_SLOTS - math.max(0, due - now) / each_ms)
   end
-  return math.max(0, math.min(math.ceil(most), #dues, left))
+  return math.max(0, math.min(math.ceil(most), #dues, remaining))
 end
 
 -- Returns whether a visitor at the head of the queue needs the slot now.
 function reserved.wants_slot(due)
   local is_wanted = needed({due}) > 0
-  if is_wanted then left = left - 1 end
+  if is_wanted then remaining = remaining - 1 end
   return is_wanted
 end
 
@@ -46,15 +46,16 @@ end
 -- order}; and how many of them need a slot now. Removes reservations of visitors who are back in
 -- the queue, have a session, are silent, or have left.
 function reserved.find()
-  left = math.max(1, math.floor(SHARE * cap))
-  local visitors, orders = queue.split(redis_call('ZRANGE', RESERVED, 0, BOUND - 1, 'WITHSCORES'))
+  remaining = math.max(1, math.floor(MAX_SHARE * cap))
+  local visitors, orders = queue.split(
+    redis_call('ZRANGE', RESERVED, 0, LOOP_LIMIT - 1, 'WITHSCORES'))
   local rows = {}
   if #visitors == 0 then return rows, 0 end
   local dues, waiting = queue.scores_of(DUE, visitors), queue.scores_of(WAITING, visitors)
   local active, admitted = queue.scores_of(ACTIVE, visitors), queue.scores_of(ADMITTED, visitors)
   for i, visitor in ipairs(visitors) do
     if active[i] and not admitted[i] and not waiting[i] then
-      left = left - 1
+      remaining = remaining - 1
     elseif waiting[i] or active[i] or not dues[i] then
       redis_call('ZREM', RESERVED, visitor)
       if not waiting[i] then redis_call('ZREM', DUE, visitor) end
@@ -72,7 +73,7 @@ function reserved.find()
   local soonest = {}
   for i, row in ipairs(rows) do soonest[i] = row[2] end
   local need = needed(soonest)
-  left = left - need
+  remaining = remaining - need
   return rows, need
 end
 
@@ -82,7 +83,7 @@ function reserved.take_back(visitor, joined)
   local order = redis_call('ZSCORE', RESERVED, visitor)
   if not order or redis_call('ZSCORE', WAITING, visitor) then return false end
   redis_call('ZREM', RESERVED, visitor)
-  put_in_line(visitor, tonumber(order), joined * 1000)
+  add_place(visitor, tonumber(order), joined * 1000)
   flush()
   return true
 end

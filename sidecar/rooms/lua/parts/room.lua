@@ -14,7 +14,7 @@ local WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, ADDRESSES, REPLICAS, POLLS
 local CONFIG, STATS, EVENTS, LOG, MINUTES, ARRIVALS, DRAWN, RESERVED, GRANTS, MOVED, LOOK
 
 -- The most members that one loop of a script handles; the next script handles the rest.
-local BOUND = 150
+local LOOP_LIMIT = 150
 
 -- Returns the visitors of a batch: ARGV[6] and every `step`th argument after it.
 local function batch(ARGV, step)
@@ -27,7 +27,7 @@ end
 
 local now
 -- Values that are cached during one call of a script.
-local found
+local cache
 
 -- @include "rooms/parts/settings"
 -- @include "rooms/parts/openings"
@@ -40,7 +40,7 @@ local function begin_reading(KEYS, ARGV)
   WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, POLLS, CONFIG, STATS, EVENTS, ARRIVALS, DRAWN,
     RESERVED, ADDRESSES, GRANTS, MOVED, REPLICAS, LOG, MINUTES, LOOK = unpack(KEYS)
   now = tonumber(ARGV[1]) or math.floor(queue.time_us() / 1000)
-  found = {}
+  cache = {}
   queue.begin_writes()
   begin_settings(ARGV[2])
   begin_events()
@@ -49,7 +49,7 @@ end
 local function begin(KEYS, ARGV)
   begin_reading(KEYS, ARGV)
   begin_stats()
-  begin_keys()
+  detect_lost_keys()
   begin_outage()
   begin_recovery(tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]))
 end

@@ -42,8 +42,8 @@ local function decode(text, overrides)
 end
 
 -- Cached settings of each room, by the text of the file's settings, because replicas may have
--- different files for a while. DECODED_MOST: how many of them are cached.
-local DECODED_MOST = 500
+-- different files for a while. MAX_DECODED: how many of them are cached.
+local MAX_DECODED = 500
 local decoded, decoded_number = {}, 0
 local function settings_of(text)
   local overrides = redis_call('HGETALL', CONFIG)
@@ -52,7 +52,7 @@ local function settings_of(text)
   local known = of_room and of_room[text]
   if known and known.said == said then return known.settings end
   local settings = decode(text, overrides)
-  if decoded_number >= DECODED_MOST then
+  if decoded_number >= MAX_DECODED then
     decoded, decoded_number = {}, 0
   end
   decoded[CONFIG] = decoded[CONFIG] or {}

@@ -26,14 +26,14 @@ local function event(kind, visitor, why, ...)
 end
 
 -- Logs an operator's action for the history and the dashboard; does nothing if `by` is ''.
--- `found.changes`: the old and new values of settings by name, as JSON ('': the configured value).
+-- `cache.changes`: the old and new values of settings by name, as JSON ('': the configured value).
 -- With the revision, they allow an operator to undo the change.
 local LOG_KEPT = 200
-local function note(by, what, visitor, detail, ...)
+local function log_action(by, what, visitor, detail, ...)
   if by == '' then return end
   append('operator', visitor, what, 'by', by, 'detail', detail, ...)
   redis_call('LPUSH', LOG, cjson.encode({at = now, by = by, what = what, visitor = visitor,
-    detail = detail, changes = found.changes, revision = found.changes and revision}))
+    detail = detail, changes = cache.changes, revision = cache.changes and revision}))
   redis_call('LTRIM', LOG, 0, LOG_KEPT - 1)
 end
 
@@ -46,9 +46,9 @@ end
 -- @include "rooms/parts/lost_keys"
 local function finish()
   flush()
-  keep_keys()
+  store_key_count()
   save()
-  keep_numbers()
+  cache_numbers()
   for name, by in pairs(counted) do
     redis_call('HINCRBY', STATS, name, by)
   end

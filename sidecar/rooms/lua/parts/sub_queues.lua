@@ -2,11 +2,11 @@
 -- The room's sub-queues. Each is a band of orders in `waiting`.
 
 -- Returns how many visitors wait in each sub-queue; they are counted once in a script.
-local function line_lengths()
-  if found.lengths then return found.lengths end
+local function sub_queue_lengths()
+  if cache.lengths then return cache.lengths end
   flush()
   local lengths = {}
-  found.lengths = lengths
+  cache.lengths = lengths
   for line = 1, #lines do
     local low, high = bounds(line)
     lengths[line] = redis_call('ZCOUNT', WAITING, line == 1 and int(bottom(FRONT - 1)) or int(low),
@@ -17,17 +17,17 @@ end
 
 -- Returns how many waiting visitors have a drawn place; they are counted once in a script, after
 -- the calls.
-local function drawn_people()
-  found.drawn = found.drawn or count_drawn()
-  return found.drawn
+local function drawn_length()
+  cache.drawn = cache.drawn or count_drawn()
+  return cache.drawn
 end
 
 -- Returns how many visitors are called before one who has `ahead` people ahead in the sub-queue and
 -- `rank` people ahead in all sub-queues.
 local function calls_before(line, ahead, rank)
   if not is_weighted then return rank end
-  local calls = ahead + drawn_people()
-  for other, length in ipairs(line_lengths()) do
+  local calls = ahead + drawn_length()
+  for other, length in ipairs(sub_queue_lengths()) do
     if other ~= line then
       calls = calls + math.min(length, ahead * lines[other].weight / lines[line].weight)
     end
@@ -37,7 +37,7 @@ end
 
 -- Returns how many visitors wait before the first of a sub-queue. `line`: nil in a room without
 -- sub-queues.
-local function ahead_of_line(line)
+local function ahead_of_sub_queue(line)
   if not line then return 0 end
   return line > 1 and before(WAITING, bounds(line)) or count_drawn()
 end

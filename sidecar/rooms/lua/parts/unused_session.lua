@@ -14,9 +14,8 @@ function unused_until(started)
   return pass_ends(started, started) + room.session_grace_ms
 end
 
--- Begins the session of a newcomer who has not used the pass yet. If slots are scarce, it ends
--- after claim_window, but not before `least`, its end so far. Returns
--- when the pass ends, ms.
+-- Begins the session of a newcomer who has not used the pass yet. If slots are scarce, the session
+-- ends after claim_window, but not before `least`, its end so far. Returns when the pass ends, ms.
 function admit_unused(visitor, started, least)
   local latest = unused_until(started)
   local ends = latest - room.session_grace_ms

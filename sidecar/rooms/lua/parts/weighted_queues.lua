@@ -6,26 +6,27 @@
 -- could wait the least. As long as the same sub-queues are not empty, each has always had its share
 -- of the calls, to within one call.
 -- stats.credit_n: the credit of sub-queue n. An empty sub-queue has none.
-local charged
+local new_credits
 
-local function share_out()
+local function choose_sub_queue()
   local total, busy = 0, 0
-  for n, length in ipairs(line_lengths()) do
+  for n, length in ipairs(sub_queue_lengths()) do
     if length > 0 then
       total, busy = total + lines[n].weight, busy + 1
     end
   end
   if busy == 0 then return nil end
   local enough = busy > 1 and 1 / (2 * (busy - 1)) or 0
-  local best, credits, least, saves = nil, {}, math.huge, false
-  for n, length in ipairs(line_lengths()) do
+  local best, credits, least, best_has_enough = nil, {}, math.huge, false
+  for n, length in ipairs(sub_queue_lengths()) do
     if length > 0 then
       local share = lines[n].weight / total
       credits[n] = (stats['credit_' .. n] or 0) + share
       -- A sub-queue with enough credit goes before one without. 1e-9: rounding must not decide.
-      local has, slack = credits[n] > enough - 1e-9, (1 - enough - credits[n]) / share
-      if not best or (has and not saves) or (has == saves and slack < least - 1e-9) then
-        best, least, saves = n, slack, has
+      local has_enough, slack = credits[n] > enough - 1e-9, (1 - enough - credits[n]) / share
+      if not best or (has_enough and not best_has_enough)
+        or (has_enough == best_has_enough and slack < least - 1e-9) then
+        best, least, best_has_enough = n, slack, has_enough
       end
     else
       credits[n] = 0
@@ -36,37 +37,37 @@ local function share_out()
 end
 
 -- Stores the credits after a call. For a visitor who is dropped as silent, they stay unchanged.
-local function charge_line()
-  for n, credit in pairs(charged or {}) do
+local function store_credits()
+  for n, credit in pairs(new_credits or {}) do
     stats['credit_' .. n] = credit
   end
 end
 
-local function pop_from_line()
-  local line, credits = share_out()
+local function pop_from_sub_queue()
+  local line, credits = choose_sub_queue()
   if not line then return {}, {} end
-  charged = credits
+  new_credits = credits
   local low, high = bounds(line)
   local head = redis_call('ZRANGEBYSCORE', WAITING, line == 1 and '-inf' or int(low),
     line == #lines and '+inf' or '(' .. int(high), 'WITHSCORES', 'LIMIT', 0, 1)
   redis_call('ZREM', WAITING, head[1])
-  found.lengths[line] = found.lengths[line] - 1
+  cache.lengths[line] = cache.lengths[line] - 1
   return queue.split(head)
 end
 
 -- Pops visitors from the head of `waiting` like queue.pop_heads(), but from weighted sub-queues one
 -- at a time.
 local function pop_heads(waiting, most)
-  charged = nil
+  new_credits = nil
   local drawn_first = is_weighted and count_drawn()
   if drawn_first then most = math.max(1, math.min(most, drawn_first)) end
   local visitors, orders
   if drawn_first == 0 then
-    visitors, orders = pop_from_line()
+    visitors, orders = pop_from_sub_queue()
   else
     visitors, orders = queue.pop_heads(waiting, most)
   end
   resized(waiting)
-  forget_arrivals(visitors)
+  remove_arrivals(visitors)
   return visitors, orders, most
 end
