@@ -17,7 +17,7 @@ from sidecar.rooms.openings import RoomEvent, list_draws, moments
 from sidecar.visitors.model import LOT_BITS
 from sidecar.visitors.tokens import is_visitor_id
 
-#: How long after the opening the secret is published, ms. Before that a replica with a late clock
+#: How long after the opening the secret is published, ms. Until then a replica with a late clock
 #: may still add visitors to the draw, so nobody may know the secret.
 REVEAL_AFTER_MS = 3000
 
@@ -32,8 +32,8 @@ Row = tuple[Plain, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
 
 
 def derive_secret(key: str, room: str, event: RoomEvent) -> str:
-    """Return an event's secret, 64 hexadecimal digits. It depends on the beginning of the pre-queue
-    but not on the opening, so that no published secret is used again."""
+    """Return an event's secret, 64 hexadecimal digits. The secret depends on the beginning of the
+    pre-queue but not on the opening, so that no published secret is used again."""
     text = f"waitroom-draw:{room}:{event.name}:{event.begins_ms}"
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
@@ -68,12 +68,13 @@ def _format_rows(rows: Iterable[tuple[str, int]]) -> bytes:
 
 
 def is_revealed(event: RoomEvent, now_ms: int) -> bool:
+    """Return True if the secret of an event's draw is published."""
     return now_ms >= event.opens_at + REVEAL_AFTER_MS
 
 
 def choose_shown_draw(events: Sequence[RoomEvent], now_ms: int) -> RoomEvent | None:
     """Return the event whose draw is shown by default: the current event, else the next, else the
-    last. None if no event has a pre-queue."""
+    last event. Return None if no event has a pre-queue."""
     current, draws = moments(events, now_ms, is_open_between=False).event, list_draws(events)
     if current in draws:
         return current
@@ -93,7 +94,7 @@ class Published(BaseModel):
     event: Plain
     commitment: Hex
     revealed_at: Plain
-    #: None until REVEAL_AFTER_MS after the opening.
+    #: The secret. None until REVEAL_AFTER_MS after the opening.
     secret: Hex | None = None
     count: Annotated[int, Field(ge=0, le=2**53)] | None = None
     places_sha256: Hex | None = None

@@ -38,7 +38,7 @@ DRAW_PAGE = web.AppKey("draw_page", str)
 
 
 def load_page(static: Path) -> str:
-    """Read the page that verifies a draw, or this version's own if older static files lack it."""
+    """Read the page that verifies a draw, from the package if older static files lack the page."""
     file = static / "draw.html"
     file = file if file.exists() else find_share("static") / "draw.html"
     return file.read_text(encoding="utf-8")
@@ -116,7 +116,8 @@ async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response
 
 
 def _find_draw(room: WaitingRoom, name: str | None) -> tuple[Draws, RoomEvent]:
-    """Return the room's draws and the event, by default the one to show. Raises ProblemError."""
+    """Return the room's draws, and the event with this name, or if `name` is None the event that is
+    shown by default. Raises ProblemError."""
     events = room.settings.events
     if name is None:
         event = choose_shown_draw(events, room.clock.now_ms())
@@ -132,7 +133,8 @@ def _find_draw(room: WaitingRoom, name: str | None) -> tuple[Draws, RoomEvent]:
 
 
 def _is_public(room: WaitingRoom, event: RoomEvent) -> bool:
-    """Return whether the places are public by Redis' clock, which the first snapshot tells."""
+    """Return True if the places are public by the clock of Redis. Before the first snapshot that
+    time is unknown, so the places are not public."""
     return room.snapshot is not None and is_revealed(event, room.clock.now_ms())
 
 
@@ -157,7 +159,7 @@ async def _list_members(room: WaitingRoom, draws: Draws, event: RoomEvent) -> di
 
 
 def _drawn_from(room: WaitingRoom) -> int:
-    """Return when the pre-queue whose list is in Redis began, ms; 0 if there is no list."""
+    """Return when the pre-queue began whose list Redis has, in ms; 0 if Redis has no list."""
     return int(room.snapshot.counters.get("drawn_from", 0)) if room.snapshot else 0
 
 

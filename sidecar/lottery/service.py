@@ -16,8 +16,9 @@ class Draws:
     """The draws of one room. `secret_keys` are ordered oldest to newest; the last one signs.
 
     A published commitment must stay valid when keys change, so a draw's secret comes from the key
-    whose commitment was published. If none was published, it comes from the key that signs, which
-    all replicas know while keys are changed replica by replica (docs/security.md).
+    whose commitment was published. Without a published commitment, the secret comes from the key
+    that signs, which all replicas know while keys are changed replica by replica
+    (docs/security.md).
     """
 
     def __init__(self, room: str, secret_keys: Sequence[str], store: DrawsStore) -> None:
@@ -30,21 +31,22 @@ class Draws:
         self._refreshed_state: object = None
 
     def note_published(self, commitments: Mapping[str, str]) -> None:
-        """Remember commitments that Redis has, by draw key, even when Redis is emptied later."""
+        """Remember the commitments in Redis, by draw key. They stay valid when Redis is emptied."""
         for draw_key, commitment in commitments.items():
             if self._published.get(draw_key) != commitment:
                 self._published[draw_key] = commitment
                 self._secrets.pop(draw_key, None)
 
     def lot(self, event: RoomEvent, visitor: str) -> int:
+        """Return a visitor's lot in an event's draw."""
         return draw.lot(self.secret(event), visitor)
 
     def is_agreed(self, event: RoomEvent) -> bool:
-        """Return whether all replicas are known to publish the same commitment."""
+        """Return True if the replicas have agreed on the commitment of an event's draw."""
         return event.draw_key in self._published
 
     def commitment(self, event: RoomEvent) -> str:
-        """Return the commitment that was published, or the one to publish."""
+        """Return the published commitment, or the commitment to publish."""
         published = self._published.get(event.draw_key)
         return draw.compute_commitment(self.secret(event)) if published is None else published
 
@@ -55,8 +57,8 @@ class Draws:
         return self._secrets[event.draw_key]
 
     async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
-        """Publish and read new commitments; after an opening, publish the digest of its list. Cheap
-        if nothing is new. Raises StoreError."""
+        """Publish and read new commitments, and after an opening publish the digest of the drawn
+        list. This is cheap if nothing is new. Raises StoreError."""
         draws = list_draws(events)
         if not draws:
             return

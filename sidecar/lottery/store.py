@@ -45,19 +45,20 @@ class DrawsStore(PlainCommands):
         self._computing: asyncio.Task[None] | None = None
 
     async def read_published(self) -> dict[str, str]:
-        """Return commitments by draw key, and digests of lists by draw key:places."""
+        """Return commitments by draw key, and digests of lists by `draw key:places`."""
         fields = await self._send("draws", self._redis.hgetall(self._draws_key))
         return {text(name): text(value) for name, value in fields.items()}
 
     async def publish(self, field: str, value: str) -> str:
-        """Publish a commitment or a digest, unless there is one. Return the published value."""
+        """Publish a commitment or a digest, unless one is published. Return the published value."""
         await self._send("draws", self._redis.hsetnx(self._draws_key, field, value))
         published = await self._send("draws", self._redis.hget(self._draws_key, field))
         return value if published is None else text(published)
 
     async def drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
-        """Return the visitors of the pre-queue that began at `begins_ms`, by place, skipping
-        `offset` places; cached for CACHE_S. Empty if the list is another pre-queue's."""
+        """Return the visitors of the pre-queue that began at `begins_ms`, by place, without the
+        first `offset` places. Return an empty list if Redis has the list of another pre-queue. The
+        result is cached for CACHE_S."""
         visitors: list[str] = []
         while limit > len(visitors):
             number, start = divmod(offset + len(visitors), PAGE)
@@ -70,11 +71,12 @@ class DrawsStore(PlainCommands):
     async def list_digest(
         self, draw: str, *, begins_ms: int, born_ms: int, wait_s: float = 0.0
     ) -> ListDigest | None:
-        """Return the digest of a draw's list. None if it is not computed yet, or if the list is
-        another draw's by now. The first call starts to compute it and waits up to `wait_s` for it.
+        """Return the digest of a draw's list. The first call starts to compute the digest and waits
+        for it up to `wait_s`. Return None if the digest is not computed yet, or if Redis has the
+        list of another draw by now.
 
-        `born_ms` is when the caller believes that Redis' data began. If Redis was emptied later,
-        its list may be incomplete, and no digest is computed.
+        `born_ms` is when the data in Redis began, as far as the caller knows. If Redis was emptied
+        later, its list may be incomplete, and no digest is computed.
         """
         cache_key = (draw, born_ms)
         if cache_key not in self._digests:
@@ -104,7 +106,8 @@ class DrawsStore(PlainCommands):
             self._digests[draw, born_ms] = digest
 
     async def _count_and_digest(self, begins_ms: int) -> ListDigest | None:
-        """Compute the digest. None if the list is a later pre-queue's, or changed meanwhile."""
+        """Compute the digest. Return None if Redis has the list of a later pre-queue, or if the
+        list changed meanwhile."""
         drawn_from = await self._stat("drawn_from")
         if drawn_from > begins_ms:
             return None
@@ -117,7 +120,8 @@ class DrawsStore(PlainCommands):
                 break
         if await self._stat("drawn_from") != drawn_from:
             return None
-        # If nobody joined this pre-queue, the list is still an earlier one's: the digest is empty.
+        # If nobody joined this pre-queue, Redis has the list of an earlier one, and the digest is
+        # that of an empty list.
         if drawn_from == begins_ms and not size == count == await self._size():
             return None
         return ListDigest(count, digest.hexdigest())
@@ -145,12 +149,12 @@ class DrawsStore(PlainCommands):
         return int(await self._send("drawn", self._redis.zcard(self._key("drawn"))))
 
     async def _stat(self, name: str) -> int:
-        """Return a number from the room's stats. 0 if it is missing."""
+        """Return a number from the room's stats; 0 if the number is missing."""
         value = await self._send("draws", self._redis.hget(self._key("stats"), name))
         return 0 if value is None else int(float(value))
 
 
 def _read_digest(value: str) -> ListDigest | None:
-    """Read a published digest. None if it is not valid."""
+    """Read a published digest. Return None if the digest is not valid."""
     count, _, sha256 = value.partition(" ")
     return ListDigest(int(count), sha256) if count.isdecimal() else None

@@ -19,8 +19,8 @@ STEPS = ("prequeue_from", "opens_at", "closes_at")
 
 
 def read_time(text: str, settings: RoomSettings) -> int:
-    """Return a time such as "2026-12-01 10:05" in ms since 1970. Without an offset it is in the
-    events' time zone. Raises InputError."""
+    """Read a time such as "2026-12-01 10:05", and return it in ms since 1970. A time without an
+    offset is in the events' time zone. Raises InputError."""
     zones = _time_zones(settings)
     try:
         times_ms = {read_moment(text, zone) for zone in zones}
@@ -33,8 +33,8 @@ def read_time(text: str, settings: RoomSettings) -> int:
 
 
 def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) -> dict[str, Any]:
-    """Return the preview: the settings in force at a time (None: now), the events by time, and
-    warnings. `settings` are the room's own, without those that an open event replaces."""
+    """Return the preview: the settings in force at a time (`at_ms`; None means now), the events by
+    time, and warnings. `settings` are the room's settings without those of an open event."""
     at_ms = now_ms if at_ms is None else at_ms
     zones, moments = _time_zones(settings), settings.moments(at_ms)
     return {
@@ -45,12 +45,16 @@ def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) ->
         "coming": moments.coming and moments.coming.name,
         "mode": settings.mode,
         **_settings_in_force(settings, moments),
-        "events": [_describe(settings, event, now_ms, at_ms) for event in _sort_by_time(settings)],
-        "warnings": warnings(settings, now_ms),
+        "events": [
+            _describe_event(settings, event, now_ms, at_ms) for event in _sort_by_time(settings)
+        ],
+        "warnings": find_warnings(settings, now_ms),
     }
 
 
-def _describe(settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int) -> dict[str, Any]:
+def _describe_event(
+    settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int
+) -> dict[str, Any]:
     """Return an event's state at `at_ms`, and its steps with the seconds from `now_ms` to each."""
     times = [(step, getattr(event, step)) for step in STEPS]
     return {
@@ -98,9 +102,9 @@ def _local(ms: int, zone: str) -> str:
     return datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)).isoformat(timespec="milliseconds")
 
 
-def warnings(settings: RoomSettings, now_ms: int) -> list[str]:
-    """Return one line for each setting that is allowed but looks like a mistake. A line begins with
-    the name of the event or setting."""
+def find_warnings(settings: RoomSettings, now_ms: int) -> list[str]:
+    """Return one line for each setting that is allowed but looks like a mistake. The line begins
+    with the name of the event or setting."""
     states = [(event, _event_state(settings, event, now_ms)) for event in _sort_by_time(settings)]
     to_come = [event for event, state in states if state != "over"]
     lines = [f"{event.name}: is over" for event, state in states if state == "over"]
@@ -118,7 +122,7 @@ def warnings(settings: RoomSettings, now_ms: int) -> list[str]:
             )
         if _settings_in_force(settings, Moments(Phase.OPEN, event))["total_active_users"] == 0:
             lines.append(f"{event.name}: total_active_users is 0, so nobody is let in")
-    return lines + (_room_warnings(settings, to_come) if to_come else [])
+    return lines + (_find_room_warnings(settings, to_come) if to_come else [])
 
 
 def _may_outlast_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
@@ -133,9 +137,9 @@ def _may_outlast_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
     )
 
 
-def _room_warnings(settings: RoomSettings, to_come: list[RoomEvent]) -> list[str]:
-    """Return warnings about settings that make an event ineffective. They may be intended for the
-    time before the event."""
+def _find_room_warnings(settings: RoomSettings, to_come: list[RoomEvent]) -> list[str]:
+    """Return warnings about settings that make an event ineffective. Operators may intend such
+    settings for the time before the event."""
     lines = []
     if settings.suspended:
         lines.append("suspended: everybody passes, whatever the events say")

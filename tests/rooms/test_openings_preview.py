@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sidecar.rooms.openings_preview import warnings
+from sidecar.rooms.openings_preview import find_warnings
 from sidecar.rooms.settings import RoomSettings
 from tests.support.replica import ADMIN_TOKEN
 
@@ -197,7 +197,7 @@ STAYS = (
 def test_what_looks_like_a_mistake_is_warned_of(settings, expected):
     """By the event's or the setting's name; only where it matters to an event that is not over."""
     some = RoomSettings(**{"total_active_users": 3, "events": [SALE], **settings})
-    assert warnings(some, 1_800_000_000_000) == expected
+    assert find_warnings(some, 1_800_000_000_000) == expected
 
 
 # Settings that operators send.

@@ -53,7 +53,7 @@ async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> 
 
     The change takes effect on all replicas within two seconds, and survives restarts.
     """
-    return await _change(request, body.model_extra or {})
+    return await _change_settings(request, body.model_extra or {})
 
 
 @ENDPOINTS.post(_ROOM + "/{act:pause|drain|resume}", OPERATORS, replies={200: "The room."})
@@ -69,7 +69,7 @@ async def act_on_room(request: web.Request, at: ActAddress) -> ChangedRoom:
         name: None if value == getattr(file, name) else value
         for name, value in _ACT_CHANGES[at.act].items()
     }
-    return await _change(request, changes)
+    return await _change_settings(request, changes)
 
 
 @ENDPOINTS.post(
@@ -91,7 +91,7 @@ async def undo_change(request: web.Request, _at: RoomAddress, body: Undo) -> Cha
     before = {name: json.loads(old or "null") for name, (old, _) in act["changes"].items()}
     undone = {name: now for name, (_, now) in act["changes"].items()}
     try:
-        return await _change(request, before, undone)
+        return await _change_settings(request, before, undone)
     except ChangedSinceError as error:
         raise ProblemError(CHANGED_SINCE, detail=_describe_last_change(str(error), acts)) from None
 
@@ -102,11 +102,11 @@ def _describe_last_change(name: str, acts: list[dict[str, Any]]) -> str:
     return f"{last['by']} changed {name} at {iso(last['at'])}." if last else f"{name} was changed."
 
 
-async def _change(
+async def _change_settings(
     request: web.Request, changes: dict[str, Any], undone: Mapping[str, str] | None = None
 ) -> ChangedRoom:
     room = room_of(request)
-    new_settings = await _check(request, changes)
+    new_settings = await _apply_changes(request, changes)
     revision = await room.store.configure(
         {name: None if value is None else new_settings[name] for name, value in changes.items()},
         by=operator(request),
@@ -117,8 +117,9 @@ async def _change(
     return ChangedRoom.model_construct(**dict(state), change=revision)
 
 
-async def _check(request: web.Request, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return all settings with the changes applied. Raises InputError if one is not allowed."""
+async def _apply_changes(request: web.Request, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return all settings with the changes applied. Raises InputError if a change is not
+    allowed."""
     room = room_of(request)
     await room.refresh()
     file = room.file_settings.model_dump()
@@ -142,7 +143,7 @@ async def forecast_change(request: web.Request, _at: RoomAddress, body: Changes)
     The body is the same as for a change of settings. Nothing is changed.
     """
     room, changes = room_of(request), body.model_extra or {}
-    new_settings = await _check(request, changes)
+    new_settings = await _apply_changes(request, changes)
     now_ms, waiting, active, now, then = await room.store.forecast(
         {name: new_settings[name] for name in changes}
     )

@@ -24,7 +24,7 @@ from sidecar.rooms.statistics import HOUR_MS, compute_steps, describe_sub_queues
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.grants import Grant, expiry, new_id
 
-#: The fields of the hash `stats` that only the scripts use, and that are no counters.
+#: The fields of the hash `stats` that are not counters. Only the scripts use them.
 _INTERNAL = {
     *("last_order", "tokens", "tokens_at", "measured_at", "ends", "held_ms", "drops", "waited_ms"),
     *("born", "recovery", "back", "near", "address_at", "drawn_from", "shown_lines", "last_end"),
@@ -116,6 +116,7 @@ async def get_series(request: web.Request, at: SeriesParameters) -> Series:
 
 
 def make_room_state(room: WaitingRoom, snapshot: Snapshot) -> RoomState:
+    """Return the document that describes a room, with the figures of a snapshot."""
     moments = room.settings.moments(snapshot.now_ms)
     state = {
         "room": room.name,

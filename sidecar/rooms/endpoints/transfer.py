@@ -30,11 +30,12 @@ from sidecar.visitors.model import Outside
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 
-#: A token for the proof in the file's head, used for its signature only: number 0 is never outside.
+#: The token in the file's head. Only its signature matters: the number 0 is never outside.
 _PROOF = Outside(0)
 #: The most pages of the store in one page of the response.
 _STORE_PAGES = 10
-#: The attempts and pauses together last long enough to notice that Redis is available again.
+#: Attempts of one call, and the pause between them. Together they last long enough to notice that
+#: Redis is available again.
 _ATTEMPTS, _PAUSE_S = 5, 1.0
 
 T = TypeVar("T")
@@ -110,7 +111,7 @@ async def import_room(request: web.Request, _at: RoomAddress, step: ImportStep) 
 
 
 async def call_with_retries(call: Callable[[], Awaitable[T]]) -> T:
-    """Make an idempotent call, and repeat it if Redis does not answer. One slow call among
+    """Make an idempotent call, and repeat the call if Redis does not reply. One slow call among
     thousands must not abort the whole export or import."""
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(StoreError):
@@ -139,7 +140,7 @@ async def _begin(request: web.Request, room: WaitingRoom, head: ExportHead) -> I
 
 async def _find_changes(room: WaitingRoom, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the changes that turn the room's run-time settings into those of the file. Raises
-    InputError if one is not allowed."""
+    InputError if a setting is not allowed."""
     new_settings = room.file_settings.changed(settings).model_dump()
     overrides = (await room.refresh()).overrides
     resets = dict.fromkeys(name for name in overrides if name not in settings)

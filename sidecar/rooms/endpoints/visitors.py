@@ -100,7 +100,8 @@ async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
 
 
 async def list_waiting_visitors(room: WaitingRoom, *, start: int, limit: int) -> list[Waiting]:
-    """Return a page of the waiting visitors. `start` is a place, from 0 on. Raises StoreError."""
+    """Return a page of the waiting visitors, without the first `start` visitors. Raises
+    StoreError."""
     rows = await room.store.lists.queue(offset=start, limit=limit)
     return [
         Waiting(

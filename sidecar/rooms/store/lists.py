@@ -75,7 +75,7 @@ class Lists(ScriptedCommands):
         return sorted(visitor for visitor in ids if visitor_number(visitor) == number)
 
     async def filter_present(self, visitors: list[str]) -> set[str]:
-        """Return those of the given visitors who wait or are active."""
+        """Return the visitors of the list who wait or are active."""
         present: set[str] = set()
         for name in ("due", "active"):
             scores = await self._send("here", self._redis.zmscore(self._key(name), visitors))

@@ -31,21 +31,21 @@ class Snapshot:
     provisional: int
     epoch: int
     revision: int
-    #: A newcomer's estimated wait. None if unknown.
+    #: A newcomer's estimated wait. None if the wait is unknown.
     wait_ms: int | None
     #: Settings changed at run time, by name.
     overrides: dict[str, Any]
     counters: dict[str, float]
     #: The time of the revocation in ms, by visitor.
     revoked: dict[str, int]
-    #: The time in ms until which the shield is up; 0 if it never was.
+    #: The time in ms until which the shield is up; 0 if the shield was never up.
     shield_until_ms: int
     #: When the room's first script ran in this Redis, ms.
     born_ms: int
     #: When the last recovery began, and until when nobody is called, ms; 0 if there was none.
     recovery_ms: int
     recovers_until_ms: int
-    #: The same as in Standing.
+    #: The stage of the recovery, as in Standing.
     recovery_stage: int
     #: How many replicas read the room in the last seconds.
     replicas: int
@@ -55,17 +55,17 @@ class Snapshot:
     phase: Phase = Phase.OPEN
     #: For each sub-queue, its length and a newcomer's estimated wait in ms (None: unknown).
     lines: tuple[tuple[int, int | None], ...] = ()
-    #: How many revoked passes and spent tickets Redis keeps of visitors who are gone.
+    #: How many revoked passes and spent tickets Redis stores for visitors who are gone.
     remembered: int = 0
 
     @property
     def behind(self) -> float:
-        """How often Redis turned out to have older data than before."""
+        """How often Redis came back with older data than before."""
         return self.counters.get("behind", 0)
 
     def keep_unexpired(self, revoked: dict[str, int], pass_ms: int) -> dict[str, int]:
-        """Return the revocations whose passes may still be valid. Return all of them while a pass
-        may be valid that was given when session_duration was longer."""
+        """Return the revocations whose passes may still be valid. Return all revocations while a
+        pass may be valid that was given when session_duration was longer."""
         if self.counters.get("last_end", 0) > self.now_ms + pass_ms:
             return revoked
         return {v: at for v, at in revoked.items() if at >= self.now_ms - pass_ms}
@@ -73,7 +73,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """How much a sweep removed and called, and whether there is more to remove."""
+    """How much a sweep removed, how many visitors it called, and whether it has more to remove."""
 
     waiting: int
     sessions: int
@@ -83,6 +83,7 @@ class Swept:
 
 
 def read_snapshot(reply: Any) -> Snapshot:
+    """Read the state of a room (rooms/lua/snapshot.lua)."""
     now, waiting, active, provisional, epoch, revision, wait, config, stats, *rest = reply
     revoked, stage, recovers_until, replicas, events, oldest, phase, lines, remembered, look = rest
     overrides = {
@@ -120,8 +121,8 @@ def read_snapshot(reply: Any) -> Snapshot:
 
 
 def read_standings(reply: Any) -> list[Standing]:
-    """Read the standing of each visitor of a batch (rooms/lua/parts/standing.lua). The values are
-    read by position, because that is fastest and this runs for each poll."""
+    """Read the standing of each visitor of a batch (rooms/lua/parts/standing.lua). Values are read
+    by position, which is fastest, because each poll needs this function."""
     now, waiting, _active, epoch, stage, spread, phase = reply[:7]
     spread, phase = spread / 1000, _PHASES[phase]
     standings = []

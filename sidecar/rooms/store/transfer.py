@@ -11,7 +11,7 @@ from sidecar.visitors.tokens import is_visitor_id
 FORMAT = "waitroom-room/1"
 #: The most members in one line of an export file.
 PAGE = 500
-#: The most members in one script call. With a million waiting, it blocks Redis for some 4 ms.
+#: The most members in one script call. If a million wait, such a call blocks Redis for some 4 ms.
 CALL_LIMIT = 150
 #: The sorted sets, in the order of reading. A visitor who is called during the export is read
 #: twice, as waiting and as active, and is never missed.
@@ -19,7 +19,8 @@ READ_ORDER = ("waiting", "active", "spent", "addresses", "drawn", "grants", "rev
 #: The kinds of rows, in the order of writing, so that a visitor who is active or has left is not
 #: queued again.
 WRITE_ORDER = ("stats", "revoked", "spent", "addresses", "drawn", "grants", "active", "waiting")
-#: The sorted set of a member's second score: when its next heartbeat is due, its session began.
+#: The sorted set of a member's second score: when the next heartbeat is due, or when the session
+#: began.
 _SECOND_SET = {"waiting": "due", "active": "admitted"}
 #: The fields of `stats` that apply only to the Redis that was read.
 _LOCAL_STATS = {"tokens", "tokens_at", "measured_at", "recovery", "address_at"}
@@ -37,7 +38,7 @@ Row = tuple[str | float, ...]
 
 
 class Transfer(ScriptedCommands):
-    """Reads and writes pages of a room's visitors.
+    """Reads and writes pages of a room's visitors. Every method raises StoreError.
 
     Times are absolute, in ms, by the clock of the Redis that was read. If the clocks of the two
     Redis servers differ, sessions end sooner or later by the difference.
@@ -45,8 +46,8 @@ class Transfer(ScriptedCommands):
 
     async def page(self, kind: str, cursor: int) -> tuple[list[list[Row]], int]:
         """Return some members of a sorted set (READ_ORDER), in lists of at most PAGE, and the next
-        cursor. The first cursor is 0; a returned 0 is the end. A member that stays in the set is in
-        at least one page, and may be in two."""
+        cursor. The first cursor is 0, and a returned 0 means the end. A member that stays in the
+        set is in at least one page, and may be in two pages."""
         page = self._redis.zscan(self._key(kind), cursor, count=PAGE)
         cursor, members = await self._send("export", page)
         pages = []
@@ -57,8 +58,8 @@ class Transfer(ScriptedCommands):
 
     async def begin(self, epoch: int, *, read_ms: int, by: str) -> bool:
         """Pause the room (queue_all) and set the epoch of its queue. Return False, and change
-        nothing, if the room is in use here and its queue has a later epoch: it was reset, so the
-        exported tickets are void.
+        nothing, if the room is in use here and its queue has a later epoch: then the queue was
+        reset, so the exported tickets are void.
 
         `read_ms` is the time of the export, `by` the operator.
         """
@@ -93,8 +94,8 @@ class Transfer(ScriptedCommands):
 
 
 def find_row_problem(kind: str, row: Any) -> str:
-    """Return the problem of a row, "" if it has none. An invalid row would break the queue for all
-    visitors, so only rows that an export can have are accepted."""
+    """Return the problem of a row, or "" if the row is valid. An invalid row would break the queue
+    for all visitors, so only rows that an export can have are valid."""
     if not isinstance(row, list) or not row or not isinstance(row[0], str):
         return "a list that begins with a text"
     name, *fields = row
@@ -114,12 +115,12 @@ def find_row_problem(kind: str, row: Any) -> str:
 
 
 def make_stats_rows(counters: dict[str, float]) -> list[Row]:
-    """Return the rows of a room's counters that apply to another Redis too."""
+    """Return the rows of those counters of a room that also apply in another Redis."""
     return [(name, value) for name, value in counters.items() if name not in _LOCAL_STATS]
 
 
 def drop_zero_fraction(score: float) -> float:
-    """Return the score as an int if it has no fraction."""
+    """Return the score, as an int if the score has no fraction."""
     return int(score) if score == int(score) else score
 
 
