@@ -7,7 +7,7 @@ import pytest
 from sidecar.visitors.model import Pass, QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.verdict_lifetime import SESSION_GRACE_MS
-from tests.support.visitors import beat_all, go_in, queue
+from tests.support.visitors import beat_all, go_in
 
 WAITING, ADMITTED, GONE = QueueOutcome.WAITING, QueueOutcome.ADMITTED, QueueOutcome.GONE
 
@@ -37,11 +37,9 @@ async def test_whoever_was_let_in_above_the_cap_stays(make_room_store, turn):
     assert await over_cap(store) == (23, 18)
 
 
-async def test_nobody_is_called_until_the_room_is_below_its_cap(make_room_store, turn):
+async def test_nobody_is_called_until_the_room_is_below_its_cap(open_room, turn):
     """Neither from the queue nor at once."""
-    store = make_room_store(total_active_users=1, session_duration=10)
-    first = await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, first, [ticket] = await open_room(waiting=1, session_duration=10)
     await store.renew(alone(turn()))
     turn.forward(5)
     late = await store.renew(alone(turn()))
@@ -55,11 +53,11 @@ async def test_nobody_is_called_until_the_room_is_below_its_cap(make_room_store,
 
 
 @pytest.mark.parametrize("display", ["order", "arrival"])
-async def test_whoever_was_let_in_from_the_queue_stays_too(make_room_store, turn, display):
+async def test_whoever_was_let_in_from_the_queue_stays_too(open_room, turn, display):
     """They leave it, those behind move up, and their ticket is worth nothing any more."""
-    store = make_room_store(total_active_users=1, session_duration=10, display=display)
-    await go_in(store)
-    tickets = await queue(store, 3)
+    store, _, tickets = await open_room(
+        waiting=3, total_active_users=1, session_duration=10, display=display
+    )
     turn.forward(1)
     first = tickets[0]
     pass_ = alone(turn(), visitor=first.visitor, order=first.order, joined_ms=first.joined_ms)
@@ -71,10 +69,9 @@ async def test_whoever_was_let_in_from_the_queue_stays_too(make_room_store, turn
     assert (await store.beat(first)).outcome is GONE
 
 
-async def test_an_insider_who_was_kept_in_alone_stays(make_room_store, turn):
+async def test_an_insider_who_was_kept_in_alone_stays(open_room, turn):
     """The store gave the slot away when it heard of them no more."""
-    store = make_room_store(session_duration=10)
-    pass_ = await go_in(store)
+    store, pass_, _ = await open_room(session_duration=10)
     turn.forward(8)
     kept = replace(pass_, renewed_ms=0, expires_ms=turn() + 10_000)
     turn.forward(7)

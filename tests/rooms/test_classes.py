@@ -10,7 +10,7 @@ from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.joiners import DAY_MS, claim, join, list_called, list_waiting
 from tests.support.rooms import new_room_name
-from tests.support.visitors import beat_all, go_in, lose, queue
+from tests.support.visitors import beat_all, lose, queue
 
 WAITING, GONE = QueueOutcome.WAITING, QueueOutcome.GONE
 NOT_IN_LINE, USED, DRAWN, NOT_MOVED = 0, -1, -2, -3
@@ -452,10 +452,9 @@ async def test_a_full_line_counts_all_lines(make_room_store):
         assert refused.refresh_ms > 0
 
 
-async def test_a_free_slot_is_given_at_once_whatever_the_class(make_room_store):
+async def test_a_free_slot_is_given_at_once_whatever_the_class(open_room):
     """And nobody who comes while somebody waits is let in at once, of the highest class neither."""
-    store = make_room_store(total_active_users=2, classes=CLASSES)
-    await go_in(store)
+    store, _, _ = await open_room(total_active_users=2, classes=CLASSES)
     admitted = await store.enter(new_visitor(), claim=claim("staff"))
     assert (admitted.outcome, admitted.is_classed) == (QueueOutcome.ADMITTED, False)
     await queue(store, 1)

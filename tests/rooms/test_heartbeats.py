@@ -2,14 +2,14 @@
 
 from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
-from tests.support.visitors import go_in, queue
+from tests.support.visitors import queue
 
 
-async def test_a_place_that_nobody_polls_for_is_dropped_after_claim_window(make_room_store, turn):
+async def test_a_place_that_nobody_polls_for_is_dropped_after_claim_window(open_room, turn):
     """One that was polled for stays until its heartbeat is overdue by heartbeat_timeout."""
-    store = make_room_store(claim_window=10, heartbeat_timeout=60, heartbeat_interval=20)
-    await go_in(store)
-    polled, _ = await queue(store, 2)
+    store, _, (polled, _) = await open_room(
+        waiting=2, claim_window=10, heartbeat_timeout=60, heartbeat_interval=20
+    )
     await store.beat(polled)
     turn.forward(10)
     assert (await store.sweep()).waiting == 0
@@ -21,11 +21,9 @@ async def test_a_place_that_nobody_polls_for_is_dropped_after_claim_window(make_
     assert (await store.sweep()).waiting == 1
 
 
-async def test_a_late_poll_counts_before_the_call(make_room_store, turn):
+async def test_a_late_poll_counts_before_the_call(open_room, turn):
     """Who comes back just now is not passed over for having been silent."""
-    store = make_room_store(session_duration=10, claim_window=5)
-    await go_in(store)
-    first, second = await queue(store, 2)
+    store, _, (first, second) = await open_room(waiting=2, session_duration=10, claim_window=5)
     turn.forward(60)
     assert (await store.beat(first)).outcome is QueueOutcome.ADMITTED
     assert (await store.beat(second)).ahead == 0
@@ -40,10 +38,9 @@ async def test_durations_of_odd_fractions_count_in_whole_milliseconds(make_room_
     assert (await store.snapshot()).provisional == 1
 
 
-async def test_a_newcomer_is_asked_to_poll_well_within_claim_window(make_room_store):
+async def test_a_newcomer_is_asked_to_poll_well_within_claim_window(open_room):
     """Or an honest one would lose the place."""
-    store = make_room_store(claim_window=6, heartbeat_interval=30)
-    await go_in(store)
+    store, _, _ = await open_room(claim_window=6, heartbeat_interval=30)
     assert (await store.enter(new_visitor())).refresh_ms == 3000
 
 
@@ -59,12 +56,12 @@ async def test_a_longer_patience_does_not_hold_a_slot_for_a_place_never_polled(
     assert (await store.snapshot()).provisional == 0
 
 
-async def test_polls_before_they_are_due_are_limited_and_still_heartbeats(make_room_store, turn):
+async def test_polls_before_they_are_due_are_limited_and_still_heartbeats(open_room, turn):
     """As many as poll_limit are free in a minute; whoever obeys the answer keeps the place."""
     turn.now_ms -= turn.now_ms % 60_000
-    store = make_room_store(poll_limit=3, heartbeat_interval=10, claim_window=5)
-    await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, _, [ticket] = await open_room(
+        waiting=1, poll_limit=3, heartbeat_interval=10, claim_window=5
+    )
     limited = []
     for _ in range(5):
         standing = await store.beat(ticket)
@@ -78,21 +75,17 @@ async def test_polls_before_they_are_due_are_limited_and_still_heartbeats(make_r
     assert (again.outcome, again.limited_ms) == (QueueOutcome.WAITING, 0)
 
 
-async def test_polls_when_they_are_due_are_never_limited(make_room_store, turn):
+async def test_polls_when_they_are_due_are_never_limited(open_room, turn):
     """However many; nor is a poll that finds the visitor called."""
-    store = make_room_store(poll_limit=1, heartbeat_interval=1)
-    await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, _, [ticket] = await open_room(waiting=1, poll_limit=1, heartbeat_interval=1)
     for _ in range(130):
         assert (await store.beat(ticket)).limited_ms == 0
         turn.forward(1)
 
 
-async def test_a_new_minute_forgets_the_early_polls(make_room_store, turn):
+async def test_a_new_minute_forgets_the_early_polls(open_room, turn):
     """The count starts anew with the minute that the answer named."""
-    store = make_room_store(poll_limit=1)
-    await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, _, [ticket] = await open_room(waiting=1, poll_limit=1)
     standing = [await store.beat(ticket) for _ in range(3)][-1]
     assert standing.limited_ms > 0
     turn.forward(standing.limited_ms / 1000)

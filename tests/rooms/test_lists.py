@@ -10,13 +10,12 @@ from sidecar.rooms.store import lists
 from sidecar.visitors.model import ORDER_BAND
 from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.visitor_number import visitor_number
-from tests.support.visitors import go_in, queue
+from tests.support.visitors import queue
 
 
-async def test_a_minute_has_one_sample(make_room_store, turn):
+async def test_a_minute_has_one_sample(open_room, turn):
     """However many replicas ask; the differences tell what happened, and how long people waited."""
-    store = make_room_store(total_active_users=1)
-    inside = await go_in(store)
+    store, inside, _ = await open_room()
     await asyncio.gather(store.snapshot(), store.snapshot())
     tickets = await queue(store, 2)
     turn.forward(20)
@@ -55,11 +54,9 @@ async def test_samples_of_a_day_are_kept(make_room_store, turn):
     assert await store.lists.minutes(3) == samples[:3]
 
 
-async def test_somebody_is_found(make_room_store):
+async def test_somebody_is_found(open_room):
     """In line, called, inside, revoked, or nowhere."""
-    store = make_room_store(total_active_users=1)
-    inside = await go_in(store)
-    first, second = await queue(store, 2)
+    store, inside, (first, second) = await open_room(waiting=2)
     found = await store.lists.find(second.visitor)
     assert (found.position, found.place.order, found.ends_ms) == (2, second.order, None)
     found = await store.lists.find(inside.visitor)
@@ -76,11 +73,9 @@ async def test_somebody_is_found(make_room_store):
     assert called.ends_ms is not None
 
 
-async def test_somebody_is_found_by_number(make_room_store):
+async def test_somebody_is_found_by_number(open_room):
     """Waiting, called, inside or revoked; nobody else's id, though it begins in the same way."""
-    store = make_room_store(total_active_users=1)
-    inside = await go_in(store)
-    gone, called, waits = await queue(store, 3)
+    store, inside, (gone, called, waits) = await open_room(waiting=3)
     await store.leave(gone.visitor)
     await store.configure({"total_active_users": 2})
     for visitor in (inside.visitor, gone.visitor, called.visitor, waits.visitor):

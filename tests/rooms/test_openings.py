@@ -92,12 +92,10 @@ async def test_a_room_that_is_open_between_events_works_by_its_own_settings(shop
     assert (standing.outcome, standing.phase, standing.ahead) == (WAITING, Phase.OPEN, 0)
 
 
-async def test_an_event_that_is_set_at_run_time_holds_at_once(make_room_store, turn):
+async def test_an_event_that_is_set_at_run_time_holds_at_once(open_room, turn):
     """Also for those who wait already: they are told that the room is closed, and have their place
     when it is not."""
-    store = make_room_store(total_active_users=1)
-    await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, _, [ticket] = await open_room(waiting=1)
     await store.configure({"events": [{**SALE, "timezone": "UTC"}]})
     assert (await store.beat(ticket)).outcome is REJECTED
     assert (await store.enter(ticket.visitor)).outcome is REJECTED

@@ -26,10 +26,9 @@ async def stage(store):
     return (await store.snapshot()).recovery_stage
 
 
-async def test_a_new_room_needs_no_recovery(make_room_store):
+async def test_a_new_room_needs_no_recovery(open_room):
     """Nobody knows of a time before it."""
-    store = make_room_store(total_active_users=1)
-    await go_in(store)
+    store, _, _ = await open_room()
     assert await stage(store) == 0
 
 
@@ -49,11 +48,9 @@ async def test_nobody_slips_into_a_room_that_was_emptied(redis, make_room_store,
     assert (shot.active, shot.provisional, shot.waiting) == (2, 0, 1)
 
 
-async def test_calls_go_on_after_the_window_in_the_old_order(redis, make_room_store, turn):
+async def test_calls_go_on_after_the_window_in_the_old_order(redis, open_room, turn):
     """Whoever came back, in whatever order, is called in the order of the tickets."""
-    store = make_room_store(total_active_users=1, recovery_window=20)
-    await go_in(store)
-    tickets = await queue(store, 3)
+    store, _, tickets = await open_room(waiting=3, recovery_window=20)
     await emptied(redis, store, turn)
     replies = await beat_all(store, [tickets[2], tickets[0], tickets[1]])
     assert [reply.ahead for reply in replies] == [2, 0, 1]
@@ -71,10 +68,9 @@ async def test_a_cookie_alone_tells_that_the_store_was_emptied(make_room_store, 
     assert await stage(store) == 2
 
 
-async def test_a_cookie_from_long_ago_stops_nobody(make_room_store, turn):
+async def test_a_cookie_from_long_ago_stops_nobody(open_room, turn):
     """The window counts from when the store was made."""
-    store = make_room_store(total_active_users=3, recovery_window=20)
-    await go_in(store)
+    store, _, _ = await open_room(total_active_users=3, recovery_window=20)
     turn.forward(20)
     store.note_room_existed_since(turn.now_ms - 3_600_000)
     await go_in(store)
@@ -138,11 +134,9 @@ async def test_what_a_replica_promised_by_itself_is_waited_for_once(make_room_st
     assert (await store.snapshot()).recovers_until_ms == until
 
 
-async def test_who_was_let_in_does_not_come_back_with_the_old_ticket(make_room_store, turn):
+async def test_who_was_let_in_does_not_come_back_with_the_old_ticket(open_room, turn):
     """A copy of it would give the head of the line for a day."""
-    store = make_room_store(total_active_users=1, session_duration=10)
-    await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, _, [ticket] = await open_room(waiting=1, session_duration=10)
     turn.forward(14)
     assert (await store.beat(ticket)).outcome is ADMITTED
     turn.forward(14)
@@ -152,13 +146,11 @@ async def test_who_was_let_in_does_not_come_back_with_the_old_ticket(make_room_s
     assert (await store.sweep()).revocations == 1
 
 
-async def test_a_pass_whose_slot_was_given_away_has_a_ticket_that_counts(
-    redis, make_room_store, turn
-):
+async def test_a_pass_whose_slot_was_given_away_has_a_ticket_that_counts(redis, open_room, turn):
     """Let in from the line, lost, back in line: that place is not spent."""
-    store = make_room_store(total_active_users=1, session_duration=10, recovery_window=0)
-    await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, _, [ticket] = await open_room(
+        waiting=1, total_active_users=1, session_duration=10, recovery_window=0
+    )
     turn.forward(14)
     pass_ = pass_of(ticket.visitor, await store.beat(ticket))
     await lose(redis, store, "active", "admitted")
@@ -270,11 +262,9 @@ async def settle():
         await asyncio.sleep(0)
 
 
-async def test_a_slot_that_nobody_was_told_of_is_free_at_once(make_room_store):
+async def test_a_slot_that_nobody_was_told_of_is_free_at_once(open_room):
     """No pass was given out that somebody could still honour."""
-    store = make_room_store(total_active_users=1)
-    unseen = await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, unseen, [ticket] = await open_room(waiting=1)
     assert await store.leave(unseen.visitor, why="unseen")
     assert not await store.leave(unseen.visitor, why="unseen")
     assert (await store.beat(ticket)).outcome is ADMITTED

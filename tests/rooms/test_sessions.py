@@ -18,10 +18,9 @@ HOLD_S = RELEASE_HOLD_MS / 1000
 # Renewals ---------------------------------------------------------------------------------------
 
 
-async def test_a_session_outlives_its_pass_by_the_grace(make_room_store, turn):
+async def test_a_session_outlives_its_pass_by_the_grace(open_room, turn):
     """Its slot is nobody else's while a kept verdict may still honour the pass."""
-    store = make_room_store(session_duration=10)
-    pass_ = await go_in(store)
+    store, pass_, _ = await open_room(session_duration=10)
     assert pass_.expires_ms == turn() + 10_000
     turn.now_ms = pass_.expires_ms + SESSION_GRACE_MS - 1
     assert (await store.snapshot()).active == 1
@@ -29,10 +28,9 @@ async def test_a_session_outlives_its_pass_by_the_grace(make_room_store, turn):
     assert (await store.snapshot()).active == 0
 
 
-async def test_a_renewal_begins_the_session_duration_anew(make_room_store, turn):
+async def test_a_renewal_begins_the_session_duration_anew(open_room, turn):
     """The session's own beginning stays; renewing twice equals once."""
-    store = make_room_store(session_duration=10)
-    pass_ = await go_in(store)
+    store, pass_, _ = await open_room(session_duration=10)
     turn.forward(9)
     first, second = await asyncio.gather(store.renew(pass_), store.renew(pass_))
     assert first == second
@@ -41,11 +39,9 @@ async def test_a_renewal_begins_the_session_duration_anew(make_room_store, turn)
     assert (await store.snapshot()).counters["admitted"] == 1
 
 
-async def test_a_replica_whose_clock_is_late_finds_the_session(make_room_store, turn):
+async def test_a_replica_whose_clock_is_late_finds_the_session(open_room, turn):
     """Nothing expires before the renewals of the batch were looked at."""
-    store = make_room_store(session_duration=10)
-    pass_ = await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, pass_, [ticket] = await open_room(waiting=1, session_duration=10)
     turn.forward(10 + GRACE_S + 1)
     assert (await store.renew(pass_)).outcome is ADMITTED
     assert (await store.beat(ticket)).outcome is WAITING
@@ -64,10 +60,9 @@ async def test_a_session_has_a_longest_duration(make_room_store, turn):
     assert (await store.snapshot()).active == 0
 
 
-async def test_sessions_that_are_not_renewed_have_a_fixed_term(make_room_store, turn):
+async def test_sessions_that_are_not_renewed_have_a_fixed_term(open_room, turn):
     """A renewal says when it ends, and changes nothing."""
-    store = make_room_store(session_duration=10, disable_session_renewal=True)
-    pass_ = await go_in(store)
+    store, pass_, _ = await open_room(session_duration=10, disable_session_renewal=True)
     turn.forward(9)
     renewed = await store.renew(pass_)
     assert (renewed.outcome, renewed.expires_ms) == (ADMITTED, pass_.expires_ms)
@@ -75,10 +70,9 @@ async def test_sessions_that_are_not_renewed_have_a_fixed_term(make_room_store, 
     assert (await store.snapshot()).active == 0
 
 
-async def test_a_fixed_term_is_no_longer_for_a_lost_store(redis, make_room_store, turn):
+async def test_a_fixed_term_is_no_longer_for_a_lost_store(redis, open_room, turn):
     """A session restored from its pass ends when it would have ended."""
-    store = make_room_store(session_duration=10, disable_session_renewal=True)
-    pass_ = await go_in(store)
+    store, pass_, _ = await open_room(session_duration=10, disable_session_renewal=True)
     turn.forward(6)
     await lose(redis, store)
     assert (await store.renew(pass_)).expires_ms == pass_.expires_ms
@@ -88,10 +82,9 @@ async def test_a_fixed_term_is_no_longer_for_a_lost_store(redis, make_room_store
     "changes",
     [{"session_duration": 5}, {"session_max_duration": 10}, {"disable_session_renewal": True}],
 )
-async def test_what_a_pass_promised_is_kept_when_settings_change(make_room_store, turn, changes):
+async def test_what_a_pass_promised_is_kept_when_settings_change(open_room, turn, changes):
     """A copy of the old pass is honoured to its end, so the session is counted as long."""
-    store = make_room_store(session_duration=60)
-    first = await go_in(store)
+    store, first, _ = await open_room(session_duration=60)
     turn.forward(50)
     second = pass_of(first.visitor, await store.renew(first))
     await store.configure(changes)
@@ -106,10 +99,9 @@ async def test_what_a_pass_promised_is_kept_when_settings_change(make_room_store
 # A lost store -----------------------------------------------------------------------------------
 
 
-async def test_a_lost_session_comes_back_from_its_pass(redis, make_room_store, turn):
+async def test_a_lost_session_comes_back_from_its_pass(redis, open_room, turn):
     """With its beginning, where a slot is free."""
-    store = make_room_store(session_duration=10)
-    pass_ = await go_in(store)
+    store, pass_, _ = await open_room(session_duration=10)
     turn.forward(5)
     await lose(redis, store)
     renewed = await store.renew(pass_)
@@ -131,10 +123,9 @@ async def test_a_pass_by_a_clock_that_was_ahead_holds_no_slot_for_longer(
     assert (await store.snapshot()).active == 0
 
 
-async def test_a_lost_session_whose_slot_was_given_away_is_next(redis, make_room_store, turn):
+async def test_a_lost_session_whose_slot_was_given_away_is_next(redis, open_room, turn):
     """It queues at its old order, ahead of whoever came later."""
-    store = make_room_store(session_duration=10)
-    pass_ = await go_in(store)
+    store, pass_, _ = await open_room(session_duration=10)
     await lose(redis, store)
     turn.forward(1)
     await go_in(store)
@@ -147,12 +138,9 @@ async def test_a_lost_session_whose_slot_was_given_away_is_next(redis, make_room
     assert (again.outcome, again.ahead, again.waiting) == (WAITING, 0, 2)
 
 
-async def test_a_lost_session_is_not_kept_out_by_sessions_that_ran_out(
-    redis, make_room_store, turn
-):
+async def test_a_lost_session_is_not_kept_out_by_sessions_that_ran_out(redis, open_room, turn):
     """They are dropped first, and the slot is there."""
-    store = make_room_store(session_duration=60)
-    pass_ = await go_in(store)
+    store, pass_, _ = await open_room(session_duration=60)
     await lose(redis, store)
     await store.configure({"session_duration": 5})
     await go_in(store)
@@ -192,11 +180,9 @@ async def test_a_called_bearer_of_a_pass_gets_a_whole_session(redis, make_room_s
 # Leaving ----------------------------------------------------------------------------------------
 
 
-async def test_release_frees_the_slot_when_no_pass_is_honoured(make_room_store, turn):
+async def test_release_frees_the_slot_when_no_pass_is_honoured(open_room, turn):
     """A released session holds its slot until its pass is refused everywhere."""
-    store = make_room_store()
-    pass_ = await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, pass_, [ticket] = await open_room(waiting=1)
     assert await store.leave(pass_.visitor, why="released")
     turn.forward(1)
     assert not await store.leave(pass_.visitor, why="released")
@@ -207,10 +193,9 @@ async def test_release_frees_the_slot_when_no_pass_is_honoured(make_room_store, 
     assert (await store.beat(ticket)).outcome is ADMITTED
 
 
-async def test_a_revoked_pass_is_not_renewed(redis, make_room_store, turn):
+async def test_a_revoked_pass_is_not_renewed(redis, open_room, turn):
     """Neither while its slot is held nor afterwards."""
-    store = make_room_store(total_active_users=2)
-    pass_ = await go_in(store)
+    store, pass_, _ = await open_room(total_active_users=2)
     await store.leave(pass_.visitor)
     assert (await store.renew(pass_)).outcome is GONE
     turn.forward(10)
@@ -218,11 +203,9 @@ async def test_a_revoked_pass_is_not_renewed(redis, make_room_store, turn):
     assert (await store.snapshot()).active == 0
 
 
-async def test_a_called_visitor_who_leaves_frees_the_slot_at_once(make_room_store, turn):
+async def test_a_called_visitor_who_leaves_frees_the_slot_at_once(open_room, turn):
     """No pass was given for it, so there is nothing to hold it for."""
-    store = make_room_store(session_duration=10)
-    await go_in(store)
-    first, second = await queue(store, 2)
+    store, _, (first, second) = await open_room(waiting=2, session_duration=10)
     turn.forward(10 + GRACE_S)
     assert (await store.snapshot()).provisional == 1
     assert await store.leave(first.visitor)
@@ -231,10 +214,9 @@ async def test_a_called_visitor_who_leaves_frees_the_slot_at_once(make_room_stor
     assert (await store.beat(second)).outcome is ADMITTED
 
 
-async def test_who_came_in_at_once_and_left_is_remembered_as_long_as_a_pass(make_room_store, turn):
+async def test_who_came_in_at_once_and_left_is_remembered_as_long_as_a_pass(open_room, turn):
     """They never had a ticket, and no pass of theirs is valid any more."""
-    store = make_room_store(session_duration=300)
-    pass_ = await go_in(store)
+    store, pass_, _ = await open_room(session_duration=300)
     assert await store.leave(pass_.visitor)
     assert (await store.snapshot()).remembered == 1
     turn.forward(300)
@@ -245,13 +227,9 @@ async def test_who_came_in_at_once_and_left_is_remembered_as_long_as_a_pass(make
     assert (await store.snapshot()).remembered == 0
 
 
-async def test_who_left_the_queue_is_nothing_that_a_replica_reads_at_its_start(
-    make_room_store, turn
-):
+async def test_who_left_the_queue_is_nothing_that_a_replica_reads_at_its_start(open_room, turn):
     """A ticket is looked up when it is shown: what all replicas know is of passes."""
-    store = make_room_store(session_duration=300)
-    await go_in(store)
-    tickets = await queue(store, 3)
+    store, _, tickets = await open_room(waiting=3, session_duration=300)
     for ticket in tickets:
         await store.leave(ticket.visitor)
     turn.forward(360)
@@ -279,12 +257,10 @@ async def test_a_shorter_session_duration_forgets_no_pass_that_is_longer(make_ro
 
 
 async def test_a_session_older_than_the_store_may_have_a_ticket_that_the_store_forgot(
-    redis, make_room_store, turn
+    redis, open_room, turn
 ):
     """Came in from the queue, was restored by the pass, left: the old ticket is worth nothing."""
-    store = make_room_store(total_active_users=1, session_duration=10)
-    await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, _, [ticket] = await open_room(waiting=1, session_duration=10)
     turn.forward(10 + GRACE_S)
     pass_ = pass_of(ticket.visitor, await store.beat(ticket))
     await lose(redis, store)

@@ -55,10 +55,9 @@ async def test_a_batch_may_hold_the_same_visitor_twice(make_room_store):
     assert leaving == [True, False]
 
 
-async def test_a_late_repeat_of_a_call_does_not_bring_back_who_left(make_room_store):
+async def test_a_late_repeat_of_a_call_does_not_bring_back_who_left(open_room):
     """A call that timed out may reach the store after its visitor was released."""
-    store = make_room_store(total_active_users=2)
-    inside = await go_in(store)
+    store, inside, _ = await open_room(total_active_users=2)
     assert await store.leave(inside.visitor)
     assert (await store.enter(inside.visitor)).outcome is GONE
     assert not (await store.snapshot()).waiting
@@ -76,34 +75,31 @@ async def test_of_many_racers_exactly_as_many_as_fit_come_in(make_room_store):
     assert len({standing.order for standing in standings}) == 400
 
 
-async def test_a_full_line_takes_nobody(make_room_store):
+async def test_a_full_line_takes_nobody(open_room):
     """`max_waiting` refuses newcomers, and keeps those who wait."""
-    store = make_room_store(max_waiting=2)
-    await go_in(store)
-    tickets = await queue(store, 2)
+    store, _, tickets = await open_room(waiting=2, max_waiting=2)
     refused = await store.enter(new_visitor())
     assert refused.outcome is QueueOutcome.FULL
     assert refused.refresh_ms > 0
     assert [reply.ahead for reply in await beat_all(store, tickets)] == [0, 1]
 
 
-async def test_a_room_that_rejects_has_no_line(make_room_store, turn):
+async def test_a_room_that_rejects_has_no_line(open_room, turn):
     """A newcomer comes in or is turned away; the next free slot is anybody's."""
-    store = make_room_store(queueing_method="reject", session_duration=10)
-    await go_in(store)
+    store, _, _ = await open_room(queueing_method="reject", session_duration=10)
     assert (await store.enter(new_visitor())).outcome is QueueOutcome.REJECTED
     assert (await store.snapshot()).waiting == 0
     turn.forward(10 + GRACE_S)
     await go_in(store)
 
 
-async def test_a_random_room_draws_the_order(make_room_store, turn, monkeypatch):
+async def test_a_random_room_draws_the_order(open_room, turn, monkeypatch):
     """Who comes later may be drawn ahead; the place drawn is kept."""
     draws = iter([0.5, 0.9, 0.1, *[0.0] * 9])
     monkeypatch.setattr("sidecar.rooms.store.scripts._random", lambda: next(draws))
-    store = make_room_store(queueing_method="random", session_duration=10)
-    inside = await go_in(store)
-    last, first = await queue(store, 2)
+    store, inside, (last, first) = await open_room(
+        waiting=2, queueing_method="random", session_duration=10
+    )
     assert [reply.ahead for reply in await beat_all(store, [last, first])] == [1, 0]
     assert await store.leave(inside.visitor)
     turn.forward(HOLD_S)
@@ -114,11 +110,9 @@ async def test_a_random_room_draws_the_order(make_room_store, turn, monkeypatch)
 # Calls ----------------------------------------------------------------------------------------
 
 
-async def test_the_silent_head_is_passed_over(make_room_store, turn):
+async def test_the_silent_head_is_passed_over(open_room, turn):
     """Who stopped polling is not waited for when a slot comes free."""
-    store = make_room_store(session_duration=100)
-    await go_in(store)
-    _, second = await queue(store, 2)
+    store, _, (_, second) = await open_room(waiting=2, session_duration=100)
     for _ in range(11):
         turn.forward(10)
         last = await store.beat(second)
@@ -128,11 +122,11 @@ async def test_the_silent_head_is_passed_over(make_room_store, turn):
     assert snapshot.counters["expired_unused"] == 1
 
 
-async def test_a_call_that_nobody_answers_goes_to_the_next(make_room_store, turn):
+async def test_a_call_that_nobody_answers_goes_to_the_next(open_room, turn):
     """The provisional session lapses claim_window after the heartbeat that was due."""
-    store = make_room_store(session_duration=10, claim_window=5, heartbeat_interval=GRACE_S + 1)
-    await go_in(store)
-    tickets = await queue(store, 2)
+    store, _, tickets = await open_room(
+        waiting=2, session_duration=10, claim_window=5, heartbeat_interval=GRACE_S + 1
+    )
     turn.forward(10)
     await beat_all(store, tickets)
     turn.forward(GRACE_S)
@@ -145,11 +139,11 @@ async def test_a_call_that_nobody_answers_goes_to_the_next(make_room_store, turn
     assert (await store.snapshot()).counters["expired_no_show"] == 1
 
 
-async def test_who_comes_late_to_the_call_is_back_at_their_place(make_room_store, turn):
+async def test_who_comes_late_to_the_call_is_back_at_their_place(open_room, turn):
     """The slot is somebody else's by now; the next one is theirs."""
-    store = make_room_store(session_duration=10, claim_window=5, heartbeat_interval=GRACE_S + 1)
-    await go_in(store)
-    late, punctual, third = await queue(store, 3)
+    store, _, (late, punctual, third) = await open_room(
+        waiting=3, session_duration=10, claim_window=5, heartbeat_interval=GRACE_S + 1
+    )
     turn.forward(10)
     await beat_all(store, [late, punctual, third])
     turn.forward(GRACE_S)
@@ -175,11 +169,9 @@ async def test_whoever_was_told_to_come_in_a_minute_still_finds_the_slot(make_ro
     assert (await store.beat(ticket)).outcome is ADMITTED
 
 
-async def test_claiming_twice_equals_once(make_room_store, turn):
+async def test_claiming_twice_equals_once(open_room, turn):
     """The other tab, or a retry, gets the same pass; the session is not prolonged."""
-    store = make_room_store(session_duration=10)
-    await go_in(store)
-    [ticket] = await queue(store, 1)
+    store, _, [ticket] = await open_room(waiting=1, session_duration=10)
     turn.forward(10 + GRACE_S)
     first = await store.beat(ticket)
     turn.forward(2)
@@ -237,10 +229,9 @@ async def test_the_rate_holds_newcomers_and_calls_alike(make_room_store, turn):
     assert (await store.beat(tickets[1])).outcome is WAITING
 
 
-async def test_a_store_whose_clock_jumps_back_keeps_the_rate(make_room_store, turn):
+async def test_a_store_whose_clock_jumps_back_keeps_the_rate(open_room, turn):
     """After a failover the clock may be an hour behind; the line does not stand for an hour."""
-    store = make_room_store(total_active_users=100, new_users_per_minute=60)
-    await go_in(store)
+    store, _, _ = await open_room(total_active_users=100, new_users_per_minute=60)
     turn.forward(-3600)
     await go_in(store)
     [ticket] = await queue(store, 1)
@@ -248,10 +239,9 @@ async def test_a_store_whose_clock_jumps_back_keeps_the_rate(make_room_store, tu
     assert (await store.beat(ticket)).outcome is ADMITTED
 
 
-async def test_a_long_row_of_silent_places_is_passed_over_piece_by_piece(make_room_store, turn):
+async def test_a_long_row_of_silent_places_is_passed_over_piece_by_piece(open_room, turn):
     """One script looks at 150; no newcomer overtakes those that are left to look at."""
-    store = make_room_store(total_active_users=1, session_duration=100)
-    await go_in(store)
+    store, _, _ = await open_room(session_duration=100)
     await asyncio.gather(*(store.enter(new_visitor()) for _ in range(250)))
     turn.forward(100 + GRACE_S)
     [newcomer] = await queue(store, 1)
@@ -263,11 +253,9 @@ async def test_a_long_row_of_silent_places_is_passed_over_piece_by_piece(make_ro
 # Leaving, resets, sweeps ------------------------------------------------------------------------
 
 
-async def test_a_ticket_is_worth_nothing_after_leaving(make_room_store, turn):
+async def test_a_ticket_is_worth_nothing_after_leaving(open_room, turn):
     """For as long as it could be shown: a day, however often is swept."""
-    store = make_room_store(session_duration=300)
-    await go_in(store)
-    ticket, other = await queue(store, 2)
+    store, _, (ticket, other) = await open_room(waiting=2, session_duration=300)
     assert await store.leave(ticket.visitor)
     assert not await store.leave(ticket.visitor)
     assert (await store.beat(ticket)).outcome is GONE
@@ -280,11 +268,9 @@ async def test_a_ticket_is_worth_nothing_after_leaving(make_room_store, turn):
     assert (await store.beat(other)).outcome is ADMITTED
 
 
-async def test_a_reset_voids_tickets_and_keeps_sessions(make_room_store):
+async def test_a_reset_voids_tickets_and_keeps_sessions(open_room):
     """Also a provisional one: who was called before may still claim."""
-    store = make_room_store(total_active_users=1)
-    inside = await go_in(store)
-    called, waiting = await queue(store, 2)
+    store, inside, (called, waiting) = await open_room(waiting=2)
     await store.configure({"total_active_users": 2})
     assert await store.reset() == 1
     assert (await store.beat(waiting)).outcome is GONE
