@@ -2,6 +2,8 @@
 -- Estimates waits; docs/estimate.md derives the formulas. Visitors leave the queue by being called,
 -- `rate` of them per ms, or by giving up, each with the probability `leaving` per ms.
 
+local wait_ms
+do
 -- Returns in how many ms `people` visitors have left the queue.
 local function drained_ms(people, rate, leaving)
   local x = leaving * people / rate
@@ -17,7 +19,7 @@ local function left_after(people, ms, rate, leaving)
 end
 
 -- Returns the expected wait of a visitor with `ahead` people ahead, ms; nil if unknown.
-local function wait_ms(ahead)
+function wait_ms(ahead)
   local pace = cache.pace or current_pace()
   if not pace.is_known then return nil end
   local calls, first_ms = ahead * pace.alive + 1 - pace.at_once, pace.opening_ms
@@ -29,4 +31,5 @@ local function wait_ms(ahead)
   end
   calls = left_after(calls, first_ms, pace.opening_rate, pace.leaving)
   return first_ms + drained_ms(math.max(calls, 0), pace.rate, pace.leaving)
+end
 end

@@ -28,11 +28,10 @@ end
 
 -- Returns whether these polls change nobody's place or session: they come as advised, no session
 -- has expired, and nobody can be called. If so, a script need not update the measurements, unless
--- the last update is MOMENT_MS old.
+-- the last update is 100 ms old.
 local function is_quiet(dues)
-  local MOMENT_MS = 100
-  local since = now - (stats.measured_at or 0)
-  if since < 0 or since >= MOMENT_MS or phase ~= OPEN or stage ~= 0 or has_outage_ended then
+  local since_ms = now - (stats.measured_at or 0)
+  if since_ms < 0 or since_ms >= 100 or phase ~= OPEN or stage ~= 0 or has_outage_ended then
     return false
   end
   for n = 1, #dues do

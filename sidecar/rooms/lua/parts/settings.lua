@@ -42,21 +42,20 @@ local function decode(text, overrides)
 end
 
 -- Cached settings of each room, by the text of the file's settings, because replicas may have
--- different files for a while. MAX_DECODED: how many of them are cached.
-local MAX_DECODED = 500
+-- different files for a while. At most 500 of them are cached.
 local decoded, decoded_number = {}, 0
 local function settings_of(text)
   local overrides = redis_call('HGETALL', CONFIG)
-  local said = table.concat(overrides, '\n')
+  local overrides_text = table.concat(overrides, '\n')
   local of_room = decoded[CONFIG]
-  local known = of_room and of_room[text]
-  if known and known.said == said then return known.settings end
+  local cached = of_room and of_room[text]
+  if cached and cached.overrides_text == overrides_text then return cached.settings end
   local settings = decode(text, overrides)
-  if decoded_number >= MAX_DECODED then
+  if decoded_number >= 500 then
     decoded, decoded_number = {}, 0
   end
   decoded[CONFIG] = decoded[CONFIG] or {}
-  decoded[CONFIG][text] = {said = said, settings = settings}
+  decoded[CONFIG][text] = {overrides_text = overrides_text, settings = settings}
   decoded_number = decoded_number + 1
   return settings
 end

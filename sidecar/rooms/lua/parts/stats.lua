@@ -28,13 +28,12 @@ end
 -- Logs an operator's action for the history and the dashboard; does nothing if `by` is ''.
 -- `cache.changes`: the old and new values of settings by name, as JSON ('': the configured value).
 -- With the revision, they allow an operator to undo the change.
-local LOG_KEPT = 200
 local function log_action(by, what, visitor, detail, ...)
   if by == '' then return end
   append('operator', visitor, what, 'by', by, 'detail', detail, ...)
   redis_call('LPUSH', LOG, cjson.encode({at = now, by = by, what = what, visitor = visitor,
     detail = detail, changes = cache.changes, revision = cache.changes and revision}))
-  redis_call('LTRIM', LOG, 0, LOG_KEPT - 1)
+  redis_call('LTRIM', LOG, 0, 199) -- keeps the last 200 actions
 end
 
 -- Counts the wait of an admitted visitor in a histogram with half octaves of seconds, from which

@@ -6,7 +6,9 @@
 -- could wait the least. As long as the same sub-queues are not empty, each has always had its share
 -- of the calls, to within one call.
 -- stats.credit_n: the credit of sub-queue n. An empty sub-queue has none.
-local new_credits
+local store_credits, pop_heads
+do
+local new_credits -- the credits after the call that is being made
 
 local function choose_sub_queue()
   local total, busy = 0, 0
@@ -37,7 +39,7 @@ local function choose_sub_queue()
 end
 
 -- Stores the credits after a call. For a visitor who is dropped as silent, they stay unchanged.
-local function store_credits()
+function store_credits()
   for n, credit in pairs(new_credits or {}) do
     stats['credit_' .. n] = credit
   end
@@ -57,7 +59,7 @@ end
 
 -- Pops visitors from the head of `waiting` like queue.pop_heads(), but from weighted sub-queues one
 -- at a time.
-local function pop_heads(waiting, most)
+function pop_heads(waiting, most)
   new_credits = nil
   local drawn_first = is_weighted and count_drawn()
   if drawn_first then most = math.max(1, math.min(most, drawn_first)) end
@@ -70,4 +72,5 @@ local function pop_heads(waiting, most)
   resized(waiting)
   remove_arrivals(visitors)
   return visitors, orders, most
+end
 end
