@@ -70,7 +70,7 @@ POLICIES = [
 
 
 def build_settings(values: dict, now: int) -> dict:
-    """Return the settings for a strategy's values."""
+    """Return the settings for the values of the strategies above."""
     values = dict(values)
     if "policy" in values:
         values |= POLICIES[values.pop("policy")]
@@ -87,7 +87,7 @@ def build_settings(values: dict, now: int) -> dict:
 
 
 FILE = {"session_duration": 6, "heartbeat_timeout": 24, "claim_window": 8}
-#: From a millisecond to minutes.
+#: How far a step sets the clock: from a millisecond to minutes.
 STEPS_MS = st.one_of(
     st.integers(1, 999),
     st.integers(1000, 12_000),
@@ -111,7 +111,7 @@ LATE_MS = SESSION_GRACE_MS + 1000
 
 
 class RoomMachine(StoreMachine):
-    """One room from its first visitor on; a step is a batch of calls."""
+    """A room and its model, from the first visitor on. A step is a batch of calls."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
@@ -121,8 +121,8 @@ class RoomMachine(StoreMachine):
         #: All tickets and passes, newest last.
         self.tickets: list[Ticket] = []
         self.passes: list[Pass] = []
-        #: Visitors who stopped polling; and the least pause of those with hidden tabs, ms. All
-        #: others poll when they are told to.
+        #: Visitors who stopped polling, and the shortest poll interval of visitors with hidden
+        #: tabs, ms. All other visitors poll when they are advised to.
         self.silent: set[str] = set()
         self.hidden: dict[str, int] = {}
         self.polled_at: dict[str, int] = {}
@@ -208,7 +208,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.tickets)
     @rule(seconds=st.integers(1, 40))
     def wait_and_poll(self, seconds):
-        """Let time pass, while visitors poll when they are told to."""
+        """Let time pass, while visitors poll when they are advised to."""
         self.keep_polling(seconds)
 
     @precondition(lambda self: self.tickets)
@@ -220,7 +220,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.tickets)
     @rule(which=st.integers(0, 99), times=st.integers(2, 6), ms=st.integers(0, 900))
     def poll_impatiently(self, which, times, ms):
-        """Poll far more often than the visitor is told to."""
+        """Poll far more often than the visitor is advised to."""
         for _ in range(times):
             self.now += ms
             self.beat(latest(self.tickets, [which]))
@@ -278,7 +278,7 @@ class RoomMachine(StoreMachine):
 
     @rule(changes=st.fixed_dictionaries({}, optional=SETTINGS), cap=st.none() | st.integers(0, 5))
     def configure(self, changes, cap):
-        """Change settings, or only the cap; None resets one to the file's value."""
+        """Change settings, or only the cap. None resets a setting to the file's value."""
         changes = build_settings(changes, self.now)
         if cap is not None:
             changes = {"total_active_users": cap}
@@ -292,7 +292,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: len(self.visitors) > 5)
     @rule(really=SELDOM)
     def reset(self, really):
-        """Empty the queue and void its tickets; sessions stay."""
+        """Empty the queue and void its tickets. Sessions stay."""
         if not really:
             return
         assert self.run(self.store.reset(by="desk")) == self.model.reset(self.now)
@@ -347,15 +347,15 @@ class RoomMachine(StoreMachine):
         self.check_step()
 
     @rule(really=SELDOM, ms=STEPS_MS)
-    def know_of_an_earlier_time(self, really, ms):
-        """Tell the store of a cookie that is older than its data."""
+    def report_earlier_time(self, really, ms):
+        """Report a cookie that is older than the data of Redis."""
         if really:
             self.store.note_room_existed_since(self.now - ms)
             self.model.known_since = min(self.model.known_since or self.now, self.now - ms)
 
     @rule(really=SELDOM, which=st.none() | st.integers(0, 99))
-    def let_somebody_in_alone(self, really, which):
-        """Admit a visitor without Redis, as a replica does, and tell Redis later."""
+    def admit_without_redis(self, really, which):
+        """Admit a visitor without Redis, as a replica does, and report the pass later."""
         if not really:
             return
         self.store.mark_unreported_admissions(self.now)
@@ -372,8 +372,8 @@ class RoomMachine(StoreMachine):
         self.renew([0])
 
     @rule(refresh_ms=st.sampled_from([None, 0, 2000, 2000, 8000, 33_000]))
-    def know_the_refreshes(self, refresh_ms):
-        """Tell Redis the longest refresh near the head, or that it is unknown."""
+    def report_longest_refresh(self, refresh_ms):
+        """Report the longest refresh near the head, or that the replica does not know it."""
         self.store.set_longest_refresh_near_head(refresh_ms)
         self.model.known_near_ms = refresh_ms
 
@@ -390,13 +390,13 @@ class RoomMachine(StoreMachine):
         chosen=SOME,
     )
     def outage(self, really, ms, first, chosen):
-        """Run no script for `ms`: Redis is unavailable or all replicas are down."""
+        """Run no script for `ms`, as if Redis were unavailable or all replicas were down."""
         if not really:
             return
         self.now += ms
-        self.set_outage_limit(is_there=False)
+        self.set_outage_limit(has_clients=False)
         self.run_first(first, chosen)
-        self.set_outage_limit(is_there=True)
+        self.set_outage_limit(has_clients=True)
 
     def run_first(self, script, chosen) -> None:
         if script == "enter":
@@ -410,23 +410,23 @@ class RoomMachine(StoreMachine):
         else:
             self.snapshot()
 
-    def set_outage_limit(self, *, is_there: bool) -> None:
-        outage_ms = 10**12 if is_there else OUTAGE_MS
+    def set_outage_limit(self, *, has_clients: bool) -> None:
+        outage_ms = 10**12 if has_clients else OUTAGE_MS
         self.model.outage_ms = outage_ms
         settings = json.loads(self.store._settings) | {"outage_ms": outage_ms}
         self.store._settings = json.dumps(settings)
 
     @rule(which=st.integers(0, 99), off_ms=st.integers(-1, 1), sweeps=st.booleans())
-    def go_to_the_moment(self, which, off_ms, sweeps):
-        """Set the clock to when something ends, or a millisecond before or after."""
+    def go_to_an_end(self, which, off_ms, sweeps):
+        """Set the clock to the end of a place or session, or a millisecond before or after."""
         moments = [at + off_ms for at in self.model.list_ends()]
         if self.go_to_one(moments, which) and sweeps:
             self.sweep()
 
     @precondition(lambda self: len(self.visitors) > 5)
     @rule(really=SELDOM, passes=INDICES, tickets=INDICES)
-    def lose_the_store(self, really, passes, tickets):
-        """Empty Redis: only visitors' cookies are left."""
+    def empty_redis(self, really, passes, tickets):
+        """Empty Redis, so that only visitors' cookies are left."""
         if not really:
             return
         self.now += 1  # a new store begins later than the latest snapshot of the old one
@@ -441,8 +441,8 @@ class RoomMachine(StoreMachine):
 
     @precondition(lambda self: self.keys.waiting or self.keys.active)
     @rule(really=SELDOM, which=st.integers(0, 99), first=FIRST, chosen=SOME)
-    def lose_a_key(self, really, which, first, chosen):
-        """Evict a key; the next script detects it."""
+    def evict_key(self, really, which, first, chosen):
+        """Evict a key. The next script detects the loss."""
         if not really:
             return
         redis = self.bench.redis
@@ -456,7 +456,7 @@ class RoomMachine(StoreMachine):
 
     @precondition(lambda self: self.keys.waiting or self.keys.active)
     @rule(really=SELDOM)
-    def keep_a_copy(self, really):
+    def save_copy(self, really):
         """Copy Redis' data, as to the disk."""
         if really:
             data = {name: self.run(self.read(name)) for name in (*SETS, *HASHES)}
@@ -465,8 +465,8 @@ class RoomMachine(StoreMachine):
 
     @precondition(lambda self: self.saved_copy)
     @rule(really=SELDOM, passes=INDICES)
-    def go_back(self, really, passes):
-        """Restore the copy: what happened since is only in visitors' cookies."""
+    def restore_copy(self, really, passes):
+        """Restore the copy. Later changes are only in visitors' cookies."""
         if not really:
             return
         data, model = self.saved_copy
@@ -507,7 +507,7 @@ class RoomMachine(StoreMachine):
     # What the rules share --------------------------------------------------------------------
 
     def keep_polling(self, seconds: int) -> None:
-        """Let visitors poll when they are told to, at most half a second late."""
+        """Let visitors poll when they are advised to, at most half a second late."""
         end = self.now + seconds * 1000
         for _ in range(5):
             latest = {ticket.visitor: ticket for ticket in self.tickets}
@@ -606,7 +606,7 @@ class RoomMachine(StoreMachine):
         return step
 
     def store_token(self, shown: Ticket | Pass, reply) -> None:
-        """Keep the token that rooms/service.py would sign."""
+        """Store the token that rooms/service.py would sign."""
         fields = shown.visitor, reply.order, shown.joined_ms, reply.epoch
         if reply.outcome is QueueOutcome.WAITING:
             young = [t for t in self.tickets if t.signed_ms > self.now - RESIGN_MS]
@@ -622,7 +622,7 @@ class RoomMachine(StoreMachine):
 
 
 def address_of(visitor: str) -> str:
-    """Return one of three addresses."""
+    """Return the visitor's address, one of three."""
     return f"address{sum(visitor.encode()) % 3}"
 
 

@@ -1,6 +1,6 @@
 """The promises of docs/design.md, checked against Redis' keys, independent of the model.
 
-A step is one script. `before` and `after` are the keys as they were read around it.
+A step is one script. `before` and `after` are the keys before and after the script.
 """
 
 import math
@@ -23,7 +23,7 @@ _LOST_PLACES = {"silent", "swept", "no_show", "unused"}
 
 @dataclass(frozen=True)
 class RoomKeys:
-    """A room's keys at one moment."""
+    """The contents of a room's keys at one time."""
 
     waiting: dict[str, int] = field(default_factory=dict)
     due: dict[str, float] = field(default_factory=dict)
@@ -77,10 +77,10 @@ class Step:
     settings: RoomSettings
     before: RoomKeys
     after: RoomKeys
-    #: Redis was emptied a moment ago, or no event is open: nobody is called.
+    #: Whether nobody is called, because Redis was emptied or no event is open.
     is_held: bool = False
     is_open: bool = True
-    #: When the last outage ended, in which nobody could be heard.
+    #: When the last outage ended. During the outage no heartbeat could arrive.
     outage_end: float = -math.inf
 
     @property
@@ -90,24 +90,24 @@ class Step:
 
 
 class Promises:
-    """All promises made so far in one room; each method asserts one."""
+    """All promises made so far in one room. Each method asserts one promise."""
 
     def __init__(self) -> None:
-        #: visitor -> when the pass that they got ends.
+        #: visitor -> when the visitor's pass ends, ms.
         self.valid_until: dict[str, int] = {}
-        #: visitor -> until when a released session is still counted.
+        #: visitor -> until when the slot of a released session is taken, ms.
         self.counted_until: dict[str, int] = {}
-        #: Visitors whom a replica admitted without Redis: they stay.
+        #: Visitors whom a replica admitted without Redis. Their sessions stay above the cap.
         self.failed_open: set[str] = set()
-        #: visitor -> when they were told to poll.
+        #: visitor -> when the visitor was advised to poll, ms.
         self.due_polls: dict[str, int] = {}
-        #: Not polled yet when settings changed that its place is stored by
-        #: (rooms/lua/parts/heartbeat_due.lua).
+        #: Visitors who had not polled when the settings changed from which the score of an unused
+        #: place is computed (rooms/lua/parts/heartbeat_due.lua).
         self.excused: set[str] = set()
         self.patience: tuple[float, float] | None = None
-        #: visitor -> the position that they were shown, plus those who came back ahead of them.
+        #: visitor -> how many visitors ahead were shown, plus those who came back ahead since.
         self.shown_ahead: dict[str, int] = {}
-        #: When slots were given since the rate last changed.
+        #: The times at which slots were given since the rate last changed.
         self.slot_times: list[int] = []
         self.rate: int | None = None
         self.last_order = 0
@@ -115,7 +115,7 @@ class Promises:
         self.busy_queues: object = None
         self.calls: list[int | None] = []
         self.position_rules: object = None
-        #: What shown positions go by, and whose was changed by this step.
+        #: The sort keys of shown positions, and those that this step changed.
         self.sort_keys: dict[str, tuple[int, int, str]] = {}
         self.changed_keys: list[tuple[int, int, str]] = []
 
@@ -131,14 +131,14 @@ class Promises:
         self.note_joined(step)
 
     def check_cap(self, step: Step) -> None:
-        """Sessions never exceed the cap, except those that replicas admitted without Redis. After
-        the cap was lowered nobody is admitted until there is room."""
+        """Check that sessions exceed the cap only if replicas admitted visitors without Redis.
+        After the cap was lowered, nobody is admitted until there is room."""
         active = step.after.active
         if len(active) > step.settings.total_active_users:
             restored = {v for _, v, why in step.after.events if why == "restored"}
             ordinary = active.keys() - self.failed_open
-            # Of one batch, an ordinary session may come back within the cap before one that a
-            # replica let in alone comes back above it.
+            # In one batch, an ordinary session may come back within the cap before the session of a
+            # visitor whom a replica admitted without Redis comes back above the cap.
             is_mixed = (
                 restored & self.failed_open and len(ordinary) <= step.settings.total_active_users
             )
@@ -147,13 +147,13 @@ class Promises:
             assert not step.entered
 
     def check_order(self, step: Step) -> None:
-        """Visitors are called in the order of their places."""
+        """Check that visitors are called in the order of their places."""
         if step.settings.queueing_method == "random":
             return
         moved = {v for kind, v, _ in step.after.events if kind in ("operator", "graded")}
         called = [v for kind, v, _ in step.after.events if kind == "called" and v not in moved]
         for line in range(len(step.settings.lines)) if is_weighted(step.settings) else (None,):
-            # In one script somebody may be drawn into the line and called, or moved and called.
+            # One script may draw a visitor's place or move the visitor, and then call them.
             orders = [
                 order
                 for v in called
@@ -171,8 +171,8 @@ class Promises:
                 assert all(order <= min(behind) for order in orders)
 
     def check_share(self, step: Step) -> None:
-        """While the same sub-queues are busy, each has its share of any stretch of calls, within
-        two."""
+        """Check that each sub-queue has its share of any stretch of calls, within two, as long as
+        the same sub-queues are not empty."""
         lines = [
             frozenset(line_of(step.settings, order) for order in keys.waiting.values())
             for keys in (step.before, step.after)
@@ -194,7 +194,7 @@ class Promises:
                 assert abs(stretch.count(line) - exact) < 2
 
     def check_idle_slots(self, step: Step) -> None:
-        """After no script is there a free slot while somebody waits."""
+        """Check that no slot is free while somebody waits."""
         settings, after = step.settings, step.after
         has_token = settings.new_users_per_minute is None or (after.tokens or 0) >= 1
         is_free = len(after.active) < settings.total_active_users and has_token
@@ -203,7 +203,7 @@ class Promises:
         assert not (is_held and step.entered)
 
     def check_one_place(self, step: Step) -> None:
-        """A visitor is in the queue or inside, never both; and the keys agree."""
+        """Check that no visitor has both a place and a session, and that the keys agree."""
         after = step.after
         assert not after.waiting.keys() & after.active.keys()
         reserved = after.reserved.keys() - after.waiting.keys()
@@ -213,8 +213,8 @@ class Promises:
         assert not after.revoked.keys() & after.waiting.keys()
 
     def check_lost_places(self, step: Step) -> None:
-        """Only visitors who polled late lose a place or a call, and none because of an outage.
-        Visitors who were turned away with another ticket have no promise."""
+        """Check that only visitors who polled late lose a place or a call, and nobody because of an
+        outage. There is no promise for a visitor who was refused with another ticket."""
         patience = step.settings.claim_window, step.settings.heartbeat_timeout
         if patience != self.patience:
             self.patience = patience
@@ -223,14 +223,14 @@ class Promises:
             told = None if visitor in self.excused else self.due_polls.get(visitor)
             if kind == "expired" and why in _LOST_PLACES and told is not None:
                 assert step.now > told
-                if told <= step.outage_end:  # their pages had to try again
+                if told <= step.outage_end:  # the page had to try again
                     assert step.now >= step.outage_end + BACKOFF_MS
-                self.excused.add(visitor)  # nothing is promised before they poll again
+                self.excused.add(visitor)  # nothing is promised before the next poll
             if kind != "joined":
                 self.shown_ahead.pop(visitor, None)
 
     def check_passes(self, step: Step) -> None:
-        """Until a pass ends its visitor has a slot, and a released one a little longer."""
+        """Check that a visitor has a slot until the pass ends, and a little longer if released."""
         self.valid_until = {v: end for v, end in self.valid_until.items() if step.now < end}
         for visitor, end in self.valid_until.items():
             score = step.after.active.get(visitor, 0)
@@ -239,7 +239,7 @@ class Promises:
         assert self.counted_until.keys() <= step.after.active.keys()
 
     def check_rate(self, step: Step) -> None:
-        """In any time t at most burst + rate x t slots are given."""
+        """Check that in any time t at most burst + rate x t slots are given."""
         per_minute = step.settings.new_users_per_minute
         if per_minute != self.rate:
             self.rate, self.slot_times = per_minute, []
@@ -268,7 +268,7 @@ class Promises:
         self.changed_keys = [turn for visitor, turn in after.items() if before.get(visitor) != turn]
         self.sort_keys = after
         if is_by_arrival(settings) and step.is_open:
-            # Of a newcomer, whatever class it has, nobody's shown place takes notice.
+            # A newcomer of any class does not change the shown position of others.
             new = {v for event, v, why in step.after.events if (event, why) == ("joined", "new")}
             for visitor in new & after.keys():
                 for other in after.keys() - new:
@@ -279,7 +279,7 @@ class Promises:
     def check_reply(self, visitor: str, reply: Standing, step: Step, *, is_poll: bool) -> None:
         if reply.outcome is QueueOutcome.ADMITTED:
             assert reply.started_ms <= reply.now_ms
-            # Of a first pass replicas ask the store, for claim_window it has the slot in any case.
+            # Replicas ask Redis about a first pass, which has its slot for claim_window at least.
             is_first = not is_poll and step.after.active[visitor] % 1 == UNUSED
             ends = step.now + round(step.settings.claim_window * 1000)
             expires = min(ends, reply.expires_ms) if is_first else reply.expires_ms
@@ -308,13 +308,13 @@ class Promises:
             self.shown_ahead.pop(visitor, None)
 
     def check_new_orders(self, orders: list[int]) -> None:
-        """Each newcomer is behind the last."""
+        """Check that each newcomer is behind the newcomer before."""
         for order in orders:
             assert order > self.last_order
             self.last_order = order
 
     def note_left(self, visitor: str, step: Step) -> None:
-        """Passes of a visitor who left are invalid; the session counts a little longer."""
+        """Note that a visitor left: the pass is void, and the slot is taken a little longer."""
         if self.valid_until.pop(visitor, None) is not None and visitor in step.before.admitted:
             ends = min(int(step.before.active[visitor]), step.now + RELEASE_HOLD_MS)
             self.counted_until.setdefault(visitor, ends)
@@ -327,15 +327,15 @@ class Promises:
 
 
 def are_arrivals_stored(keys: RoomKeys, settings: RoomSettings) -> bool:
-    """Return True if the shown number of every waiting visitor is stored. Otherwise some joined
-    before places were shown by arrival, and positions are by order until they poll again."""
+    """Return True if the arrivals of all waiting visitors are stored. Otherwise some joined before
+    positions were shown by arrival, and positions go by order until these visitors poll."""
     by_order = {visitor for visitor, order in keys.waiting.items() if not is_drawn(order)}
     return not is_by_arrival(settings) or by_order <= keys.arrivals.keys()
 
 
 def make_sort_keys(keys: RoomKeys, settings: RoomSettings) -> dict[str, tuple[int, int, str]]:
-    """Return the sort keys of shown positions: sub-queue, number in it, and id. Drawn places are
-    ahead of all; a room without sub-queues has one."""
+    """Return the sort keys of shown positions: the sub-queue's number (-1 for drawn places, and in
+    a room without sub-queues), the arrival or order, and the id."""
     by_arrival = is_by_arrival(settings)
     turns = {}
     for visitor, order in keys.waiting.items():

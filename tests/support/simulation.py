@@ -1,8 +1,8 @@
 """A simulated sale with the real scripts and an injected clock.
 
-Visitors arrive in a burst and then in a trickle, poll when they are told to, are admitted, stay
-for a random time and go; some close their browser while they wait. The results have what each
-visitor was told beside what then happened.
+Visitors arrive in a burst and then in a trickle, poll when they are advised to, are admitted, stay
+for a random time and leave. Some close their browser while they wait. The results have each reply
+to a poll, and how long the visitor then really waited.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ START_MS = 1_800_000_000_000
 #: become free between them and stay idle until the next.
 TICK_MS = (250, 750)
 SWEEP_MS = 120_000
-#: The pause between two pages inside, once the pass is due for renewal.
+#: The time between two renewals of a pass.
 RENEW_MS = (50_000, 80_000)
-#: The pause before the second request of a visitor who was admitted at once.
+#: The time before the second request of a visitor who was admitted at once.
 FIRST_MS = (500, 10_000)
 NETWORK_MS = (20, 150)
 MINUTE_S = 60
@@ -65,8 +65,8 @@ class Sale:
     trickle_s: float = 900
     #: The share of visitors who close their browser while they wait.
     leavers: float = 0.1
-    #: The share of visitors whose tab is hidden after its first minute, and the period in which it
-    #: then polls; and the share of visitors whose phone sleeps for five minutes.
+    #: The share of visitors whose tab is hidden after its first minute, and its poll interval from
+    #: then on; and the share of visitors whose phone sleeps for five minutes.
     hidden: float = 0
     hidden_s: float = 60
     sleepers: float = 0
@@ -86,7 +86,7 @@ class Sale:
 
     @property
     def held_s(self) -> float:
-        """Return how long a slot is held on average: the stay, and until it is free."""
+        """The mean time for which a slot is taken: a stay, and the time until the slot is free."""
         runs_out_s = self.session_duration + SESSION_GRACE_MS / 1000 - RENEW_MS[0] / 2000
         held_s = RELEASE_HOLD_MS / 1000
         return self.stay_mean_s + self.silent_ends * runs_out_s + (1 - self.silent_ends) * held_s
@@ -94,7 +94,7 @@ class Sale:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The reply to one poll, and how long the wait then was (None: never admitted)."""
+    """The reply to one poll, and how long the visitor then waited (None: never admitted)."""
 
     at_s: float
     standing: Standing
@@ -108,7 +108,8 @@ class Played:
 
     visitors: int
     told: list[Told]
-    #: Slot time while somebody waited, and the lost part of it.
+    #: The time of all slots while somebody waited, and its parts in which slots were free, or taken
+    #: by visitors who had not arrived.
     slot_ms: int = 0
     free_ms: int = 0
     unclaimed_ms: int = 0
@@ -116,14 +117,14 @@ class Played:
     inversions: int = 0
     died: int = 0
     no_shows: int = 0
-    #: For each hidden tab: its polls after a later joiner who polls as told was admitted.
+    #: For each hidden tab, its polls after a later visitor without a hidden tab was admitted.
     late_polls: list[int] = field(default_factory=list)
     polls: int = 0
     lasted_s: float = 0
 
     @property
     def judged(self) -> list[tuple[Wait, float]]:
-        """Return the estimates that count, each with the wait that followed."""
+        """The estimates that count, each with the wait that followed."""
         return [
             (told.wait, told.true_s)
             for told in self.told
@@ -132,12 +133,12 @@ class Played:
 
     @property
     def error(self) -> float:
-        """Return the median relative error of the estimates."""
+        """The median relative error of the estimates."""
         return statistics.median(abs(wait.seconds - true) / true for wait, true in self.judged)
 
     @property
     def coverage(self) -> float:
-        """Return how often the true wait was between `low` and `high`."""
+        """The share of estimates whose true wait was between `low` and `high`."""
         return statistics.fmean(wait.low <= true <= wait.high for wait, true in self.judged)
 
     @property
@@ -246,7 +247,7 @@ class _Player:
             else:
                 due[verb].append(visitor)
         due["beat"] = [visitor for visitor in due["beat"] if not visitor.dead]
-        # One kind after the other, so that the same seed plays the same sale.
+        # One kind of call after the other, so that the same seed plays the same sale.
         await asyncio.gather(*(self._store.leave(v.name, why="released") for v in due["leave"]))
         renewed = await asyncio.gather(*(self._store.renew(v.pass_) for v in due["renew"]))
         for visitor, standing in zip(due["renew"], renewed, strict=True):
@@ -326,7 +327,7 @@ class _Player:
             self._played.died += 1
 
     async def _account_before(self) -> None:
-        """Count slots that became free since the last tick: they were idle until now."""
+        """Count the idle time of slots that became free since the last tick."""
         if not self._alive:
             return
         active = keys.room_key(self._room, "active")
@@ -342,7 +343,7 @@ class _Player:
         self._played.no_shows = int(snapshot.counters.get("expired_no_show", 0))
 
     async def _judge_order(self) -> None:
-        """Count calls before an earlier visitor who was waiting, from the room's events."""
+        """Count, from the room's events, the calls that passed over an earlier visitor."""
         events = await self._redis.xrange(keys.room_key(self._room, "events"))
         line: list[tuple[int, str]] = []
         gone: set[str] = set()
