@@ -1,44 +1,43 @@
-"""Which changes of a room's events are refused, for the sake of places that are being drawn."""
+"""Which changes of a room's events are refused, because places are being drawn or were drawn."""
 
 from collections.abc import Sequence
 
-from sidecar.rooms.openings import RoomEvent, draws_of
+from sidecar.rooms.openings import RoomEvent, list_draws
 
 
-def problems_of_change(
+def find_event_change_problems(
     before: Sequence[RoomEvent], after: Sequence[RoomEvent], now_ms: int
 ) -> list[str]:
     """Return the reasons why a room's events must not be changed this way: places in a pre-queue
     would be drawn with another secret than the one committed to, or with a secret that is already
     published. Removing an event is always allowed; it cancels the event."""
     by_name, old_keys = {event.name: event for event in after}, {event.draw_key for event in before}
-    begun = [event for event in draws_of(after) if event.begins_ms <= now_ms]
+    begun = [event for event in list_draws(after) if event.begins_ms <= now_ms]
     new = [event for event in begun if event.draw_key not in old_keys]
     problems = []
-    for event in draws_of(before):
+    for event in list_draws(before):
         changed = by_name.get(event.name)
         if event.begins_ms <= now_ms < event.opens_at:
-            instead = [other.name for other in new if other.opens_at > event.begins_ms]
+            replacing = [other.name for other in new if other.opens_at > event.begins_ms]
             if changed is not None and changed.prequeue_from != event.prequeue_from:
                 problems.append(
                     f"events: {event.name}: its pre-queue is on: leave prequeue_from alone, or "
                     "take the event out to cancel it"
                 )
-            elif changed is None and instead:
+            elif changed is None and replacing:
                 problems.append(
-                    f"events: {instead[0]}: the pre-queue of {event.name} is on: leave its name "
+                    f"events: {replacing[0]}: the pre-queue of {event.name} is on: leave its name "
                     "alone, or take the event out to cancel it"
                 )
-        elif event.opens_at <= now_ms and _opens_later(event, changed):
+        elif (
+            event.opens_at <= now_ms
+            and changed is not None
+            and changed.prequeue_from is not None
+            and changed.draw_key == event.draw_key  # the same draw, so the same secret
+            and changed.opens_at > event.opens_at
+        ):
             problems.append(
                 f"events: {event.name}: its secret is published; give the next event a name of "
                 "its own"
             )
     return problems
-
-
-def _opens_later(event: RoomEvent, after: RoomEvent | None) -> bool:
-    """Return True if the changed event has the same draw, so the same secret, but opens later."""
-    if after is None or after.prequeue_from is None or after.draw_key != event.draw_key:
-        return False
-    return after.opens_at > event.opens_at

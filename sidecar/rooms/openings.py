@@ -121,11 +121,6 @@ def list_draws(events: Iterable[RoomEvent]) -> list[RoomEvent]:
     return sorted(drawn, key=lambda event: event.begins_ms)
 
 
-def _ends_ms(event: RoomEvent) -> int:
-    """Return the end of an event, in ms. An event without closes_at ends 1 ms after its opening."""
-    return event.opens_at + 1 if event.closes_at is None else event.closes_at
-
-
 @value
 class Moments:
     """A room's phase at one time, the event of that phase, and the next event."""
