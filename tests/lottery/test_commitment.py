@@ -28,21 +28,21 @@ from tests.support.draws import HOUR_MS, START_MS, make_event, make_ids, with_pl
 
 
 def test_the_lot_is_the_first_50_bits_of_the_hmac():
-    """As RFC 2104 defines it, over the id, with the secret's text for a key."""
+    """The HMAC is that of RFC 2104 over the id, with the secret as key."""
     whole = int(hmac.new(b"secret", b"visitor", hashlib.sha256).hexdigest(), 16)
     assert lot("secret", "visitor") == whole >> (256 - LOT_BITS)
     assert lot("other", "visitor") != lot("secret", "visitor") != lot("secret", "another")
 
 
 def test_a_double_holds_every_lot():
-    """The store's order, lot - 2^53, gives back the lot at both ends."""
+    """The order in Redis, lot - 2^53, gives back the smallest and the largest lot."""
     for one in (0, 1, 2**LOT_BITS - 1):
         assert int(float(one - 2**53)) + 2**53 == one
 
 
 def test_a_draw_has_a_secret_of_its_own():
-    """Another room, event or beginning of the pre-queue is another secret; another opening is
-    not, so that it can be moved after the commitment was published."""
+    """Another room, event or beginning of the pre-queue gives another secret. Another opening does
+    not, so it can be moved after the commitment was published."""
     secret = derive_secret("k" * 32, "shop", make_event())
     others = [
         derive_secret("l" * 32, "shop", make_event()),
@@ -58,7 +58,7 @@ def test_a_draw_has_a_secret_of_its_own():
 
 
 def test_of_two_equal_lots_the_id_that_sorts_first_goes_first(monkeypatch):
-    """By its bytes: digits, capitals, _, small letters."""
+    """Ids sort by their bytes: -, digits, capitals, _, small letters."""
     monkeypatch.setattr(draws, "lot", lambda _secret, visitor: len(visitor))
     assert sort_by_lot("s", ["b", "_", "A", "a", "-", "0", "aa"]) == [
         "-",
@@ -75,7 +75,8 @@ def test_of_two_equal_lots_the_id_that_sorts_first_goes_first(monkeypatch):
 
 
 def test_the_draw_that_is_shown_is_that_of_the_event_that_is_on():
-    """Else of the coming one, else of the last. Events without a pre-queue draw nothing."""
+    """Without a current event the next draw is shown, else the last. Events without a pre-queue
+    have no draw."""
     first, second = make_event("one"), make_event("two", START_MS + 10 * HOUR_MS)
     plain = RoomEvent(
         name="plain", opens_at=START_MS + 5 * HOUR_MS, closes_at=START_MS + 6 * HOUR_MS
@@ -91,7 +92,7 @@ def test_the_draw_that_is_shown_is_that_of_the_event_that_is_on():
 
 
 def test_an_event_that_does_not_close_is_on_until_the_next_begins():
-    """Also where the next one draws nothing."""
+    """This holds also if the next event has no pre-queue."""
     first = make_event("one", closes_at=None)
     plain = RoomEvent(name="plain", opens_at=START_MS + 5 * HOUR_MS)
     coming = make_event("two", START_MS + 9 * HOUR_MS)
@@ -107,7 +108,7 @@ SECRET = "5e" * 32
 
 
 def published(ids: list[str], **more) -> Published:
-    """What a room that draws as it should says of these visitors."""
+    """Return the data that a correct room publishes about these visitors."""
     right = sort_by_lot(SECRET, ids)
     said = {
         "room": "shop",
@@ -131,7 +132,7 @@ def wrong(checks) -> dict[str, str]:
 
 
 def test_a_draw_that_is_right_passes(ids):
-    """In whatever order its places are read, with what was noted, and for anybody in it."""
+    """The order of the rows does not matter. Noted values and any visitor of the list pass too."""
     draw, rows = published(ids), with_places(ids)
     random.Random(2).shuffle(rows)
     checks = verify(
@@ -146,12 +147,13 @@ def test_a_draw_that_is_right_passes(ids):
 
 
 def test_a_draw_of_nobody_passes():
-    """Nobody came to the pre-queue."""
+    """A pre-queue without visitors has a valid draw."""
     assert wrong(verify(published([]), [])) == {}
 
 
 def test_a_changed_secret_is_found(ids):
-    """It is not the one of the commitment; a commitment changed with it is not the one noted."""
+    """A changed secret does not fit the commitment, and a changed commitment is not the noted
+    one."""
     rows, other = with_places(ids), "5f" * 32
     found = wrong(verify(published(ids, secret=other), rows))
     assert {"secret", "lots"} <= set(found)
@@ -163,8 +165,8 @@ def test_a_changed_secret_is_found(ids):
 
 
 def test_an_id_that_was_added_is_found(ids):
-    """At a place that is not its own by the lots; at its own by the count and the list's
-    SHA-256; and where those were changed too, by the SHA-256 that somebody noted."""
+    """An added id at a wrong place is found by the lots, at its right place by the count and the
+    SHA-256, and if those were forged too, by the noted SHA-256."""
     draw, new = published(ids), make_ids(random.Random(3), 1)[0]
     pushed = with_places([new, *ids])
     assert wrong(verify(draw, pushed))["lots"] == (
@@ -177,7 +179,7 @@ def test_an_id_that_was_added_is_found(ids):
 
 
 def test_an_id_that_was_removed_is_found(ids):
-    """By the gap that it leaves; where the others moved up, by the count and the SHA-256."""
+    """A removed id leaves a gap. If the others moved up, the count and the SHA-256 show it."""
     draw, rows = published(ids), with_places(ids)
     gap = wrong(verify(draw, rows[:99] + rows[100:]))
     assert gap["places"] == f"place 101 ({ids[100]}) comes where 100 should"
@@ -185,7 +187,7 @@ def test_an_id_that_was_removed_is_found(ids):
 
 
 def test_an_id_that_was_replaced_is_found(ids):
-    """The first place that is wrong is named."""
+    """The check names the first wrong place."""
     new = make_ids(random.Random(4), 1)[0]
     found = wrong(verify(published(ids), with_places([*ids[:99], new, *ids[100:]])))
     assert set(found) == {"lots", "list"}
@@ -194,7 +196,7 @@ def test_an_id_that_was_replaced_is_found(ids):
 
 
 def test_two_ids_that_were_swapped_are_found(ids):
-    """Neighbours too; both by the lots, and where the list's SHA-256 was made to fit."""
+    """Even neighbours are found by the lots, also if the SHA-256 was forged to fit."""
     swapped = [*ids[:9], ids[10], ids[9], *ids[11:]]
     said = f"place 10 is listed as {ids[10]}'s; by the lots it is {ids[9]}'s"
     assert wrong(verify(published(ids), with_places(swapped)))["lots"] == said
@@ -203,7 +205,7 @@ def test_two_ids_that_were_swapped_are_found(ids):
 
 
 def test_a_changed_place_is_found(ids):
-    """There twice, before the first, or of somebody who has another."""
+    """A place that is listed twice, is below 1, or belongs to an id with another place is found."""
     draw, rows = published(ids), with_places(ids)
     twice = [*rows[:5], (rows[5][0], 5), *rows[6:]]
     assert wrong(verify(draw, twice))["places"] == f"place 5 ({ids[5]}) is there twice"
@@ -215,7 +217,7 @@ def test_a_changed_place_is_found(ids):
 
 
 def test_what_is_no_id_is_found(ids):
-    """A line break in one could make two lists look the same."""
+    """Otherwise two lists could look the same because of a line break in an id."""
     odd = f"{ids[1]}\n3 {ids[2]}"
     found = wrong(verify(published(ids), with_places([ids[0], odd, *ids[3:]])))
     assert found["ids"].startswith("place 2: ")
@@ -223,7 +225,7 @@ def test_what_is_no_id_is_found(ids):
 
 @pytest.mark.parametrize("odd", ["", "\x1b[2J", "\ud800", "a\nb", "a b", "\u202e", "é", "x" * 65])
 def test_what_would_speak_to_a_terminal_is_not_read(ids, odd):
-    """Nothing of what is printed of a draw can be chosen so."""
+    """Strings that are printed cannot contain control sequences."""
     said = published(ids[:1]).model_dump()
     row = {"draw": said, "places": [(odd, 1)]}
     fields = ("room", "event", "revealed_at", "store_emptied_at", "commitment", "secret")
@@ -235,14 +237,14 @@ def test_what_would_speak_to_a_terminal_is_not_read(ids, odd):
 
 
 def test_what_was_not_published_is_not_right(ids):
-    """No count, no SHA-256; and a visitor who is not in the list is told so."""
+    """A missing count or SHA-256, and a visitor who is not in the list, fail the check."""
     draw = published(ids, count=None, places_sha256=None)
     found = wrong(verify(draw, with_places(ids), visitor="x" * 22))
     assert set(found) == {"count", "list", "visitor"}
 
 
 def test_before_the_opening_only_what_was_noted_is_checked(ids):
-    """There is nothing else to check."""
+    """Without the secret only the noted commitment can be checked."""
     draw = published(ids, secret=None)
     assert verify(draw, []) == []
     assert wrong(verify(draw, [], commitment="0" * 64)).keys() == {"commitment"}
@@ -254,8 +256,8 @@ DRAWS, VISITORS = 1000, 100
 
 
 def limit(freedom: int, z: float) -> float:
-    """The quantile of chi-squared, by Wilson and Hilferty's approximation (1931): the cube root
-    of chi-squared / freedom is nearly normal. Off by less than 0.2 % from 99 degrees on."""
+    """Return the quantile of chi-squared by Wilson and Hilferty's approximation (1931): the cube
+    root of chi-squared / freedom is nearly normal. The error is below 0.2 % from 99 degrees on."""
     part = 2 / (9 * freedom)
     return freedom * (1 - part + z * math.sqrt(part)) ** 3
 
@@ -309,22 +311,22 @@ def placed(order: list[str], ids: list[str]) -> list[int]:
 
 @pytest.fixture(scope="module")
 def people():
-    """In order of joining; and of each draw its secret, and the order by lot."""
+    """Return the ids in order of joining, and the ids sorted by lot for each secret."""
     rng = random.Random("a fixed list")
     ids, secrets = make_ids(rng, VISITORS), [rng.randbytes(32).hex() for _ in range(DRAWS)]
     return ids, {secret: sort_by_lot(secret, ids) for secret in secrets}
 
 
 def test_places_are_uniform_and_independent_of_joining(people):
-    """1,000 draws of 100: every visitor has every place as often, the first to join too, and the
-    early half as the late; the rank correlation with the order of joining is none."""
+    """In 1,000 draws of 100 visitors every visitor gets every place equally often, and places do
+    not correlate with the order of joining."""
     ids, orders = people
     assert unlikely([placed(order, ids) for order in orders.values()]) == set()
 
 
 def test_the_measure_finds_a_draw_that_is_not_fair(people):
-    """Lots 5 % smaller for the first half to join, the first to join always among the first
-    half, or a secret that is used again: each is found."""
+    """Smaller lots for those who join early, a first visitor who is never last, and a reused secret
+    are found."""
     ids, orders = people
     early = set(ids[:50])
 
@@ -343,6 +345,6 @@ def test_the_measure_finds_a_draw_that_is_not_fair(people):
 
 
 def test_the_limits_are_those_of_the_tables():
-    """Chi-squared's 99.9 % points as printed for 30 and 100 degrees of freedom: 59.70, 149.4."""
+    """Printed tables have 59.70 and 149.4 as 99.9 % points for 30 and 100 degrees of freedom."""
     assert limit(30, SELDOM) == pytest.approx(59.70, rel=2e-3)
     assert limit(100, SELDOM) == pytest.approx(149.4, rel=2e-3)

@@ -36,7 +36,7 @@ PLAIN = RoomEvent(name="plain", opens_at=START_MS + 9 * HOUR_MS)
 
 
 class Stage:
-    """A room with events, and visitors' requests about its draw."""
+    """A room with events, and requests about its draw."""
 
     def __init__(self, site) -> None:
         self.site, self.room, self.turn = site, site.room, site.turn
@@ -78,7 +78,7 @@ class Stage:
 
 @pytest.fixture
 def stage(replica):
-    """Makes a room with these events, an hour before the first."""
+    """Return a function that makes a room with these events, an hour before the first."""
 
     async def make(*events: RoomEvent, **settings) -> Stage:
         stage = Stage(await replica(events=events, **settings))

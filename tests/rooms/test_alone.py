@@ -13,7 +13,7 @@ WAITING, ADMITTED, GONE = QueueOutcome.WAITING, QueueOutcome.ADMITTED, QueueOutc
 
 
 def alone(now_ms, *, visitor="", order=0, joined_ms=0, seconds=10) -> Pass:
-    """A pass that a replica gave by itself, to a newcomer or to somebody in the queue."""
+    """Return a pass that a replica gave without Redis, to a newcomer or a waiting visitor."""
     return Pass(
         visitor or new_visitor(), order or now_ms * 1000, joined_ms or now_ms, 0,
         started_ms=now_ms, renewed_ms=0, expires_ms=now_ms + seconds * 1000,
@@ -26,8 +26,7 @@ async def over_cap(store):
 
 
 async def test_whoever_was_let_in_above_the_cap_stays(make_room_store, turn):
-    """23 at a cap of 5, in one batch: each has a session, and it is counted how many are too
-    many."""
+    """Of 23 visitors in one batch at a cap of 5 each gets a session, and the excess is counted."""
     store = make_room_store(total_active_users=5, session_duration=10)
     passes = [alone(turn()) for _ in range(23)]
     turn.forward(3)
@@ -38,7 +37,7 @@ async def test_whoever_was_let_in_above_the_cap_stays(make_room_store, turn):
 
 
 async def test_nobody_is_called_until_the_room_is_below_its_cap(open_room, turn):
-    """Neither from the queue nor at once."""
+    """Neither waiting visitors nor newcomers are admitted above the cap."""
     store, first, [ticket] = await open_room(waiting=1, session_duration=10)
     await store.renew(alone(turn()))
     turn.forward(5)
@@ -54,7 +53,7 @@ async def test_nobody_is_called_until_the_room_is_below_its_cap(open_room, turn)
 
 @pytest.mark.parametrize("display", ["order", "arrival"])
 async def test_whoever_was_let_in_from_the_queue_stays_too(open_room, turn, display):
-    """They leave it, those behind move up, and their ticket is worth nothing any more."""
+    """The visitor leaves the queue, the visitors behind move up, and the ticket is void."""
     store, _, tickets = await open_room(
         waiting=3, total_active_users=1, session_duration=10, display=display
     )
@@ -70,7 +69,7 @@ async def test_whoever_was_let_in_from_the_queue_stays_too(open_room, turn, disp
 
 
 async def test_an_insider_who_was_kept_in_alone_stays(open_room, turn):
-    """The store gave the slot away when it heard of them no more."""
+    """A replica extended the pass, while Redis gave the slot to another visitor."""
     store, pass_, _ = await open_room(session_duration=10)
     turn.forward(8)
     kept = replace(pass_, renewed_ms=0, expires_ms=turn() + 10_000)
@@ -81,7 +80,7 @@ async def test_an_insider_who_was_kept_in_alone_stays(open_room, turn):
 
 
 async def test_whoever_left_is_not_let_back_in(make_room_store, turn):
-    """The pass that a replica gave is worth no more than another."""
+    """A pass that a replica gave is revoked like any other pass."""
     store = make_room_store(total_active_users=3)
     pass_ = alone(turn())
     await store.renew(pass_)

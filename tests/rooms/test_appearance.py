@@ -48,7 +48,7 @@ def test_a_colour_is_one(name, value):
     ],
 )  # fmt: skip
 def test_a_font_is_a_list_of_families(font, written):
-    """Each is quoted anew, so that none can be anything else."""
+    """Each family is quoted again, so that it cannot be other CSS."""
     assert format_font_families(font) == written
 
 
@@ -92,7 +92,7 @@ SHOWN = re.findall(r"```css\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.mark.parametrize("css", [GOOD_CSS, "", "main { margin: calc(1rem*2) }", *SHOWN])
 def test_rules_of_ones_own(css):
-    """What is in a comment or in quotes is no rule."""
+    """Text in comments and quotes is not checked as CSS rules."""
     assert PLAIN.changed({"custom_css": css}).custom_css == css
 
 
@@ -127,12 +127,12 @@ def test_rules_of_ones_own(css):
     ],
 )  # fmt: skip
 def test_rules_that_are_refused(css, why):
-    """Nothing is loaded from elsewhere, and nothing ends what it stands in."""
+    """A style sheet loads nothing from other sites, and closes nothing that it did not open."""
     refused("custom_css", css, why)
 
 
 def test_rules_have_an_end():
-    """And no text takes long to read."""
+    """Each rule has to end, and no text takes long to check."""
     refused("custom_css", "x" * (MAX_CSS + 1), "at most 10000 characters")
     for part in ("url( ", "url(", "/*", "a{", "((", "\\", "\\'"):
         with pytest.raises(InputError):
@@ -153,7 +153,7 @@ def test_a_log_has_a_long_value_by_its_beginning():
 
 
 def test_scripts_do_not_get_them():
-    """They read the settings with each request."""
+    """Scripts read the settings with each request, so appearance settings are left out."""
     settings = PLAIN.changed({"accent": "#fff", "custom_css": GOOD_CSS, "font": "Inter"})
     assert APPEARANCE.isdisjoint(settings.for_scripts())
 
@@ -168,7 +168,7 @@ OWN = {
 
 
 async def test_the_store_keeps_them_apart(redis, make_room_store):
-    """What scripts read with each request stays short; a reset to the configured takes one out."""
+    """Appearance settings have a hash of their own, and a reset removes them from it."""
     room = new_room_name()
     store = make_room_store(room=room)
     await store.configure({**OWN, "message": "soon"}, by="alice")
@@ -182,7 +182,8 @@ async def test_the_store_keeps_them_apart(redis, make_room_store):
 
 
 async def test_an_emptied_store_is_reminded_of_them(make_room_store):
-    """What it has learnt meanwhile stays."""
+    """After Redis was emptied the settings are written again, except those that were changed
+    since."""
     store = make_room_store()
     await store.configure({"accent": "#000"})
     await store.restore_lost({}, {**OWN, "message": "soon"}, epoch=0)

@@ -31,7 +31,7 @@ def place(address: str, room: str = "shop") -> str:
 
 
 def test_a_room_that_binds_nothing_marks_nobody():
-    """The default: the same pass whoever brings it."""
+    """By default a pass has no fingerprint."""
     assert ANN.fingerprint("shop", RoomSettings(total_active_users=1)) == ""
 
 
@@ -52,8 +52,8 @@ def test_a_mark_is_of_what_is_asked_and_of_nothing_else(other, same_agent, same_
 
 
 def test_marks_of_two_kinds_and_of_two_rooms_differ():
-    """An address that is sent as User-Agent is not that address; nobody can be followed from
-    room to room by a fingerprint."""
+    """A User-Agent that looks like an address has another fingerprint than the address, and
+    fingerprints differ between rooms."""
     same = Bearer("x", "x")
     marks = {same.fingerprint(room, bound(kind)) for room in ("shop", "tickets") for kind in KINDS}
     assert len(marks) == 4
@@ -61,7 +61,7 @@ def test_marks_of_two_kinds_and_of_two_rooms_differ():
 
 @given(texts, texts)
 def test_a_mark_fits_a_token_and_tells_nothing(address, user_agent):
-    """Whatever a browser sends: letters that need no quoting, always as many."""
+    """A fingerprint has a fixed length, and only characters that need no quoting."""
     for kind in KINDS:
         fingerprint = Bearer(address, user_agent).fingerprint("shop", bound(kind))
         assert set(fingerprint) <= ALPHABET
@@ -82,7 +82,7 @@ def test_a_room_that_counts_no_addresses_keeps_none():
     ],
 )
 def test_one_place_in_two_spellings(one, other):
-    """A network of 64 bits is one household's, and an address has many spellings."""
+    """An IPv6 network of 64 bits counts as one address, and so do all spellings of an address."""
     assert place(one) == place(other)
     marks = {Bearer(address).fingerprint("shop", bound("ip")) for address in (one, other)}
     assert len(marks) == 1
@@ -99,14 +99,15 @@ def test_one_place_in_two_spellings(one, other):
     ],
 )
 def test_two_places(one, other):
-    """Two households are not counted as one."""
+    """Two households have different digests."""
     assert place(one) != place(other)
     assert place(one, "shop") != place(one, "tickets")
 
 
 @given(texts)
 def test_any_address_is_a_place(address):
-    """Whatever nginx was told to name: letters that cannot run into the visitor's."""
+    """Any string from nginx gives a digest, without the character that separates the visitor's
+    id."""
     assert set(place(address)) <= ALPHABET
     assert len(place(address)) == 16
 
@@ -114,7 +115,7 @@ def test_any_address_is_a_place(address):
 @pytest.mark.parametrize("before", ["none", *KINDS])
 @pytest.mark.parametrize("after", ["none", *KINDS])
 def test_a_pass_is_anothers_only_by_the_mark_that_it_has(before, after):
-    """One that was bound to something else before a change of the setting is its bearer's."""
+    """A pass with a fingerprint of another kind is accepted from any client."""
     bob = Bearer("192.0.2.2", "Mozilla/5.0 (Bob)")
     given = ANN.fingerprint("shop", bound(before))
     assert not belongs_to_another(given, ANN.fingerprint("shop", bound(after)))

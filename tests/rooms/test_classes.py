@@ -42,7 +42,8 @@ def shop(make_room_store):
 async def test_a_head_start_is_as_if_they_had_come_so_much_earlier(
     redis, shop, turn, later_ms, is_ahead
 ):
-    """To the millisecond; of two who would have come in the same, the member is behind."""
+    """The head start counts to the millisecond. If two visitors then have the same arrival, the one
+    of the class is behind."""
     store = shop()
     [rival] = await queue(store, 1)
     turn.now_ms += later_ms
@@ -53,7 +54,7 @@ async def test_a_head_start_is_as_if_they_had_come_so_much_earlier(
 
 
 async def test_the_class_that_comes_later_has_the_longer_head_start(redis, shop, turn):
-    """Among classes of the same priority the same clock counts."""
+    """Head starts of classes of the same priority are compared by the same clock."""
     store = shop()
     members = [await join(store, "member")]
     turn.forward(86_400 - 301)
@@ -66,7 +67,7 @@ async def test_the_class_that_comes_later_has_the_longer_head_start(redis, shop,
 
 
 async def test_a_priority_goes_before_all_of_any_lower(redis, shop, turn):
-    """However long the head start of those is, and however long they have waited."""
+    """Neither a long head start nor a long wait outweighs a higher priority."""
     store = shop()
     [ordinary] = await queue(store, 1)
     gold = await join(store, "gold")
@@ -79,7 +80,7 @@ async def test_a_priority_goes_before_all_of_any_lower(redis, shop, turn):
 
 
 async def test_those_of_one_class_are_first_come_first_called(redis, shop, turn):
-    """Ordinary ones too, whoever comes in between; and all are called in the line's order."""
+    """Visitors of one class keep their order, whoever joins in between."""
     store = shop()
     names = ["", "member", "", "partner", "gold", ""] * 5
     tickets = {name: [] for name in names}
@@ -94,7 +95,7 @@ async def test_those_of_one_class_are_first_come_first_called(redis, shop, turn)
 
 
 async def test_a_class_that_the_room_does_not_know_is_none(redis, shop):
-    """And what would have given it is not used up."""
+    """A grant of an unknown class is not used up."""
     store = shop()
     standing = await store.enter(new_visitor(), claim=claim("emperor", "g-1"))
     assert (standing.outcome, standing.is_classed) == (WAITING, False)
@@ -121,9 +122,8 @@ async def test_in_a_random_room_head_starts_do_not_count_and_priorities_do(
 
 
 async def test_shown_by_arrival_nobodys_place_grows_and_the_estimate_is_honest(shop, turn):
-    """Those of a higher class who come later are called before an ordinary visitor, and are not
-    counted in the shown place; the wait counts them. The place falls when those are called who
-    came before, whatever their class."""
+    """Later visitors of a higher class count in the wait but not in the shown position, which falls
+    when earlier visitors of any class are called."""
     store = shop()
     partner, *_, ordinary = [
         await join(store, name) for name in ("partner", "", "member", "staff", "")
@@ -152,7 +152,7 @@ async def test_shown_by_arrival_nobodys_place_grows_and_the_estimate_is_honest(s
 
 
 async def test_shown_by_order_the_place_is_that_of_the_calls(shop):
-    """It grows when somebody of a higher class comes, as the room says."""
+    """With display = "order" a position grows when a visitor of a higher class joins."""
     store = shop(display="order")
     [ordinary] = await queue(store, 1)
     for number, name in enumerate(("member", "partner", "staff"), 1):
@@ -162,8 +162,8 @@ async def test_shown_by_order_the_place_is_that_of_the_calls(shop):
 
 
 async def test_shown_places_follow_a_change_of_display(shop, turn):
-    """At once by order; back by arrival, as they all poll, and until then nobody is told too
-    little."""
+    """Positions by order hold at once. Positions by arrival hold as visitors poll, and are never
+    too low."""
     store = shop()
     tickets = []
     for name in ("", "", "partner", "staff"):
@@ -180,8 +180,8 @@ async def test_shown_places_follow_a_change_of_display(shop, turn):
 
 
 async def test_shown_places_follow_a_change_of_lines(make_room_store, turn):
-    """Whoever had a priority stands in the line before, when there is one, and is shown the place
-    there; and back."""
+    """Visitors of a priority belong to the first sub-queue while there are sub-queues, with
+    positions of that sub-queue."""
     vips = {"vip": {"priority": 1}}
     store = make_room_store(total_active_users=0, classes=vips)
     tickets = []
@@ -203,7 +203,7 @@ async def test_shown_places_follow_a_change_of_lines(make_room_store, turn):
 
 
 async def test_a_grant_for_one_is_given_once_however_many_race(make_room_store):
-    """Many visitors with the same link, at two replicas, newcomers and some who are in line."""
+    """One grant is used by many newcomers and waiting visitors at two replicas at the same time."""
     room = new_room_name()
     replicas = [make_room_store(room=room, total_active_users=0, classes=CLASSES) for _ in range(2)]
     tickets = await queue(replicas[0], 10)
@@ -225,7 +225,7 @@ async def test_a_grant_without_an_id_is_given_as_often_as_it_is_shown(shop):
 
 
 async def test_a_grant_is_not_used_up_by_whoever_need_not_wait(redis, make_room_store):
-    """Whoever is admitted at once, is turned away, or comes again; the next who waits has it."""
+    """A visitor who is admitted at once, refused or retries does not use the grant up."""
     store = make_room_store(total_active_users=1, classes=CLASSES, max_waiting=2)
     once = claim("partner", "order-17")
     admitted = await store.enter(new_visitor(), claim=once)
@@ -239,7 +239,7 @@ async def test_a_grant_is_not_used_up_by_whoever_need_not_wait(redis, make_room_
 
 
 async def test_a_used_grant_is_forgotten_only_when_it_could_not_be_shown_any_more(shop, turn):
-    """By its own expiry, and an hour more for clocks; until then it stays used."""
+    """A used grant is remembered until an hour after it expired, because clocks differ."""
     store = shop()
     once = claim("partner", "order-17", expires_ms=turn.now_ms + DAY_MS)
     assert (await store.enter(new_visitor(), claim=once)).is_classed
@@ -252,8 +252,8 @@ async def test_a_used_grant_is_forgotten_only_when_it_could_not_be_shown_any_mor
 
 
 async def test_a_grant_takes_somebody_in_line_ahead_and_nobody_back(redis, shop, turn):
-    """By the time of joining, not that of the link; one that would take them back, or where they
-    are, changes nothing and is not used up."""
+    """The time of joining counts. A grant that would move its visitor back, or not at all, is not
+    used up."""
     store = shop()
     [first] = await queue(store, 1)
     turn.forward(299)
@@ -279,8 +279,8 @@ async def test_a_grant_takes_somebody_in_line_ahead_and_nobody_back(redis, shop,
 
 
 async def test_an_operator_gives_any_class_and_takes_it_away(redis, shop, turn):
-    """The order is then as if they had come with it; `back` is where they were before anybody
-    moved them, however often it was."""
+    """The order is then as if the visitor had joined with that class, and `back` restores the order
+    before all moves."""
     store = shop()
     tickets = []
     for name in ("", "member", "partner", ""):
@@ -305,7 +305,8 @@ async def test_an_operator_gives_any_class_and_takes_it_away(redis, shop, turn):
 
 
 async def test_a_grant_counts_from_where_somebody_was_before_a_move(redis, shop, turn):
-    """Not from where an operator put them; and `back` is then where the grant takes them."""
+    """The new order is computed from the order before the move, and `back` leads to this new
+    order."""
     store = shop()
     tickets = []
     for _ in range(4):
@@ -323,8 +324,8 @@ async def test_a_grant_counts_from_where_somebody_was_before_a_move(redis, shop,
 
 
 async def test_orders_stay_apart_whoever_is_moved_and_given_a_class(redis, make_room_store):
-    """Somebody who was moved may stand right where a class would put another; and whoever is given
-    a class after a move has an order that says it."""
+    """A class's order may be taken by a moved visitor. After a move and a new class the order still
+    holds the class."""
     classes = {"a": {"head_start": 60}, "b": {"head_start": 60}}
     store = make_room_store(total_active_users=0, classes=classes)
     other = (await join(store, "b")).visitor
@@ -351,8 +352,8 @@ LINES = {
 
 
 async def test_a_class_with_a_line_moves_somebody_there(redis, make_room_store, turn):
-    """To where they would stand with it; in that line nobody's shown place grows, and back is back
-    in the old line."""
+    """The visitor joins the sub-queue of the class without changing shown positions there, and
+    `back` restores the old sub-queue."""
     store = make_room_store(total_active_users=0, **LINES)
     other, mover = await queue(store, 2)
     turn.forward(10)
@@ -372,7 +373,7 @@ async def test_a_class_with_a_line_moves_somebody_there(redis, make_room_store, 
 
 
 async def test_a_move_stays_in_the_own_line(redis, make_room_store):
-    """Position 1 is the first of that line, and the end is its end."""
+    """Positions of a move count within the visitor's sub-queue."""
     store = make_room_store(total_active_users=0, **LINES)
     vips = [await join(store, "vip") for _ in range(3)]
     rest = await queue(store, 3)
@@ -390,7 +391,7 @@ async def test_a_move_stays_in_the_own_line(redis, make_room_store):
 async def test_whoever_comes_later_is_behind_all_that_were_moved_to_the_end(
     redis, make_room_store, name
 ):
-    """In every line, however often that was in the same millisecond."""
+    """This holds in every sub-queue, for many moves within one millisecond."""
     store = make_room_store(total_active_users=0, **LINES)
     pair = [await join(store, name) for _ in range(2)]
     for n in range(40):
@@ -407,8 +408,7 @@ async def test_whoever_comes_later_is_behind_all_that_were_moved_to_the_end(
 async def test_everybody_is_back_at_their_order_after_the_store_was_emptied(
     redis, make_room_store, turn, lines
 ):
-    """Of all classes, with lines and without; graded and drawn ones as well, by what their last
-    answer said; shown places go by when they joined."""
+    """Visitors of all classes, with and without sub-queues, get the order in their tickets back."""
     begins = turn.now_ms + 60_000
     event = {"name": "sale", "prequeue_from": begins, "opens_at": begins + 60_000}
     rules = LINES if lines else {"classes": CLASSES}
@@ -441,7 +441,7 @@ async def test_everybody_is_back_at_their_order_after_the_store_was_emptied(
 
 
 async def test_a_full_line_counts_all_lines(make_room_store):
-    """`max_waiting` is the room's; no class gets past it."""
+    """`max_waiting` counts the whole room, and no class is exempt."""
     store = make_room_store(total_active_users=0, max_waiting=3, **LINES)
     await join(store, "vip")
     await join(store)
@@ -453,7 +453,7 @@ async def test_a_full_line_counts_all_lines(make_room_store):
 
 
 async def test_a_free_slot_is_given_at_once_whatever_the_class(open_room):
-    """And nobody who comes while somebody waits is let in at once, of the highest class neither."""
+    """While somebody waits, no newcomer of any class is admitted at once."""
     store, _, _ = await open_room(total_active_users=2, classes=CLASSES)
     admitted = await store.enter(new_visitor(), claim=claim("staff"))
     assert (admitted.outcome, admitted.is_classed) == (QueueOutcome.ADMITTED, False)

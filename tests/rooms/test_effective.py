@@ -10,7 +10,7 @@ MINUTE = 60_000
 
 
 def event(name, opens_in, *, lasts=10, **more):
-    """An opening some minutes from now, for some minutes."""
+    """Return an opening that begins and ends some minutes from now."""
     opens_ms = NOW_MS + opens_in * MINUTE
     return {"name": name, "opens_at": opens_ms, "closes_at": opens_ms + lasts * MINUTE, **more}
 
@@ -43,7 +43,7 @@ OVER = event("over", -20, total_active_users=8)
 async def test_a_replica_and_the_scripts_go_by_the_same_settings(
     make_room_store, turn, file, overrides, phase, cap
 ):
-    """The file's, those changed at run time, and an open event's."""
+    """Both merge the file's settings, changes at run time, and an open event's settings."""
     turn.now_ms = NOW_MS
     file = {"total_active_users": 5, **file}
     store = make_room_store(**file)

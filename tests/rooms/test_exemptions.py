@@ -35,7 +35,7 @@ def room(**settings):
      "/static/?next=/../checkout", "/feed.xml", "/feed.xml?page=2", "/%73tatic/x", "/static/.well"],
 )  # fmt: skip
 def test_a_path_that_is_exempt(uri):
-    """Below a prefix, or the path itself, encoded or not; the query says nothing."""
+    """A path is exempt if it is a prefix or below one, encoded or not, with any query."""
     assert is_below(uri, ("/static/", "/feed.xml"))
 
 
@@ -58,13 +58,13 @@ def test_a_path_that_is_exempt(uri):
     ],
 )  # fmt: skip
 def test_a_path_that_is_not(uri):
-    """Whatever leads elsewhere, or might for some server: when in doubt, nobody is exempt."""
+    """A path that some server may read in another way is not exempt."""
     assert not is_below(uri, ("/static/", "/feed.xml"))
 
 
 @given(st.text(), st.sampled_from(["/static/", "/static/%2e", "/static/..", ""]))
 def test_no_address_is_too_odd(text, before):
-    """Any text gives an answer; and a clean path, cleaned, is what it was or is refused."""
+    """Any string gives a result, and cleaning a clean path does not change it."""
     path = clean_path(before + text)
     if path is not None:
         assert path.startswith("/")
@@ -90,7 +90,7 @@ NETWORKS = (
      "2001:db8::1%eth0"],
 )  # fmt: skip
 def test_an_address_in_a_network(address):
-    """IPv4, IPv6, and the one written as the other."""
+    """IPv4, IPv6 and IPv4-mapped addresses are found in their networks."""
     assert is_among(address, NETWORKS)
 
 
@@ -101,7 +101,7 @@ def test_an_address_in_a_network(address):
      "3221225985", "192.0.2.01", " 192.0.2.1", "\udce9"],
 )  # fmt: skip
 def test_an_address_in_none(address):
-    """Neighbours, and what is no address."""
+    """Neighbouring addresses and strings that are no address are in no network."""
     assert not is_among(address, NETWORKS)
 
 
@@ -109,7 +109,7 @@ def test_an_address_in_none(address):
 
 
 def test_what_exempts():
-    """The path, the address or nginx's word; none of them where the setting is not made."""
+    """The path, the address or nginx's header exempts a request, each only with its setting."""
     settings = room(exempt_paths=["/static"], exempt_addresses=["192.0.2.0/24"])
     assert is_exempt(settings, Bearer(uri="/static"))
     assert is_exempt(settings, Bearer(address="192.0.2.1"))
@@ -133,14 +133,14 @@ def draws(number=10_000, name="shop"):
 
 @pytest.mark.parametrize("percent", [1, 10, 50, 90, 99.5])
 def test_the_share_is_right(percent):
-    """Of 10,000 addresses with one browser, within a point of the percentage: two sigma at 50.
-    The draws are always the same."""
+    """Of 10,000 addresses with one browser, the share is within two standard deviations, one point,
+    of the percentage."""
     inside = sum(not is_outside(drawn, room(rollout_percent=percent)) for drawn in draws())
     assert abs(inside / 100 - percent) < 1
 
 
 def test_raising_the_percentage_only_adds():
-    """Whoever was subject stays; nobody is at 0, everybody at 100."""
+    """Visitors stay in the roll-out when it grows. At 0 it has nobody, at 100 everybody."""
     before: set[int] = set()
     for percent in (0, 0.01, 0.5, 1, 5, 25, 50, 75, 99.99, 100):
         settings = room(rollout_percent=percent)
@@ -154,8 +154,8 @@ def test_raising_the_percentage_only_adds():
 
 
 def test_a_draw_is_stable_and_a_rooms_own():
-    """The same at every request, of another browser or room another; an address written in
-    another way, or a household's other address, is the same visitor."""
+    """The number depends on the room, the browser and the address, and is the same for all
+    addresses of a household."""
     drawn = compute_rollout_number("shop", address="198.51.100.7", user_agent=CHROME)
     assert drawn == compute_rollout_number("shop", address="::ffff:198.51.100.7", user_agent=CHROME)
     assert drawn != compute_rollout_number("shop", address="198.51.100.7", user_agent="curl/8")
@@ -167,7 +167,7 @@ def test_a_draw_is_stable_and_a_rooms_own():
 
 
 def test_rooms_draw_independently():
-    """Who is first in one room's roll-out is not always first in the next one's."""
+    """The numbers of one visitor in two rooms do not correlate."""
     pairs = zip(draws(4000), draws(4000, "tickets"), strict=True)
     both = sum(one < ROLLOUT_NUMBERS / 2 and other < ROLLOUT_NUMBERS / 2 for one, other in pairs)
     assert 900 < both < 1100
@@ -187,7 +187,7 @@ def test_rooms_draw_independently():
     ],
 )
 def test_a_list_may_be_text(name, value, kept):
-    """As variables and the command line have it."""
+    """Environment variables and the command line give lists as text."""
     assert getattr(room().changed({name: value}), name) == kept
 
 
@@ -210,7 +210,7 @@ def test_a_list_may_be_text(name, value, kept):
     ],
 )
 def test_what_cannot_be_set(name, value, said):
-    """It is named, with what is allowed."""
+    """The error names the value and what is allowed."""
     with pytest.raises(InputError) as caught:
         room().changed({name: value})
     [problem] = caught.value.problems

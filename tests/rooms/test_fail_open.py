@@ -56,7 +56,7 @@ def test_all_replicas_together_stay_within_the_cap():
 
 
 def test_as_many_are_taken_to_have_come_since_as_came_before():
-    """By other replicas, of whom the last snapshot knows nothing."""
+    """Other replicas may have admitted visitors since the last snapshot."""
     settings = room()
     fallback = alone(settings, counters={"admitted": 90.0})
     assert let_in(fallback, settings) == 0
@@ -115,7 +115,7 @@ def test_what_is_given_is_due_at_once_so_that_the_store_hears_of_it():
 
 
 def test_a_pass_is_made_longer_when_half_of_it_is_gone():
-    """And is due from then on: the store hears of it."""
+    """The extended pass is due for renewal at once, so that Redis gets it."""
     settings = room(session_duration=60)
     pass_ = Pass("p" * 22, 7, NOW, 3, NOW, NOW, NOW + 60_000)
     fallback = alone(settings)

@@ -18,7 +18,7 @@ CLASSES = {"vip": {"head_start": 300}, "partner": {"priority": 1}}
 
 
 def bearer_of(site, uri, class_name="", *, is_from_nginx=True):
-    """What a room is told of a request with this class in nginx's header."""
+    """Return the client of a request with this class in nginx's header."""
     headers = {"X-Waitroom-Class": class_name}
     request = VisitorRequest(headers, "GET", uri=uri, is_from_nginx=is_from_nginx)
     return request.bearer(site.room, may_join=True)
@@ -26,7 +26,7 @@ def bearer_of(site, uri, class_name="", *, is_from_nginx=True):
 
 @pytest.fixture
 def hall(replica):
-    """Makes a replica whose room has classes, and grant keys of its own."""
+    """Return a function that makes a replica with classes and grant keys."""
 
     async def make(**settings):
         site = await replica(**{"classes": CLASSES, **settings})
@@ -42,7 +42,7 @@ def signed(site, class_name="vip", *, room=None, life_s=60, id_="", key=GRANT_KE
 
 
 def counts(site) -> dict[str, float]:
-    """How many grants were counted, by what became of them."""
+    """Return how many grants were counted, by result."""
     samples = site.metrics.of(RoomMetrics).grants.collect()[0].samples
     return {each.labels["result"]: each.value for each in samples if each.labels["room"]}
 
@@ -51,7 +51,7 @@ def counts(site) -> dict[str, float]:
 
 
 async def test_a_grant_gives_its_class(hall):
-    """The one in the address that the visitor asks for."""
+    """The grant in the requested URL counts."""
     site = await hall()
     text = signed(site, id_="order-17")
     for way in ("/sale?a=b&", "/_waitroom/x/?next=/sale?"):
@@ -62,7 +62,7 @@ async def test_a_grant_gives_its_class(hall):
 
 
 async def test_nginxs_word_goes_before_a_grant(hall):
-    """Which is not even looked at then; a class that the room does not have is none."""
+    """With a class from nginx no grant is read, and an unknown class from nginx is no class."""
     site = await hall(class_header=True)
     asked = f"/?waitroom_grant={signed(site)}"
     bearer = bearer_of(site, asked, "partner")
@@ -73,19 +73,19 @@ async def test_nginxs_word_goes_before_a_grant(hall):
 
 
 async def test_nginxs_word_counts_where_the_room_says_so(hall):
-    """Elsewhere another proxy may hand on what a visitor says."""
+    """Without the setting, another proxy could pass on a header of the visitor."""
     site = await hall()
     assert bearer_of(site, "", "vip") is NOBODY
 
 
 async def test_who_brings_no_class(hall):
-    """Costs no more than before."""
+    """A request without a class reads no grant."""
     site = await hall(class_header=True)
     assert bearer_of(site, "/sale?a=b", "vip", is_from_nginx=False) is NOBODY
 
 
 async def test_a_room_without_classes_never_looks(hall):
-    """And counts nothing."""
+    """Such a room neither reads nor counts grants."""
     site = await hall(classes={}, class_header=True)
     asked = f"/?waitroom_grant={signed(site)}"
     assert bearer_of(site, asked, "vip") is NOBODY
@@ -97,7 +97,8 @@ async def test_a_room_without_classes_never_looks(hall):
 
 
 async def test_each_grant_is_counted(hall):
-    """By what became of it; whoever brings one that is not believed is answered as without."""
+    """Grants are counted by result. A visitor with an invalid grant is treated as one without a
+    grant."""
     site = await hall(total_active_users=100)
     texts = {
         "believed": signed(site),
@@ -116,7 +117,7 @@ async def test_each_grant_is_counted(hall):
 
 
 async def test_only_nginx_says_a_class(hall, monkeypatch):
-    """At /check, and no browser: what it sends in a grant's place says nothing either."""
+    """At /check only nginx's header gives a class."""
     site = await hall(class_header=True)
     seen = []
     check = type(site.room).check
@@ -147,7 +148,7 @@ async def ask(site, body, *, room=None, headers=TOKEN):
 
 
 def described() -> Draft202012Validator:
-    """What the API's description says of the answer."""
+    """Return the API's description of a response."""
     whole = build_document()
     operation = whole["paths"]["/admin/rooms/{room}/grants"]["post"]
     schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
@@ -164,7 +165,7 @@ def described() -> Draft202012Validator:
     ],
 )
 async def test_grants_are_made(hall, body, count, life_s):
-    """As many as are asked for, which the room believes, and as the API describes it."""
+    """The room accepts each issued grant, and the response fits the API's description."""
     site = await hall()
     reply = await ask(site, body)
     told = await reply.json()
@@ -203,7 +204,7 @@ async def test_grants_are_made(hall, body, count, life_s):
     ],
 )
 async def test_what_is_wrong_is_said(hall, body, said):
-    """422, and no grant."""
+    """An invalid request gets a 422 and no grant."""
     site = await hall()
     reply = await ask(site, body)
     assert reply.status == 422
@@ -211,7 +212,7 @@ async def test_what_is_wrong_is_said(hall, body, said):
 
 
 async def test_who_is_unknown(hall, replica):
-    """A room, a class, and whoever has no token."""
+    """An unknown room or class, and a request without a token, are refused."""
     site = await hall()
     reply = await ask(site, {"class": "\ud800"})
     assert reply.status == 404

@@ -6,7 +6,7 @@ from tests.support.visitors import queue
 
 
 async def test_a_place_that_nobody_polls_for_is_dropped_after_claim_window(open_room, turn):
-    """One that was polled for stays until its heartbeat is overdue by heartbeat_timeout."""
+    """A place with a poll stays until its heartbeat is overdue by heartbeat_timeout."""
     store, _, (polled, _) = await open_room(
         waiting=2, claim_window=10, heartbeat_timeout=60, heartbeat_interval=20
     )
@@ -22,7 +22,7 @@ async def test_a_place_that_nobody_polls_for_is_dropped_after_claim_window(open_
 
 
 async def test_a_late_poll_counts_before_the_call(open_room, turn):
-    """Who comes back just now is not passed over for having been silent."""
+    """A visitor whose poll comes now is not skipped as silent."""
     store, _, (first, second) = await open_room(waiting=2, session_duration=10, claim_window=5)
     turn.forward(60)
     assert (await store.beat(first)).outcome is QueueOutcome.ADMITTED
@@ -30,7 +30,7 @@ async def test_a_late_poll_counts_before_the_call(open_room, turn):
 
 
 async def test_durations_of_odd_fractions_count_in_whole_milliseconds(make_room_store, turn):
-    """A place never polled is told by a half; the settings must not bring in another."""
+    """A fraction of a half marks an unused place, so no setting may bring in another fraction."""
     store = make_room_store(total_active_users=0, claim_window=5.0005, heartbeat_timeout=60)
     await queue(store, 1)
     turn.forward(1)
@@ -39,7 +39,7 @@ async def test_durations_of_odd_fractions_count_in_whole_milliseconds(make_room_
 
 
 async def test_a_newcomer_is_asked_to_poll_well_within_claim_window(open_room):
-    """Or an honest one would lose the place."""
+    """Otherwise an honest newcomer would lose the place."""
     store, _, _ = await open_room(claim_window=6, heartbeat_interval=30)
     assert (await store.enter(new_visitor())).refresh_ms == 3000
 
@@ -47,7 +47,7 @@ async def test_a_newcomer_is_asked_to_poll_well_within_claim_window(open_room):
 async def test_a_longer_patience_does_not_hold_a_slot_for_a_place_never_polled(
     make_room_store, turn
 ):
-    """Its heartbeat is stored by the settings of then; it is not in the future for that."""
+    """The score of an unused place stays valid when heartbeat_timeout is changed."""
     store = make_room_store(total_active_users=0, heartbeat_timeout=60)
     await queue(store, 1)
     await store.configure({"heartbeat_timeout": 3600, "total_active_users": 1})
@@ -57,7 +57,8 @@ async def test_a_longer_patience_does_not_hold_a_slot_for_a_place_never_polled(
 
 
 async def test_polls_before_they_are_due_are_limited_and_still_heartbeats(open_room, turn):
-    """As many as poll_limit are free in a minute; whoever obeys the answer keeps the place."""
+    """poll_limit early polls a minute are free, and a visitor who then waits as advised keeps the
+    place."""
     turn.now_ms -= turn.now_ms % 60_000
     store, _, [ticket] = await open_room(
         waiting=1, poll_limit=3, heartbeat_interval=10, claim_window=5
@@ -76,7 +77,7 @@ async def test_polls_before_they_are_due_are_limited_and_still_heartbeats(open_r
 
 
 async def test_polls_when_they_are_due_are_never_limited(open_room, turn):
-    """However many; nor is a poll that finds the visitor called."""
+    """Neither polls that are due nor the poll of a called visitor count."""
     store, _, [ticket] = await open_room(waiting=1, poll_limit=1, heartbeat_interval=1)
     for _ in range(130):
         assert (await store.beat(ticket)).limited_ms == 0
@@ -84,7 +85,7 @@ async def test_polls_when_they_are_due_are_never_limited(open_room, turn):
 
 
 async def test_a_new_minute_forgets_the_early_polls(open_room, turn):
-    """The count starts anew with the minute that the answer named."""
+    """The count starts again at the time that the reply named."""
     store, _, [ticket] = await open_room(waiting=1, poll_limit=1)
     standing = [await store.beat(ticket) for _ in range(3)][-1]
     assert standing.limited_ms > 0

@@ -14,7 +14,8 @@ from tests.support.visitors import queue
 
 
 async def test_a_minute_has_one_sample(open_room, turn):
-    """However many replicas ask; the differences tell what happened, and how long people waited."""
+    """However many replicas ask, a minute has one sample. Differences of samples give counts and
+    waits."""
     store, inside, _ = await open_room()
     await asyncio.gather(store.snapshot(), store.snapshot())
     tickets = await queue(store, 2)
@@ -39,7 +40,7 @@ async def test_a_minute_has_one_sample(open_room, turn):
 
 
 async def test_samples_of_a_day_are_kept(make_room_store, turn):
-    """Of two hours each minute, of what is older one in five; as long as the room runs."""
+    """One sample a minute is kept for two hours, and one of five for 24 hours."""
     store = make_room_store()
     turn.now_ms = turn.now_ms // 300_000 * 300_000
     for _ in range(200):
@@ -55,7 +56,7 @@ async def test_samples_of_a_day_are_kept(make_room_store, turn):
 
 
 async def test_somebody_is_found(open_room):
-    """In line, called, inside, revoked, or nowhere."""
+    """A visitor is waiting, called, active, revoked or unknown."""
     store, inside, (first, second) = await open_room(waiting=2)
     found = await store.lists.find(second.visitor)
     assert (found.position, found.place.order, found.ends_ms) == (2, second.order, None)
@@ -74,7 +75,7 @@ async def test_somebody_is_found(open_room):
 
 
 async def test_somebody_is_found_by_number(open_room):
-    """Waiting, called, inside or revoked; nobody else's id, though it begins in the same way."""
+    """Visitors in each state are found, and no other id with the same prefix."""
     store, inside, (gone, called, waits) = await open_room(waiting=3)
     await store.leave(gone.visitor)
     await store.configure({"total_active_users": 2})
@@ -89,7 +90,7 @@ async def test_somebody_is_found_by_number(open_room):
 
 
 async def test_a_long_queue_is_looked_through_in_parts(make_room_store, monkeypatch):
-    """By more than one command; everybody is found."""
+    """Several commands read the queue, and everybody is found."""
     monkeypatch.setattr(lists, "SCANNED", 10)
     store = make_room_store(total_active_users=0)
     tickets = await queue(store, 300)
@@ -98,8 +99,8 @@ async def test_a_long_queue_is_looked_through_in_parts(make_room_store, monkeypa
 
 
 async def test_a_move_among_those_who_joined_at_once(make_room_store):
-    """Seven fit between two; where no number is free any more, the place before them is taken.
-    Order stays strict."""
+    """Seven orders are free between two visitors. If none is free, the place before is taken, and
+    orders stay strict."""
     store = make_room_store(total_active_users=0)
     tickets = await queue(store, 13)
     for ticket in tickets[6:12]:
@@ -129,7 +130,8 @@ async def test_a_move_among_those_who_joined_at_once(make_room_store):
     ],
 )  # fmt: skip
 async def test_an_order_is_of_a_line(make_room_store, order, line):
-    """A band each, the last line's from 0 on; below are the places that were drawn."""
+    """Each sub-queue has a band of orders, from 0 on for the last. Drawn places are below all
+    bands."""
     for lines, expected in (([{"name": name} for name in "abc"], line), ([], None)):
         store = make_room_store(total_active_users=0, lines=lines)
         visitor = new_visitor()

@@ -9,14 +9,14 @@ OLD = 65_000
 
 @pytest.fixture
 def refreshes():
-    """Of a replica that has been there for longer than the longest refresh."""
+    """Return the refreshes of a replica that has run for longer than the longest refresh."""
     made = Refreshes()
     made.longest(0)
     return made
 
 
 def test_a_young_replica_does_not_know():
-    """What another one told before it came it cannot know."""
+    """A new replica does not know the refreshes that another replica gave before."""
     refreshes = Refreshes()
     assert refreshes.longest(1000) is None
     refreshes.note(2000, 1000)
@@ -25,7 +25,7 @@ def test_a_young_replica_does_not_know():
 
 
 def test_the_longest_that_somebody_still_waits_for_counts(refreshes):
-    """In whole seconds; a page that is late, and its request, are allowed for."""
+    """The refresh counts in whole seconds, until the page, which may be late, has polled."""
     refreshes.note(29_001, OLD)
     refreshes.note(2500, OLD + 10_000)
     assert refreshes.longest(OLD + 33_499) == 30_000

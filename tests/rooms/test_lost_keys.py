@@ -29,7 +29,8 @@ async def admin(site, method, path="", body=None):
 
 
 async def test_what_an_operator_set_comes_back(replica, lose):
-    """From the replica's memory; meanwhile nobody is let in by the settings file."""
+    """The replica writes the settings again, and until then nobody is admitted by the file's
+    settings."""
     site = await replica(total_active_users=5)
     await admin(site, "PATCH", f"/{site.room.name}", {"queue_all": True, "message": "Back at 9"})
     assert (await site.check()).status == 401
@@ -50,7 +51,7 @@ async def test_what_an_operator_set_comes_back(replica, lose):
 
 @pytest.mark.parametrize("name", ["active", "admitted", "waiting", "due"])
 async def test_the_cap_holds(replica, lose, name):
-    """Two are inside and three wait; who was inside stays, and nobody else comes in."""
+    """Active visitors stay, and nobody else is admitted."""
     site = await replica(total_active_users=2, session_duration=30, recovery_window=20)
     inside = [cookie_of(await site.check()) for _ in range(2)]
     line = [cookie_of(await site.check()) for _ in range(3)]
@@ -68,7 +69,7 @@ async def test_the_cap_holds(replica, lose, name):
 
 
 async def test_no_count_leaves_its_range(replica, lose):
-    """Also before anybody has noticed."""
+    """Counts are valid also before the loss is detected."""
     site = await replica(total_active_users=2)
     for _ in range(2):
         await site.check()

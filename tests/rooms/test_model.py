@@ -9,13 +9,13 @@ from tests.support.room_machine import RoomMachine
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # where it fails, hypothesis takes minutes to find a short story
 def test_a_room_does_what_the_model_says_and_keeps_every_promise(store_url):
-    """Whatever visitors, operators, the clock and the store do, step by step."""
+    """The room equals its model after each random step."""
     run_stories(RoomMachine, store_url, examples=200, steps=50)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_same_where_redis_takes_no_functions(redis_socket):
-    """By EVALSHA, as on Redis 6.2."""
+    """Scripts run by EVALSHA, as on Redis 6.2."""
     url = f"unix://{redis_socket}"
     run_stories(RoomMachine, url, examples=200, steps=50, by_functions=False)

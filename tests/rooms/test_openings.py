@@ -42,7 +42,7 @@ def shop(make_room_store, turn):
 
 
 async def drawn(store, *lots, begins=BEGINS, name=""):
-    """Whoever comes to the pre-queue with these lots, in [0, 1); their tickets."""
+    """Let visitors with these lots, in [0, 1), join the pre-queue. Return their tickets."""
     return await asyncio.gather(*(join(store, name, lot=Lot(each, begins)) for each in lots))
 
 
@@ -54,7 +54,8 @@ def outcomes(standings):
 
 
 async def test_a_closed_room_takes_nobody_and_calls_nobody(shop, turn):
-    """Until the very millisecond in which the pre-queue begins; nothing is kept of who asks."""
+    """The room is closed until the millisecond in which the pre-queue begins, and stores nothing
+    about requests."""
     store = shop()
     turn.now_ms = BEGINS - 1
     refused = [
@@ -71,7 +72,7 @@ async def test_a_closed_room_takes_nobody_and_calls_nobody(shop, turn):
 
 
 async def test_an_event_without_a_prequeue_is_closed_until_it_opens(shop, turn):
-    """Then it is first come, first served."""
+    """From the opening on visitors are called in order of joining."""
     store = shop(event={"name": "sale", "opens_at": OPENS})
     turn.now_ms = OPENS - 1
     assert (await store.enter(new_visitor())).outcome is REJECTED
@@ -93,8 +94,7 @@ async def test_a_room_that_is_open_between_events_works_by_its_own_settings(shop
 
 
 async def test_an_event_that_is_set_at_run_time_holds_at_once(open_room, turn):
-    """Also for those who wait already: they are told that the room is closed, and have their place
-    when it is not."""
+    """Waiting visitors see a closed room, and have their places again when the event is removed."""
     store, _, [ticket] = await open_room(waiting=1)
     await store.configure({"events": [{**SALE, "timezone": "UTC"}]})
     assert (await store.beat(ticket)).outcome is REJECTED
@@ -107,8 +107,8 @@ async def test_an_event_that_is_set_at_run_time_holds_at_once(open_room, turn):
 
 
 async def test_in_the_prequeue_nobody_is_called_and_all_are_equal(redis, shop, turn):
-    """Slots are free and stay so; the lot alone decides, not who came first, nor a class, which
-    is not even given, so that its grant is not used up."""
+    """Slots stay free. Only the lot decides, not the time of joining or a class, and no grant is
+    used up."""
     store = shop(classes=CLASSES)
     turn.now_ms = BEGINS
     [first] = await drawn(store, 0.9)
@@ -128,7 +128,7 @@ async def test_in_the_prequeue_nobody_is_called_and_all_are_equal(redis, shop, t
 
 
 async def test_a_replica_that_does_not_know_the_event_gives_no_place_in_it(shop, turn):
-    """It learns of it within a second, and draws the lots that were committed to."""
+    """The replica learns of the event within a second, and then draws lots."""
     store = shop()
     turn.now_ms = BEGINS
     for unknown in (None, Lot(0.1, BEGINS - 1), Lot(0.1, 0)):
@@ -142,7 +142,7 @@ async def test_a_replica_that_does_not_know_the_event_gives_no_place_in_it(shop,
 async def test_nobody_learns_from_the_prequeue_where_they_stand(
     shop, turn, monkeypatch, before_ms, interval
 ):
-    """When to come back is all that is told, and the best lot is told the same as the worst."""
+    """Replies have only the refresh, which is the same for the best and the worst lot."""
     monkeypatch.setattr("random.random", lambda: 0.5)
     store = shop(heartbeat_interval=interval)
     turn.now_ms = OPENS - before_ms
@@ -162,8 +162,7 @@ async def test_nobody_learns_from_the_prequeue_where_they_stand(
 
 
 async def test_all_are_asked_back_when_it_has_opened_and_not_all_at_once(shop, turn, monkeypatch):
-    """Whoever polls shortly before the opening polls next after it, over some seconds; the longer
-    the line, the more."""
+    """Polls after the opening are spread over some seconds, more in a longer queue."""
     draws = iter([0.0, 0.999] * 20)
     monkeypatch.setattr("random.random", lambda: next(draws))
     store = shop()
@@ -178,8 +177,8 @@ async def test_all_are_asked_back_when_it_has_opened_and_not_all_at_once(shop, t
 
 
 async def test_whoever_left_the_prequeue_stays_in_its_list(redis, shop, turn):
-    """By themselves, swept, or called: the list is that of all who took a place, for all to
-    check."""
+    """The list has all visitors who took a place, also those who left, were swept or were
+    called."""
     store = shop(claim_window=10)
     turn.now_ms = BEGINS
     tickets = await drawn(store, 0.4, 0.1, 0.3, 0.2)
@@ -196,8 +195,8 @@ async def test_whoever_left_the_prequeue_stays_in_its_list(redis, shop, turn):
 
 
 async def test_an_operators_hand_does_not_change_the_list(redis, shop, turn):
-    """Whoever was moved has the place that was drawn there, also when the place lapsed meanwhile
-    and its visitor is back; whoever came later is not in it, also when the store was emptied."""
+    """The list keeps the drawn places of moved visitors, and has no later visitors, also after
+    Redis was emptied."""
     store = shop(total_active_users=0)
     turn.now_ms = BEGINS
     tickets = await drawn(store, 0.1, 0.2, 0.3)
@@ -230,8 +229,8 @@ async def test_a_full_prequeue_takes_nobody(shop, turn):
 
 
 async def test_two_replicas_see_the_opening_in_the_same_millisecond(make_room_store, turn):
-    """A millisecond before it nobody is called by either; then those with the smallest lots, as
-    many as fit, by whichever comes first."""
+    """Before it neither calls anybody. From then on the smallest lots are called, by either
+    replica."""
     room = new_room_name()
     replicas = [make_room_store(room=room, total_active_users=2, events=(SALE,)) for _ in range(2)]
     turn.now_ms = OPENS - 5000
@@ -278,8 +277,8 @@ LINED = {"member": {"head_start": "1d"}, "staff": {"line": "first"}}
 async def test_latecomers_are_behind_the_prequeue_whatever_their_class(
     redis, shop, turn, rules, calls, ahead
 ):
-    """And so is whoever already waited when it began; among them, classes count as ever, and shown
-    places go by arrival. All of the pre-queue are called first, and are told so."""
+    """So are visitors who waited before the pre-queue. Among them classes count as usual, and
+    positions go by arrival."""
     store = shop(between_events="open", total_active_users=0, **rules)
     [earlier] = await queue(store, 1)
     waited = await join(store, "staff")
@@ -300,7 +299,7 @@ async def test_latecomers_are_behind_the_prequeue_whatever_their_class(
 
 @pytest.mark.parametrize("weight", [1, None])
 async def test_a_position_in_a_line_is_counted_behind_the_drawn(redis, shop, turn, weight):
-    """Whoever is moved to the head of the own line is not moved ahead of the pre-queue."""
+    """A visitor who is moved to the head of a sub-queue stays behind the drawn places."""
     lines = ({"name": "first", "weight": weight}, {"name": "rest", "weight": weight})
     store = shop(total_active_users=0, classes=LINED, lines=lines)
     turn.now_ms = BEGINS
@@ -316,7 +315,7 @@ async def test_a_position_in_a_line_is_counted_behind_the_drawn(redis, shop, tur
 
 
 async def test_a_drawn_place_has_no_class_and_may_be_moved_once_it_has_opened(redis, shop, turn):
-    """By an operator's hand, and back to where it was drawn; nothing else takes anybody ahead."""
+    """Only an operator can move a drawn place, and move it back."""
     store = shop(classes=CLASSES, total_active_users=0)
     turn.now_ms = BEGINS
     tickets = await drawn(store, 0.1, 0.2, 0.3)
@@ -334,7 +333,7 @@ async def test_a_drawn_place_has_no_class_and_may_be_moved_once_it_has_opened(re
 
 
 async def test_the_cap_and_the_rate_of_the_event_hold_while_it_is_open(shop, turn):
-    """Not the room's own, of which one is lower."""
+    """The event's values replace the room's values, higher or lower."""
     event = {**SALE, "total_active_users": 5, "new_users_per_minute": 60}
     store = shop(
         event=event,
@@ -365,8 +364,8 @@ async def test_the_rooms_own_rate_and_cap_hold_again_after_the_event(shop, turn)
 
 
 async def test_joining_early_or_late_makes_no_difference(redis, shop, turn):
-    """In thirty draws of forty visitors, through the store: where the first ten and the last ten
-    stand is what chance gives (the mean place of three hundred is within three standard errors)."""
+    """In thirty draws of forty visitors, the mean place of the first and the last ten is within
+    three standard errors of the middle."""
     early, late = [], []
     for number in range(30):
         event = {**SALE, "name": f"sale-{number}"}
@@ -396,8 +395,8 @@ async def test_joining_early_or_late_makes_no_difference(redis, shop, turn):
 
 
 async def test_at_the_close_nobody_is_called_any_more(shop, turn):
-    """Who waits is told that it is closed; who was called before may still claim; who is inside
-    stays, and has the session renewed; nobody comes in."""
+    """Waiting visitors see a closed room, called visitors may still claim, and active visitors keep
+    their sessions."""
     store = shop(session_duration=3600, heartbeat_interval=30, heartbeat_timeout=86_400)
     turn.now_ms = CLOSES - 10_000
     inside = await go_in(store)
@@ -437,8 +436,7 @@ NEXT = {"name": "next", "prequeue_from": NEXT_BEGINS, "opens_at": NEXT_BEGINS + 
 
 @pytest.mark.parametrize("between", ["open", "closed"])
 async def test_the_next_prequeue_is_drawn_anew(redis, make_room_store, turn, between):
-    """Its list begins with whoever comes first to it; a ticket that was drawn for the event before
-    is worth nothing there, at the opening neither; until then it was worth its place."""
+    """The list begins with the first new visitor, and tickets of the event before are void."""
     store = make_room_store(
         total_active_users=0, events=(NEXT, SALE), between_events=between, heartbeat_timeout=30
     )
@@ -465,8 +463,8 @@ async def test_the_next_prequeue_is_drawn_anew(redis, make_room_store, turn, bet
 
 
 async def test_leftovers_of_an_earlier_draw_are_behind_the_next_one(redis, make_room_store, turn):
-    """Whoever still waits with a place of the event before has it behind the next pre-queue from
-    the first poll in that on, by when they joined, and is not in its list."""
+    """A place from an earlier draw moves behind the next pre-queue with the first poll in it, and
+    is not in its list."""
     store = make_room_store(
         total_active_users=0, events=(SALE, NEXT), between_events="open", claim_window=120
     )
@@ -491,8 +489,8 @@ async def test_leftovers_of_an_earlier_draw_are_behind_the_next_one(redis, make_
 async def test_a_lost_place_of_before_the_event_is_worth_nothing_in_its_prequeue(
     redis, make_room_store, turn, between
 ):
-    """Its visitor is a newcomer there; where the room was open all the time, it is a place again
-    when the event has opened."""
+    """Its visitor joins the pre-queue as a newcomer. In a room that is open between events the
+    place counts again after the opening."""
     store = make_room_store(total_active_users=0, events=(SALE,), between_events=between)
     before = Ticket(new_visitor(), make_hidden_order(START), START, 0)
     turn.now_ms = BEGINS - 1
@@ -509,7 +507,7 @@ async def test_a_lost_place_of_before_the_event_is_worth_nothing_in_its_prequeue
 
 
 class Replica:
-    """A replica's store, and the draws by which it finds lots again."""
+    """The store of a replica, and the draws by which it computes lots again."""
 
     def __init__(self, store, room, settings):
         self.store, self.settings = store, settings
@@ -534,8 +532,8 @@ class Replica:
 
 @pytest.mark.parametrize("when", [OPENS - 1000, OPENS, OPENS + 5000])
 async def test_a_draw_survives_the_store(redis, make_room_store, turn, when):
-    """Emptied before the opening, or as it opens, or when some have seen their places: when all
-    have polled they stand as they were drawn, and the list is whole again."""
+    """Redis is emptied before, at or after the opening. When all have polled, places and list are
+    as they were drawn."""
     settings = RoomSettings(total_active_users=0, events=[SALE])
     room = new_room_name()
     replicas = [

@@ -37,8 +37,8 @@ async def ask(site, **query):
 
 
 async def test_each_event_is_told_step_by_step(site):
-    """By time, in its own time zone and in UTC, with how long until then, and with what holds
-    while it is open."""
+    """Steps are sorted by time, in the event's time zone and in UTC, with the settings in force
+    while the event is open."""
     status, told = await ask(site)
     assert status == 200
     sale, spring = told["events"]
@@ -79,14 +79,15 @@ def holding(told):
     ],
 )
 async def test_what_holds_at_a_time(site, at, phase, event, coming, held):
-    """Phase, event and settings, in the events' time zone where no offset is given."""
+    """The preview has phase, event and settings. A time without an offset is in the events' time
+    zone."""
     status, told = await ask(site, at=at)
     assert (status, told["phase"], told["event"], told["coming"]) == (200, phase, event, coming)
     assert holding(told) == held
 
 
 async def test_without_a_time_it_is_now_by_the_stores_clock(site):
-    """Until when it is says `in_seconds`, also for another `at`; below 0 is over."""
+    """`in_seconds` counts from now, also for another `at`, and is negative for past steps."""
     _, told = await ask(site)
     assert (told["at"], told["local"]) == (
         "2027-01-15T08:00:00.000+00:00", "2027-01-15T09:00:00.000+01:00",
@@ -104,7 +105,7 @@ async def test_without_a_time_it_is_now_by_the_stores_clock(site):
 
 
 async def test_what_was_changed_at_run_time_is_previewed(site):
-    """And while an event is open, the room's own settings are those of the others."""
+    """The room's own settings are shown for times outside of the open event."""
     change = {"events": [SALE, {**SPRING, "timezone": "UTC"}], "message": "Soon."}
     path = f"/admin/rooms/{site.room.name}"
     assert (await site.ops.patch(path, json=change, headers=TOKEN)).status == 200
@@ -124,7 +125,7 @@ async def test_what_was_changed_at_run_time_is_previewed(site):
 
 
 async def test_a_room_without_events_has_a_preview_too(replica):
-    """It is open, at any time."""
+    """Such a room is open at any time."""
     status, told = await ask(await replica(), at="2027-01-15 10:00")
     assert (status, told["phase"], told["events"], told["warnings"]) == (200, "open", [], [])
     assert told["at"] == "2027-01-15T10:00:00.000+00:00"
@@ -140,14 +141,14 @@ async def test_a_room_without_events_has_a_preview_too(replica):
     ],
 )  # fmt: skip
 async def test_a_time_that_is_none_is_named(site, at, said):
-    """422, as for a setting."""
+    """The response is a 422, as for a setting."""
     status, problem = await ask(site, at=at)
     assert status == 422
     assert problem["errors"][0].startswith(f"at: {said}")
 
 
 async def test_it_is_for_operators_alone(site):
-    """401 without the token, 404 for a room that there is not."""
+    """A request without the token gets a 401, an unknown room a 404."""
     path = f"/admin/rooms/{site.room.name}/events"
     assert (await site.ops.get(path)).status == 401
     assert (await site.ops.get("/admin/rooms/nope/events", headers=TOKEN)).status == 404
@@ -195,7 +196,7 @@ STAYS = (
     ],
 )  # fmt: skip
 def test_what_looks_like_a_mistake_is_warned_of(settings, expected):
-    """By the event's or the setting's name; only where it matters to an event that is not over."""
+    """Warnings name the event or setting, and only matter for events that are not over."""
     some = RoomSettings(**{"total_active_users": 3, "events": [SALE], **settings})
     assert find_warnings(some, 1_800_000_000_000) == expected
 
@@ -207,7 +208,7 @@ DEEP = "[" * 900 + "]" * 900
 
 @pytest.mark.parametrize("name", ["classes", "lines", "events"])
 async def test_whatever_is_sent_is_taken_or_refused(site, name):
-    """422 and the setting's name; the room stays as it was."""
+    """A refusal is a 422 with the setting's name, and changes nothing."""
     path = f"/admin/rooms/{site.room.name}"
     table = '{"name": "a", "opens_at": %s, "head_start": %s, "weight": %s}'
     values = [
@@ -225,7 +226,7 @@ async def test_whatever_is_sent_is_taken_or_refused(site, name):
 
 
 async def test_what_was_sent_holds_and_can_be_taken_back(site):
-    """As text too; it is told as it is kept, with times in ms."""
+    """Events may be sent as text, and are shown with times in ms."""
     path = f"/admin/rooms/{site.room.name}"
     change = {
         "events": json.dumps([SALE]),

@@ -47,7 +47,7 @@ async def check_all(site, count):
 
 
 async def test_rooms_are_listed_and_shown(site):
-    """With their numbers and settings."""
+    """The response has figures and settings."""
     await site.check()
     rooms = (await (await site.ops.get("/admin/rooms", headers=TOKEN)).json())["rooms"]
     room = await told(site)
@@ -59,7 +59,7 @@ async def test_rooms_are_listed_and_shown(site):
 
 
 async def test_a_setting_changes_at_once(site):
-    """A raised cap calls those who wait; null goes back to the file's value."""
+    """A raised cap calls waiting visitors, and null resets a setting to the configured value."""
     await check_all(site, 5)
     change = {"total_active_users": 4, "message": "soon"}
     room = await ask(site, "PATCH", body=change)
@@ -70,7 +70,7 @@ async def test_a_setting_changes_at_once(site):
 
 
 async def test_a_change_names_all_that_is_wrong(site):
-    """Names that there are not, values that are not allowed, and an event that cannot move."""
+    """The response names unknown settings and values that are not allowed."""
     change = {
         "mesage": None, "colour": "red", "total_active_users": -1, "session_duration": "soon",
         "heartbeat_timeout": 20, "claim_window": 30, "message": "right",
@@ -96,7 +96,7 @@ WRONG = ("The token is wrong", "It is not this replica's admin_token.")
     ],
 )  # fmt: skip
 async def test_nobody_without_the_token(site, header, problem):
-    """401 as a problem that says what is wrong, for known and unknown addresses alike."""
+    """The response is a 401 problem that says what is wrong, for known and unknown addresses."""
     headers = {} if header is None else {"Authorization": header}
     for where in ("/admin/rooms", path(site), "/admin/nothing"):
         reply = await site.ops.get(where, headers=headers)
@@ -129,7 +129,8 @@ async def test_nobody_without_the_token(site, header, problem):
     ],
 )
 async def test_a_wrong_change_is_named_and_changes_nothing(site, change, named):
-    """422 with the field's name; not even the right half of it is applied."""
+    """The response is a 422 with the setting's name, and the valid settings are not applied
+    either."""
     reply = await site.ops.patch(path(site), json=change, headers=TOKEN)
     problem = await reply.json()
     assert (reply.status, reply.content_type) == (422, "application/problem+json")
@@ -140,13 +141,13 @@ async def test_a_wrong_change_is_named_and_changes_nothing(site, change, named):
 
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[" * 50_000, b""])
 async def test_a_body_that_is_no_json(site, body):
-    """422, never 500."""
+    """The response is a 422, never a 500."""
     reply = await site.ops.patch(path(site), data=body, headers=TOKEN)
     assert reply.status == 422
 
 
 async def test_resetting_empties_the_line_only(site):
-    """Who is inside stays; old tickets are worth nothing."""
+    """Sessions stay, and old tickets are void."""
     replies = await check_all(site, 5)
     assert (await ask(site, "POST", "/reset"))["removed"] == 2
     assert (await site.check(cookie_of(replies[0]))).status == 204
@@ -155,7 +156,7 @@ async def test_resetting_empties_the_line_only(site):
 
 
 async def test_releasing_a_visitor(site):
-    """A session by its id, once; an unknown id is a 404, an impossible one a 422."""
+    """A session is released once by its id. An unknown id gets a 404, an invalid one a 422."""
     await site.check()
     visitor = (await told(site, "/sessions"))["sessions"][0]["visitor"]
     for named, status in ((visitor, 200), (visitor, 404), ("x", 422)):
@@ -163,7 +164,8 @@ async def test_releasing_a_visitor(site):
 
 
 async def test_a_visitor_is_named_by_number(site):
-    """As somebody types it, wherever an id is; what nobody has is a 404 that names it."""
+    """A number may be typed in several ways, wherever an id is expected. An unknown number gets a
+    404."""
     await check_all(site, 3 + 2)
     head, tail = await people(site)
     typed = visitor_number(tail).replace("-", "").lower().replace("1", "l").replace("0", "o")
@@ -181,7 +183,7 @@ async def test_a_visitor_is_named_by_number(site):
 
 
 async def test_a_number_of_two_visitors_names_neither(site):
-    """409 with both ids; nobody is released, and an id of them names one."""
+    """The response is a 409 with both ids, and nobody is released."""
     await check_all(site, 3)
     twins = ["abcdefA" + "1" * 15, "abcdefB" + "2" * 15]
     for visitor in twins:
@@ -194,7 +196,7 @@ async def test_a_number_of_two_visitors_names_neither(site):
 
 
 async def test_an_id_is_not_looked_for(site, monkeypatch):
-    """Only a number costs a look at all visitors."""
+    """Only a number makes the replica scan all visitors."""
 
     async def numbered(_):
         raise AssertionError
@@ -204,7 +206,7 @@ async def test_an_id_is_not_looked_for(site, monkeypatch):
 
 
 async def test_the_line_is_paged(site):
-    """From the head on, with positions; a wrong page is named."""
+    """Pages begin at the head and have positions. A wrong page is refused."""
     await check_all(site, 8)
     page = await told(site, "/waiting?after=1&limit=2")
     assert [row["position"] for row in page["waiting"]] == [2, 3]
@@ -212,7 +214,7 @@ async def test_the_line_is_paged(site):
 
 
 async def test_health_and_metrics(site):
-    """Ready while the store answers; the numbers of the room are there."""
+    """The replica is ready while Redis replies, and exports the room's metrics."""
     assert (await site.ops.get("/healthz")).status == 200
     assert (await site.ops.get("/readyz")).status == 200
     await site.check()
@@ -222,8 +224,7 @@ async def test_health_and_metrics(site):
 
 
 async def test_somebody_in_line_is_moved_and_hears_of_it(site):
-    """To the head; their next heartbeat gives them a ticket for the new place, which comes back
-    there after the store was emptied."""
+    """The next heartbeat gives the moved visitor a ticket with the new order."""
     await check_all(site, 3)
     first, second, third = map(cookie_of, await check_all(site, 3))
     rows = (await told(site, "/waiting"))["waiting"]
@@ -237,7 +238,8 @@ async def test_somebody_in_line_is_moved_and_hears_of_it(site):
 
 
 async def test_who_did_what_is_kept(site):
-    """Changes, moves, releases and resets, latest first, by the name that the caller gives."""
+    """The log has changes, moves, releases and resets, latest first, with the name that the caller
+    sends."""
     await check_all(site, 5)
     head, tail = await people(site)
     await ask(site, "PATCH", body={"message": "soon"}, by="night shift")
@@ -277,13 +279,13 @@ async def test_who_did_what_is_kept(site):
     ],
 )
 async def test_a_move_says_one_place_and_perhaps_why(site, body, named):
-    """Anything else is named and changes nothing."""
+    """Any other body is refused and changes nothing."""
     problem = await ask(site, "POST", f"/visitors/{'a' * 22}/move", body, status=422)
     assert problem["errors"][0].partition(":")[0] == named
 
 
 async def test_nobody_is_moved_who_is_not_in_line(site):
-    """404 for somebody inside and for somebody unknown."""
+    """An active and an unknown visitor get a 404."""
     await site.check()
     rows = (await told(site, "/sessions"))["sessions"]
     for visitor in (rows[0]["visitor"], "a" * 22):
@@ -291,13 +293,13 @@ async def test_nobody_is_moved_who_is_not_in_line(site):
 
 
 async def test_a_setting_of_a_later_version_takes_no_other_along(site):
-    """A replica that went back a version keeps to the cap that was changed meanwhile."""
+    """A replica of an older version ignores the unknown setting and applies the others."""
     await site.room.store.configure({"total_active_users": 1, "of_a_later_version": True}, by="x")
     assert (await told(site))["settings"]["total_active_users"] == 1
 
 
 async def test_a_setting_that_the_file_does_not_allow_takes_no_other_along(site):
-    """The file was changed under it: what is paused is shown as paused, and can be resumed."""
+    """After a change of the file the valid run-time settings still apply, and can be reset."""
     await site.room.store.configure({"heartbeat_timeout": 20, "queue_all": True}, by="x")
     room = await told(site)
     assert (room["settings"]["queue_all"], room["settings"]["claim_window"]) == (True, 30)
@@ -309,7 +311,7 @@ async def test_a_setting_that_the_file_does_not_allow_takes_no_other_along(site)
 
 
 async def move(site, visitor, **body):
-    """The answer's status, and the position or what is wrong."""
+    """Move a visitor. Return the status, and the position or the problem."""
     where = path(site, f"/visitors/{visitor}/move")
     reply = await site.ops.post(where, json=body, headers=TOKEN)
     document = await reply.json()
@@ -320,8 +322,8 @@ async def move(site, visitor, **body):
 
 
 async def test_somebody_is_moved_and_put_back(site):
-    """To the head, to a place, and back to where they were before the first move, once; the log
-    says from where to where, and why."""
+    """Visitors are moved to the head, to a position, and once back to the place before all moves.
+    The log has both positions and the reason."""
     await check_all(site, 3 + 4)
     before = await people(site)
     last = before[3]
@@ -341,8 +343,8 @@ async def test_somebody_is_moved_and_put_back(site):
 
 
 async def test_somebody_is_given_another_class(replica):
-    """Its line, or its head start, and none again; the log names it. Where there is no such class,
-    those that there are are named."""
+    """The visitor gets the sub-queue or head start of the class. For an unknown class the response
+    names the room's classes."""
     site = await replica(total_active_users=1, lines=LINES, classes=CLASSES)
     await check_all(site, 1 + 3)
     before = await people(site)
@@ -367,14 +369,13 @@ async def test_somebody_is_given_another_class(replica):
 
 
 async def test_a_room_without_classes_has_none_to_give(site):
-    """It says so."""
+    """The response says that the room has no classes."""
     status, said = await move(site, "a" * 22, **{"class": "vip"})
     assert (status, said.endswith(": it has none.")) == (404, True)
 
 
 async def test_each_line_is_told(replica):
-    """Its length and wait; of each who waits their line, and where they stand in it. A position is
-    one of the own line."""
+    """Sub-queues have a length and a wait, and each visitor has a position in the sub-queue."""
     site = await replica(lines=LINES, classes=CLASSES, class_header=True)
     await site.check()
     for name in ("", "vip", "", "vip", ""):
@@ -397,7 +398,7 @@ async def test_each_line_is_told(replica):
 
 
 async def test_a_room_without_lines_or_events_says_so(site):
-    """No lines, open, no event; of who waits no line."""
+    """The room has no sub-queues and no event, and is open."""
     await check_all(site, 4)
     room = await told(site)
     names = ("phase", "event", "coming", "lines")
@@ -408,8 +409,8 @@ async def test_a_room_without_lines_or_events_says_so(site):
 
 
 async def test_nobody_learns_a_lot_in_a_pre_queue(replica):
-    """Not even an operator: the line is not told, a place neither, and nobody is moved. At the
-    opening all of it is; a drawn place has no class and no line."""
+    """Before the opening operators see neither the queue nor places, and move nobody. A drawn place
+    has no class."""
     soon = {**SALE, "opens_at": "2027-01-15 08:00:20"}
     site = await replica(events=[soon], lines=LINES, classes=CLASSES)
     site.room.draws = Draws(site.room.name, KEYS, site.room.draws.store)
@@ -441,8 +442,8 @@ async def test_nobody_learns_a_lot_in_a_pre_queue(replica):
 
 
 async def test_a_draw_that_is_on_is_changed_by_nobody(replica):
-    """422, and all stays as it was; the opening can be moved until it was, and the event be taken
-    out, which cancels it. Other settings are changed as ever."""
+    """The response is a 422. The opening can be moved until it was, the event can be removed, and
+    other settings can be changed."""
     site = await replica(events=[SALE])
 
     async def patch(**changes):
@@ -462,14 +463,14 @@ async def test_a_draw_that_is_on_is_changed_by_nobody(replica):
 
 
 async def test_a_closed_room_names_the_next_event(replica):
-    """Before its first."""
+    """Before its first event the room is closed."""
     later = {**SALE, "prequeue_from": "2027-01-15 08:30"}
     room = await told(await replica(events=[later]))
     assert [room[name] for name in ("phase", "event", "coming")] == ["closed", None, "sale"]
 
 
 def test_what_scripts_remember_for_themselves_is_no_counter():
-    """Each name that rooms/lua/parts/numbers.lua reads is left out of what operators are shown."""
+    """No name in rooms/lua/parts/numbers.lua is among the counters that operators see."""
     text = (LUA_ROOT / "rooms" / "lua" / "parts" / "numbers.lua").read_text()
     lists = re.findall(r"^local (?:EAGER|LAZY)_NUMBERS = {(.*?)}", text, re.DOTALL | re.MULTILINE)
     names = {name for found in lists for name in re.findall(r"'(\w+)'", found)}
@@ -478,7 +479,7 @@ def test_what_scripts_remember_for_themselves_is_no_counter():
 
 
 async def change(site, by="ada", **settings):
-    """The revision of the change."""
+    """Change settings. Return the revision."""
     return (await ask(site, "PATCH", body=settings, by=by))["change"]
 
 
@@ -489,8 +490,8 @@ async def undo(site, revision, by="ada"):
 
 
 async def test_a_change_is_undone(site):
-    """What was set before is back, also no value of its own; other settings stay; the log has both,
-    with what each setting was and is."""
+    """The values before are back, and other settings stay. The log has the values before and after
+    both changes."""
     await change(site, total_active_users=5)
     revision = await change(site, total_active_users=9, message="soon", lines=[])
     await change(site, new_users_per_minute=60)
@@ -510,8 +511,8 @@ async def test_a_change_is_undone(site):
 
 
 async def test_an_undo_never_overwrites_another_operator(site):
-    """It names who changed the setting since, and changes nothing; a second undo of the same change
-    is one of these."""
+    """The problem names the operator who changed the setting since. A change cannot be undone
+    twice."""
     revision = await change(site, total_active_users=5, message="soon")
     await change(site, by="bo", total_active_users=6)
     status, problem = await undo(site, revision)
@@ -527,7 +528,7 @@ async def test_an_undo_never_overwrites_another_operator(site):
 
 
 async def test_a_pause_is_undone_and_checked_as_any_change(site):
-    """Also where the file's own rules have to hold with what was changed since."""
+    """An undo must keep the rules between settings."""
     status, room = await undo(site, (await ask(site, "POST", "/pause"))["change"])
     assert (status, room["mode"], room["changed"]) == (200, "running", {})
     revision = await change(site, heartbeat_timeout=300)
@@ -537,7 +538,8 @@ async def test_a_pause_is_undone_and_checked_as_any_change(site):
 
 
 async def test_a_long_value_is_not_kept_in_the_log(site):
-    """So that two hundred style sheets do not fill Redis; what it set cannot be undone."""
+    """Two hundred style sheets would fill Redis, so a long change is not kept and cannot be
+    undone."""
     revision = await change(site, custom_css="body { color: red }\n" * 200)
     log = (await told(site, "/log"))["log"]
     assert (log[0]["changes"], log[0]["revision"]) == (None, None)
@@ -549,8 +551,8 @@ async def forecast(site, **settings):
 
 
 async def test_a_change_is_forecast(replica):
-    """By the room's own estimate: a raised cap calls as many as it frees at once, a lowered one
-    nobody until it is reached, a rate makes the last wait for its turn; nothing is changed."""
+    """The forecast uses the room's estimate for a raised cap, a lowered cap and a rate, and changes
+    nothing."""
     site = await replica(total_active_users=10, session_duration=600)
     await check_all(site, 10 + 120)
     before = await told(site)
@@ -575,7 +577,7 @@ async def test_a_change_is_forecast(replica):
 
 
 async def test_a_reset_setting_is_forecast_with_its_configured_value(replica):
-    """And a room that nobody waits in has nobody to call."""
+    """In a room without waiting visitors nobody is called."""
     site = await replica(total_active_users=2, new_users_per_minute=30)
     await change(site, new_users_per_minute=600, total_active_users=50)
     assert (await forecast(site, total_active_users=None))["then"]["cap"] == 2
@@ -584,8 +586,8 @@ async def test_a_reset_setting_is_forecast_with_its_configured_value(replica):
 
 
 async def test_a_row_says_class_and_when_its_visitor_joined(replica):
-    """By the order alone: of each class, of somebody who was moved, and of one who was given
-    another class; nobody knows it where places are drawn by chance."""
+    """Both are read from the order, also after moves and changes of the class. A random order has
+    no time of joining."""
     classes = {"early": {"head_start": "5m"}, "vip": {"line": "fast"}}
     site = await replica(total_active_users=1, lines=LINES, classes=classes, class_header=True)
     joined = site.turn.now_ms

@@ -23,7 +23,7 @@ LONGEST_GAP_S = OUTAGE_MS / 1000
 
 @pytest.fixture
 def make_store(redis, turn):
-    """Of a room whose replicas may be unavailable, and then run no script."""
+    """Return a function that makes the store of a room whose outages are detected."""
 
     def make(**settings) -> RoomStore:
         file = RoomSettings(**{"total_active_users": 1, "session_duration": 10, **settings})
@@ -36,7 +36,7 @@ def make_store(redis, turn):
 
 
 async def full_room(store, waiting):
-    """Tickets of those who wait, and all have polled."""
+    """Fill a room and its queue. Return the tickets of the waiting visitors, who have polled."""
     await go_in(store)
     tickets = await queue(store, waiting)
     await beat_all(store, tickets)
@@ -44,7 +44,7 @@ async def full_room(store, waiting):
 
 
 async def test_the_head_is_called_after_an_outage_and_nobody_behind_it(make_store, turn):
-    """The first to poll is not the first in the queue: they are next when it is their turn."""
+    """Visitors behind the head who poll first are not called before the head."""
     store = make_store()
     first, second, third = await full_room(store, 3)
     turn.forward(150)
@@ -56,7 +56,7 @@ async def test_the_head_is_called_after_an_outage_and_nobody_behind_it(make_stor
 
 
 async def test_a_first_cookie_that_could_not_be_shown_is_not_too_late(make_store, turn):
-    """Its slot is not unused: nobody was there to see it."""
+    """During an outage an unused session does not expire."""
     store = make_store(session_duration=300)
     first = await come_in(store)
     [ticket] = await queue(store, 1)
@@ -70,8 +70,7 @@ async def test_a_first_cookie_that_could_not_be_shown_is_not_too_late(make_store
 
 
 async def test_who_was_kept_inside_stays_whatever_comes_first(make_store, turn):
-    """Redis hung, and the first command that it answers was sent before a replica made the pass
-    longer: it knows nothing of that."""
+    """The first command after the outage may have been sent before a replica extended the pass."""
     store = make_store()
     inside = await go_in(store)
     (behind,) = await queue(store, 1)
@@ -87,7 +86,7 @@ async def test_who_was_kept_inside_stays_whatever_comes_first(make_store, turn):
 
 
 async def test_the_head_has_until_its_page_has_asked_again(make_store, turn):
-    """Then it is passed over."""
+    """Afterwards the silent head is skipped."""
     store = make_store()
     _, second = await full_room(store, 2)
     turn.forward(150)
@@ -98,7 +97,7 @@ async def test_the_head_has_until_its_page_has_asked_again(make_store, turn):
 
 
 async def test_who_was_called_before_an_outage_keeps_the_slot(make_store, turn):
-    """Whether their time was over when it ended, or nearly so."""
+    """This holds also if the visitor's time to arrive ended during the outage."""
     for outage in (LONGEST_GAP_S + 0.001, 150):
         store = make_store(session_duration=5, claim_window=8, heartbeat_interval=1)
         called, behind = await full_room(store, 2)
@@ -115,7 +114,8 @@ async def test_who_was_called_before_an_outage_keeps_the_slot(make_store, turn):
 
 
 async def test_the_sweep_spares_whom_nobody_could_hear(make_store, turn):
-    """For heartbeat_timeout from the end of the outage, and for as long as a page backs off."""
+    """Places are spared for heartbeat_timeout after the outage, and for as long as a page backs
+    off."""
     store = make_store(total_active_users=1, heartbeat_timeout=30, session_duration=3600)
     await full_room(store, 3)
     turn.forward(600)
@@ -126,7 +126,7 @@ async def test_the_sweep_spares_whom_nobody_could_hear(make_store, turn):
 
 
 async def test_a_pause_of_a_few_seconds_is_no_outage(make_store, turn):
-    """Who is overdue then is silent."""
+    """A visitor whose heartbeat is overdue then counts as silent."""
     store = make_store(claim_window=5)
     _, second = await full_room(store, 2)
     for _ in range(4):
@@ -139,7 +139,8 @@ async def test_a_pause_of_a_few_seconds_is_no_outage(make_store, turn):
 
 
 async def passes_on_after(store, turn, seconds, *, refresh_s):
-    """Somebody polled every so many seconds and is gone when called: who gets the slot, when."""
+    """Return after which time a slot goes to the next visitor, if the called visitor polled every
+    so many seconds and is gone."""
     gone, behind = await full_room(store, 2)
     store_reply = await store.beat(gone)
     turn.forward(store_reply.refresh_ms / 1000)
@@ -155,13 +156,13 @@ async def passes_on_after(store, turn, seconds, *, refresh_s):
 
 @pytest.mark.parametrize(("refresh_s", "seconds"), [(1, 10), (3, 10), (4, 12), (7, 21), (12, 30)])
 async def test_the_slot_goes_on_after_three_missed_polls(make_room_store, turn, refresh_s, seconds):
-    """10 s at least, claim_window at most."""
+    """The time is at least 10 s and at most claim_window."""
     store = make_room_store(heartbeat_interval=refresh_s, session_duration=3600)
     await passes_on_after(store, turn, seconds, refresh_s=refresh_s)
 
 
 async def test_who_was_passed_over_is_first_when_they_are_back(make_room_store, turn):
-    """It cost them nothing but the wait for the next slot."""
+    """A skipped visitor only waits for the next slot."""
     store = make_room_store(heartbeat_interval=1, session_duration=20)
     gone = await passes_on_after(store, turn, 10, refresh_s=1)
     last = (await queue(store, 1))[0]
@@ -169,7 +170,7 @@ async def test_who_was_passed_over_is_first_when_they_are_back(make_room_store, 
 
 
 async def test_a_call_that_a_webhook_tells_holds_for_claim_window(make_room_store, turn):
-    """Who gets a mail has no page that polls."""
+    """A visitor who gets a mail may have no page that polls."""
     store = make_room_store(heartbeat_interval=1, session_duration=3600, claim_window=60)
     store._settings = json.dumps(json.loads(store._settings) | {"tells_called": True})
     await passes_on_after(store, turn, 60, refresh_s=1)

@@ -7,7 +7,7 @@ from tests.support.replica import break_redis, cookie_of
 
 
 class Insider:
-    """A visitor inside, whose cookie is the newest that was given."""
+    """An active visitor with the newest cookie."""
 
     def __init__(self, site, reply) -> None:
         self.site = site
@@ -43,7 +43,8 @@ async def changes(site, **settings) -> None:
 async def test_nobody_who_stays_active_expires_when_session_duration_changes(
     replica, before, after
 ):
-    """When a pass is due follows its own life: raised from 30 s to 10 min, it ended unrenewed."""
+    """A pass is renewed by its own lifetime, so it does not expire when session_duration is
+    raised."""
     site = await replica(session_duration=before)
     inside = await enters(site)
     await inside.asks_each_second(3)
@@ -54,8 +55,8 @@ async def test_nobody_who_stays_active_expires_when_session_duration_changes(
 
 
 async def test_a_session_raised_while_redis_is_unavailable_is_a_session_again(replica):
-    """The pass that the replica made longer has a long life and is due all the same: the store
-    hears of it before it gives the slot away."""
+    """An extended pass is due for renewal at once, so Redis gets it before the slot is given
+    away."""
     site = await replica(session_duration=30, recovery_window=0)
     inside = await enters(site)
     await changes(site, session_duration=600)
@@ -82,7 +83,7 @@ async def test_a_short_pass_is_due_when_half_of_it_is_over(replica, duration):
     "settings", [{"disable_session_renewal": True}, {"session_max_duration": 60}]
 )
 async def test_a_pass_that_cannot_last_longer_is_not_given_anew(replica, settings):
-    """No store call, no cookie, and nginx may keep the verdict; it ends when it was to end."""
+    """Such a request needs no script and no new cookie, and nginx may cache the verdict."""
     site = await replica(session_duration=60, **settings)
     inside = await enters(site)
     site.room.store.renew = None
@@ -96,7 +97,7 @@ async def test_a_pass_that_cannot_last_longer_is_not_given_anew(replica, setting
 
 
 async def test_renewals_go_on_when_they_may_again(replica):
-    """The settings of now say whether a renewal changes anything."""
+    """The current settings decide whether a renewal would change the end."""
     site = await replica(session_duration=60, disable_session_renewal=True)
     inside = await enters(site)
     await inside.asks_each_second(50)
@@ -106,7 +107,7 @@ async def test_renewals_go_on_when_they_may_again(replica):
 
 
 async def test_a_lowered_session_duration_renews_for_nothing_once_in_that_time(replica):
-    """Not every five seconds, although the old end is promised and cannot be moved yet."""
+    """The pass is not renewed every five seconds, although its end cannot be moved yet."""
     site = await replica(session_duration=600)
     inside = await enters(site)
     await changes(site, session_duration=30)
@@ -115,7 +116,7 @@ async def test_a_lowered_session_duration_renews_for_nothing_once_in_that_time(r
 
 
 async def test_a_released_pass_of_a_longer_session_stays_refused(replica):
-    """Replicas forget a release after session_duration; whoever comes then asks the store."""
+    """Replicas forget a release after session_duration, and then ask Redis."""
     site = await replica(session_duration=600)
     copy = (await enters(site)).cookie
     await changes(site, session_duration=5)

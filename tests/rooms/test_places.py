@@ -39,7 +39,7 @@ PLAIN = RoomSettings(total_active_users=1)
 
 @pytest.fixture
 def draws():
-    """Of a room, whose commitments are published."""
+    """Return the draws of a room whose commitments are published."""
     draws = Draws("shop", [KEY], None)
     draws.note_published({event.draw_key: draws.commitment(event) for event in (FIRST, THIRD)})
     return draws
@@ -53,7 +53,7 @@ def lot_in(event, visitor=VISITOR):
 
 
 def test_what_nginx_says_goes_before_what_a_grant_says():
-    """Neither is nothing; a grant gives its class once where it has an id, until it ends."""
+    """Without both there is no claim. A grant with an id gives its class once, until it expires."""
     grant = Grant("member", 1_800_000_000, "order-17")
     assert read_claim(NOBODY) == NO_CLAIM
     assert read_claim(Bearer(grant=grant)) == ClassClaim("member", "order-17", 1_800_000_000_000)
@@ -61,7 +61,7 @@ def test_what_nginx_says_goes_before_what_a_grant_says():
 
 
 class Reclassifier:
-    """A store that answers every grade so, and counts."""
+    """A store that gives every call the same result, and counts the calls."""
 
     def __init__(self, answer):
         self.answer, self.asked = answer, []
@@ -77,7 +77,7 @@ TICKET = Ticket(VISITOR, 7, START_MS, 0, signed_ms=START_MS)
 
 
 async def test_a_class_that_is_claimed_while_waiting_is_asked_for_once():
-    """The ticket says it from then on, and is signed anew."""
+    """The ticket then has the class, and is signed again."""
     store = Reclassifier(3)
     ticket = await apply_claim(TICKET, ClassClaim("member"), SETTINGS, store)
     assert (ticket.class_name, ticket.signed_ms, ticket.order) == ("member", 0, TICKET.order)
@@ -87,7 +87,7 @@ async def test_a_class_that_is_claimed_while_waiting_is_asked_for_once():
 
 @pytest.mark.parametrize("answer", [0, -1, -2])
 async def test_a_class_that_was_not_given_is_not_noted(answer):
-    """Not in line, a grant that was used, a place that was drawn: it may be asked for again."""
+    """After a refusal the next poll claims the class again."""
     store = Reclassifier(answer)
     for _ in range(2):
         assert await apply_claim(TICKET, ClassClaim("member"), SETTINGS, store) is TICKET
@@ -104,7 +104,7 @@ async def test_the_store_is_not_asked_about_no_class_or_one_that_the_room_does_n
 
 @pytest.mark.parametrize("is_classed", [True, False])
 def test_a_newcomers_ticket_says_the_class_that_was_given(is_classed):
-    """And not the order: its bearer can read it."""
+    """The ticket has no drawn order, because its bearer can read it."""
     standing = Standing(
         QueueOutcome.WAITING, START_MS, order=lot_in(FIRST) - 2**53, epoch=4, is_classed=is_classed
     )
@@ -131,7 +131,7 @@ def test_a_newcomers_ticket_says_the_class_that_was_given(is_classed):
     ],
 )
 def test_a_newcomers_lot_is_that_of_the_prequeue_that_is_on_or_comes_next(draws, now_ms, event):
-    """With when that begins, so that the store takes it for no other."""
+    """The lot names the beginning of its pre-queue."""
     found = find_lot(VISITOR, SETTINGS, draws, now_ms)
     if event is None:
         assert found is None
@@ -140,14 +140,14 @@ def test_a_newcomers_lot_is_that_of_the_prequeue_that_is_on_or_comes_next(draws,
 
 
 def test_without_what_all_replicas_agree_on_there_is_no_lot(draws):
-    """No draws, no events, or a commitment that the store has not told yet."""
+    """There is no lot without draws, without events, or before the commitment is published."""
     assert find_lot(VISITOR, SETTINGS, None, START_MS) is None
     assert find_lot(VISITOR, PLAIN, draws, START_MS) is None
     assert find_lot(VISITOR, SETTINGS, Draws("shop", [KEY], None), START_MS) is None
 
 
 def test_lots_are_those_of_the_key_whose_commitment_was_published():
-    """Also while keys are being changed."""
+    """This holds also while keys are changed."""
     draws = Draws("shop", [KEY, "n" * 32], None)
     draws.note_published({FIRST.draw_key: compute_commitment(derive_secret(KEY, "shop", FIRST))})
     found = find_lot(VISITOR, SETTINGS, draws, START_MS)
@@ -166,7 +166,7 @@ def test_lots_are_those_of_the_key_whose_commitment_was_published():
     ],
 )
 def test_a_ticket_of_a_prequeue_is_worth_the_lot(draws, joined_ms, event):
-    """From its first millisecond to the last, in whichever event; nothing else is changed."""
+    """This holds from the first millisecond of the pre-queue to the last, for each event."""
     ticket = Ticket(
         VISITOR, make_hidden_order(joined_ms), joined_ms, 3, signed_ms=5, class_name="member"
     )
@@ -176,7 +176,7 @@ def test_a_ticket_of_a_prequeue_is_worth_the_lot(draws, joined_ms, event):
 
 
 def test_a_ticket_that_says_the_order_is_believed(draws):
-    """It was told when the event had opened; or an operator moved its bearer since."""
+    """Such a ticket was signed after the opening, or after an operator moved its visitor."""
     for order in (LOWEST_DRAWN_ORDER + 17, make_hidden_order(START_MS) + 1, 0):
         ticket = Ticket(VISITOR, order, START_MS, 0)
         assert add_drawn_order(ticket, SETTINGS, draws) is ticket
@@ -186,7 +186,7 @@ def test_a_ticket_that_says_the_order_is_believed(draws):
 
 
 def test_a_lot_that_is_found_again_is_the_one_that_was_drawn(draws):
-    """To the last bit: the newcomer's, as a number below 1, and the one of the ticket."""
+    """The newcomer's number below 1 and the ticket's order have the same bits."""
     for visitor in make_ids(random.Random(2), 1000):
         newcomer = find_lot(visitor, SETTINGS, draws, START_MS)
         assert 0 <= newcomer.number < 1

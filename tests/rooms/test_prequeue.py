@@ -28,8 +28,8 @@ def shop(make_room_store):
 
 
 async def test_an_address_draws_as_often_as_it_may_have_places(shop, turn):
-    """A place that lapsed comes back with its lot, so it counts until the opening; one that was
-    given up does not."""
+    """A lapsed place can be restored with its lot, so it counts until the opening. A place that was
+    given up does not count."""
     store = shop(max_places_per_address=1, claim_window=5, heartbeat_timeout=10)
 
     async def draws():
@@ -47,7 +47,7 @@ async def test_an_address_draws_as_often_as_it_may_have_places(shop, turn):
 
 
 async def test_no_event_of_a_pre_queue_tells_a_lot(shop, redis, turn):
-    """Neither who joins nor who leaves or is swept: history and webhooks are made of these."""
+    """History and webhooks read the events of joining, leaving and sweeping."""
     store = shop(claim_window=5, heartbeat_timeout=10)
     gone, *others = [await join(store, lot=Lot(lot, START)) for lot in (0.3, 0.1, 0.2)]
     await store.leave(gone.visitor)
@@ -60,7 +60,7 @@ async def test_no_event_of_a_pre_queue_tells_a_lot(shop, redis, turn):
 
 
 async def test_who_is_swept_after_the_close_has_not_given_up(shop, redis, turn):
-    """Of the next event's wait nothing is known by those whom this one's close sent away."""
+    """Visitors who left because of the close do not count in the estimate."""
     store = shop(total_active_users=0, claim_window=5, heartbeat_timeout=10)
     turn.forward(600)
     await queue(store, 5)
@@ -71,7 +71,7 @@ async def test_who_is_swept_after_the_close_has_not_given_up(shop, redis, turn):
 
 @pytest.mark.parametrize("method", ["fifo", "random"])
 async def test_a_grant_that_a_lost_reply_used_is_given_back(make_room_store, method):
-    """Of whoever was never told of the place that it gave; and not where it gave it to another."""
+    """The grant is valid again only if it gave the class of the lost place."""
     store = make_room_store(
         total_active_users=0, queueing_method=method, classes={"vip": {"priority": 1}}
     )

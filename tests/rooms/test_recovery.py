@@ -16,7 +16,7 @@ WAITING, ADMITTED, GONE = QueueOutcome.WAITING, QueueOutcome.ADMITTED, QueueOutc
 
 
 async def emptied(redis, store, turn):
-    """The replica knew the room; now its keys are gone."""
+    """Let a replica know the room, and delete the room's keys."""
     await store.snapshot()
     turn.forward(1)
     await lose(redis, store)
@@ -27,13 +27,13 @@ async def stage(store):
 
 
 async def test_a_new_room_needs_no_recovery(open_room):
-    """Nobody knows of a time before it."""
+    """No replica and no cookie is older than the room."""
     store, _, _ = await open_room()
     assert await stage(store) == 0
 
 
 async def test_nobody_slips_into_a_room_that_was_emptied(redis, make_room_store, turn):
-    """Free as it looks, its sessions are only not known yet."""
+    """The room looks free, because its sessions are not restored yet."""
     store = make_room_store(total_active_users=2, recovery_window=20)
     first, second = await go_in(store), await go_in(store)
     await emptied(redis, store, turn)
@@ -49,7 +49,7 @@ async def test_nobody_slips_into_a_room_that_was_emptied(redis, make_room_store,
 
 
 async def test_calls_go_on_after_the_window_in_the_old_order(redis, open_room, turn):
-    """Whoever came back, in whatever order, is called in the order of the tickets."""
+    """Visitors are called in the order of their tickets, in whatever order they came back."""
     store, _, tickets = await open_room(waiting=3, recovery_window=20)
     await emptied(redis, store, turn)
     replies = await beat_all(store, [tickets[2], tickets[0], tickets[1]])
@@ -61,7 +61,7 @@ async def test_calls_go_on_after_the_window_in_the_old_order(redis, open_room, t
 
 
 async def test_a_cookie_alone_tells_that_the_store_was_emptied(make_room_store, turn):
-    """The replicas were restarted too: what they know they learn from the first visitor."""
+    """Replicas that restarted too learn it from the first visitor."""
     store = make_room_store(total_active_users=1, recovery_window=20)
     store.note_room_existed_since(turn.now_ms - 60_000)
     assert (await store.enter(new_visitor())).outcome is WAITING
@@ -69,7 +69,7 @@ async def test_a_cookie_alone_tells_that_the_store_was_emptied(make_room_store, 
 
 
 async def test_a_cookie_from_long_ago_stops_nobody(open_room, turn):
-    """The window counts from when the store was made."""
+    """The recovery counts from when the room's first script ran."""
     store, _, _ = await open_room(total_active_users=3, recovery_window=20)
     turn.forward(20)
     store.note_room_existed_since(turn.now_ms - 3_600_000)
@@ -107,7 +107,7 @@ async def test_the_window_is_twice_the_longest_refresh_that_was_told_near_the_he
 
 
 async def test_positions_are_told_when_everybody_had_time_to_be_back(redis, make_room_store, turn):
-    """At the end of the line people look once a minute."""
+    """Visitors at the end of the queue poll once a minute."""
     store = make_room_store(total_active_users=1, recovery_window=20)
     await emptied(redis, store, turn)
     assert await stage(store) == 2
@@ -120,7 +120,7 @@ async def test_positions_are_told_when_everybody_had_time_to_be_back(redis, make
 
 
 async def test_what_a_replica_promised_by_itself_is_waited_for_once(make_room_store, turn):
-    """It let somebody in while the store was away; nobody takes that slot meanwhile."""
+    """Nobody is called into the slot of a visitor whom a replica admitted without Redis."""
     store = make_room_store(total_active_users=1, recovery_window=20)
     await store.snapshot()
     turn.forward(100)
@@ -135,7 +135,7 @@ async def test_what_a_replica_promised_by_itself_is_waited_for_once(make_room_st
 
 
 async def test_who_was_let_in_does_not_come_back_with_the_old_ticket(open_room, turn):
-    """A copy of it would give the head of the line for a day."""
+    """Otherwise a copy of the ticket would give the head of the queue for a day."""
     store, _, [ticket] = await open_room(waiting=1, session_duration=10)
     turn.forward(14)
     assert (await store.beat(ticket)).outcome is ADMITTED
@@ -147,7 +147,7 @@ async def test_who_was_let_in_does_not_come_back_with_the_old_ticket(open_room, 
 
 
 async def test_a_pass_whose_slot_was_given_away_has_a_ticket_that_counts(redis, open_room, turn):
-    """Let in from the line, lost, back in line: that place is not spent."""
+    """The visitor waits again, so the ticket is not void."""
     store, _, [ticket] = await open_room(
         waiting=1, total_active_users=1, session_duration=10, recovery_window=0
     )
@@ -161,8 +161,8 @@ async def test_a_pass_whose_slot_was_given_away_has_a_ticket_that_counts(redis, 
 
 
 async def test_an_emptied_store_is_reminded(redis, make_room_store, turn):
-    """Of who was revoked, of settings changed at run time, of the line's epoch; not of what it
-    has learnt anew."""
+    """Revocations, run-time settings and the epoch are written again, unless they were changed
+    since."""
     store = make_room_store(total_active_users=5)
     await store.restore_lost({"gone": 7}, {"total_active_users": 2, "queue_all": None}, epoch=9)
     shot = await store.snapshot()
@@ -175,7 +175,7 @@ async def test_an_emptied_store_is_reminded(redis, make_room_store, turn):
 
 
 async def test_an_address_has_no_more_places_than_allowed(make_room_store, turn):
-    """Places and sessions; those that are over are free again."""
+    """Places and sessions count until they end."""
     store = make_room_store(total_active_users=1, max_places_per_address=2, session_duration=10)
     ours = [await store.enter(new_visitor(), address="a") for _ in range(2)]
     assert [reply.outcome for reply in ours] == [ADMITTED, WAITING]
@@ -204,7 +204,7 @@ async def test_the_sweep_forgets_addresses(redis, make_room_store, turn):
 
 
 async def test_a_store_that_was_frozen_gives_nothing_to_who_has_gone(make_room_store, turn):
-    """The call lay in its socket; the caller gave up long ago."""
+    """The call waited in its socket until the client gave up."""
     store = make_room_store(total_active_users=1)
     asked_ms = turn.now_ms
     assert store._deadline_ms() == asked_ms + 5000 + LATE_MS
@@ -218,8 +218,7 @@ async def test_a_store_that_was_frozen_gives_nothing_to_who_has_gone(make_room_s
 
 
 async def test_of_a_batch_only_those_are_let_in_whose_client_still_waits(make_room_store, turn):
-    """The deadline is of when a client asked, not of when its batch was sent: while a slow batch
-    is in flight, some wait in the next one until nginx has given up."""
+    """The deadline counts from the client's request, not from the sending of the batch."""
     store = make_room_store(total_active_users=9)
     release = hold_back(store)
     first = asyncio.create_task(store.enter(new_visitor()))
@@ -237,7 +236,7 @@ async def test_of_a_batch_only_those_are_let_in_whose_client_still_waits(make_ro
 
 
 async def test_a_reply_that_no_client_waits_for_is_an_error(make_room_store, monkeypatch):
-    """The room takes such a slot back, as it does where no reply came."""
+    """The room then takes the slot back, as after a missing reply."""
     store = make_room_store()
     monkeypatch.setattr("sidecar.rooms.store.scripts.RESPONSE_MS", 0)
     with pytest.raises(StoreError, match="no client waited"):
@@ -245,7 +244,7 @@ async def test_a_reply_that_no_client_waits_for_is_an_error(make_room_store, mon
 
 
 def hold_back(store):
-    """The store's scripts wait until the function that is returned is called."""
+    """Let the store's scripts wait until the returned function is called."""
     gate, run = asyncio.Event(), store._run
 
     async def held(*args, **options):
@@ -257,13 +256,13 @@ def hold_back(store):
 
 
 async def settle():
-    """Lets every task run until it waits."""
+    """Let all tasks run until they wait."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 async def test_a_slot_that_nobody_was_told_of_is_free_at_once(open_room):
-    """No pass was given out that somebody could still honour."""
+    """No client has a pass for this slot."""
     store, unseen, [ticket] = await open_room(waiting=1)
     assert await store.leave(unseen.visitor, why="unseen")
     assert not await store.leave(unseen.visitor, why="unseen")
@@ -276,7 +275,7 @@ async def test_a_slot_that_nobody_was_told_of_is_free_at_once(open_room):
 
 
 async def rewind(redis, store, steps):
-    """The store has the data of before the steps again, as after a restart without its journal."""
+    """Restore the keys to their contents before the steps, as after a restart without a journal."""
     before = {}
     for name in ("waiting", "due", "active", "admitted", "revoked", "spent"):
         key = room_key(store._name, name)
@@ -295,7 +294,7 @@ async def rewind(redis, store, steps):
 async def test_whom_a_store_with_older_data_does_not_know_is_inside_again(
     redis, make_room_store, turn
 ):
-    """Their slots look free, and somebody waits who polls first: two insiders were thrown out."""
+    """Their slots look free while another visitor waits and polls first."""
     store = make_room_store(total_active_users=2, recovery_window=20)
     first, second = [await go_in(store) for _ in range(2)]
     [one, other, last] = await queue(store, 3)

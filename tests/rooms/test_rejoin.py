@@ -29,8 +29,8 @@ async def lapse(site):
 
 
 async def test_tickets_of_one_address_count(replica):
-    """Four times three places lapse, and all twelve tickets are shown: as many places as the
-    address may have, and those who waited stay in front of the rest."""
+    """Four times three places lapse and all tickets are shown: only as many are restored as the
+    address may have."""
     site = await replica(total_active_users=0, max_places_per_address=3)
     collected = []
     for _ in range(4):
@@ -44,7 +44,7 @@ async def test_tickets_of_one_address_count(replica):
 
 
 async def test_whoever_has_the_place_still_is_not_counted_twice(replica):
-    """Polls by a ticket whose place is there are polls."""
+    """A poll for an existing place is not counted again."""
     site = await replica(total_active_users=0, max_places_per_address=1)
     cookie = await join(site, 1)
     for _ in range(3):
@@ -54,8 +54,7 @@ async def test_whoever_has_the_place_still_is_not_counted_twice(replica):
 
 @pytest.mark.parametrize(("away_s", "position"), [(500, 1), (2000, None)])
 async def test_an_order_is_kept_for_a_while(replica, away_s, position):
-    """`rejoin_window`, from the last poll on; then the ticket is worth nothing, and its visitor
-    joins at the end."""
+    """For `rejoin_window` after the last poll a ticket restores the place. Later it is void."""
     site = await replica(total_active_users=0, rejoin_window=600)
     first = await join(site, 1)
     site.turn.forward(away_s)
@@ -70,7 +69,7 @@ async def test_an_order_is_kept_for_a_while(replica, away_s, position):
 
 
 async def test_who_keeps_polling_is_never_too_late(replica):
-    """Their ticket is signed anew, so it says about when they polled last."""
+    """The ticket is signed again, so it has about the time of the last poll."""
     site = await replica(total_active_users=0, rejoin_window=600)
     cookie = await join(site, 1)
     for _ in range(30):
@@ -82,7 +81,7 @@ async def test_who_keeps_polling_is_never_too_late(replica):
 
 
 async def test_a_store_that_was_emptied_believes_them(replica, redis):
-    """All of the address at first, however many; and for as long as a place may lapse."""
+    """All tickets of an address count at first, for as long as a place may lapse."""
     site = await replica(total_active_users=0, max_places_per_address=1)
     first = [await join(site, number) for number in (1, 2, 3)]
     await site.room.refresh()

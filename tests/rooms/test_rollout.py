@@ -12,7 +12,7 @@ KEPT_S = "2"
 
 
 def browser(site, *, is_outside: bool, percent: float = 50):
-    """A User-Agent that falls on this side of the percentage."""
+    """Return a User-Agent that is on this side of the percentage."""
     for number in range(10_000):
         name = f"Mozilla/5.0 browser {number}"
         drawn = compute_rollout_number(site.room.name, address="", user_agent=name)
@@ -33,8 +33,8 @@ async def counted(site, state):
 
 
 async def test_who_is_outside_passes_uncounted(replica):
-    """204 and a cookie that says so; with it nginx may keep the verdict, and nothing is asked of
-    the store."""
+    """The visitor gets a 204 and a cookie. With the cookie nginx may cache the verdict, and Redis
+    is not asked."""
     site = await replica(rollout_percent=50)
     outside = browser(site, is_outside=True)
     first = await site.check(headers=outside)
@@ -52,7 +52,7 @@ async def test_who_is_outside_passes_uncounted(replica):
 
 
 async def test_who_is_subject_queues(replica):
-    """As in any room, and with an exact cap, however often they come without a cookie."""
+    """The cap is exact, however often visitors come without a cookie."""
     site = await replica(rollout_percent=50, total_active_users=1)
     subject = browser(site, is_outside=False)
     replies = [(await site.check(headers=subject)).status for _ in range(4)]
@@ -61,7 +61,7 @@ async def test_who_is_subject_queues(replica):
 
 
 async def test_raising_the_percentage_takes_in_at_the_next_request(replica):
-    """By the lot in the cookie, not by a new one: another address does not help."""
+    """The number in the cookie counts, so another address does not help."""
     site = await replica(rollout_percent=50, total_active_users=0)
     cookie = cookie_of(await site.check(headers=browser(site, is_outside=True)))
     await site.room.store.configure({"rollout_percent": 99.9999})
@@ -74,8 +74,7 @@ async def test_raising_the_percentage_takes_in_at_the_next_request(replica):
 
 
 async def test_lowering_it_lets_nobody_out_and_keeps_everybody(replica):
-    """At 0 a newcomer passes without a cookie, from nginx's memory; who has a place or a pass
-    keeps it, and is called as ever."""
+    """At 0 newcomers pass without a cookie, and visitors with a place or pass keep it."""
     site = await replica(total_active_users=1)
     inside, waiting = cookie_of(await site.check()), cookie_of(await site.check())
     await site.room.store.configure({"rollout_percent": 0})
@@ -94,7 +93,8 @@ async def test_lowering_it_lets_nobody_out_and_keeps_everybody(replica):
 
 
 async def test_the_lot_lasts_with_use(replica):
-    """It is signed anew once an hour; a day without a visit, and the next one draws again."""
+    """The cookie is signed again once an hour. After a day without a visit the number is computed
+    again."""
     site = await replica(rollout_percent=50)
     outside = browser(site, is_outside=True)
     cookie = cookie_of(await site.check(headers=outside))
@@ -111,8 +111,8 @@ async def test_the_lot_lasts_with_use(replica):
 
 
 async def test_the_shield_meets_who_is_outside_too(replica):
-    """A flood of requests without a cookie stops at nginx, whomever the room is for; a person
-    outside gets the cookie by POST join, as everybody gets a place."""
+    """A flood of requests without a cookie stops at nginx. A visitor outside the roll-out gets the
+    cookie by POST join."""
     site = await replica(rollout_percent=50, shield_above=3, total_active_users=0)
     outside = browser(site, is_outside=True)
     replies = [await site.check(headers=outside) for _ in range(5)]
@@ -127,8 +127,8 @@ async def test_the_shield_meets_who_is_outside_too(replica):
 
 
 async def test_what_takes_no_place_takes_no_cookie(replica):
-    """A picture, or a form that another site sends without our cookie: it passes for who is
-    outside and waits for who is not, and a pass that was left at home is not replaced."""
+    """Requests for pictures or from other sites' forms pass outside the roll-out and wait inside
+    it, without a new cookie."""
     site = await replica(rollout_percent=50, total_active_users=0)
     picture = {"Sec-Fetch-Mode": "no-cors", "Accept": "image/*"}
     form = {"X-Original-Method": "POST", "Sec-Fetch-Site": "cross-site"}
@@ -140,8 +140,8 @@ async def test_what_takes_no_place_takes_no_cookie(replica):
 
 
 async def test_the_doors_of_the_waiting_page(replica):
-    """Somebody without a cookie is told nothing of a lot that nginx might tell others; with the
-    cookie they are admitted, and leave nothing behind by leaving."""
+    """Without a cookie a response does not depend on the roll-out, because nginx may cache it. With
+    the cookie the visitor is admitted."""
     site = await replica(rollout_percent=50)
     outside = browser(site, is_outside=True)
     path = f"/_waitroom/{site.room.name}"
@@ -155,7 +155,7 @@ async def test_the_doors_of_the_waiting_page(replica):
 
 
 async def test_who_is_outside_needs_no_store(replica, monkeypatch):
-    """They pass while it is away; who is subject follows on_store_failure."""
+    """Visitors outside pass while Redis is unavailable. The others follow on_store_failure."""
     site = await replica(rollout_percent=50, on_store_failure="wait")
 
     async def fail(*_args, **_options):
@@ -168,7 +168,7 @@ async def test_who_is_outside_needs_no_store(replica, monkeypatch):
 
 @pytest.mark.parametrize("value", ["o~1", "o~1~2.x.y", "o~x.YQ.abc", "o~.a.b", "o~1.aaaaaa.bbb"])
 async def test_a_lot_of_ones_own_making_is_none(replica, value):
-    """It counts as no cookie."""
+    """A forged number counts as no cookie."""
     site = await replica(rollout_percent=50, total_active_users=0)
     cookie = f"waitroom_{site.room.name}={value}"
     assert (await site.check(cookie, browser(site, is_outside=False))).status == 401
@@ -187,8 +187,8 @@ async def test_a_lot_of_ones_own_making_is_none(replica, value):
     ],
 )
 async def test_an_exempt_request(replica, headers):
-    """204 without a cookie, never to be kept, and never a place; a visitor in line stays there,
-    and one inside holds the slot no longer for it."""
+    """The response is a 204 without a cookie that must not be cached. It changes neither a place
+    nor a session."""
     site = await replica(
         exempt_paths=["/static/"], exempt_addresses=["192.0.2.0/24"], exempt_header=True
     )
@@ -213,7 +213,7 @@ async def test_an_exempt_request(replica, headers):
     ],
 )
 async def test_a_request_that_is_not_exempt(replica, headers):
-    """By a path that leads elsewhere, or by what nginx did not say."""
+    """Neither a path that leads elsewhere nor a visitor's header exempts a request."""
     site = await replica(
         total_active_users=0, exempt_paths=["/static/"], exempt_addresses=["192.0.2.0/24"]
     )
@@ -221,7 +221,8 @@ async def test_a_request_that_is_not_exempt(replica, headers):
 
 
 async def test_nginxs_word_counts_where_the_room_says_so(replica):
-    """Switched on at run time, as all settings; another proxy may hand on a visitor's own."""
+    """The setting can be changed at run time. Another proxy could pass on a header of the
+    visitor."""
     site = await replica(total_active_users=0)
     assert (await site.check(headers={"X-Waitroom-Exempt": "staff"})).status == 401
     await site.room.store.configure({"exempt_header": True, "exempt_paths": ["/a"]})
@@ -231,7 +232,7 @@ async def test_nginxs_word_counts_where_the_room_says_so(replica):
 
 
 async def test_what_an_exempt_one_is_told_is_for_nobody_else(replica):
-    """Nor the other way: where nginx keeps a status, it does not know whose address it was for."""
+    """A cached verdict must not depend on the address, which is not in nginx's key."""
     site = await replica(total_active_users=0, exempt_addresses=["192.0.2.0/24"])
     path = f"/_waitroom/{site.room.name}/status"
     reply = await site.edge.get(path, headers={"X-Real-IP": "192.0.2.7"})
@@ -250,7 +251,7 @@ async def test_what_an_exempt_one_is_told_is_for_nobody_else(replica):
 
 
 async def test_suspended_is_the_way_back(replica):
-    """Everybody passes, those in line too; un-suspended, they have the places they had."""
+    """While suspended everybody passes. Afterwards waiting visitors have their places again."""
     site = await replica(total_active_users=1)
     inside = cookie_of(await site.check())
     line = [cookie_of(await site.check()) for _ in range(3)]

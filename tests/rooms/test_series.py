@@ -20,7 +20,7 @@ async def counters(site):
 
 
 async def test_the_last_hour_is_what_the_counters_went_up_by(replica):
-    """Whatever the step, and whatever came before the hour."""
+    """This holds for any step, and without what happened before the hour."""
     site = await replica(total_active_users=2)
     site.turn.now_ms = site.turn.now_ms // 300_000 * 300_000
     known = []
@@ -40,7 +40,8 @@ async def test_the_last_hour_is_what_the_counters_went_up_by(replica):
 
 
 async def test_a_part_of_the_time_is_asked_for(replica):
-    """It begins where the data does, and knows the events; what makes no sense is refused."""
+    """The series begins with the first sample and has the events. Invalid parameters are
+    refused."""
     site = await replica(total_active_users=1, events=json.dumps([SALE]))
     begun_ms = site.turn.now_ms = site.turn.now_ms // 60_000 * 60_000
     first = await site.check()

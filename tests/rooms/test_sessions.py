@@ -19,7 +19,7 @@ HOLD_S = RELEASE_HOLD_MS / 1000
 
 
 async def test_a_session_outlives_its_pass_by_the_grace(open_room, turn):
-    """Its slot is nobody else's while a kept verdict may still honour the pass."""
+    """The slot stays taken while a cached verdict may still accept the pass."""
     store, pass_, _ = await open_room(session_duration=10)
     assert pass_.expires_ms == turn() + 10_000
     turn.now_ms = pass_.expires_ms + SESSION_GRACE_MS - 1
@@ -29,7 +29,7 @@ async def test_a_session_outlives_its_pass_by_the_grace(open_room, turn):
 
 
 async def test_a_renewal_begins_the_session_duration_anew(open_room, turn):
-    """The session's own beginning stays; renewing twice equals once."""
+    """The session's beginning stays, and renewing is idempotent."""
     store, pass_, _ = await open_room(session_duration=10)
     turn.forward(9)
     first, second = await asyncio.gather(store.renew(pass_), store.renew(pass_))
@@ -40,7 +40,7 @@ async def test_a_renewal_begins_the_session_duration_anew(open_room, turn):
 
 
 async def test_a_replica_whose_clock_is_late_finds_the_session(open_room, turn):
-    """Nothing expires before the renewals of the batch were looked at."""
+    """Sessions expire after the renewals of a batch."""
     store, pass_, [ticket] = await open_room(waiting=1, session_duration=10)
     turn.forward(10 + GRACE_S + 1)
     assert (await store.renew(pass_)).outcome is ADMITTED
@@ -49,7 +49,7 @@ async def test_a_replica_whose_clock_is_late_finds_the_session(open_room, turn):
 
 
 async def test_a_session_has_a_longest_duration(make_room_store, turn):
-    """Renewals lead up to it and no further."""
+    """Renewals do not extend a session beyond session_max_duration."""
     store = make_room_store(session_duration=10, session_max_duration=25)
     first = pass_ = await go_in(store)
     for ends_s in (18, 25, 25):
@@ -61,7 +61,7 @@ async def test_a_session_has_a_longest_duration(make_room_store, turn):
 
 
 async def test_sessions_that_are_not_renewed_have_a_fixed_term(open_room, turn):
-    """A renewal says when it ends, and changes nothing."""
+    """A renewal returns the end, and does not change it."""
     store, pass_, _ = await open_room(session_duration=10, disable_session_renewal=True)
     turn.forward(9)
     renewed = await store.renew(pass_)
@@ -71,7 +71,7 @@ async def test_sessions_that_are_not_renewed_have_a_fixed_term(open_room, turn):
 
 
 async def test_a_fixed_term_is_no_longer_for_a_lost_store(redis, open_room, turn):
-    """A session restored from its pass ends when it would have ended."""
+    """A restored session ends when it would have ended."""
     store, pass_, _ = await open_room(session_duration=10, disable_session_renewal=True)
     turn.forward(6)
     await lose(redis, store)
@@ -83,7 +83,7 @@ async def test_a_fixed_term_is_no_longer_for_a_lost_store(redis, open_room, turn
     [{"session_duration": 5}, {"session_max_duration": 10}, {"disable_session_renewal": True}],
 )
 async def test_what_a_pass_promised_is_kept_when_settings_change(open_room, turn, changes):
-    """A copy of the old pass is honoured to its end, so the session is counted as long."""
+    """A copy of the old pass is valid until its end, so the session lasts as long."""
     store, first, _ = await open_room(session_duration=60)
     turn.forward(50)
     second = pass_of(first.visitor, await store.renew(first))
@@ -100,7 +100,7 @@ async def test_what_a_pass_promised_is_kept_when_settings_change(open_room, turn
 
 
 async def test_a_lost_session_comes_back_from_its_pass(redis, open_room, turn):
-    """With its beginning, where a slot is free."""
+    """The session has its old beginning, if a slot is free."""
     store, pass_, _ = await open_room(session_duration=10)
     turn.forward(5)
     await lose(redis, store)
@@ -113,7 +113,7 @@ async def test_a_lost_session_comes_back_from_its_pass(redis, open_room, turn):
 async def test_a_pass_by_a_clock_that_was_ahead_holds_no_slot_for_longer(
     make_room_store, turn, settings
 ):
-    """A replica that had not heard the store's time gave it an hour from now."""
+    """A replica that did not know the time of Redis gave a pass from the future."""
     store = make_room_store(session_duration=10, **settings)
     visitor, ahead = new_visitor(), turn() + 3_600_000
     given = Pass(visitor, ahead * 1000, ahead, 0, ahead, renewed_ms=0, expires_ms=ahead + 10_000)
@@ -124,7 +124,7 @@ async def test_a_pass_by_a_clock_that_was_ahead_holds_no_slot_for_longer(
 
 
 async def test_a_lost_session_whose_slot_was_given_away_is_next(redis, open_room, turn):
-    """It queues at its old order, ahead of whoever came later."""
+    """The visitor waits at the old order, ahead of later visitors."""
     store, pass_, _ = await open_room(session_duration=10)
     await lose(redis, store)
     turn.forward(1)
@@ -139,7 +139,7 @@ async def test_a_lost_session_whose_slot_was_given_away_is_next(redis, open_room
 
 
 async def test_a_lost_session_is_not_kept_out_by_sessions_that_ran_out(redis, open_room, turn):
-    """They are dropped first, and the slot is there."""
+    """Expired sessions end first, so a slot is free."""
     store, pass_, _ = await open_room(session_duration=60)
     await lose(redis, store)
     await store.configure({"session_duration": 5})
@@ -150,7 +150,7 @@ async def test_a_lost_session_is_not_kept_out_by_sessions_that_ran_out(redis, op
 
 
 async def test_lost_sessions_that_queue_in_one_batch_see_the_same_line(redis, make_room_store):
-    """Each is told its place among all of them, whichever was looked at first."""
+    """Each reply has the position among all visitors of the batch."""
     store = make_room_store(total_active_users=3)
     passes = [await go_in(store) for _ in range(3)]
     await lose(redis, store)
@@ -161,7 +161,7 @@ async def test_lost_sessions_that_queue_in_one_batch_see_the_same_line(redis, ma
 
 @pytest.mark.parametrize("fixed", [False, True])
 async def test_a_called_bearer_of_a_pass_gets_a_whole_session(redis, make_room_store, turn, fixed):
-    """Who lost the slot and queued again is admitted anew, not for the rest of the call."""
+    """The visitor gets a new session, not the rest of the provisional one."""
     store = make_room_store(
         session_duration=60, claim_window=5, disable_session_renewal=fixed, heartbeat_interval=5
     )
@@ -181,7 +181,7 @@ async def test_a_called_bearer_of_a_pass_gets_a_whole_session(redis, make_room_s
 
 
 async def test_release_frees_the_slot_when_no_pass_is_honoured(open_room, turn):
-    """A released session holds its slot until its pass is refused everywhere."""
+    """A released session holds its slot until all replicas refuse the pass."""
     store, pass_, [ticket] = await open_room(waiting=1)
     assert await store.leave(pass_.visitor, why="released")
     turn.forward(1)
@@ -194,7 +194,7 @@ async def test_release_frees_the_slot_when_no_pass_is_honoured(open_room, turn):
 
 
 async def test_a_revoked_pass_is_not_renewed(redis, open_room, turn):
-    """Neither while its slot is held nor afterwards."""
+    """This holds while the slot is taken, and afterwards."""
     store, pass_, _ = await open_room(total_active_users=2)
     await store.leave(pass_.visitor)
     assert (await store.renew(pass_)).outcome is GONE
@@ -204,7 +204,7 @@ async def test_a_revoked_pass_is_not_renewed(redis, open_room, turn):
 
 
 async def test_a_called_visitor_who_leaves_frees_the_slot_at_once(open_room, turn):
-    """No pass was given for it, so there is nothing to hold it for."""
+    """No pass was given for the slot."""
     store, _, (first, second) = await open_room(waiting=2, session_duration=10)
     turn.forward(10 + GRACE_S)
     assert (await store.snapshot()).provisional == 1
@@ -215,7 +215,7 @@ async def test_a_called_visitor_who_leaves_frees_the_slot_at_once(open_room, tur
 
 
 async def test_who_came_in_at_once_and_left_is_remembered_as_long_as_a_pass(open_room, turn):
-    """They never had a ticket, and no pass of theirs is valid any more."""
+    """Such a visitor never had a ticket."""
     store, pass_, _ = await open_room(session_duration=300)
     assert await store.leave(pass_.visitor)
     assert (await store.snapshot()).remembered == 1
@@ -228,7 +228,7 @@ async def test_who_came_in_at_once_and_left_is_remembered_as_long_as_a_pass(open
 
 
 async def test_who_left_the_queue_is_nothing_that_a_replica_reads_at_its_start(open_room, turn):
-    """A ticket is looked up when it is shown: what all replicas know is of passes."""
+    """Snapshots have revoked passes only. Tickets are looked up when they are shown."""
     store, _, tickets = await open_room(waiting=3, session_duration=300)
     for ticket in tickets:
         await store.leave(ticket.visitor)
@@ -240,7 +240,7 @@ async def test_who_left_the_queue_is_nothing_that_a_replica_reads_at_its_start(o
 
 
 async def test_a_shorter_session_duration_forgets_no_pass_that_is_longer(make_room_store, turn):
-    """A pass of before is valid as long as it says, and so is its revocation."""
+    """The revocation is stored as long as the old pass is valid."""
     store = make_room_store(total_active_users=2, session_duration=600)
     pass_, other = await go_in(store), await go_in(store)
     await store.configure({"session_duration": 30})
@@ -259,7 +259,7 @@ async def test_a_shorter_session_duration_forgets_no_pass_that_is_longer(make_ro
 async def test_a_session_older_than_the_store_may_have_a_ticket_that_the_store_forgot(
     redis, open_room, turn
 ):
-    """Came in from the queue, was restored by the pass, left: the old ticket is worth nothing."""
+    """After the visitor left, the old ticket is void too."""
     store, _, [ticket] = await open_room(waiting=1, session_duration=10)
     turn.forward(10 + GRACE_S)
     pass_ = pass_of(ticket.visitor, await store.beat(ticket))
@@ -273,7 +273,7 @@ async def test_a_session_older_than_the_store_may_have_a_ticket_that_the_store_f
 
 
 async def test_a_snapshot_tells_who_was_revoked_since(make_room_store, turn):
-    """So every replica refuses their passes within a second."""
+    """So every replica refuses revoked passes within a second."""
     store = make_room_store(total_active_users=2)
     first, second = await go_in(store), await go_in(store)
     await store.leave(first.visitor)
@@ -286,7 +286,7 @@ async def test_a_snapshot_tells_who_was_revoked_since(make_room_store, turn):
 
 
 async def test_leaving_without_a_place_changes_nothing_but_voids_the_token(redis, make_room_store):
-    """A place that the store had lost is not taken again by the ticket of who left."""
+    """The ticket of a visitor who left cannot restore the lost place."""
     store = make_room_store(total_active_users=0)
     [ticket] = await queue(store, 1)
     await lose(redis, store)

@@ -10,7 +10,7 @@ START = 1_800_000_000_000
 
 
 def flood(shield: Shield, *, rate: int, seconds: float, from_ms: int) -> list[Shelter]:
-    """What becomes of newcomers who come evenly."""
+    """Return how newcomers are treated who come at an even rate."""
     count = int(rate * seconds)
     return [
         shield.count_newcomer(ABOVE, from_ms + 1000 * number // rate) for number in range(count)
@@ -36,7 +36,7 @@ def test_a_seconds_worth_at_once_is_let_through():
 
 
 def test_goes_up_soon_and_stays_while_the_flood_lasts():
-    """What comes while it looks is let in no more than the rest, and is little."""
+    """While probing, few newcomers are let in."""
     met = flood(Shield(), rate=1000, seconds=60, from_ms=START)
     let_in = [number for number, shelter in enumerate(met) if shelter is Shelter.NONE]
     assert max(let_in) < 2 * ABOVE
@@ -52,7 +52,7 @@ def test_stays_up_for_one_to_two_periods():
 
 
 def test_all_replicas_look_at_the_same_moment():
-    """Also one that was asked nothing, because nginx kept what another had said."""
+    """So does a replica without requests, because nginx serves the answer of another."""
     shields = [raised(START + at) for at in (10, 700, 3900)]
     shields.append(Shield())
     shields[-1].learn(shields[0].until_ms)
@@ -69,7 +69,7 @@ def test_what_another_learnt_earlier_does_not_lower_it():
 
 
 def test_looks_longer_than_nginx_keeps_the_last_answer():
-    """For so long a flood may not be seen at all."""
+    """For that long a flood may not reach the replica."""
     shield = raised()
     silent = shield.until_ms + BRIEF_TTL_MS
     met = flood(shield, rate=1000, seconds=1, from_ms=silent)

@@ -23,7 +23,7 @@ def sample(minute, *, waiting=0, wait_ms=-1, **totals):
 
 
 def test_a_minute_is_the_difference_of_two_samples():
-    """Oldest first; who gave up is counted however it came about."""
+    """Steps are sorted oldest first, and all kinds of giving up are counted."""
     latest_first = [
         sample(12, waiting=3, wait_ms=2500, joined=9, admitted=4, expired_swept=2, left_waiting=1),
         sample(11, joined=5, admitted=4, expired_swept=1),
@@ -40,8 +40,8 @@ def test_a_minute_is_the_difference_of_two_samples():
 
 
 def test_steps_end_where_the_clock_does():
-    """The last one is as far as it has got; the sum is what the counters went up by, with
-    minutes missing too."""
+    """The last step is shorter. The sum of all steps is the growth of the counters, also if minutes
+    are missing."""
     known = [sample(n, admitted=n * n, wait_4=n) for n in range(23, 2, -1) if n not in {7, 10}]
     found = compute_steps(known, 0, HOUR_MS, 5 * MINUTE_MS)
     ends = [(each.from_ms // MINUTE_MS, each.ends_ms // MINUTE_MS) for each in found]
@@ -52,7 +52,7 @@ def test_steps_end_where_the_clock_does():
 
 
 def test_a_counter_that_went_down_began_anew():
-    """The store was emptied in between."""
+    """Redis was emptied in between."""
     assert compute_growth({"joined": 3, "left": 7}, {"joined": 10, "left": 5}) == {
         "joined": 3,
         "left": 2,
@@ -60,7 +60,7 @@ def test_a_counter_that_went_down_began_anew():
 
 
 def test_percentiles_are_read_from_half_octaves():
-    """A hundred waits of 8 to 11 s and one of an hour: the median is among the hundred."""
+    """With a hundred waits of 8 to 11 s and one of an hour, the median is among the hundred."""
     new = {"wait_6": 110, "wait_23": 1, "wait_ms": 5, "waited_ms": 99, "joined": 200}
     waits = compute_wait_percentiles(new, {"wait_6": 10}, (0.5, 0.9, 1.0))
     assert 8 <= waits[0.5] <= 8 * 2**0.5
@@ -70,5 +70,5 @@ def test_percentiles_are_read_from_half_octaves():
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_nobody_waited(share):
-    """Then there is no figure, rather than 0."""
+    """Without waits there is no percentile, rather than 0."""
     assert compute_wait_percentiles({"joined": 3}, {}, (share,)) == {share: None}

@@ -21,7 +21,7 @@ HOLD_S = RELEASE_HOLD_MS / 1000
 
 
 async def test_a_free_slot_is_given_at_once(make_room_store):
-    """The first newcomer is inside, the second waits with nobody ahead."""
+    """The first newcomer is admitted, and the second waits with nobody ahead."""
     store = make_room_store()
     first = await store.enter(new_visitor())
     second = await store.enter(new_visitor())
@@ -30,7 +30,7 @@ async def test_a_free_slot_is_given_at_once(make_room_store):
 
 
 async def test_entering_twice_equals_once(make_room_store):
-    """A retry of a lost reply finds the place or session that was given."""
+    """A retry after a lost reply finds the place or session."""
     store = make_room_store()
     inside, waiting = new_visitor(), new_visitor()
     replies = [await store.enter(visitor) for visitor in (inside, waiting, inside, waiting)]
@@ -41,7 +41,7 @@ async def test_entering_twice_equals_once(make_room_store):
 
 
 async def test_a_batch_may_hold_the_same_visitor_twice(make_room_store):
-    """Two tabs, or a retry that catches up with its first try: one place, one answer."""
+    """Two tabs, or a retry in the same batch, get one place and the same reply."""
     store = make_room_store()
     inside, waiting = new_visitor(), new_visitor()
     batch = (inside, inside, waiting, waiting)
@@ -56,7 +56,7 @@ async def test_a_batch_may_hold_the_same_visitor_twice(make_room_store):
 
 
 async def test_a_late_repeat_of_a_call_does_not_bring_back_who_left(open_room):
-    """A call that timed out may reach the store after its visitor was released."""
+    """A call that timed out may reach Redis after its visitor was released."""
     store, inside, _ = await open_room(total_active_users=2)
     assert await store.leave(inside.visitor)
     assert (await store.enter(inside.visitor)).outcome is GONE
@@ -64,7 +64,7 @@ async def test_a_late_repeat_of_a_call_does_not_bring_back_who_left(open_room):
 
 
 async def test_of_many_racers_exactly_as_many_as_fit_come_in(make_room_store):
-    """Four replicas, a hundred newcomers each, one instant, five slots."""
+    """A hundred newcomers come to each of four replicas at the same time, for five slots."""
     name = f"race-{new_visitor().lower()}"
     replicas = [make_room_store(room=name, total_active_users=5) for _ in range(4)]
     standings = await asyncio.gather(
@@ -85,7 +85,7 @@ async def test_a_full_line_takes_nobody(open_room):
 
 
 async def test_a_room_that_rejects_has_no_line(open_room, turn):
-    """A newcomer comes in or is turned away; the next free slot is anybody's."""
+    """A newcomer is admitted or refused, and the next free slot is for any newcomer."""
     store, _, _ = await open_room(queueing_method="reject", session_duration=10)
     assert (await store.enter(new_visitor())).outcome is QueueOutcome.REJECTED
     assert (await store.snapshot()).waiting == 0
@@ -94,7 +94,7 @@ async def test_a_room_that_rejects_has_no_line(open_room, turn):
 
 
 async def test_a_random_room_draws_the_order(open_room, turn, monkeypatch):
-    """Who comes later may be drawn ahead; the place drawn is kept."""
+    """A later visitor may be drawn ahead, and drawn places are kept."""
     draws = iter([0.5, 0.9, 0.1, *[0.0] * 9])
     monkeypatch.setattr("sidecar.rooms.store.scripts._random", lambda: next(draws))
     store, inside, (last, first) = await open_room(
@@ -111,7 +111,7 @@ async def test_a_random_room_draws_the_order(open_room, turn, monkeypatch):
 
 
 async def test_the_silent_head_is_passed_over(open_room, turn):
-    """Who stopped polling is not waited for when a slot comes free."""
+    """A visitor who stopped polling is skipped when a slot becomes free."""
     store, _, (_, second) = await open_room(waiting=2, session_duration=100)
     for _ in range(11):
         turn.forward(10)
@@ -123,7 +123,7 @@ async def test_the_silent_head_is_passed_over(open_room, turn):
 
 
 async def test_a_call_that_nobody_answers_goes_to_the_next(open_room, turn):
-    """The provisional session lapses claim_window after the heartbeat that was due."""
+    """The provisional session ends claim_window after the due heartbeat."""
     store, _, tickets = await open_room(
         waiting=2, session_duration=10, claim_window=5, heartbeat_interval=GRACE_S + 1
     )
@@ -140,7 +140,7 @@ async def test_a_call_that_nobody_answers_goes_to_the_next(open_room, turn):
 
 
 async def test_who_comes_late_to_the_call_is_back_at_their_place(open_room, turn):
-    """The slot is somebody else's by now; the next one is theirs."""
+    """The slot went to another visitor, and the next one is for the late visitor."""
     store, _, (late, punctual, third) = await open_room(
         waiting=3, session_duration=10, claim_window=5, heartbeat_interval=GRACE_S + 1
     )
@@ -156,7 +156,7 @@ async def test_who_comes_late_to_the_call_is_back_at_their_place(open_room, turn
 
 
 async def test_whoever_was_told_to_come_in_a_minute_still_finds_the_slot(make_room_store, turn):
-    """A call waits until the heartbeat that is due, and claim_window more."""
+    """A call lasts until the due heartbeat, and claim_window longer."""
     store = make_room_store(
         session_duration=10, claim_window=5, heartbeat_interval=60, heartbeat_timeout=120
     )
@@ -170,7 +170,7 @@ async def test_whoever_was_told_to_come_in_a_minute_still_finds_the_slot(make_ro
 
 
 async def test_claiming_twice_equals_once(open_room, turn):
-    """The other tab, or a retry, gets the same pass; the session is not prolonged."""
+    """A second tab or a retry gets the same pass, and the session is not extended."""
     store, _, [ticket] = await open_room(waiting=1, session_duration=10)
     turn.forward(10 + GRACE_S)
     first = await store.beat(ticket)
@@ -183,7 +183,7 @@ async def test_claiming_twice_equals_once(open_room, turn):
 
 
 async def test_a_lowered_cap_evicts_nobody_and_calls_nobody(make_room_store, turn):
-    """Until it fits again; at 0 nobody ever comes in."""
+    """Nobody is admitted until the room is below the cap, and nobody ever at 0."""
     store = make_room_store(total_active_users=3)
     inside = [await go_in(store) for _ in range(3)]
     [ticket] = await queue(store, 1)
@@ -198,7 +198,7 @@ async def test_a_lowered_cap_evicts_nobody_and_calls_nobody(make_room_store, tur
 
 
 async def test_a_raised_cap_calls_at_once(make_room_store):
-    """By the script that raises it; whoever is called claims at the next poll."""
+    """The script that raises the cap calls visitors, who claim at their next poll."""
     store = make_room_store(total_active_users=0)
     tickets = await queue(store, 3)
     await store.configure({"total_active_users": 2})
@@ -208,7 +208,7 @@ async def test_a_raised_cap_calls_at_once(make_room_store):
 
 
 async def test_a_room_that_queues_all_lets_nobody_in(make_room_store):
-    """Not even where slots are free; when it ends, the line moves."""
+    """Free slots stay free until queue_all ends."""
     store = make_room_store(total_active_users=2, queue_all=True)
     tickets = await queue(store, 2)
     assert {reply.outcome for reply in await beat_all(store, tickets)} == {WAITING}
@@ -217,7 +217,7 @@ async def test_a_room_that_queues_all_lets_nobody_in(make_room_store):
 
 
 async def test_the_rate_holds_newcomers_and_calls_alike(make_room_store, turn):
-    """60 a minute: two at once, then one a second, though slots are free."""
+    """60 a minute are two at once, then one a second, though slots are free."""
     store = make_room_store(total_active_users=100, new_users_per_minute=60)
     for _ in range(2):
         await go_in(store)
@@ -230,7 +230,7 @@ async def test_the_rate_holds_newcomers_and_calls_alike(make_room_store, turn):
 
 
 async def test_a_store_whose_clock_jumps_back_keeps_the_rate(open_room, turn):
-    """After a failover the clock may be an hour behind; the line does not stand for an hour."""
+    """After a failover the clock may be an hour behind, and calls must not stop for an hour."""
     store, _, _ = await open_room(total_active_users=100, new_users_per_minute=60)
     turn.forward(-3600)
     await go_in(store)
@@ -240,7 +240,7 @@ async def test_a_store_whose_clock_jumps_back_keeps_the_rate(open_room, turn):
 
 
 async def test_a_long_row_of_silent_places_is_passed_over_piece_by_piece(open_room, turn):
-    """One script looks at 150; no newcomer overtakes those that are left to look at."""
+    """One script checks 150 places, and no newcomer is admitted before the others are checked."""
     store, _, _ = await open_room(session_duration=100)
     await asyncio.gather(*(store.enter(new_visitor()) for _ in range(250)))
     turn.forward(100 + GRACE_S)
@@ -254,7 +254,7 @@ async def test_a_long_row_of_silent_places_is_passed_over_piece_by_piece(open_ro
 
 
 async def test_a_ticket_is_worth_nothing_after_leaving(open_room, turn):
-    """For as long as it could be shown: a day, however often is swept."""
+    """It is void as long as it could be valid, a day, however many sweeps run."""
     store, _, (ticket, other) = await open_room(waiting=2, session_duration=300)
     assert await store.leave(ticket.visitor)
     assert not await store.leave(ticket.visitor)
@@ -269,7 +269,7 @@ async def test_a_ticket_is_worth_nothing_after_leaving(open_room, turn):
 
 
 async def test_a_reset_voids_tickets_and_keeps_sessions(open_room):
-    """Also a provisional one: who was called before may still claim."""
+    """A visitor who was called before the reset may still claim."""
     store, inside, (called, waiting) = await open_room(waiting=2)
     await store.configure({"total_active_users": 2})
     assert await store.reset() == 1
@@ -281,7 +281,7 @@ async def test_a_reset_voids_tickets_and_keeps_sessions(open_room):
 
 
 async def test_places_survive_the_store(redis, make_room_store):
-    """Each is back at its place after its next poll, whoever polls first."""
+    """After the next poll each visitor has the old place, whoever polls first."""
     store = make_room_store(total_active_users=0)
     tickets = await queue(store, 3)
     await lose(redis, store)
@@ -290,7 +290,7 @@ async def test_places_survive_the_store(redis, make_room_store):
 
 
 async def test_a_reset_survives_the_store(redis, make_room_store):
-    """As soon as a ticket of after the reset is seen, those of before are void again."""
+    """When Redis gets a ticket of after the reset, older tickets are void again."""
     store = make_room_store(total_active_users=0)
     [void] = await queue(store, 1)
     await store.reset()
@@ -301,7 +301,7 @@ async def test_a_reset_survives_the_store(redis, make_room_store):
 
 
 async def test_a_sweep_removes_a_bounded_number_and_says_if_there_is_more(make_room_store, turn):
-    """So that no visitor's script waits long for it."""
+    """So no visitor's script waits long for a sweep."""
     store = make_room_store(total_active_users=0, claim_window=5)
     await asyncio.gather(*(store.enter(new_visitor()) for _ in range(400)))
     turn.forward(6)

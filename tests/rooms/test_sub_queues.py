@@ -17,12 +17,13 @@ NAMES = ("a", "b", "c")
 
 @pytest.fixture
 def store_url(redis_socket):
-    """The real one alone: the model holds memory:// to the same."""
+    """Use only redis-server, because the model checks the memory store."""
     return f"unix://{redis_socket}"
 
 
 def lines_of(weights):
-    """The settings of a room with such lines, the first for class a and so on; None: strict."""
+    """Return the settings of a room with these sub-queues, the first for class a and so on. None
+    means no weights."""
     names = [*NAMES[: len(weights) - 1], "rest"]
     return {
         "lines": tuple({"name": n, "weight": w} for n, w in zip(names, weights, strict=True)),
@@ -31,7 +32,7 @@ def lines_of(weights):
 
 
 class Lines:
-    """A room with lines, into which visitors come and are called one by one."""
+    """A room with sub-queues, whose visitors are called one by one."""
 
     def __init__(self, redis, make, weights, **settings):
         self.redis, self.weights = redis, weights
@@ -53,11 +54,12 @@ class Lines:
             await self.join(line, calls * weight // total + 3)
 
     async def calls(self):
-        """The lines of all who were called, in order."""
+        """Return the sub-queues of all called visitors, in order."""
         return [self.line_of[visitor] for visitor in await list_called(self.redis, self.store)]
 
     async def call(self, number):
-        """Calls so many, as many at a time as one script can; the lines of those."""
+        """Make so many calls, as many at a time as one script can. Return the sub-queues of the
+        called visitors."""
         before = len(await self.calls())
         self._cap += number
         await self.store.configure({"total_active_users": self._cap})
@@ -68,8 +70,8 @@ class Lines:
 
 
 def errors(calls, weights):
-    """The most that a line was off its exact share of the calls: counted from the first call on,
-    and within any window."""
+    """Return the largest difference between a sub-queue's calls and its exact share, from the first
+    call on and within any stretch."""
     total, busy = sum(weights), {line for line, weight in enumerate(weights) if weight}
     first = window = Fraction(0)
     for line in busy:
@@ -91,8 +93,8 @@ def some_weights(seed):
 
 @pytest.mark.parametrize("weights", [(7, 2, 1), (1, 2, 7), (5, 3), (1, 1, 1)], ids=str)
 async def test_each_line_has_its_share_in_any_window_of_calls(redis, make_room_store, weights):
-    """Of any calls in a row, however many, within one; of as many as the weights add up to,
-    exactly as many as it has weight."""
+    """In any stretch of calls the share is exact within one call, and exact for as many calls as
+    the weights add up to."""
     room = Lines(redis, make_room_store, weights)
     await room.fill(300)
     calls = await room.call(300)
@@ -105,7 +107,7 @@ async def test_each_line_has_its_share_in_any_window_of_calls(redis, make_room_s
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_any_weights_are_kept(redis, make_room_store, seed):
-    """Within one from when all began, so within two in any window."""
+    """The share is exact within one call from the beginning, so within two in any stretch."""
     weights = some_weights(seed)
     room = Lines(redis, make_room_store, weights)
     await room.fill(150)
@@ -115,7 +117,7 @@ async def test_any_weights_are_kept(redis, make_room_store, seed):
 
 
 async def test_it_makes_no_difference_how_many_a_script_calls(redis, make_room_store):
-    """One at a time, in threes, or a hundred: the same lines in the same order."""
+    """One, three or a hundred calls in a script give the same order."""
     sequences = []
     for number in (1, 3, 60):
         room = Lines(redis, make_room_store, (7, 2, 1))
@@ -137,8 +139,8 @@ async def test_who_came_first_in_a_line_is_called_first_there(redis, make_room_s
 
 
 async def test_lines_that_are_empty_leave_their_share_to_the_others(redis, make_room_store):
-    """By the others' weights; and when people come back the old mix is back at once, with nothing
-    saved up or owed but within one or two calls."""
+    """The others share it by their weights. A sub-queue that fills again has its share at once,
+    without credit or debt."""
     room = Lines(redis, make_room_store, (7, 2, 1))
     for present in [(7, 2, 1), (7, 2, 0), (0, 2, 1), (7, 0, 0), (7, 2, 1), (7, 0, 1), (7, 2, 1)]:
         tickets = []
@@ -157,7 +159,7 @@ async def test_lines_that_are_empty_leave_their_share_to_the_others(redis, make_
 
 
 async def test_a_line_saves_nothing_while_nobody_is_in_it(redis, make_room_store):
-    """Whoever comes to it waits for its turn, though it had none for long."""
+    """A visitor who joins a sub-queue that was empty for long is not called out of turn."""
     room = Lines(redis, make_room_store, (9, 1))
     await room.join(0, 40)
     [ticket] = await room.join(1)
@@ -175,9 +177,7 @@ async def test_a_line_saves_nothing_while_nobody_is_in_it(redis, make_room_store
 
 @pytest.mark.parametrize("absent", [0, 1, 3])
 async def test_nobody_starves_beside_full_lines(redis, make_room_store, absent):
-    """The one visitor of a line of little weight is called within a round of calls, also while
-    another line flickers: its one visitor is called, and a new one comes at once, or some calls
-    later."""
+    """The one visitor of a sub-queue with a small weight is called within one round of calls."""
     weights = (1, 7, 2, 5)
     single, flickers = 0, 2
     room = Lines(redis, make_room_store, weights, total_active_users=1)
@@ -208,7 +208,7 @@ async def test_nobody_starves_beside_full_lines(redis, make_room_store, absent):
 
 
 async def test_silent_heads_do_not_use_up_a_lines_call(redis, make_room_store, turn):
-    """However many of a line are gone, those who are there have its share."""
+    """Skipped visitors do not cost their sub-queue a call."""
     room = Lines(redis, make_room_store, (7, 2, 1), claim_window=30, heartbeat_timeout=120)
     gone = Random(4)
     alive = []
@@ -242,8 +242,7 @@ async def test_without_weights_a_line_is_called_only_while_those_before_are_empt
 
 
 async def test_the_cap_and_the_rate_hold_with_lines(redis, make_room_store, turn):
-    """One call a second, as the room says, while the weights say who; and never more inside than
-    fit."""
+    """The rate limits the calls, and the weights choose the visitors."""
     room = Lines(redis, make_room_store, (7, 2, 1), new_users_per_minute=60, claim_window=60)
     await room.fill(40)
     await room.store.configure({"total_active_users": 30})
@@ -259,8 +258,8 @@ async def test_the_cap_and_the_rate_hold_with_lines(redis, make_room_store, turn
 
 
 async def test_each_line_has_its_own_positions(redis, make_room_store):
-    """From 1 on and of as many as wait there; how many calls come before goes by the weights, and
-    no further than the other lines are long."""
+    """Positions begin at 1 in each sub-queue. Expected calls go by the weights and the lengths of
+    the others."""
     room = Lines(redis, make_room_store, (7, 2, 1), display="order")
     await room.join(0, 20)
     second = await room.join(1, 10)
@@ -279,7 +278,7 @@ async def test_each_line_has_its_own_positions(redis, make_room_store):
 
 
 async def test_a_newcomer_is_told_the_place_in_the_own_line(redis, make_room_store):
-    """By the same batch that makes it, whoever else is in it."""
+    """The reply of the batch that gives the place has the position in the sub-queue."""
     room = Lines(redis, make_room_store, (None, None))
     await room.join(1, 3)
     batch = [("a", 0), ("", 3), ("a", 1), ("", 4)]
@@ -294,7 +293,7 @@ async def test_a_newcomer_is_told_the_place_in_the_own_line(redis, make_room_sto
 
 
 def test_the_measure_of_shares_is_right():
-    """What the others of this file go by."""
+    """The other tests of this file use this measure."""
     assert errors([0, 1] * 5, (1, 1)) == (Fraction(1, 2), Fraction(1, 2))
     assert errors([0, 0, 1, 1], (1, 1)) == (1, 1)
     assert errors([1, 0, 0, 1], (1, 1)) == (Fraction(1, 2), 1)

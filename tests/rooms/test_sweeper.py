@@ -32,7 +32,7 @@ def make_room(redis, turn):
 
 
 async def test_the_silent_are_swept_whatever_their_number(make_room, turn):
-    """2,500 overdue places go in batches of a thousand; those who polled stay."""
+    """2,500 overdue places are removed in batches of a thousand, and places with polls stay."""
     room = make_room()
     metrics = Metrics()
     await go_in(room.store)
@@ -50,7 +50,7 @@ async def test_the_silent_are_swept_whatever_their_number(make_room, turn):
 
 
 async def test_a_place_nobody_polled_for_goes_after_the_claim_window(make_room, turn):
-    """Not after the heartbeat timeout: a flood's places must not stay."""
+    """A flood's places must not stay until heartbeat_timeout."""
     room = make_room(claim_window=30, heartbeat_timeout=120)
     for _ in range(3):
         await room.store.enter(new_visitor())
@@ -61,7 +61,7 @@ async def test_a_place_nobody_polled_for_goes_after_the_claim_window(make_room, 
 
 
 async def test_one_replica_sweeps_in_an_interval(make_room):
-    """The turn is had once; it comes back by itself, so a dead holder holds nobody up."""
+    """The leader lease expires, so a holder that died stops nobody."""
     name = new_room_name()
     first, second = make_room(name=name), make_room(name=name)
     assert await first.store.acquire_leader_lease("sweeping", seconds=0.2)
@@ -71,7 +71,7 @@ async def test_one_replica_sweeps_in_an_interval(make_room):
 
 
 async def test_the_sweeper_runs_by_itself(make_room):
-    """Every sweep_interval, until it is cancelled."""
+    """It sweeps once in each sweep_interval, until it is cancelled."""
     room = make_room(real_time=True, sweep_interval=1)
     metrics = Metrics()
     task = asyncio.create_task(sweep_forever(WaitingRooms([room]), metrics))

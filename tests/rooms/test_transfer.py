@@ -30,7 +30,7 @@ SETS = ("waiting", "active", "admitted", "spent", "revoked")
 
 @pytest.fixture(scope="module")
 def other_socket():
-    """A second redis-server."""
+    """Start a second redis-server. Return its socket."""
     with ExitStack() as stack:
         folder = make_folder(stack)
         socket = folder / "redis.sock"
@@ -41,7 +41,7 @@ def other_socket():
 
 @pytest.fixture
 async def stores(redis_socket, other_socket, turn):
-    """The same room in two stores; settings by name."""
+    """Return a function that makes the stores of one room in two Redis servers."""
     clients = [connect(f"unix://{socket}", timeout_s=5) for socket in (redis_socket, other_socket)]
 
     def make(**settings):
@@ -58,7 +58,7 @@ async def stores(redis_socket, other_socket, turn):
 
 
 async def read(store):
-    """Everything of a room, by kind, in lists of at most PAGE rows; and its snapshot."""
+    """Read all rows of a room, by kind, in lists of at most PAGE rows, and the snapshot."""
     snapshot = await store.snapshot()
     found = {"stats": [make_stats_rows(snapshot.counters)]}
     for kind in READ_ORDER:
@@ -72,7 +72,7 @@ async def read(store):
 
 
 async def write(store, found, snapshot):
-    """How many members were new."""
+    """Write all rows. Return how many members were new."""
     assert await store.transfer.begin(snapshot.epoch, read_ms=snapshot.now_ms, by="test")
     added = 0
     for kind in WRITE_ORDER:
@@ -103,7 +103,7 @@ async def held(store, *names):
 
 
 async def test_a_room_comes_over_as_it_is(stores, turn):
-    """The line and its orders, sessions with beginning and end, who left, settings, numbers."""
+    """Places, orders, sessions, revocations, settings and counters are the same."""
     old, new = stores(total_active_users=2, message="file")
     inside = [await go_in(old) for _ in range(2)]
     tickets = await queue(old, 5)
@@ -129,8 +129,8 @@ async def test_a_room_comes_over_as_it_is(stores, turn):
 
 
 async def test_a_visitor_who_polls_all_the_while_keeps_the_place(stores, turn):
-    """Before, during and after; nobody is called or let in while the room comes over, and then
-    the head is, once, and newcomers are behind."""
+    """Nobody is called or admitted during the import. Afterwards the head is called, and newcomers
+    are behind."""
     old, new = stores(total_active_users=1, session_duration=60, heartbeat_interval=2)
     inside = await go_in(old)
     tickets = await queue(old, 4)
@@ -168,7 +168,7 @@ async def test_a_visitor_who_polls_all_the_while_keeps_the_place(stores, turn):
 
 
 async def test_doing_it_twice_equals_once(stores, turn):
-    """At once, and after something has happened here: who was let in is not put back in line."""
+    """A second import, at once or later, does not queue visitors again who were admitted since."""
     old, new = stores(total_active_users=2, heartbeat_interval=2)
     inside = [await go_in(old) for _ in range(2)]
     tickets = await queue(old, 3)
@@ -191,8 +191,7 @@ async def test_doing_it_twice_equals_once(stores, turn):
 
 
 async def test_there_and_back(stores, turn):
-    """What happened in the other store holds here too: who went in there is inside, who left is
-    gone, who came is behind; the old state brings nobody back."""
+    """Changes in the other Redis hold after the way back, and the old data brings nobody back."""
     old, new = stores(total_active_users=1, session_duration=60, heartbeat_interval=2)
     first = await go_in(old)
     tickets = await queue(old, 4)
@@ -219,7 +218,7 @@ async def test_there_and_back(stores, turn):
 
 
 async def test_sessions_come_in_above_the_cap(stores):
-    """Their passes are honoured; nobody is called until there is room."""
+    """Their passes are valid, and nobody is called until the room is below the cap."""
     old, new = stores(total_active_users=3)
     [_, _, third] = [await go_in(old) for _ in range(3)]
     [waiting] = await queue(old, 1)
@@ -234,7 +233,7 @@ async def test_sessions_come_in_above_the_cap(stores):
 
 
 async def test_the_time_that_the_move_takes_is_nobodys_silence(stores, turn):
-    """Who was polling is called ten minutes later; who was silent then is passed over."""
+    """A visitor who polled is called ten minutes later, and a visitor who was silent is skipped."""
     old, new = stores(total_active_users=1, heartbeat_interval=2, claim_window=5)
     inside = await go_in(old)
     silent, alive, unpolled = await queue(old, 3)
@@ -255,8 +254,8 @@ async def test_the_time_that_the_move_takes_is_nobodys_silence(stores, turn):
 
 
 async def test_a_line_that_was_reset_takes_in_no_older_one(stores):
-    """Its tickets are worth nothing here, so nothing is changed; an empty room takes the line
-    with its epoch, or the tickets would be void."""
+    """The tickets are void here, so nothing is changed. An empty room takes the epoch of the
+    import."""
     old, new = stores()
     await go_in(old)
     [ticket] = await queue(old, 1)
@@ -275,7 +274,7 @@ async def test_a_line_that_was_reset_takes_in_no_older_one(stores):
 
 
 async def test_twenty_thousand(stores, turn):
-    """In pages that hold Redis for some milliseconds each, and in the right order."""
+    """Each page blocks Redis for some milliseconds, and the order stays."""
     old, new = stores(total_active_users=0)
     now_ms, number = turn(), 20_000
     ids = [new_visitor() for _ in range(number)]
@@ -295,7 +294,7 @@ async def test_twenty_thousand(stores, turn):
 
 
 async def test_a_page_read_while_the_line_moves_misses_nobody(stores, turn):
-    """Who is called meanwhile is read as waiting or as active, and comes in once."""
+    """A visitor who is called meanwhile is read as waiting or active, and imported once."""
     old, new = stores(total_active_users=300, heartbeat_interval=2)
     await old.configure({"total_active_users": 0})
     tickets = []
@@ -328,7 +327,7 @@ SHOP = {"shop": {"total_active_users": 2, "heartbeat_interval": 1}}
 
 @pytest.fixture(scope="module")
 def sites():
-    """The same room twice, each with a store and an nginx of its own."""
+    """Start the same room twice, each with a Redis and an nginx of its own."""
     with ExitStack() as stack:
         yield [stack.enter_context(Site(rooms=SHOP)) for _ in range(2)]
 
@@ -344,8 +343,7 @@ def position(site, visitor):
 
 
 def test_a_site_moves_to_another_store(sites, tmp_path):
-    """Paused, written, brought in, and on again: the same cookies, the same places, no pass but
-    those that were given, and never more inside than the cap."""
+    """After export and import cookies, places and passes are the same, and the cap holds."""
     old, new = sites
     visitors = [Visitor(old.url) for _ in range(6)]
     replies = [visitor.get("/") for visitor in visitors]
@@ -380,14 +378,15 @@ def test_a_site_moves_to_another_store(sites, tmp_path):
 
 
 def signed(lines):
-    """A file's bytes, with the last line that fits."""
+    """Return a file's bytes with a valid last line."""
     text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     end = {"end": {"lines": len(lines), "sha256": hashlib.sha256(text).hexdigest()}}
     return text + json.dumps(end).encode() + b"\n"
 
 
 def test_what_is_no_whole_file_of_this_room_changes_nothing(sites):
-    """Cut off, changed, foreign, of another version, room, or with other keys: each says so."""
+    """A file that is incomplete, changed, or of another room, version or key is refused with the
+    reason."""
     old, new = sites
     for _ in range(3):  # somebody waits, whichever test came before
         Visitor(old.url).get("/")
@@ -451,7 +450,7 @@ def test_what_is_no_whole_file_of_this_room_changes_nothing(sites):
     ],
 )  # fmt: skip
 def test_a_wrong_step_is_refused(sites, step):
-    """422, and nothing changed."""
+    """The response is a 422, and nothing is changed."""
     before = sites[1].room()["revision"]
     with pytest.raises(urllib.error.HTTPError) as caught:
         sites[1].admin("POST", "/rooms/shop/import", step)
@@ -463,7 +462,7 @@ def test_a_wrong_step_is_refused(sites, step):
 @pytest.mark.parametrize("cursor", ["", "x", "waiting", "waiting-x", "config-0", "waiting--1",
                                     "waiting-99999999999999999999", "waiting-\u0661"])  # fmt: skip
 def test_a_cursor_of_ones_own_making_is_refused(sites, cursor):
-    """422, before the store is asked."""
+    """The response is a 422, and Redis is not asked."""
     with pytest.raises(urllib.error.HTTPError) as caught:
         sites[0].admin("GET", f"/rooms/shop/export?cursor={quote(cursor)}")
     assert caught.value.code == 422

@@ -11,8 +11,7 @@ SETTINGS = {"total_active_users": 10, "session_duration": 300, "claim_window": 3
 
 
 async def test_a_slot_that_nobody_uses_is_free_for_who_waits(make_room_store, turn):
-    """After claim_window, and not after session_duration: 40 requests without a cookie held 40
-    slots for all of it."""
+    """The slot is free after claim_window, not after session_duration."""
     store = make_room_store(**SETTINGS)
     for _ in range(10):
         await come_in(store)
@@ -39,7 +38,8 @@ async def test_who_showed_the_cookie_keeps_the_slot(make_room_store, turn):
 async def test_in_a_room_with_free_slots_it_lasts_as_long_as_its_pass(
     make_room_store, turn, inside, left
 ):
-    """Nine of ten is nearly full. Who reads one page for minutes is thrown out by nobody."""
+    """Slots are scarce from nine of ten on. Otherwise a visitor who reads one page for minutes
+    stays."""
     store = make_room_store(**SETTINGS)
     passes = [await come_in(store) for _ in range(inside)]
     for _ in range(8):
@@ -64,7 +64,7 @@ async def test_an_unused_one_ends_with_its_pass(make_room_store, turn):
 
 
 async def test_who_shows_the_cookie_too_late_is_next(make_room_store, turn):
-    """The slot went to somebody who waited; nobody else goes ahead of them."""
+    """The slot went to a waiting visitor, and nobody else goes ahead of the late one."""
     store = make_room_store(**{**SETTINGS, "total_active_users": 1})
     late = await come_in(store)
     first, second = await queue(store, 2)
@@ -81,7 +81,7 @@ async def test_who_shows_the_cookie_too_late_is_next(make_room_store, turn):
 
 
 async def test_a_replica_tells_the_store_of_the_first_cookie_that_is_shown(replica):
-    """Once, and gives no other for it; from then on nginx may repeat the verdict."""
+    """The replica reports it once without a new cookie, and then nginx may cache the verdict."""
     site = await replica(total_active_users=1, claim_window=10)
     first = cookie_of(await site.check())
     asked = 0
@@ -104,7 +104,7 @@ async def test_a_replica_tells_the_store_of_the_first_cookie_that_is_shown(repli
 
 
 async def test_what_nginx_repeats_was_shown_by_nobody(replica):
-    """An internal redirect asks about one request twice, with the cookie of the first answer."""
+    """An internal redirect asks twice about one request, with the cookie of the first answer."""
     site = await replica(total_active_users=1, claim_window=10)
     given = (await site.check()).headers["Set-Cookie"]
     for _ in range(2):
@@ -123,7 +123,7 @@ async def test_a_client_without_cookies_leaves_the_slot(replica):
 
 
 async def test_one_page_view_while_the_store_is_away_counts_as_used(replica):
-    """Its replica tells the store when it is back."""
+    """The replica reports it when Redis is back."""
     site = await replica(total_active_users=1, claim_window=10, recovery_window=0)
     first = cookie_of(await site.check())
     back = await break_redis(site)
