@@ -74,8 +74,7 @@ async def test_a_priority_goes_before_all_of_any_lower(redis, shop, turn):
     turn.forward(3600)
     partners = [await join(store, "partner") for _ in range(2)]
     turn.forward(86_000)
-    staff = [await join(store, "staff") for _ in range(2)]
-    order = [*staff, *partners, gold, ordinary]
+    order = [*[await join(store, "staff") for _ in range(2)], *partners, gold, ordinary]
     assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
 
 
@@ -112,8 +111,7 @@ async def test_in_a_random_room_head_starts_do_not_count_and_priorities_do(
     middle = await join(store)
     last = await join(store, "gold")
     first = await join(store)
-    partner = await join(store, "partner")
-    order = [partner, first, middle, last]
+    order = [await join(store, "partner"), first, middle, last]
     assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
     assert [standing.ahead for standing in await beat_all(store, order)] == [0, 1, 2, 3]
 
@@ -182,8 +180,7 @@ async def test_shown_places_follow_a_change_of_display(shop, turn):
 async def test_shown_places_follow_a_change_of_lines(make_room_store, turn):
     """Visitors of a priority belong to the first sub-queue while there are sub-queues, with
     positions of that sub-queue."""
-    vips = {"vip": {"priority": 1}}
-    store = make_room_store(total_active_users=0, classes=vips)
+    store = make_room_store(total_active_users=0, classes={"vip": {"priority": 1}})
     tickets = []
     for name in ("", "vip", "", "vip"):
         tickets.append(await join(store, name))
@@ -228,8 +225,7 @@ async def test_a_grant_is_not_used_up_by_whoever_need_not_wait(redis, make_room_
     """A visitor who is admitted at once, refused or retries does not use the grant up."""
     store = make_room_store(total_active_users=1, classes=CLASSES, max_waiting=2)
     once = claim("partner", "order-17")
-    admitted = await store.enter(new_visitor(), claim=once)
-    assert admitted.outcome is QueueOutcome.ADMITTED
+    assert (await store.enter(new_visitor(), claim=once)).outcome is QueueOutcome.ADMITTED
     first, _ = await queue(store, 2)
     assert (await store.enter(new_visitor(), claim=once)).outcome is QueueOutcome.FULL
     again = await store.enter(first.visitor, claim=once)
@@ -267,8 +263,7 @@ async def test_a_grant_takes_somebody_in_line_ahead_and_nobody_back(redis, shop,
     assert await store.reclassify(second.visitor, claim("gold", "z")) == 1
     assert await store.reclassify(second.visitor, claim("member", "back")) == 1
     assert await store.reclassify(second.visitor, claim("gold", "same")) == 1
-    used = await redis.zrange(room_key(store._name, "grants"), 0, -1)
-    assert set(used) == {b"x", b"y", b"z"}
+    assert set(await redis.zrange(room_key(store._name, "grants"), 0, -1)) == {b"x", b"y", b"z"}
     assert await store.reclassify(third.visitor, claim("staff", "x")) == USED
     assert await store.reclassify(new_visitor(), claim("staff")) == NOT_IN_LINE
     standing = await store.beat(first)  # by arrival nobody's place has changed
@@ -396,8 +391,7 @@ async def test_whoever_comes_later_is_behind_all_that_were_moved_to_the_end(
     pair = [await join(store, name) for _ in range(2)]
     for n in range(40):
         assert await store.move(pair[n % 2].visitor, 2, by="desk") == 2
-    late = await join(store, name)
-    order = [*pair, late]
+    order = [*pair, await join(store, name)]
     assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
 
 

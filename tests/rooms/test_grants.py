@@ -55,8 +55,7 @@ async def test_a_grant_gives_its_class(hall):
     site = await hall()
     text = signed(site, id_="order-17")
     for way in ("/sale?a=b&", "/_waitroom/x/?next=/sale?"):
-        asked = f"{way}waitroom_grant={text}"
-        bearer = bearer_of(site, asked)
+        bearer = bearer_of(site, (f"{way}waitroom_grant={text}"))
         assert (bearer.grant.class_name, bearer.grant.id) == ("vip", "order-17")
         assert (bearer.grant_result, bearer.class_name) == ("believed", "")
 
@@ -74,8 +73,7 @@ async def test_nginxs_word_goes_before_a_grant(hall):
 
 async def test_nginxs_word_counts_where_the_room_says_so(hall):
     """Without the setting, another proxy could pass on a header of the visitor."""
-    site = await hall()
-    assert bearer_of(site, "", "vip") is NOBODY
+    assert bearer_of(await hall(), "", "vip") is NOBODY
 
 
 async def test_who_brings_no_class(hall):
@@ -205,8 +203,7 @@ async def test_grants_are_made(hall, body, count, life_s):
 )
 async def test_what_is_wrong_is_said(hall, body, said):
     """An invalid request gets a 422 and no grant."""
-    site = await hall()
-    reply = await ask(site, body)
+    reply = await ask(await hall(), body)
     assert reply.status == 422
     assert said in "\n".join((await reply.json())["errors"])
 

@@ -106,8 +106,7 @@ async def test_a_move_among_those_who_joined_at_once(make_room_store):
     for ticket in tickets[6:12]:
         assert await store.move(ticket.visitor, 4, by="desk") == 4
     assert await store.move(tickets[12].visitor, 4, by="desk") == 4
-    moved = await store.move(tickets[5].visitor, 4, by="desk")
-    assert moved == 3
+    assert (await store.move(tickets[5].visitor, 4, by="desk")) == 3
     line = [row.visitor for row in await store.lists.queue(offset=0, limit=6)]
     assert line == [tickets[n].visitor for n in (0, 1, 5, 2, 12, 11)]
     await store.configure({"max_waiting": 5})

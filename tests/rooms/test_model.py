@@ -17,5 +17,4 @@ def test_a_room_does_what_the_model_says_and_keeps_every_promise(store_url):
 @pytest.mark.timeout(900)
 def test_the_same_where_redis_takes_no_functions(redis_socket):
     """Scripts run by EVALSHA, as on Redis 6.2."""
-    url = f"unix://{redis_socket}"
-    run_stories(RoomMachine, url, examples=200, steps=50, by_functions=False)
+    run_stories(RoomMachine, (f"unix://{redis_socket}"), examples=200, steps=50, by_functions=False)

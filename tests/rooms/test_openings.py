@@ -221,8 +221,7 @@ async def test_a_full_prequeue_takes_nobody(shop, turn):
     store = shop(max_waiting=2)
     turn.now_ms = BEGINS
     await drawn(store, 0.9, 0.8)
-    refused = await store.enter(new_visitor(), lot=Lot(0.1, BEGINS))
-    assert refused.outcome is QueueOutcome.FULL
+    assert (await store.enter(new_visitor(), lot=Lot(0.1, BEGINS))).outcome is QueueOutcome.FULL
 
 
 # The opening --------------------------------------------------------------------------------------
@@ -234,8 +233,7 @@ async def test_two_replicas_see_the_opening_in_the_same_millisecond(make_room_st
     room = new_room_name()
     replicas = [make_room_store(room=room, total_active_users=2, events=(SALE,)) for _ in range(2)]
     turn.now_ms = OPENS - 5000
-    lots = [0.5, 0.1, 0.9, 0.3, 0.7]
-    tickets = await drawn(replicas[0], *lots)
+    tickets = await drawn(replicas[0], *[0.5, 0.1, 0.9, 0.3, 0.7])
     turn.now_ms = OPENS - 1
     for store in replicas:
         standings = await beat_all(store, tickets)
@@ -454,8 +452,7 @@ async def test_the_next_prequeue_is_drawn_anew(redis, make_room_store, turn, bet
     assert await redis.zcard(listed) == 2
     [new] = await drawn(store, 0.9, begins=NEXT_BEGINS)
     assert await redis.zrange(listed, 0, -1) == [new.visitor.encode()]
-    refused = await store.enter(new_visitor(), lot=Lot(0.5, BEGINS))
-    assert refused.outcome is REJECTED
+    assert (await store.enter(new_visitor(), lot=Lot(0.5, BEGINS))).outcome is REJECTED
     turn.forward(60)
     assert outcomes(await beat_all(store, [*old, new])) == [GONE, GONE, WAITING]
     assert await redis.zrange(listed, 0, -1) == [new.visitor.encode()]
@@ -494,8 +491,7 @@ async def test_a_lost_place_of_before_the_event_is_worth_nothing_in_its_prequeue
     store = make_room_store(total_active_users=0, events=(SALE,), between_events=between)
     before = Ticket(new_visitor(), make_hidden_order(START), START, 0)
     turn.now_ms = BEGINS - 1
-    found = await store.beat(before)
-    assert found.outcome is (WAITING if between == "open" else REJECTED)
+    assert (await store.beat(before)).outcome is (WAITING if between == "open" else REJECTED)
     await lose(redis, store, "waiting", "due")
     turn.now_ms = BEGINS
     assert (await store.beat(before)).outcome is GONE

@@ -149,8 +149,7 @@ async def test_a_time_that_is_none_is_named(site, at, said):
 
 async def test_it_is_for_operators_alone(site):
     """A request without the token gets a 401, an unknown room a 404."""
-    path = f"/admin/rooms/{site.room.name}/events"
-    assert (await site.ops.get(path)).status == 401
+    assert (await site.ops.get(f"/admin/rooms/{site.room.name}/events")).status == 401
     assert (await site.ops.get("/admin/rooms/nope/events", headers=TOKEN)).status == 404
 
 
@@ -237,8 +236,7 @@ async def test_what_was_sent_holds_and_can_be_taken_back(site):
     told = (await reply.json())["settings"]
     assert (reply.status, told["events"][0]["opens_at"]) == (200, 1_800_003_600_000)
     assert told["classes"] == {"vip": {"head_start": 300, "priority": 0, "line": "first"}}
-    again = {name: told[name] for name in change}
-    reply = await site.ops.patch(path, json=again, headers=TOKEN)
+    reply = await site.ops.patch(path, json={name: told[name] for name in change}, headers=TOKEN)
     assert (reply.status, (await reply.json())["settings"]) == (200, told)
     reply = await site.ops.patch(path, json=dict.fromkeys(change), headers=TOKEN)
     assert (reply.status, (await reply.json())["changed"]) == (200, {})

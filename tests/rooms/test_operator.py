@@ -135,15 +135,13 @@ async def test_a_wrong_change_is_named_and_changes_nothing(site, change, named):
     problem = await reply.json()
     assert (reply.status, reply.content_type) == (422, "application/problem+json")
     assert any(named in error for error in problem["errors"])
-    snapshot = await site.room.refresh()
-    assert (snapshot.overrides, site.room.settings.total_active_users) == ({}, 3)
+    assert ((await site.room.refresh()).overrides, site.room.settings.total_active_users) == ({}, 3)
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[" * 50_000, b""])
 async def test_a_body_that_is_no_json(site, body):
     """The response is a 422, never a 500."""
-    reply = await site.ops.patch(path(site), data=body, headers=TOKEN)
-    assert reply.status == 422
+    assert (await site.ops.patch(path(site), data=body, headers=TOKEN)).status == 422
 
 
 async def test_resetting_empties_the_line_only(site):
@@ -151,8 +149,7 @@ async def test_resetting_empties_the_line_only(site):
     replies = await check_all(site, 5)
     assert (await ask(site, "POST", "/reset"))["removed"] == 2
     assert (await site.check(cookie_of(replies[0]))).status == 204
-    document = await (await site.status(cookie_of(replies[4]))).json()
-    assert document["state"] == "not_queued"
+    assert (await (await site.status(cookie_of(replies[4]))).json())["state"] == "not_queued"
 
 
 async def test_releasing_a_visitor(site):
@@ -231,8 +228,7 @@ async def test_somebody_in_line_is_moved_and_hears_of_it(site):
     assert await move(site, rows[2]["visitor"], position=1) == (200, 1)
     heard = await site.status(third)
     assert (await heard.json())["position"] == 1
-    ticket = site.room.tokens.read(cookie_of(heard).partition("=")[2])
-    assert ticket.order < rows[0]["order"]
+    assert site.room.tokens.read(cookie_of(heard).partition("=")[2]).order < rows[0]["order"]
     assert (await (await site.status(first)).json())["position"] == 2
     assert (await (await site.status(second)).json())["position"] == 3
 
@@ -287,8 +283,7 @@ async def test_a_move_says_one_place_and_perhaps_why(site, body, named):
 async def test_nobody_is_moved_who_is_not_in_line(site):
     """An active and an unknown visitor get a 404."""
     await site.check()
-    rows = (await told(site, "/sessions"))["sessions"]
-    for visitor in (rows[0]["visitor"], "a" * 22):
+    for visitor in ((await told(site, "/sessions"))["sessions"][0]["visitor"], "a" * 22):
         await ask(site, "POST", f"/visitors/{visitor}/move", {"position": 1}, status=404)
 
 
@@ -419,8 +414,7 @@ async def test_nobody_learns_a_lot_in_a_pre_queue(replica):
     ids = {site.room.tokens.read(cookie_of(one).partition("=")[2]).visitor for one in joined}
     room = await told(site)
     assert [room[name] for name in ("phase", "event", "waiting")] == ["prequeue", "sale", 3]
-    refused = await told(site, "/waiting", status=409)
-    assert refused["title"] == "Nothing is drawn yet"
+    assert (await told(site, "/waiting", status=409))["title"] == "Nothing is drawn yet"
     one = min(ids)
     found = await told(site, f"/visitors/{one}")
     assert (found["state"], found["position"], found["line"]) == ("waiting", None, None)
@@ -464,8 +458,7 @@ async def test_a_draw_that_is_on_is_changed_by_nobody(replica):
 
 async def test_a_closed_room_names_the_next_event(replica):
     """Before its first event the room is closed."""
-    later = {**SALE, "prequeue_from": "2027-01-15 08:30"}
-    room = await told(await replica(events=[later]))
+    room = await told(await replica(events=[{**SALE, "prequeue_from": "2027-01-15 08:30"}]))
     assert [room[name] for name in ("phase", "event", "coming")] == ["closed", None, "sale"]
 
 
@@ -571,8 +564,7 @@ async def test_a_change_is_forecast(replica):
     for closed in ({"queue_all": True}, {"total_active_users": 0}):
         then = (await forecast(site, **closed))["then"]
         assert (then["called_in_a_minute"], then["first_called_seconds"]) == (0, None)
-    after = await told(site)
-    assert {**after, "counters": None} == {**before, "counters": None}
+    assert {**(await told(site)), "counters": None} == {**before, "counters": None}
     await ask(site, "POST", "/forecast", {"x": 1}, status=422)
 
 

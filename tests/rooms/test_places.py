@@ -150,8 +150,7 @@ def test_lots_are_those_of_the_key_whose_commitment_was_published():
     """This holds also while keys are changed."""
     draws = Draws("shop", [KEY, "n" * 32], None)
     draws.note_published({FIRST.draw_key: compute_commitment(derive_secret(KEY, "shop", FIRST))})
-    found = find_lot(VISITOR, SETTINGS, draws, START_MS)
-    assert found.number * 2**LOT_BITS == lot_in(FIRST)
+    assert find_lot(VISITOR, SETTINGS, draws, START_MS).number * 2**LOT_BITS == lot_in(FIRST)
 
 
 @pytest.mark.parametrize(

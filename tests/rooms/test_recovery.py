@@ -230,8 +230,7 @@ async def test_of_a_batch_only_those_are_let_in_whose_client_still_waits(make_ro
     await settle()
     turn.forward((RESPONSE_MS + 1) / 1000 - 2)
     release()
-    outcomes = [(await task).outcome for task in (first, early, later)]
-    assert outcomes == [GONE, GONE, ADMITTED]
+    assert [(await task).outcome for task in (first, early, later)] == [GONE, GONE, ADMITTED]
     assert (await store.snapshot()).active == 1
 
 

@@ -19,8 +19,7 @@ async def join(site, number):
 
 
 async def poll(site, cookie, number=1):
-    answer = await site.status(cookie, headers=from_address(number))
-    return await answer.json()
+    return await (await site.status(cookie, headers=from_address(number))).json()
 
 
 async def lapse(site):
@@ -63,8 +62,7 @@ async def test_an_order_is_kept_for_a_while(replica, away_s, position):
     site.turn.forward(2)
     assert (await poll(site, first)).get("position") == position
     if position is None:
-        again = cookie_of(await site.check(first))
-        assert (await poll(site, again))["position"] == 2
+        assert (await poll(site, cookie_of(await site.check(first))))["position"] == 2
     assert (await poll(site, second))["position"] == (2 if position else 1)
 
 
@@ -76,8 +74,7 @@ async def test_who_keeps_polling_is_never_too_late(replica):
         site.turn.forward(60)
         answer = await site.status(cookie, headers=from_address(1))
         cookie = cookie_of(answer) if "Set-Cookie" in answer.headers else cookie
-        ticket = site.room.tokens.read(cookie.partition("=")[2])
-        assert ticket.signed_ms > site.turn() - RESIGN_MS
+        assert site.room.tokens.read(cookie.partition("=")[2]).signed_ms > site.turn() - RESIGN_MS
 
 
 async def test_a_store_that_was_emptied_believes_them(replica, redis):

@@ -71,8 +71,7 @@ def test_what_another_learnt_earlier_does_not_lower_it():
 def test_looks_longer_than_nginx_keeps_the_last_answer():
     """For that long a flood may not reach the replica."""
     shield = raised()
-    silent = shield.until_ms + BRIEF_TTL_MS
-    met = flood(shield, rate=1000, seconds=1, from_ms=silent)
+    met = flood(shield, rate=1000, seconds=1, from_ms=shield.until_ms + BRIEF_TTL_MS)
     assert Shelter.NONE not in met
     assert met[-1] is Shelter.UP
 

@@ -245,8 +245,7 @@ async def test_a_long_row_of_silent_places_is_passed_over_piece_by_piece(open_ro
     await asyncio.gather(*(store.enter(new_visitor()) for _ in range(250)))
     turn.forward(100 + GRACE_S)
     [newcomer] = await queue(store, 1)
-    standing = await store.beat(newcomer)
-    assert standing.outcome is ADMITTED
+    assert (await store.beat(newcomer)).outcome is ADMITTED
     assert (await store.snapshot()).counters["expired_unused"] == 250
 
 

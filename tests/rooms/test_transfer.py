@@ -289,8 +289,7 @@ async def test_twenty_thousand(stores, turn):
     assert await write(new, found, snapshot) == number
     line = await new.lists.queue(offset=0, limit=number)
     assert [row.visitor for row in line] == ids
-    calls = (await new._redis.info("commandstats"))["cmdstat_fcall"]
-    assert calls["calls"] >= number / PAGE
+    assert (await new._redis.info("commandstats"))["cmdstat_fcall"]["calls"] >= number / PAGE
 
 
 async def test_a_page_read_while_the_line_moves_misses_nobody(stores, turn):
@@ -391,8 +390,7 @@ def test_what_is_no_whole_file_of_this_room_changes_nothing(sites):
     for _ in range(3):  # somebody waits, whichever test came before
         Visitor(old.url).get("/")
     whole = command(old, "export", "shop").stdout_bytes
-    lines = [json.loads(line) for line in whole.splitlines()][:-1]
-    head, *rest = lines
+    head, *rest = [json.loads(line) for line in whole.splitlines()][:-1]
     before = new.room()
     visitor = [new_visitor(), 1, 2]
     wrong = {
