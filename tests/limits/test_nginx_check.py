@@ -35,7 +35,8 @@ async def rule(redis_socket, aiohttp_client):
         store = LimitStore(redis, name, settings=file, now_us=now_us)
         limit = Limit(name, file, store, metrics.of(LimitMetrics))
         app = create_edge_app(
-            Services(rooms=WaitingRooms([]), metrics=metrics, limits=Limits([limit])), find_share("static")
+            Services(rooms=WaitingRooms([]), metrics=metrics, limits=Limits([limit])),
+            find_share("static"),
         )
         client = await aiohttp_client(app, cookie_jar=Jar())
 
