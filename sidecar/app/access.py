@@ -13,7 +13,7 @@ from sidecar.http import problem_kinds as kinds
 from sidecar.http.app_keys import SETTINGS, SiteSettings
 from sidecar.http.auth.owner import OPERATOR, Owner
 from sidecar.http.auth.rights import OWNERS, SCOPES, covers
-from sidecar.http.auth.session import OPERATORS, operator_of, refusal
+from sidecar.http.auth.session import OPERATORS, check_origin, find_operator
 from sidecar.http.auth.throttle import Throttle
 from sidecar.http.endpoint import ADMINS, Access
 from sidecar.http.problems import problem
@@ -100,7 +100,7 @@ def find_owner(request: web.Request, *, is_refused: bool = False) -> Owner | Non
         return _find_token_owner(
             request, _list_tokens(request.app[SETTINGS], is_refused=is_refused)
         )
-    return OPERATOR if operator_of(request) is not None else None
+    return OPERATOR if find_operator(request) is not None else None
 
 
 def _list_tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
@@ -154,14 +154,14 @@ def _refuse_token(request: web.Request, guesses: Throttle) -> web.Response:
 def _check_session(request: web.Request) -> web.Response | None:
     """Return a problem if there is no session, its role is too low or another site has sent the
     request, else None."""
-    user = operator_of(request)
+    user = find_operator(request)
     if user is None:
         return _create_token_problem(request)
     access = find_access(request)
     if access is not None and not covers(user.role, access.role):
         detail = f"{user.name} has the role {user.role}. This needs the role {access.role}."
         return problem(kinds.ROLE_TOO_LOW, detail=detail)
-    return refusal(request, user)
+    return check_origin(request, user)
 
 
 def _create_token_problem(request: web.Request, refused_s: int = 0) -> web.Response:

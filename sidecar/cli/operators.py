@@ -44,7 +44,7 @@ def hash_password() -> None:
 
     Asks for the password twice, or reads a line of standard input. Needs no replica.
     """
-    from sidecar.http.auth.accounts import HASHER, MIN_PASSWORD_LENGTH  # noqa: PLC0415
+    from sidecar.http.auth.passwords import HASHER, MIN_PASSWORD_LENGTH  # noqa: PLC0415
 
     if sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)

@@ -12,16 +12,14 @@ from sidecar.dashboard.live import LIVE
 from sidecar.history.lookups import HISTORY
 from sidecar.http.app_keys import SETTINGS, STOPPING
 from sidecar.http.auth.operators import COOKIE, LIFETIME_S, clean_name
-from sidecar.http.auth.session import OPERATORS, is_same_origin, operator_of, refusal
+from sidecar.http.auth.passwords import MAX_PASSWORD_LENGTH
+from sidecar.http.auth.session import OPERATORS, check_origin, find_operator, is_same_origin
 from sidecar.http.cookies import secure_flag
 from sidecar.http.problems import problem
 from sidecar.jobs.service import JOBS
 from sidecar.kit.errors import StoreError
 
 log = structlog.get_logger()
-
-#: The longest password that is checked.
-MAX_PASSWORD = 1024
 
 #: A browser whose connection broke tries again after this many ms.
 _RETRY = b"retry: 1000\n\n"
@@ -34,9 +32,9 @@ async def page(request: web.Request) -> web.Response:
     operators = request.app[OPERATORS]
     if not operators.is_on:
         return pages.respond("off.html", 403)
-    if operator_of(request):
+    if find_operator(request):
         return pages.respond("index.html")
-    unknown = operators.accounts.proxy.name(request.headers, request.remote)
+    unknown = operators.accounts.proxy.find_name(request.headers, request.remote)
     if not unknown:
         return _form(request)
     log.warning("login_unknown", operator=clean_name(unknown), remote=request.remote)
@@ -55,7 +53,7 @@ async def asset(request: web.Request) -> web.Response:
 
 async def session(request: web.Request) -> web.Response:
     """Return who is logged in, the CSRF token, and which products there are."""
-    operator = operator_of(request)
+    operator = find_operator(request)
     if operator is None:
         return problem(401, "Nobody is logged in")
     document = {
@@ -74,7 +72,7 @@ async def events(request: web.Request) -> web.StreamResponse:
     """Send events: `now` every second, `study` for each room that has changed, `end` when the
     session ends, `again` when the proxy has to sign the operator in again."""
     operators, live = request.app[OPERATORS], request.app[LIVE]
-    operator = operator_of(request)
+    operator = find_operator(request)
     if operator is None or not is_same_origin(request.headers):
         return problem(401, "Nobody is logged in")
     stopping = request.app[STOPPING]
@@ -139,7 +137,7 @@ async def _check_secret(
     operators = request.app[OPERATORS]
     if operators.is_token(secret):
         return "token"
-    if operators.accounts.named and len(secret) <= MAX_PASSWORD:
+    if operators.accounts.named and len(secret) <= MAX_PASSWORD_LENGTH:
 
         def is_refused() -> bool:
             return operators.guesses.refused_s(request.remote) > 0
@@ -163,10 +161,10 @@ def _too_many(request: web.Request) -> web.Response | None:
 async def log_out(request: web.Request) -> web.Response:
     """End the session, or with `everywhere` in the query all sessions of the operator. A proxy's
     sign-in can be ended only at the proxy."""
-    operator = operator_of(request)
+    operator = find_operator(request)
     if operator is None or operator.by == "proxy":
         return _to_dashboard()
-    refused = refusal(request, operator)
+    refused = check_origin(request, operator)
     if refused is not None:
         return refused
     operators = request.app[OPERATORS]

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 import structlog
 from aiohttp import web
 
+from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.auth.rights import Role
-from sidecar.http.auth.session import OPERATORS, operator
+from sidecar.http.auth.session import OPERATORS
 from sidecar.http.endpoint import ADMINS, Endpoints
 from sidecar.http.models import Parameters, Reply
 from sidecar.http.problem_kinds import unknown
@@ -80,7 +81,7 @@ async def end_sessions(request: web.Request, at: OperatorAddress) -> EndedOperat
     if at.name not in operators.accounts.named:
         raise ProblemError(UNKNOWN_OPERATOR, detail=f"No operator is named {at.name[:64]!r}.")
     operators.log_out_everywhere(at.name)
-    log.info("sessions_ended", operator=at.name, by=operator(request))
+    log.info("sessions_ended", operator=at.name, by=find_logged_name(request))
     await operators.share()
     return EndedOperator(name=at.name)
 

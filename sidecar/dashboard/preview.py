@@ -14,7 +14,7 @@ from aiohttp import web
 from sidecar.gate.page.preview import SCRIPT, STATES, TEMPLATE_STATES, Preview, render_template
 from sidecar.gate.page.render import Page
 from sidecar.http.app_keys import SETTINGS, TEMPLATES
-from sidecar.http.auth.session import operator_of
+from sidecar.http.auth.session import find_operator
 from sidecar.http.problems import problem
 from sidecar.kit.errors import InputError
 from sidecar.kit.share import find_share
@@ -40,7 +40,7 @@ _OWN_POLICY = (
 async def show(request: web.Request) -> web.Response:
     """Return the page for `room`, `state`, `language` and `scheme` in the query. A form may have
     settings to try; empty ones keep the configured value."""
-    if operator_of(request) is None:
+    if find_operator(request) is None:
         return problem(401, "Nobody is logged in")
     query = request.query
     room = next((room for room in request.app[ROOMS] if room.name == query.get("room")), None)

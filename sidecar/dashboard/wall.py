@@ -8,7 +8,7 @@ from sidecar.dashboard import pages
 from sidecar.dashboard.live import LIVE
 from sidecar.http.app_keys import STOPPING
 from sidecar.http.auth.rights import covers
-from sidecar.http.auth.session import OPERATORS, operator_of
+from sidecar.http.auth.session import OPERATORS, find_operator
 from sidecar.http.problem_kinds import ROLE_TOO_LOW
 from sidecar.http.problems import problem
 from sidecar.rooms.service import ROOMS
@@ -20,7 +20,7 @@ _HEADERS = {**pages.HEADERS, "Referrer-Policy": "no-referrer"}
 async def make_link(request: web.Request) -> web.Response:
     """Redirect an operator to the display of `room`, whose address works for anybody for 30
     days."""
-    operator = operator_of(request)
+    operator = find_operator(request)
     if operator is None:
         return web.Response(status=303, headers={**_HEADERS, "Location": "/dashboard"})
     if not covers(operator.role, "operator"):
@@ -29,7 +29,7 @@ async def make_link(request: web.Request) -> web.Response:
     name = request.query.get("room", "")
     if name not in {room.name for room in request.app[ROOMS]}:
         return problem(404, "Unknown room", detail=f"There is no room {name[:64]!r}.")
-    link = f"/dashboard/wall/{request.app[OPERATORS].wall(name, operator)}"
+    link = f"/dashboard/wall/{request.app[OPERATORS].sign_wall(name, operator)}"
     return web.Response(status=303, headers={**_HEADERS, "Location": link})
 
 

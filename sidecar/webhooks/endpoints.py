@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 from aiohttp import web
 
-from sidecar.http.auth.session import operator
+from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
@@ -78,7 +78,7 @@ async def resend_delivery(request: web.Request, at: schemas.ResendParameters) ->
 
     It is sent within about a second, once. Idempotent while it is on its way.
     """
-    store, by = receiver_of(request).deliveries, operator(request)
+    store, by = receiver_of(request).deliveries, find_logged_name(request)
     (reply,) = await store.resend([at.id], by=by, attempts=at.attempts)
     if reply == "unknown":
         raise ProblemError(schemas.UNKNOWN_DELIVERY, detail=f"There is none with the id {at.id}.")
@@ -99,7 +99,7 @@ async def resend_failed(request: web.Request, at: schemas.WebhookAddress) -> sch
 
     Each is sent once, with the same id.
     """
-    store, by = receiver_of(request).deliveries, operator(request)
+    store, by = receiver_of(request).deliveries, find_logged_name(request)
     failed = await store.failed()
     replies = await store.resend(failed, by=by)
     log.info("webhook_failed_resent", webhook=at.webhook, count=replies.count("queued"), by=by)
@@ -117,7 +117,7 @@ async def send_test(request: web.Request, at: schemas.TestParameters) -> schemas
 
     It is sent within about a second, once.
     """
-    hook, rooms, by = receiver_of(request), request.app[ROOMS], operator(request)
+    hook, rooms, by = receiver_of(request), request.app[ROOMS], find_logged_name(request)
     name = at.room
     if name is None:
         name = min(room.name for room in rooms if hook.settings.is_about(room.name))

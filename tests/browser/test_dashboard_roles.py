@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from sidecar.http.auth.accounts import HASHER
+from sidecar.http.auth.passwords import HASHER
 from tests.support.dashboard import Dashboard, control, overview, press, room, view
 
 PASSWORD = "correct horse battery"

@@ -8,8 +8,9 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from sidecar.http.auth import accounts
-from sidecar.http.auth.accounts import HASHER, UNIX, Account, Accounts, ProxySignIn
+from sidecar.http.auth.accounts import UNIX, Account, Accounts, ProxySignIn
 from sidecar.http.auth.operators import PROXY_LIFETIME_S, Operators
+from sidecar.http.auth.passwords import HASHER
 from sidecar.http.auth.session import OPERATORS
 from sidecar.http.auth.throttle import MOST_FAILURES
 from tests.support.operators import log_in
@@ -181,7 +182,7 @@ async def test_a_change_of_the_account_ends_its_sessions(site, changed):
     """And its links to walls: it is gone, or has another role or password."""
     here = await session(site)
     operators = site.ops.app[OPERATORS]
-    wall = operators.wall(site.room.name, operators.read(here["Cookie"].partition("=")[2]))
+    wall = operators.sign_wall(site.room.name, operators.read(here["Cookie"].partition("=")[2]))
     assert operators.read_wall(wall) == site.room.name
     operators.accounts = Accounts(changed)
     assert (await told(site, here), operators.read_wall(wall)) == ({"status": 401}, None)
@@ -279,7 +280,7 @@ async def test_the_header_counts_from_listed_addresses_alone(site, sources):
 )
 def test_where_a_header_comes_from(sources, peer, counts):
     headers = CIMultiDictProxy(CIMultiDict({HEADER: "anna"}))
-    found = ProxySignIn(HEADER, frozenset(sources)).name(headers, peer)
+    found = ProxySignIn(HEADER, frozenset(sources)).find_name(headers, peer)
     assert found == ("anna" if counts else None)
 
 

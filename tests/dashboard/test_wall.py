@@ -69,7 +69,7 @@ def test_a_link_ends():
     """After its time, and with a new admin token."""
     now = [1_000_000.0]
     operators = Operators(KEYS, ADMIN_TOKEN, now_s=lambda: now[0])
-    link = operators.wall("shop", operators.read(operators.log_in("me")))
+    link = operators.sign_wall("shop", operators.read(operators.log_in("me")))
     assert operators.read_wall(link) == "shop"
     assert Operators(KEYS, "another " * 3, now_s=lambda: now[0]).read_wall(link) is None
     now[0] += WALL_LIFETIME_S

@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from sidecar.http.auth.accounts import HASHER
+from sidecar.http.auth.passwords import HASHER
 from tests.support.works import JobSystem
 
 PASSWORD = "correct horse battery"

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.http.auth.accounts import HASHER, is_hash_of
+from sidecar.http.auth.passwords import HASHER, is_hash_of
 from sidecar.settings.load import load
 from tests.support.settings_problems import GOOD, problems
 
@@ -20,13 +20,13 @@ SOURCES = {"WAITROOM_OPERATOR_HEADER_FROM": "10.0.0.7, fd00::/8, unix"}
 
 def test_a_password_or_a_proxy(write):
     accounts = load(None, {**ANNA, **PASSWORD}).accounts
-    assert (accounts.named["anna"].role, accounts.role_of("eve")) == ("viewer", None)
+    assert (accounts.named["anna"].role, accounts.find_role("eve")) == ("viewer", None)
     accounts = load(None, {**ANNA, **HEADER, **SOURCES}).accounts
     assert accounts.proxy.sources == {
         ip_network("10.0.0.7"), ip_network("fd00::/8"), "unix"
     }  # fmt: skip
     file = write('[operators."Ben.Smith+1@example.org"]\nrole = "admin"\n' + f"password = '{HASH}'")
-    assert load(file, GOOD).accounts.role_of("Ben.Smith+1@example.org") == "admin"
+    assert load(file, GOOD).accounts.find_role("Ben.Smith+1@example.org") == "admin"
     assert not load(None, GOOD).accounts
 
 

@@ -5,59 +5,54 @@ import hashlib
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network
 from typing import TypeAlias
 
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
 from multidict import CIMultiDictProxy
 
+from sidecar.http.auth.passwords import is_hash_of
 from sidecar.http.auth.rights import Role
+from sidecar.kit.addresses import ip_of
 
 Network: TypeAlias = IPv4Network | IPv6Network
 #: The name of the source of all connections through a unix socket.
 UNIX = "unix"
-#: Hashes with RFC 9106's parameters for little memory: 64 MiB, about 50 ms for each hash.
-HASHER = PasswordHasher()
-#: The shortest password that `waitroom hash-password` takes, in characters.
-MIN_PASSWORD_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
+    """The account of an operator."""
+
     role: Role
-    #: An Argon2 hash. Empty: the operator cannot log in by a password.
+    #: An Argon2 hash, or "" if the operator cannot log in with a password.
     password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ProxySignIn:
-    """Reads the header in which the proxy in front names the operator that it has signed in."""
+    """The header in which the proxy names the operator that the proxy has signed in."""
 
     header: str = ""
     #: The networks from which the header is trusted; may include UNIX.
     sources: frozenset[Network | str] = frozenset()
-    #: The role of a name without an account. None: such a name is refused.
+    #: The role of an operator without an account, or None if such an operator is refused.
     role: Role | None = None
 
-    def name(self, headers: CIMultiDictProxy[str], peer: str | None) -> str | None:
-        """Return the operator's name, "" if the header is empty or there are several, or None if
+    def find_name(self, headers: CIMultiDictProxy[str], peer: str | None) -> str | None:
+        """Return the operator's name, "" if the header is empty or comes several times, or None if
         the header is absent or not trusted."""
-        if not self.header or self.header not in headers or not self._is_from(peer):
+        if not self.header or self.header not in headers or not self._is_source(peer):
             return None
         names = headers.getall(self.header)
         return names[0] if len(names) == 1 else ""
 
-    def _is_from(self, peer: str | None) -> bool:
+    def _is_source(self, peer: str | None) -> bool:
         if not peer:
             return UNIX in self.sources
-        try:
-            address = ip_address(peer)
-        except ValueError:
-            return False
-        if isinstance(address, IPv6Address) and address.ipv4_mapped:
-            address = address.ipv4_mapped
-        return any(not isinstance(net, str) and address in net for net in self.sources)
+        address = ip_of(peer)
+        return address is not None and any(
+            not isinstance(network, str) and address in network for network in self.sources
+        )
 
 
 @dataclass(slots=True)
@@ -66,22 +61,23 @@ class Accounts:
 
     named: Mapping[str, Account] = field(default_factory=dict)
     proxy: ProxySignIn = field(default_factory=ProxySignIn)
-    #: Held during the check of a password. A check takes 64 MiB, so there is one at a time.
+    #: Allows one check of a password at a time, because a check takes 64 MiB.
     _check_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __bool__(self) -> bool:
         return bool(self.named or self.proxy.header)
 
-    def role_of(self, name: str) -> Role | None:
+    def find_role(self, name: str) -> Role | None:
+        """Return an operator's role, or None if the operator has none."""
         if account := self.named.get(name):
             return account.role
-        # A name such as Anna gets no role if there is an account anna: the proxy may mean the same.
+        # If there is an account anna, the name Anna gets no role: it may mean the same operator.
         return self.proxy.role if self.proxy.header and not self.is_taken(name) else None
 
     def digest(self, name: str) -> str | None:
-        """Return a digest of an operator's role and password, or None if the name is unknown. A new
-        role or password makes cookies with the old digest invalid."""
-        account, role = self.named.get(name), self.role_of(name)
+        """Return a digest of an operator's role and password, or None if the operator has no role.
+        A new role or password makes cookies with the old digest invalid."""
+        account, role = self.named.get(name), self.find_role(name)
         if role is None:
             return None
         secret = f"{role}\n{account.password if account else ''}"
@@ -92,9 +88,9 @@ class Accounts:
         return _fold(name) in map(_fold, self.named)
 
     async def is_password(self, name: str, password: str, is_refused: Callable[[], bool]) -> bool:
-        """Check an operator's password. An unknown name takes as long, with another account's hash.
-        `is_refused` is called when it is this check's turn: once an address is refused, its waiting
-        checks end at once."""
+        """Check an operator's password. The check of an unknown name uses another account's hash,
+        so that it takes as long. `is_refused` is called when the lock is free: once an address is
+        refused, the waiting checks of that address end at once."""
         account = self.named.get(name)
         password_hash = account.password if account else ""
         others = (each.password for each in self.named.values() if each.password)
@@ -105,13 +101,6 @@ class Accounts:
                 is_hash_of, password_hash or next(others, ""), password
             )
         return is_right and bool(password_hash)
-
-
-def is_hash_of(password_hash: str, password: str) -> bool:
-    try:
-        return HASHER.verify(password_hash, password)
-    except (VerificationError, InvalidHashError):
-        return False
 
 
 def _fold(name: str) -> str:

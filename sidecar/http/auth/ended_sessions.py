@@ -15,7 +15,8 @@ LATE_S = 3600
 
 
 class EndedSessions:
-    """The ended sessions that a replica knows: its own, and after share() those of the others."""
+    """The ended sessions that a replica knows: its own, and those of other replicas after share().
+    """
 
     def __init__(
         self,
@@ -30,15 +31,17 @@ class EndedSessions:
         self._now_s = now_s
         #: The time at which each ended session would have expired, unix seconds.
         self._ended: dict[str, int] = {}
-        #: Until Redis is read, sessions from before this time are refused: they may have ended.
+        #: Until the ended sessions are read from Redis, sessions that began before this time are
+        #: refused, because they may have ended.
         self._unsure_before_s = now_s() if redis else 0.0
 
     def add(self, session: str, ends_s: int) -> None:
-        """End a session that would expire at `ends_s`: here at once, elsewhere after share()."""
+        """Add a session that would expire at `ends_s`. Other replicas learn of it by share()."""
         self._ended[session] = ends_s
 
     def ended_s(self, session: str) -> int:
-        """Return when an ended session would have expired, unix seconds; 0 if it has not ended."""
+        """Return when an ended session would have expired, unix seconds, or 0 if the session has
+        not ended."""
         return self._ended.get(session, 0)
 
     def is_unsure(self, began_s: int) -> bool:
@@ -46,8 +49,8 @@ class EndedSessions:
         return began_s < int(self._unsure_before_s)
 
     async def share(self) -> None:
-        """Exchange ended sessions with the other replicas. Raises StoreError; what was not written
-        is written by the next call."""
+        """Exchange ended sessions with the other replicas. Raises StoreError; the next call then
+        writes the sessions that this call has not written."""
         if self._redis is not None:
             shared = await self._exchange()
             self._ended |= shared
@@ -56,7 +59,8 @@ class EndedSessions:
         self._ended = {s: ends_s for s, ends_s in self._ended.items() if ends_s > now_s}
 
     async def _exchange(self) -> dict[str, int]:
-        """Add ended sessions to those in Redis, and return those of Redis with the later times."""
+        """Add ended sessions to those in Redis, and return all of them. If Redis and this replica
+        have different times for a session, return the later time."""
         oldest_s = int(self._now_s()) - LATE_S
         async with driver_errors("ended sessions", self._timeout_s):
             rows = await self._redis.zrangebyscore(
@@ -69,7 +73,7 @@ class EndedSessions:
                 if ends_s > stored.get(session, 0) and ends_s >= oldest_s
             }
             if missing:
-                # gt: of two replicas' times the later one stays, whichever is written first.
+                # With gt the later one of two replicas' times wins, whichever is written first.
                 await self._redis.zadd(ENDED_SESSIONS, missing, gt=True)
                 last_s = max((stored | missing).values()) + LATE_S
                 await self._redis.expireat(ENDED_SESSIONS, last_s)

@@ -1,8 +1,8 @@
-"""Sessions at the dashboard: signed cookies. Only ended sessions are stored.
+"""Operators' sessions at the dashboard: signed cookies. Only ended sessions are stored.
 
-The cookie of an admin token's session is signed with a salt that has a digest of the token, so a
-new token ends the session. The cookie of an account's session has a digest of role and password.
-Keys are listed oldest to newest: the last signs, all verify."""
+The cookie of an admin token's session is signed with a salt that contains a digest of the token, so
+a new token ends the session. The cookie of an account's session contains a digest of role and
+password. Keys are listed oldest to newest: the last signs, all verify."""
 
 import hashlib
 import hmac
@@ -28,16 +28,20 @@ LIFETIME_S = 12 * 3600
 PROXY_LIFETIME_S = 300
 #: The lifetime of a link to a wall display, seconds.
 WALL_LIFETIME_S = 30 * 86_400
+#: The longest name of an operator, in characters.
 NAME_LENGTH = 64
-#: The longest cookie or link that is checked; none that we sign is longer.
+#: The longest cookie or link that is checked, in characters. Waitroom signs no longer ones.
 MAX_LENGTH = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
+    """An operator who is logged in."""
+
     name: str
-    #: A random id; the CSRF token is its signature.
+    #: The random id of the session. The CSRF token is the signature of this id.
     session: str
+    #: When the session expires, unix seconds.
     ends_s: int
     role: Role = "admin"
     #: How the operator logged in.
@@ -45,7 +49,7 @@ class Operator:
 
 
 class Operators:
-    """Starts, verifies and ends sessions. `keys` and `token` are secret_keys and admin_token."""
+    """The operators' sessions. `keys` and `token` are the settings secret_keys and admin_token."""
 
     def __init__(
         self,
@@ -109,61 +113,47 @@ class Operators:
         return self._ended.ended_s(_account_key(name))
 
     def log_out(self, operator: Operator) -> None:
-        """End a session: on this replica at once, on the others after share()."""
+        """End a session: on this replica at once, on the other replicas after share()."""
         self._ended.add(operator.session, operator.ends_s)
 
     def log_out_everywhere(self, name: str) -> None:
         """End all sessions of an account, in every browser; on other replicas after share()."""
-        # Since an earlier call, _end_s may have made a session that expires a second later.
-        ends_s = max(int(self._now_s()) + LIFETIME_S, self._account_ended_s(name) + 1)
-        self._ended.add(_account_key(name), ends_s)
+        # No session that was started after an earlier call expires later than _end_s.
+        self._ended.add(_account_key(name), self._end_s(name))
 
     async def share(self) -> None:
-        """Exchange ended sessions with the other replicas. Raises StoreError; what was not written
-        is written by the next call."""
+        """Exchange ended sessions with the other replicas. Raises StoreError; the next call then
+        writes the sessions that this call has not written."""
         await self._ended.share()
 
     def read(self, cookie: str | None) -> Operator | None:
-        """Return the operator of a session's cookie, or None if it is forged, expired or ended."""
-        if not cookie or len(cookie) > MAX_LENGTH or not self.is_on:
+        """Return the operator of a session's cookie, or None if the cookie is forged or expired, or
+        the session has ended."""
+        if not cookie:
             return None
-        operator = self._read_named(cookie) or self._read_tokens(cookie)
+        operator = None
+        if fields := _read_fields(self._named_cookies, cookie, str, str, int, str):
+            name, session, ends_s, digest = fields
+            role = self.accounts.find_role(name)
+            if role is not None and digest == self.accounts.digest(name):
+                operator = Operator(name, session, ends_s, role, "password")
+        elif self._token and (fields := _read_fields(self._cookies, cookie, str, str, int)):
+            # An account may have been created with this name since the log-in.
+            operator = None if self.accounts.is_taken(fields[0]) else Operator(*fields)
         return None if operator is None or self.is_over(operator) else operator
 
-    def _read_tokens(self, cookie: str) -> Operator | None:
-        if not self._token:
-            return None
-        try:
-            name, session, ends_s = self._cookies.loads(cookie)
-            # An account may have this name by now.
-            if self.accounts.is_taken(str(name)):
-                return None
-            return Operator(str(name), str(session), int(ends_s))
-        except (BadData, ValueError, TypeError):
-            # ValueError and TypeError: another version of Waitroom has signed other fields.
-            return None
-
-    def _read_named(self, cookie: str) -> Operator | None:
-        try:
-            name, session, ends_s, digest = self._named_cookies.loads(cookie)
-            role = self.accounts.role_of(name)
-            if role is None or digest != self.accounts.digest(name):
-                return None
-            return Operator(str(name), str(session), int(ends_s), role, "password")
-        except (BadData, ValueError, TypeError):
-            return None
-
     def from_proxy(self, headers: CIMultiDictProxy[str], peer: str | None) -> Operator | None:
-        """Return the operator whom the proxy has signed in. None if the header is absent or not
-        trusted, or if its name has no role."""
-        name = self.accounts.proxy.name(headers, peer)
-        role = self.accounts.role_of(name) if name and name == clean_name(name) else None
+        """Return the operator whom the proxy has signed in. Return None if the header is absent or
+        not trusted, or if the operator has no role."""
+        name = self.accounts.proxy.find_name(headers, peer)
+        role = self.accounts.find_role(name) if name and name == clean_name(name) else None
         if not name or role is None:
             return None
         session = f"proxy:{name}:{self.accounts.digest(name)}"
         return Operator(name, session, int(self._now_s()) + PROXY_LIFETIME_S, role, "proxy")
 
     def is_over(self, operator: Operator) -> bool:
+        """Return True if the operator's session has expired or was ended."""
         if operator.ends_s <= self._now_s():
             return True
         if operator.by == "proxy":
@@ -177,9 +167,9 @@ class Operators:
             )
         )
 
-    def wall(self, room: str, operator: Operator) -> str:
-        """Return the signed part of the address of a room's wall display. A new admin token makes
-        the address invalid; if an account made it, a new role or password of that account does."""
+    def sign_wall(self, room: str, operator: Operator) -> str:
+        """Return the signed part of the URL of a room's wall display. A new admin token makes the
+        URL invalid. If an account made the URL, a new role or password of that account does."""
         ends_s = int(self._now_s()) + WALL_LIFETIME_S
         if operator.by == "token":
             return _text(self._walls.dumps([room, ends_s]))
@@ -188,18 +178,15 @@ class Operators:
 
     def read_wall(self, link: str) -> str | None:
         """Return the room that a wall link shows, or None if the link is forged or expired."""
-        if len(link) > MAX_LENGTH or not self.is_on:
+        room: str
+        if fields := _read_fields(self._named_walls, link, str, int, str, str):
+            room, ends_s, name, digest = fields
+            is_valid = self.accounts.digest(name) == digest
+        elif self._token and (fields := _read_fields(self._walls, link, str, int)):
+            (room, ends_s), is_valid = fields, True
+        else:
             return None
-        try:
-            room, ends_s, name, digest = self._named_walls.loads(link)
-            is_good = self.accounts.digest(name) == digest is not None
-        except (BadData, ValueError, TypeError):
-            try:
-                room, ends_s = self._walls.loads(link)
-                is_good = bool(self._token)
-            except (BadData, ValueError, TypeError):
-                return None
-        return str(room) if is_good and ends_s > self._now_s() else None
+        return room if is_valid and ends_s > self._now_s() else None
 
     def csrf(self, operator: Operator) -> str:
         """Return the CSRF token, which the page sends with every change."""
@@ -207,6 +194,16 @@ class Operators:
 
     def is_csrf(self, operator: Operator, token: str) -> bool:
         return self._csrf.verify_signature(operator.session, token)
+
+
+def _read_fields(serializer: URLSafeSerializer, signed: str, *kinds: type) -> list[Any]:
+    """Return the fields of a signed text, or [] if the text is forged, or if another version of
+    Waitroom has signed fields of other types."""
+    try:
+        fields = serializer.loads(signed) if len(signed) <= MAX_LENGTH else None
+    except (BadData, ValueError):
+        return []
+    return fields if isinstance(fields, list) and [*map(type, fields)] == [*kinds] else []
 
 
 def _new_session() -> str:
@@ -223,5 +220,5 @@ def _text(signed: str | bytes) -> str:
 
 
 def clean_name(name: str) -> str:
-    """Return the printable characters of a name that a client sent, for the log. May be ""."""
+    """Return the printable characters of a name that a client sent, for the log."""
     return "".join(c for c in name if c.isprintable()).strip()[:NAME_LENGTH]

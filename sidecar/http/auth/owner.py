@@ -1,4 +1,4 @@
-"""The owner of jobs and leases: the name of the token with which a request comes."""
+"""The owner of jobs and leases: the client whose token comes with a request."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,13 +7,14 @@ from aiohttp import web
 
 from sidecar.http.auth.rights import OWNERS, SCOPES, Scope
 
-#: Returns the owner of a request's token, or None if the token is missing or wrong.
+#: The function that returns the owner of a request's token, or None if the token is missing or
+#: wrong.
 FIND_OWNER: "web.AppKey[Callable[[web.Request], Owner | None]]" = web.AppKey("find_owner")
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A client at /v1/. Its name is stored with the jobs and leases that it owns."""
+    """A client of /v1/. The jobs and leases of a client are stored with the client's name."""
 
     name: str
     scopes: frozenset[Scope] = SCOPES

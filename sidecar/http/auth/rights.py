@@ -2,7 +2,8 @@
 
 from typing import Literal, TypeAlias, get_args
 
-#: The role of an operator. Each includes the rights of the roles before it. A viewer only reads.
+#: The role of an operator. Each role includes the rights of the roles before it. A viewer only
+#: reads.
 Role: TypeAlias = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 #: A scope of a program's token. A token without an entry in `scopes` has all scopes.

@@ -1,5 +1,5 @@
-"""Limits how often an address may guess a token or password. After MOST_FAILURES wrong ones it is
-refused for the rest of the minute, and what it sends is not checked."""
+"""Limits how often an address may guess a token or password. After MOST_FAILURES wrong ones the
+address is refused for the rest of the minute: its tokens and passwords are not checked."""
 
 import math
 import time
@@ -10,7 +10,7 @@ from sidecar.kit.addresses import network_of
 
 MOST_FAILURES = 10
 FAILURES_S = 60
-#: How many addresses are counted at a time. All further ones are counted as one.
+#: How many addresses are counted at a time. All further addresses are counted as one.
 MOST_ADDRESSES = 1000
 _OTHERS = "others"
 
@@ -22,15 +22,15 @@ class _Failures:
 
 
 class Throttle:
-    """Counts wrong tokens by address, for one replica. An IPv6 address counts as its /64 network.
-    All clients behind one proxy or unix socket have one address."""
+    """The wrong tokens and passwords by address, on one replica. An IPv6 address counts as its /64
+    network. All clients behind one proxy or unix socket have one address."""
 
     def __init__(self, now_s: Callable[[], float] = time.time) -> None:
         self.now_s = now_s
         self._failures: dict[str, _Failures] = {}
 
     def refused_s(self, address: str | None) -> int:
-        """Return for how many more seconds an address is refused; 0 if it is not."""
+        """Return for how many more seconds an address is refused; 0 if it is not refused."""
         failures = self._failures.get(self._key(address))
         if failures is None or failures.count < MOST_FAILURES or self._is_over(failures):
             return 0

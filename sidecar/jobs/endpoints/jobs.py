@@ -12,8 +12,8 @@ from dataclasses import replace
 import structlog
 from aiohttp import web
 
+from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.auth.owner import owner_of
-from sidecar.http.auth.session import operator
 from sidecar.http.endpoint import Endpoints, programs
 from sidecar.http.long_poll import is_gone
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, QUEUE_FULL
@@ -146,7 +146,7 @@ async def _change_jobs(
         else:
             changed += 1
     event = "jobs_retried" if states is ENDED else "jobs_cancelled"
-    log.info(event, changed=changed, skipped=len(skipped), by=owner or operator(request))
+    log.info(event, changed=changed, skipped=len(skipped), by=owner or find_logged_name(request))
     return ChangedJobs(changed=changed, skipped=skipped, next=write_after(next_position))
 
 
@@ -309,7 +309,7 @@ async def end_job(request: web.Request, at: JobAddress) -> JobDocument:
 def _log_operator(request: web.Request, event: str, id_: str) -> None:
     """Log a change of a job if an operator made it."""
     if owner_of(request).is_operator:
-        log.info(event, job=id_, by=operator(request))
+        log.info(event, job=id_, by=find_logged_name(request))
 
 
 async def _mark_read(request: web.Request, job: Job) -> None:

@@ -7,7 +7,8 @@ from dataclasses import asdict
 import structlog
 from aiohttp import web
 
-from sidecar.http.auth.session import has_role, operator
+from sidecar.http.auth.logged_name import find_logged_name
+from sidecar.http.auth.session import has_role
 from sidecar.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, ROLE_TOO_LOW
 from sidecar.http.problems import ProblemError
@@ -74,7 +75,7 @@ async def change_target(
         target, changed = await jobs.targets.change(at.name, changes, is_admin=is_admin)
     except AdminNeededError as error:
         raise ProblemError(ROLE_TOO_LOW, detail=f"{error} needs the role admin.") from None
-    log.info("target_set", target=at.name, settings=changed, by=operator(request))
+    log.info("target_set", target=at.name, settings=changed, by=find_logged_name(request))
     return await _make_document(target, await jobs.count_jobs())
 
 
@@ -88,7 +89,7 @@ async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTar
     """
     jobs = request.app[JOBS]
     target = await jobs.targets.restore(at.name)
-    log.info("target_restored", target=at.name, by=operator(request))
+    log.info("target_restored", target=at.name, by=find_logged_name(request))
     document = None if target is None else await _make_document(target, await jobs.count_jobs())
     return RestoredTarget(target=document)
 

@@ -9,7 +9,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.http.app_keys import TEMPLATES
-from sidecar.http.auth.session import operator
+from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
@@ -109,7 +109,7 @@ async def _change_settings(
     new_settings = await _apply_changes(request, changes)
     revision = await room.store.configure(
         {name: None if value is None else new_settings[name] for name, value in changes.items()},
-        by=operator(request),
+        by=find_logged_name(request),
         undone=undone,
     )
     log.info("changed", room=room.name, changes=shorten_values(changes), undoes=undone is not None)

@@ -4,7 +4,7 @@ grants."""
 import structlog
 from aiohttp import web
 
-from sidecar.http.auth.session import operator
+from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.endpoint import ADMINS, OPERATORS, VIEWERS, Endpoints
 from sidecar.kit.clock import iso
 from sidecar.rooms.openings_preview import preview, read_time
@@ -59,7 +59,7 @@ async def reset_room(request: web.Request, at: RoomAddress) -> Removed:
 
     Active visitors stay.
     """
-    removed = await room_of(request).store.reset(by=operator(request))
+    removed = await room_of(request).store.reset(by=find_logged_name(request))
     log.info("reset", room=at.room, removed=removed)
     return Removed(room=at.room, removed=removed)
 
@@ -93,7 +93,9 @@ async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantReques
         room=room.name, class_=body.class_, expires_at=iso(expires_s * 1000), grants=grants
     )
     fields = issued.model_dump(exclude={"grants", "class_"})
-    log.info("granted", **fields, class_name=body.class_, count=body.count, by=operator(request))
+    log.info(
+        "granted", **fields, class_name=body.class_, count=body.count, by=find_logged_name(request)
+    )
     return issued
 
 

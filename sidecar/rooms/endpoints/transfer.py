@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import structlog
 from aiohttp import web
 
-from sidecar.http.auth.session import operator
+from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.endpoint import ADMINS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.kit.errors import InputError, StoreError
@@ -104,7 +104,9 @@ async def import_room(request: web.Request, _at: RoomAddress, step: ImportStep) 
         )
     if step.kind == "begin":
         return await _begin(request, room, step.head)
-    await room.store.configure(await _find_changes(room, step.head.settings), by=operator(request))
+    await room.store.configure(
+        await _find_changes(room, step.head.settings), by=find_logged_name(request)
+    )
     await room.refresh()
     log.info("imported", room=room.name)
     return Imported(room=room.name)
@@ -127,7 +129,7 @@ async def _begin(request: web.Request, room: WaitingRoom, head: ExportHead) -> I
         )
     await _find_changes(room, head.settings)  # invalid settings are refused now, not at the end
     transfer, read_ms = room.store.transfer, head.exported_at_ms
-    if not await transfer.begin(head.epoch, read_ms=read_ms, by=operator(request)):
+    if not await transfer.begin(head.epoch, read_ms=read_ms, by=find_logged_name(request)):
         raise ProblemError(
             QUEUE_RESET,
             detail="The queue here was reset after the export: its tickets are invalid. "

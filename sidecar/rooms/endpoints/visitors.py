@@ -5,7 +5,7 @@ from typing import Literal
 import structlog
 from aiohttp import web
 
-from sidecar.http.auth.session import operator
+from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.rooms.schemas.common import (
@@ -142,7 +142,7 @@ def _is_drawing(room: WaitingRoom) -> bool:
 async def release_visitor(request: web.Request, at: VisitorAddress) -> VisitorReleased:
     """End a visitor's session or place."""
     visitor = await _resolve(request, at)
-    if not await room_of(request).release(visitor, by=operator(request)):
+    if not await room_of(request).release(visitor, by=find_logged_name(request)):
         raise ProblemError(UNKNOWN_VISITOR, detail=f"{visitor} is neither inside nor waiting")
     log.info("released", room=at.room, visitor=visitor)
     return VisitorReleased(room=at.room, visitor=visitor)
@@ -173,7 +173,7 @@ async def move_visitor(request: web.Request, at: VisitorAddress, body: MoveVisit
 
     Name either a `position` in the queue or another `class`, which changes the place too.
     """
-    room, by, why = room_of(request), operator(request), body.why
+    room, by, why = room_of(request), find_logged_name(request), body.why
     visitor = await _resolve(request, at)
     if not body.is_to_class:
         to = body.position if isinstance(body.position, int) else PLACES[body.position]
