@@ -1,7 +1,7 @@
 """The alerts of deploy/monitoring/alerts.toml that one replica can judge from its own figures.
 
-page/alerts.json is made from that table (python -m scripts.docs_pages): conditions, thresholds, how
-long each condition has to hold, texts. This file computes the figures that the conditions name.
+python -m scripts.docs_pages writes the conditions, thresholds, durations and texts of these alerts
+to page/alerts.json. This file computes the figures that the conditions name.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.visitors.model import Phase
 from sidecar.webhooks.metrics import WebhookMetrics
 
-LOOK_S = 5.0
-#: Seconds. An alert that Prometheus holds back no longer than this, so that it does not flap, shows
-#: at once on the dashboard.
+#: Seconds between two judgements of the alerts.
+JUDGE_INTERVAL_S = 5.0
+#: An alert for which Prometheus waits at most this many seconds shows on the dashboard at once.
 AT_ONCE_S = 120
 SEVERITIES = ("critical", "warning", "info")
 UNCOUNTED = {"admitted_alone", "refused_alone"}
@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 
 class Subject(NamedTuple):
-    """What an alert is about. Without a kind and a name: the whole site."""
+    """The subject of an alert: a room, limit or target. Without a kind and a name: the site."""
 
     kind: str = ""
     name: str = ""
@@ -56,7 +56,7 @@ class Subject(NamedTuple):
 
 @dataclass(slots=True)
 class Increases:
-    """The increases of counters over some minutes. A counter that falls has been reset."""
+    """The increases of counters. A counter that falls has been reset."""
 
     _samples: dict[Any, deque[tuple[int, float]]] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Increases:
 
 
 class Alerts:
-    """Judges the alerts. `firing` has those that hold, the worst first; `look` updates it."""
+    """The alerts as this replica judges them. `update` sets `firing`, the alerts that fire."""
 
     def __init__(self, rooms: WaitingRooms, metrics: Metrics, jobs: Jobs | None = None) -> None:
         rules = json.loads(pages.load()["alerts.json"])
@@ -80,12 +80,12 @@ class Alerts:
             f"threshold.{name}": value for name, value in rules["thresholds"].items()
         }
         self._rules: dict[str, dict[str, Any]] = rules["alerts"]
-        self._rooms = rooms
-        self._metrics = metrics
-        self._jobs = jobs
+        self._rooms, self._metrics, self._jobs = rooms, metrics, jobs
         self._increases = Increases()
-        #: By room, or "" for alerts of no room: since when each alert holds, and its value.
+        #: The conditions that hold, by room, or "" for other subjects: since when each condition
+        #: holds, ms, and its first figure.
         self._held: dict[str, dict[tuple[str, Subject], tuple[int, float]]] = {}
+        #: The alerts that fire, the most severe first.
         self.firing: list[dict[str, Any]] = []
 
     async def running(self, _: web.Application) -> AsyncIterator[None]:
@@ -98,16 +98,17 @@ class Alerts:
 
     async def _run(self) -> None:
         with contextlib.suppress(StoreError):
-            await self.recall()
+            await self.judge_last_hour()
         while True:
             try:
-                self.look()
+                self.update()
             except Exception:  # try again in five seconds
                 log.exception("alerts")
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(JUDGE_INTERVAL_S)
 
-    async def recall(self) -> None:
-        """Judge the store's samples of the last hour, so that a new replica need not wait."""
+    async def judge_last_hour(self) -> None:
+        """Judge the samples of the last hour in Redis, so that a new replica shows at once which
+        alerts fire."""
         for room in self._rooms:
             for sample in reversed(await room.store.lists.minutes(60)):
                 now_ms, wait_ms = sample["minute"] * 60_000, sample["wait_ms"]
@@ -121,29 +122,30 @@ class Alerts:
                 }
                 if wait_ms >= 0:
                     figures["wait_seconds"] = wait_ms / 1000
-                self._hold(room.name, {Subject("room", room.name): figures}, now_ms)
+                self._record(room.name, {Subject("room", room.name): figures}, now_ms)
 
-    def look(self) -> None:
+    def update(self) -> None:
+        """Judge all alerts by the current figures."""
         for room in self._rooms:
             now_ms = room.clock.now_ms()
-            subject = Subject("room", room.name)
-            self._hold(room.name, {subject: self._figures_of_room(room, now_ms)}, now_ms)
+            figures = {Subject("room", room.name): self._figures_of_room(room, now_ms)}
+            self._record(room.name, figures, now_ms)
         now_ms = int(time.time() * 1000)
-        self._hold("", self._figures_of_replica(now_ms) | self._figures_of_targets(), now_ms)
-        self.firing = sorted(self._firing(), key=lambda one: SEVERITIES.index(one["severity"]))
+        self._record("", self._figures_of_replica(now_ms) | self._figures_of_targets(), now_ms)
+        self.firing = sorted(self._find_firing(), key=lambda e: SEVERITIES.index(e["severity"]))
 
-    def _hold(self, of: str, figures: Mapping[Subject, Figures], now_ms: int) -> None:
-        """Judge all alerts by the figures of each subject; those that held before go on."""
-        before = self._held.get(of, {})
-        self._held[of] = {
+    def _record(self, room: str, figures: Mapping[Subject, Figures], now_ms: int) -> None:
+        """Judge the figures of each subject, and record since when each condition holds."""
+        before = self._held.get(room, {})
+        self._held[room] = {
             (alert, subject): (before.get((alert, subject), (now_ms, 0.0))[0], value)
-            for subject, about in figures.items()
-            for alert, value in self._judge(about | self._thresholds)
+            for subject, own_figures in figures.items()
+            for alert, value in self._judge(own_figures | self._thresholds)
         }
 
     def _judge(self, figures: Figures) -> Iterator[tuple[str, float]]:
-        """Yield each alert whose condition holds, and the first figure of the condition. Without
-        one of its figures a condition does not hold."""
+        """Yield each alert whose condition holds, and the first figure of the condition. A
+        condition does not hold if one of its figures is missing."""
         for alert, rule in self._rules.items():
             terms = [term.split() for term in rule.get("when", ())]
             if not terms or figures.get(rule.get("unless", "")):
@@ -154,9 +156,9 @@ class Alerts:
             ):
                 yield alert, figures[terms[0][0]]
 
-    def _firing(self) -> Iterator[dict[str, Any]]:
-        for of, held in self._held.items():
-            room = self._rooms.find(of)
+    def _find_firing(self) -> Iterator[dict[str, Any]]:
+        for name, held in self._held.items():
+            room = self._rooms.find(name)
             now_ms = room.clock.now_ms() if room else int(time.time() * 1000)
             for (alert, subject), (since_ms, value) in held.items():
                 rule = self._rules[alert]
@@ -200,16 +202,17 @@ class Alerts:
         }
 
     def _figures_of_replica(self, now_ms: int) -> dict[Subject, Figures]:
-        """Return the figures that this replica alone counts: of limits, webhooks, the history."""
+        """Return the figures of this replica's counters: of limits, webhooks, the history."""
         figures: dict[Subject, Figures] = defaultdict(dict)
-        went, of = self._increases_by_label, self._metrics.of
-        decisions, webhooks = of(LimitMetrics).limit_decisions, of(WebhookMetrics).webhooks
-        history, counts = of(HistoryMetrics), self._metrics.requests.counts
-        for (limit,), n in went(decisions, 60, now_ms, outcome=UNCOUNTED).items():
+        increases, metrics_of = self._increases_by_label, self._metrics.of
+        decisions = metrics_of(LimitMetrics).limit_decisions
+        webhooks = metrics_of(WebhookMetrics).webhooks
+        history, counts = metrics_of(HistoryMetrics), self._metrics.requests.counts
+        for (limit,), n in increases(decisions, 60, now_ms, outcome=UNCOUNTED).items():
             figures[Subject("limit", limit)]["uncounted_per_second"] = n / 60
-        for (room, event), n in went(webhooks, 900, now_ms, result=UNDELIVERED).items():
+        for (room, event), n in increases(webhooks, 900, now_ms, result=UNDELIVERED).items():
             figures[Subject("room", room, event)]["undelivered_15m"] = n
-        for (room,), n in went(history.recorder_errors, 600, now_ms).items():
+        for (room,), n in increases(history.recorder_errors, 600, now_ms).items():
             figures[Subject("room", room)]["recorder_errors_10m"] = n
         for (room,), lag_s in totals(history.recorder_lag).items():
             figures[Subject("room", room)]["recorder_lag_seconds"] = lag_s
@@ -233,7 +236,7 @@ class Alerts:
     def _increases_by_label(
         self, counter: Counter, span_s: int, now_ms: int, **only: set[str]
     ) -> dict[tuple[str, ...], float]:
-        """Return the increase of each of a counter's totals; `only` as in totals()."""
+        """Return the increase of each of a counter's totals. `only` is the same as in totals()."""
         return {
             labels: self._increases.over(span_s, (counter, labels), now_ms, value)
             for labels, value in totals(counter, **only).items()
@@ -245,8 +248,8 @@ def _number(text: str, figures: Figures) -> float:
 
 
 def totals(metric: Counter | Gauge, **only: set[str]) -> dict[tuple[str, ...], float]:
-    """Return a metric's values by its labels. `only`: count samples with one of these values of a
-    label, and add them up."""
+    """Return a metric's values by the values of its labels. `only` has the allowed values of some
+    labels. The samples with these values are added up."""
     values: dict[tuple[str, ...], float] = {}
     for family in metric.collect():
         for sample in family.samples:
@@ -257,7 +260,8 @@ def totals(metric: Counter | Gauge, **only: set[str]) -> dict[tuple[str, ...], f
 
 
 def _is_held(room: WaitingRoom) -> bool:
-    """Return True if nobody is called on purpose, as the rule room:waitroom_held:max has it."""
+    """Return True if the settings or a recovery stop all calls, as in the recording rule
+    room:waitroom_held:max."""
     settings, snapshot = room.settings, room.snapshot
     return (
         settings.queue_all

@@ -21,38 +21,39 @@ from sidecar.kit.errors import StoreError
 
 log = structlog.get_logger()
 
-#: A browser whose connection broke tries again after this many ms.
+#: Makes a browser whose connection broke connect again after 1000 ms.
 _RETRY = b"retry: 1000\n\n"
 _END = b"event: end\ndata: {}\n\n"
 _AGAIN = b"event: again\ndata: {}\n\n"
 
 
 async def page(request: web.Request) -> web.Response:
-    """Return the dashboard, or the form to log in."""
+    """Return the dashboard, or the log-in form."""
     operators = request.app[OPERATORS]
     if not operators.is_on:
         return pages.respond("off.html", 403)
     if find_operator(request):
         return pages.respond("index.html")
-    unknown = operators.accounts.proxy.find_name(request.headers, request.remote)
-    if not unknown:
-        return _form(request)
-    log.warning("login_unknown", operator=clean_name(unknown), remote=request.remote)
+    name = operators.accounts.proxy.find_name(request.headers, request.remote)
+    if not name:
+        return _respond_form(request)
+    log.warning("login_unknown", operator=clean_name(name), remote=request.remote)
     note = (
-        f"Your proxy has signed you in as {clean_name(unknown)}, but no operator has this name. An "
+        f"Your proxy has signed you in as {clean_name(name)}, but no operator has this name. An "
         "admin adds it to operators in the settings."
     )
-    return _form(request, 403, note)
+    return _respond_form(request, 403, note)
 
 
 async def asset(request: web.Request) -> web.Response:
+    """Return a style sheet, script or other file of the page."""
     name = request.match_info["name"]
     is_known = name in pages.load() and not name.endswith(".html")
     return pages.respond(name) if is_known else problem(404, "Not Found")
 
 
 async def session(request: web.Request) -> web.Response:
-    """Return who is logged in, the CSRF token, and which products there are."""
+    """Return the operator who is logged in, the CSRF token, and the configured products."""
     operator = find_operator(request)
     if operator is None:
         return problem(401, "Nobody is logged in")
@@ -78,10 +79,10 @@ async def events(request: web.Request) -> web.StreamResponse:
     stopping = request.app[STOPPING]
     if stopping:
         return problem(503, "Stopping", retry_after=2)
-    response = web.StreamResponse(headers=pages.STREAM)
+    response = web.StreamResponse(headers=pages.STREAM_HEADERS)
     await response.prepare(request)
     sent: dict[str, bytes] = {}
-    # A write fails once the browser has gone.
+    # A write fails once the browser has disconnected.
     with live.watched(request), contextlib.suppress(ConnectionResetError):
         await response.write(_RETRY)
         while not (stopping or live.is_closed):
@@ -94,20 +95,20 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 
 async def log_in(request: web.Request) -> web.Response:
-    """Log in by the form of login.html: an operator's name and password, or the admin token and a
-    name for the log."""
+    """Log in with the fields of login.html: an operator's name and password, or the admin token and
+    a name for the log."""
     operators = request.app[OPERATORS]
     if not operators.is_on:
         return pages.respond("off.html", 403)
     if not is_same_origin(request.headers):
-        return _form(request, 403, "The form came from another site. Log in here.")
-    if refused := _too_many(request):
+        return _respond_form(request, 403, "The form came from another site. Log in here.")
+    if refused := _check_throttle(request):
         return refused
-    fields = await _fields(request)
+    fields = await _read_form(request)
     name, secret = clean_name(fields.get("name", "")), fields.get("token", "").strip()
     by = await _check_secret(request, name, secret)
-    # While this password was checked, others may have been wrong.
-    if refused := _too_many(request):
+    # Other passwords from this address may have been wrong while this one was checked.
+    if refused := _check_throttle(request):
         return refused
     if by is None:
         operators.guesses.count_wrong(request.remote)
@@ -115,13 +116,13 @@ async def log_in(request: web.Request) -> web.Response:
         note = "That is not the admin token (admin_token in the settings)."
         if operators.accounts.named:
             note = "The name or the password is wrong."
-        return _form(request, 401, note)
+        return _respond_form(request, 401, note)
     if not name:
         note = "Say who you are: the log keeps the name with what you do."
-        return _form(request, 422, note)
+        return _respond_form(request, 422, note)
     if by == "token" and operators.accounts.is_taken(name):
         note = f"{name} is the name of an operator, who logs in with a password. Give another name."
-        return _form(request, 422, note)
+        return _respond_form(request, 422, note)
     log.info("login", operator=name, by=by)
     cookie = operators.log_in(name) if by == "token" else operators.log_in_by_password(name)
     return _to_dashboard(
@@ -133,34 +134,35 @@ async def log_in(request: web.Request) -> web.Response:
 async def _check_secret(
     request: web.Request, name: str, secret: str
 ) -> Literal["password", "token"] | None:
-    """Check a password or admin token. Return which of the two it is, or None if it is wrong."""
+    """Check a password or admin token. Return the kind of the secret, or None if it is wrong."""
     operators = request.app[OPERATORS]
     if operators.is_token(secret):
         return "token"
-    if operators.accounts.named and len(secret) <= MAX_PASSWORD_LENGTH:
+    if not operators.accounts.named or len(secret) > MAX_PASSWORD_LENGTH:
+        return None
 
-        def is_refused() -> bool:
-            return operators.guesses.refused_s(request.remote) > 0
+    def is_refused() -> bool:
+        return operators.guesses.refused_s(request.remote) > 0
 
-        is_right = await operators.accounts.is_password(name, secret, is_refused)
-        return "password" if is_right else None
-    return None
+    is_right = await operators.accounts.is_password(name, secret, is_refused)
+    return "password" if is_right else None
 
 
-def _too_many(request: web.Request) -> web.Response | None:
+def _check_throttle(request: web.Request) -> web.Response | None:
+    """Return the form with status 429 if the address is refused, else None."""
     refused_s = request.app[OPERATORS].guesses.refused_s(request.remote)
     if not refused_s:
         return None
     what = "tokens and passwords" if request.app[OPERATORS].accounts.named else "tokens"
     note = f"Too many wrong {what} came from your address. Try again in {refused_s} s."
-    response = _form(request, 429, note)
+    response = _respond_form(request, 429, note)
     response.headers["Retry-After"] = str(refused_s)
     return response
 
 
 async def log_out(request: web.Request) -> web.Response:
-    """End the session, or with `everywhere` in the query all sessions of the operator. A proxy's
-    sign-in can be ended only at the proxy."""
+    """End the session, or with `everywhere` in the query all sessions of the operator. Only the
+    proxy can end a session that the proxy has started."""
     operator = find_operator(request)
     if operator is None or operator.by == "proxy":
         return _to_dashboard()
@@ -180,8 +182,8 @@ async def log_out(request: web.Request) -> web.Response:
     return _to_dashboard(f"{COOKIE}=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict")
 
 
-def _form(request: web.Request, status: int = 200, note: str = "") -> web.Response:
-    """Return the log-in form, labelled for passwords, the admin token or both."""
+def _respond_form(request: web.Request, status: int = 200, note: str = "") -> web.Response:
+    """Return the log-in form with labels for passwords, the admin token or both."""
     operators = request.app[OPERATORS]
     secret, hint = "Admin token", "admin_token in the replica's settings."
     if operators.accounts.named:
@@ -199,7 +201,7 @@ def _to_dashboard(cookie: str = "") -> web.Response:
     return web.Response(status=303, headers=headers)
 
 
-async def _fields(request: web.Request) -> dict[str, str]:
+async def _read_form(request: web.Request) -> dict[str, str]:
     """Return a form's fields, or {} for another type of body."""
     if request.content_type != "application/x-www-form-urlencoded":
         return {}

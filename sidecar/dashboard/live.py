@@ -1,4 +1,4 @@
-"""The dashboard's live data, made once a second for all viewers, while there is any."""
+"""The dashboard's live data, which is computed once a second while anybody views the dashboard."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.dashboard.alerts import Alerts
-from sidecar.dashboard.others import Others
+from sidecar.dashboard.product_rows import ProductRows
 from sidecar.http.json_text import event_text
 from sidecar.http.long_poll import LongPolls
 from sidecar.kit.errors import StoreError
@@ -32,19 +32,17 @@ from sidecar.rooms.statistics import (
 from sidecar.visitors.model import Phase
 
 TICK_S = 1.0
-#: Seconds between two reads of curves, log and head of the queue, which cost the store most.
+#: Seconds between two reads of charts, log and head of the queue, which cost Redis most.
 COLLECT_S = 5.0
+#: How many visitors at the head of the queue are shown.
 HEAD = 10
+#: How many entries of the log are shown.
+LOG_SHOWN = 60
 #: The settings with controls on the page.
 SHOWN = (
-    "total_active_users",
-    "new_users_per_minute",
-    "message",
-    "max_waiting",
-    "queue_all",
-    "suspended",
+    *("total_active_users", "new_users_per_minute", "message"),
+    *("max_waiting", "queue_all", "suspended"),
 )
-LOG_SHOWN = 60
 #: The fields of a snapshot that are sent unchanged.
 COUNTED = (
     *("waiting", "active", "provisional", "replicas"),
@@ -63,31 +61,32 @@ COLUMNS = (
 #: The longest and shortest time over which a rate per minute is measured, ms.
 RATE_MS = 60_000
 RATE_LEAST_MS = 5_000
-#: The samples of an hour: one at each end of its minutes.
+#: The number of samples of an hour: one at the end of each minute, and one at the beginning.
 HOUR = 61
-#: The age of a snapshot, ms, from which the store counts as away: it is read every second.
+#: The age of a snapshot, ms, from which Redis counts as unavailable. A replica reads one a second.
 OLD_MS = 3_000
 
 log = structlog.get_logger()
 
 
 class Live(LongPolls):
-    """Makes the events while `watched` counts a viewer; `text` returns those a viewer lacks."""
+    """The events for the viewers of the dashboard. They are updated while there is a viewer."""
 
     def __init__(
-        self, rooms: WaitingRooms, alerts: Alerts | None = None, others: Others | None = None
+        self, rooms: WaitingRooms, alerts: Alerts | None = None, products: ProductRows | None = None
     ) -> None:
         super().__init__(self._tick, self._collect)
-        self._rooms = rooms
-        self._alerts = alerts
-        self._others = others
+        self._rooms, self._alerts, self._products = rooms, alerts, products
         self._updated = asyncio.Event()
         self._is_due = asyncio.Event()
+        #: The last event `now`.
         self._now = b""
-        #: The last `study` event of each room; the event `others` at "".
+        #: The last event `study` of each room, and the event `others` at "", which is no room's
+        #: name.
         self._collected: dict[str, bytes] = {}
-        #: For each room: the latest sample, and the charts of the hour before it.
+        #: The latest sample of each room, and the charts of the hour before this sample.
         self._hours: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        #: The last counters of each room, with their times.
         self._points: dict[str, deque[tuple[int, dict[str, float]]]] = {}
         self._revisions: dict[str, int] = {}
 
@@ -97,23 +96,23 @@ class Live(LongPolls):
         if not len(self):  # the data of earlier viewers is old
             self._collected.clear()
             self._points.clear()
-            self._look()
+            self._update_now()
         with self.opened(request):
             yield
 
     async def updated(self) -> None:
-        """Return when there is new data, within a second."""
+        """Wait for new data, which comes within a second."""
         await self._updated.wait()
 
     def text(self, sent: dict[str, bytes]) -> bytes:
-        """Return the events that are not in `sent`, and add them to it. A slow viewer only misses
-        intermediate ones."""
+        """Return the events that are not in `sent`, and add the events to `sent`. A slow viewer
+        only misses intermediate events."""
         fresh = [event for room, event in self._collected.items() if sent.get(room) is not event]
         sent.update(self._collected)
         return b"".join([self._now, *fresh])
 
     def figures(self, name: str) -> bytes:
-        """Return the event for a wall display: one room's figures, without settings and ids."""
+        """Return the event for a wall display: a room's figures, without settings and ids."""
         room = next(room for room in self._rooms if room.name == name)
         fields = self._describe(room)
         shown = {key: fields.get(key) for key in FIGURES}
@@ -135,11 +134,11 @@ class Live(LongPolls):
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._look()
+            self._update_now()
             self._publish()
 
-    def _look(self) -> None:
-        """Make the event `now` from the snapshots, without reading from the store."""
+    def _update_now(self) -> None:
+        """Update the event `now` from the snapshots, without a call of Redis."""
         try:
             document = {
                 "rooms": [self._describe(room) for room in self._rooms],
@@ -158,56 +157,55 @@ class Live(LongPolls):
             self._is_due.clear()
             rooms = (self._collect_room(room) for room in self._rooms)
             await asyncio.gather(*rooms, self._collect_others())
-            self._look()
+            self._update_now()
             self._publish()
             await wait_for(self._is_due, COLLECT_S)
 
     async def _collect_others(self) -> None:
-        """Make the event `others`, kept under "", which is no room's name."""
-        if self._others is None:
+        """Update the event `others`."""
+        if self._products is None:
             return
         try:
-            made = event_text("others", await self._others.collect())
-        except Exception:
+            self._store_event("", event_text("others", await self._products.collect()))
+        except Exception:  # try again in five seconds
             log.exception("dashboard")
-            return
-        if self._collected.get("") != made:
-            self._collected[""] = made
 
     async def _collect_room(self, room: WaitingRoom) -> None:
+        """Update the event `study` of a room."""
         lists = room.store.lists
         if room.store.is_away:
             return
         try:
-            samples, acts = await lists.minutes(HOUR), await lists.log()
-            head = await self._head(room)
-            self._remember(room, samples)
+            samples, log_entries = await lists.minutes(HOUR), await lists.log()
+            head = await self._read_head(room)
+            self._prepend_points(room, samples)
             document = {
                 "room": room.name,
-                **self._last_hour(room, samples),
-                "events": [_event_of(event) for event in room.settings.events],
+                **self._chart_last_hour(room, samples),
+                "events": [_describe_event(event) for event in room.settings.events],
                 "line": head,
-                "log": acts[:LOG_SHOWN],
+                "log": log_entries[:LOG_SHOWN],
             }
+            self._store_event(room.name, event_text("study", document))
         except StoreError as error:
             log.debug("dashboard", room=room.name, error=str(error))
-            return
-        except Exception:
+        except Exception:  # try again in five seconds
             log.exception("dashboard", room=room.name)
-            return
-        made = event_text("study", document)
-        if self._collected.get(room.name) != made:
-            self._collected[room.name] = made
 
-    def _last_hour(self, room: WaitingRoom, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the charts, made again when there is a new sample, once a minute."""
+    def _store_event(self, name: str, event: bytes) -> None:
+        # An event that has not changed stays the same object, so that viewers get it once.
+        if self._collected.get(name) != event:
+            self._collected[name] = event
+
+    def _chart_last_hour(self, room: WaitingRoom, samples: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the charts, which are computed again for each new sample, once a minute."""
         latest = samples[0] if samples else {}
         if room.name not in self._hours or self._hours[room.name][0] != latest:
-            self._hours[room.name] = latest, _hour(samples)
+            self._hours[room.name] = latest, _chart_hour(samples)
         return self._hours[room.name][1]
 
-    async def _head(self, room: WaitingRoom) -> list[dict[str, Any]]:
-        """Return the head of the queue; nothing in a pre-queue, whose lots are secret."""
+    async def _read_head(self, room: WaitingRoom) -> list[dict[str, Any]]:
+        """Return the head of the queue. A pre-queue has no head: its random order is secret."""
         if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
             return []
         rows = await list_waiting_visitors(room, start=0, limit=HEAD)
@@ -231,13 +229,13 @@ class Live(LongPolls):
             "now_ms": now_ms,
             "mode": settings.mode,
             "phase": moments.phase,
-            "event": _event_of(moments.event),
-            "coming": _event_of(moments.coming),
+            "event": _describe_event(moments.event),
+            "coming": _describe_event(moments.coming),
             "classes": list(settings.classes),
             "away": room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > OLD_MS,
             "on_store_failure": settings.on_store_failure,
             "settings": {name: getattr(settings, name) for name in SHOWN},
-            # Changed settings included.
+            # The configured values of the settings that are shown or changed.
             "file": shorten_values(
                 room.file_settings.model_dump(include={*SHOWN, *from_store.get("changed", ())})
             ),
@@ -245,7 +243,7 @@ class Live(LongPolls):
         }
 
     def _rates(self, room: WaitingRoom) -> dict[str, float] | None:
-        """Return the changes of the room per minute, or None until there are samples of 5 s."""
+        """Return the rates of the room per minute, or None until there are samples of 5 s."""
         snapshot = room.snapshot
         if snapshot is None:
             return None
@@ -258,40 +256,39 @@ class Live(LongPolls):
         since_ms, before = points[0]
         if now_ms - since_ms < RATE_LEAST_MS:
             return None
-        happened = compute_growth(counters, before)
+        increases = compute_growth(counters, before)
         scale = 60_000 / (now_ms - since_ms)
+        counted = {"joined": ["joined"], "admitted": ["admitted"]}
+        counted |= {"abandoned": [*ABANDONED], "ended": [*ENDED]}
         return {
-            "joined": scale * happened.get("joined", 0),
-            "admitted": scale * happened.get("admitted", 0),
-            "abandoned": scale * sum(happened.get(name, 0) for name in ABANDONED),
-            "ended": scale * sum(happened.get(name, 0) for name in ENDED),
+            rate: scale * sum(increases.get(name, 0) for name in names)
+            for rate, names in counted.items()
         }
 
-    def _remember(self, room: WaitingRoom, samples: list[dict[str, Any]]) -> None:
-        """Put the store's samples of the last two minutes before the points seen by this
-        replica."""
+    def _prepend_points(self, room: WaitingRoom, samples: list[dict[str, Any]]) -> None:
+        """Put the samples of the last two minutes in Redis before this replica's points."""
         points = self._points.setdefault(room.name, deque())
         if room.snapshot is None or (points and points[0][0] <= room.snapshot.now_ms - RATE_MS):
             return
         oldest_ms = points[0][0] if points else room.snapshot.now_ms
         for sample in samples[:2]:
-            # A sample is made at the beginning of its minute.
+            # A sample is recorded at the beginning of its minute.
             at_ms = sample["minute"] * 60_000
             if oldest_ms - 2 * RATE_MS < at_ms < oldest_ms:
                 points.appendleft((at_ms, sample["totals"]))
 
 
-def _event_of(event: RoomEvent | None) -> dict[str, Any] | None:
-    """Return an event's times (ms) and the names of the settings that it replaces."""
+def _describe_event(event: RoomEvent | None) -> dict[str, Any] | None:
+    """Return an event's times (ms) and the names of the settings that the event replaces."""
     if event is None:
         return None
     times = event.model_dump(include={"name", "prequeue_from", "opens_at", "closes_at"})
     return {**times, "replaces": list(event.overrides)}
 
 
-def _hour(samples: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the samples by minute, as columns, and wait-time percentiles in seconds (50, 90) of
-    the visitors admitted in these minutes."""
+def _chart_hour(samples: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the samples by minute, as columns, and two percentiles (50, 90) of the wait, in
+    seconds, of the visitors admitted in these minutes."""
     if not samples:
         return {"minutes": {name: [] for name in COLUMNS}, "waits": {"half": None, "most": None}}
     until_ms = samples[0]["minute"] * MINUTE_MS

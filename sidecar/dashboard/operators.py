@@ -1,5 +1,5 @@
-"""Endpoints that list the operators of the settings and end their sessions, and the sharing of
-ended sessions between replicas."""
+"""Endpoints that list the configured operators and end their sessions. Shares ended sessions
+between replicas."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,44 +25,40 @@ log = structlog.get_logger()
 
 class NamedOperator(Reply):
     name: str
-    """As they log in."""
+    """The name with which the operator logs in."""
     role: Role
-    """What they may do."""
+    """The operator's role."""
     has_password: bool
-    """Whether they can log in with a password."""
+    """Whether the operator can log in with a password."""
     by_proxy: bool
-    """Whether a proxy can sign them in."""
+    """Whether a proxy can sign the operator in."""
 
 
 class NamedOperators(Reply):
     operators: list[NamedOperator]
-    """By name."""
+    """The operators, sorted by name."""
 
 
 class OperatorAddress(Parameters):
     name: str
-    """As in the settings."""
+    """The operator's name in the settings."""
 
 
 class EndedOperator(Reply):
     name: str
-    """Whose sessions ended."""
+    """The operator whose sessions ended."""
 
 
 @ENDPOINTS.get("/admin/operators", ADMINS, replies={200: "The operators."})
 async def list_operators(request: web.Request) -> NamedOperators:
     """List the operators that the settings name."""
     accounts = request.app[OPERATORS].accounts
-    named = [
-        NamedOperator(
-            name=name,
-            role=account.role,
-            has_password=bool(account.password),
-            by_proxy=bool(accounts.proxy.header),
-        )
-        for name, account in sorted(accounts.named.items())
+    by_proxy = bool(accounts.proxy.header)
+    operators = [
+        NamedOperator(name=n, role=a.role, has_password=bool(a.password), by_proxy=by_proxy)
+        for n, a in sorted(accounts.named.items())
     ]
-    return NamedOperators(operators=named)
+    return NamedOperators(operators=operators)
 
 
 @ENDPOINTS.delete(
@@ -74,8 +70,8 @@ async def list_operators(request: web.Request) -> NamedOperators:
 async def end_sessions(request: web.Request, at: OperatorAddress) -> EndedOperator:
     """End all sessions of an operator, in every browser.
 
-    They can log in again: to lock somebody out, take them from the settings. Sessions of the
-    `admin_token`, and of a proxy, do not end by this. Idempotent.
+    The operator can log in again. To lock an operator out, remove the operator from the settings.
+    Sessions of the `admin_token`, and of a proxy, do not end. Idempotent.
     """
     operators = request.app[OPERATORS]
     if at.name not in operators.accounts.named:

@@ -1,7 +1,7 @@
-"""The files of page/ as responses.
+"""Responses with the files of page/.
 
-They are not below static/, which nginx serves to visitors. index.html has the parts that all views
-share, and each view-*.html has one view.
+index.html has the parts that all views share, and each view-*.html has one view. The files are not
+in static/, because nginx serves that folder to visitors.
 """
 
 import html
@@ -11,6 +11,7 @@ from pathlib import Path
 from aiohttp import web
 
 FOLDER = Path(__file__).resolve().with_name("page")
+#: The media types of the files, by suffix.
 _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -18,6 +19,7 @@ _TYPES = {
     ".json": "application/json",
     ".svg": "image/svg+xml",
 }
+#: The headers of all responses of the dashboard.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -25,13 +27,12 @@ HEADERS = {
         "base-uri 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    # Not no-referrer: with it browsers send Origin: null with a form.
+    # With no-referrer browsers would send Origin: null with a form.
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
-STREAM = {
+#: The headers of a stream of server-sent events.
+STREAM_HEADERS = {
     **HEADERS,
     "Content-Type": "text/event-stream; charset=utf-8",
     "X-Accel-Buffering": "no",  # an nginx in front passes each event on at once
@@ -39,7 +40,7 @@ STREAM = {
 
 
 def respond(name: str, status: int = 200, **texts: str) -> web.Response:
-    """Return a file as a response, with `texts` in place of the comments of these names."""
+    """Return a file as a response. Each of `texts` replaces the HTML comment with its name."""
     page = load()[name]
     for comment, text in texts.items():
         page = page.replace(f"<!-- {comment} -->", html.escape(text))
@@ -54,6 +55,7 @@ def respond(name: str, status: int = 200, **texts: str) -> web.Response:
 
 @cache
 def load() -> dict[str, str]:
+    """Read the files, by name."""
     files = {
         file.name: file.read_text(encoding="utf-8")
         for file in sorted(FOLDER.iterdir())

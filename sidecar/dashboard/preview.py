@@ -1,6 +1,7 @@
 """A preview of a room's waiting page, also with settings that are not saved yet.
 
-The page is shown in a frame without an origin, so it cannot act as the operator.
+The dashboard shows the preview in a frame without an origin, so that no script in the preview can
+act as the operator.
 """
 
 import secrets
@@ -23,15 +24,15 @@ from sidecar.rooms.service import ROOMS
 
 #: The settings that may be tried.
 TRIED = APPEARANCE | {"site_name", "logo", "message"}
+#: The path of the preview's static files.
 _FILES = "/dashboard/preview/static/"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; "
     "img-src 'self' data: {site}; font-src 'self' {site}; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'; sandbox allow-scripts"
 )
-
-#: The policy of a site's own template, which may load what it loads on the site.
-_OWN_POLICY = (
+#: The policy of a site's own template, which may load the same files as on the site.
+_TEMPLATE_POLICY = (
     "default-src 'self' https: data: 'unsafe-inline'; connect-src 'none'; object-src 'none'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox allow-scripts"
 )
@@ -39,26 +40,25 @@ _OWN_POLICY = (
 
 async def show(request: web.Request) -> web.Response:
     """Return the page for `room`, `state`, `language` and `scheme` in the query. A form may have
-    settings to try; empty ones keep the configured value."""
+    settings to try. For an empty setting the configured value is shown."""
     if find_operator(request) is None:
         return problem(401, "Nobody is logged in")
     query = request.query
     room = next((room for room in request.app[ROOMS] if room.name == query.get("room")), None)
-    page, state = _page(_static(request)), query.get("state", "waiting")
+    page, state = _load_page(_static_folder(request)), query.get("state", "waiting")
     language = query.get("language", "en")
     if room is None or state not in STATES or language not in page.languages.tags:
         return problem(404, "Not Found", detail="Unknown room, state or language.")
-    tried = await _tried(request)
-    file = room.file_settings
-    values = {name: value or getattr(file, name) for name, value in tried.items()}
+    tried, configured = await _read_tried_settings(request), room.file_settings
+    values = {name: value or getattr(configured, name) for name, value in tried.items()}
     settings = room.settings.changed(values)
     nonce, site = secrets.token_urlsafe(16), settings.public_url or ""
     scheme = query["scheme"] if query.get("scheme") in {"light", "dark"} else ""
-    own = request.app[TEMPLATES].find(settings.template) if settings.template else None
-    shown = Preview(page, room.name, settings, language, _FILES, site, nonce, scheme)
-    text, policy = shown.html(state), _POLICY.format(nonce=nonce, site=site)
-    if own is not None and state in TEMPLATE_STATES:
-        text, policy = render_template(own, shown, state), _OWN_POLICY
+    template = request.app[TEMPLATES].find(settings.template) if settings.template else None
+    preview = Preview(page, room.name, settings, language, _FILES, site, nonce, scheme)
+    text, policy = preview.html(state), _POLICY.format(nonce=nonce, site=site)
+    if template is not None and state in TEMPLATE_STATES:
+        text, policy = render_template(template, preview, state), _TEMPLATE_POLICY
     return web.Response(
         text=text,
         content_type="text/html",
@@ -74,12 +74,12 @@ async def show(request: web.Request) -> web.Response:
 
 async def languages(request: web.Request) -> web.Response:
     """Return the tags of the page's languages, with those that the site has added."""
-    return web.json_response(_page(_static(request)).languages.tags)
+    return web.json_response(_load_page(_static_folder(request)).languages.tags)
 
 
-async def file(request: web.Request) -> web.StreamResponse:
-    """Return a static file of the page, without a log-in: the frame sends no cookie."""
-    name, folder = request.match_info["name"], _static(request).resolve()
+async def get_file(request: web.Request) -> web.StreamResponse:
+    """Return a static file of the page, without a log-in, because the frame sends no cookie."""
+    name, folder = request.match_info["name"], _static_folder(request).resolve()
     path = SCRIPT if name == SCRIPT.name else (folder / name).resolve()
     if path != SCRIPT and not (path.is_relative_to(folder) and path.is_file()):
         return problem(404, "Not Found")
@@ -91,17 +91,16 @@ async def file(request: web.Request) -> web.StreamResponse:
     return web.FileResponse(path, headers=headers)
 
 
-def _static(request: web.Request) -> Path:
+def _static_folder(request: web.Request) -> Path:
     return request.app[SETTINGS].static_dir or find_share("static")
 
 
-@cache
-def _page(static: Path) -> Page:
-    return Page(static)
+#: Reads the page's files in a folder, once.
+_load_page = cache(Page)
 
 
-async def _tried(request: web.Request) -> dict[str, Any]:
-    """Return the settings in a form. Raises InputError for one that is not of the page."""
+async def _read_tried_settings(request: web.Request) -> dict[str, Any]:
+    """Return the settings in a form. Raises InputError if a setting is not one of the page."""
     if request.method != "POST":
         return {}
     text = (await request.read()).decode(errors="replace")
@@ -111,7 +110,7 @@ async def _tried(request: web.Request) -> dict[str, Any]:
         raise InputError(["send the settings of the page as a form"]) from None
     if unknown := fields.keys() - TRIED:
         raise InputError([f"{name}: no setting of the page" for name in sorted(unknown)])
-    # Browsers send CRLF.
+    # Browsers send CRLF at the end of lines.
     return {name: values[0].replace("\r\n", "\n").strip() for name, values in fields.items()}
 
 
@@ -119,5 +118,5 @@ ROUTES = (
     web.get("/dashboard/preview", show),
     web.post("/dashboard/preview", show),
     web.get("/dashboard/preview/languages", languages),
-    web.get(_FILES + "{name:.+}", file),
+    web.get(_FILES + "{name:.+}", get_file),
 )

@@ -13,13 +13,13 @@ from sidecar.http.problem_kinds import ROLE_TOO_LOW
 from sidecar.http.problems import problem
 from sidecar.rooms.service import ROOMS
 
-#: No Referer: the address opens the display.
+#: The headers keep the URL out of Referer, because the URL is enough to open the display.
 _HEADERS = {**pages.HEADERS, "Referrer-Policy": "no-referrer"}
 
 
 async def make_link(request: web.Request) -> web.Response:
-    """Redirect an operator to the display of `room`, whose address works for anybody for 30
-    days."""
+    """Redirect an operator to the display of `room` in the query. For 30 days anybody can open the
+    display by its URL."""
     operator = find_operator(request)
     if operator is None:
         return web.Response(status=303, headers={**_HEADERS, "Location": "/dashboard"})
@@ -34,7 +34,8 @@ async def make_link(request: web.Request) -> web.Response:
 
 
 async def page(request: web.Request) -> web.Response:
-    if _room(request) is None:
+    """Return the page of the display, or one that says that the link has expired."""
+    if _find_room(request) is None:
         return pages.respond("wall-over.html", 410)
     response = pages.respond("wall.html")
     response.headers.update(_HEADERS)
@@ -43,22 +44,24 @@ async def page(request: web.Request) -> web.Response:
 
 async def events(request: web.Request) -> web.StreamResponse:
     """Send the event `now` every second, with the room's figures and no ids."""
-    name, live, stopping = _room(request), request.app[LIVE], request.app[STOPPING]
+    name, live, stopping = _find_room(request), request.app[LIVE], request.app[STOPPING]
     if name is None:
         return problem(410, "The link is over")
     if stopping:
         return problem(503, "Stopping", retry_after=2)
-    response = web.StreamResponse(headers={**pages.STREAM, **_HEADERS})
+    response = web.StreamResponse(headers={**pages.STREAM_HEADERS, **_HEADERS})
     await response.prepare(request)
     with live.watched(request), contextlib.suppress(ConnectionResetError):
-        while not (stopping or live.is_closed) and _room(request):
+        while not (stopping or live.is_closed) and _find_room(request):
             await response.write(live.figures(name))
             await live.updated()
     return response
 
 
-def _room(request: web.Request) -> str | None:
-    """Return the room of a link, or None if the link is forged or expired, or the room is gone."""
+def _find_room(request: web.Request) -> str | None:
+    """Return the room of a link, or None if the link is forged or expired, or no room has
+    this name.
+    """
     name = request.app[OPERATORS].read_wall(request.match_info["link"])
     return name if name in {room.name for room in request.app[ROOMS]} else None
 

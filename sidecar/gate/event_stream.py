@@ -56,7 +56,7 @@ log = structlog.get_logger()
 class Streams(LongPolls):
     """The open streams of a replica, `limit` at most."""
 
-    look_s = 1.0
+    check_interval_s = 1.0
 
     def __init__(self, limit: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """The application keys by which handlers find the settings, the templates and the stop flag.
 
-Other keys are defined beside their classes, such as METRICS in metrics.py. The classes of these
-keys are in files that commands import too, and importing aiohttp there would make commands slow.
+Other keys are defined beside their classes, such as METRICS in metrics.py. The classes of the keys
+in this file are used by commands too, which would start slowly if they imported aiohttp.
 """
 
 from collections.abc import Mapping
@@ -34,6 +34,6 @@ class SiteSettings(Protocol):
 #: The site's own page templates.
 TEMPLATES = web.AppKey("templates", Templates)
 SETTINGS: web.AppKey[SiteSettings] = web.AppKey("settings")
-#: A list that is empty until the replica stops. A running application takes no new values, so the
-#: flag has to be an object that can change.
+#: A list that is empty until the replica stops. The flag has to be an object that can change,
+#: because a running application takes no new values.
 STOPPING = web.AppKey("stopping", list[bool])

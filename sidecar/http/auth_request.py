@@ -9,25 +9,25 @@ from sidecar.kit.names import SEPARATOR
 
 log = structlog.get_logger()
 
-
 #: How many different unknown names are logged at most. Each shows a mistake in a proxy's files.
 _MAX_LOGGED = 100
-
+#: The unknown names that were logged, with their kinds.
 logged_once: set[tuple[str, str]] = set()
 
 
 def original_method(headers: Mapping[str, str]) -> str:
+    """Return the method of the visitor's request, about which the proxy asks."""
     return headers.get("X-Original-Method") or headers.get("X-Forwarded-Method") or "GET"
 
 
 def is_preflight(headers: Mapping[str, str], method: str) -> bool:
-    """Return True for a CORS preflight. It carries no cookie; the request that follows it does."""
+    """Return True for a CORS preflight. A preflight has no cookie, unlike the request after it."""
     has_headers = "Access-Control-Request-Method" in headers and "Origin" in headers
     return method == "OPTIONS" and has_headers and "Cookie" not in headers
 
 
 def close_if_body(request: web.Request, response: web.Response) -> web.Response:
-    """Close the connection after this response if the request has an unread body, which would be
+    """Close the connection after this response if the request has an unread body. The body would be
     parsed as the next request."""
     if request.can_read_body:
         response.force_close()

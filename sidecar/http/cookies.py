@@ -1,11 +1,11 @@
-"""Reads cookies by name, and makes the Secure attribute of new ones."""
+"""Reads cookies by name, and decides whether new cookies are Secure."""
 
 from collections.abc import Mapping
 
 
 def secure_flag(headers: Mapping[str, str]) -> str:
     """Return "; Secure" if the client uses https, else "". If several proxies have added a scheme
-    to X-Forwarded-Proto, the first one is the client's."""
+    to X-Forwarded-Proto, the first scheme is the client's."""
     scheme = headers.get("X-Forwarded-Proto", "").partition(",")[0]
     return "; Secure" if scheme.strip().lower() == "https" else ""
 
@@ -16,15 +16,11 @@ def cookie_value(header: str | None, name: str) -> str | None:
 
 
 def cookie_values(header: str | None, name: str) -> list[str]:
-    """Return the values of all cookies with this name; each path and domain may have its own.
-
-    This is several times faster than parsing all cookies, and ignores malformed ones.
-    """
-    values: list[str] = []
+    """Return the values of all cookies with this name: each path and domain may have a cookie of
+    this name. This is several times faster than parsing all cookies. Malformed ones are ignored."""
     if not header or name not in header:
-        return values
-    for pair in header.split(";"):
-        key, equals, value = pair.partition("=")
-        if equals and key.strip() == name:
-            values.append(value.strip().strip('"'))
-    return values
+        return []
+    pairs = (pair.partition("=") for pair in header.split(";"))
+    return [
+        value.strip().strip('"') for key, equals, value in pairs if equals and key.strip() == name
+    ]

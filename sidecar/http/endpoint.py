@@ -33,7 +33,7 @@ from sidecar.kit.errors import InputError
 
 Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
 H = TypeVar("H", bound=Handler)
-#: Replies by status: the model (None: bytes), the meaning of the status, the model of the headers.
+#: For each status the model (None for bytes), the meaning, and the model of the headers.
 Replies: TypeAlias = Mapping[int, tuple[Any, str] | tuple[Any, str, "type[Headers]"]]
 
 
@@ -41,7 +41,7 @@ Replies: TypeAlias = Mapping[int, tuple[Any, str] | tuple[Any, str, "type[Header
 class Access:
     """Who may use an endpoint. The admin token may use every endpoint."""
 
-    #: A program's token needs one of these scopes. Empty: only operators have access.
+    #: The scopes of which a program's token needs one. If empty, only operators have access.
     scopes: frozenset[Scope] = frozenset()
     #: An operator's session needs this role or a higher one.
     role: Role = "admin"
@@ -50,33 +50,29 @@ class Access:
     def problems(self, path: str) -> list[Kind]:
         if self.is_open:
             return []
-        problems = [kinds.TOKEN_NEEDED, kinds.TOKEN_WRONG]
+        more = [kinds.SERVICE_OFF, kinds.SCOPE_MISSING if self.scopes else kinds.OPERATORS_ONLY]
         if path.startswith("/admin/"):
-            problems += [kinds.ADMINISTRATION_OFF, kinds.TOO_MANY_WRONG_TOKENS]
-        else:
-            problems += [
-                kinds.SERVICE_OFF,
-                kinds.SCOPE_MISSING if self.scopes else kinds.OPERATORS_ONLY,
-            ]
+            more = [kinds.ADMINISTRATION_OFF, kinds.TOO_MANY_WRONG_TOKENS]
         if self.role != "viewer":
-            problems.append(kinds.ROLE_TOO_LOW)
-        return [*problems, kinds.FOREIGN_SITE, kinds.CSRF_WRONG]
+            more.append(kinds.ROLE_TOO_LOW)
+        return [kinds.TOKEN_NEEDED, kinds.TOKEN_WRONG, *more, kinds.FOREIGN_SITE, kinds.CSRF_WRONG]
 
 
 ANYBODY = Access(is_open=True)
-#: Operators only: the admin token, or a session with at least this role.
+#: Access for the admin token, and for sessions with at least this role.
 VIEWERS = Access(role="viewer")
 OPERATORS = Access(role="operator")
 ADMINS = Access(role="admin")
 
 
 def programs(*scopes: Scope, role: Role) -> Access:
+    """Return the access for tokens with one of the scopes, and for operators with the role."""
     return Access(frozenset(scopes), role)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One method of one path; the method `*` stands for all."""
+    """One HTTP method of one path. The method `*` stands for all methods."""
 
     method: str
     path: str
@@ -85,7 +81,7 @@ class Endpoint:
     tag: str
     #: The parameters of the path and the query.
     parameters: type[Parameters] | None = None
-    #: Models of the request's headers and of a form's fields, which only describe the endpoint.
+    #: The models of the request's headers and of a form's fields. They only describe the endpoint.
     headers: type[Headers] | None = None
     form: type[Body] | None = None
     #: The model of a JSON object, or any type if the handler reads the body itself.
@@ -94,19 +90,21 @@ class Endpoint:
     replies: Replies = field(default_factory=dict)
     #: The headers that replies, and problems with status 429, may have: OpenAPI component by name.
     reply_headers: Mapping[str, str] = field(default_factory=dict)
-    #: True if replies set Cache-Control themselves or have none. Other endpoints' are no-store.
+    #: False if all replies have Cache-Control: no-store.
     is_cacheable: bool = False
     #: Descriptions of replies in other media types than JSON, by media type.
     other_media: Mapping[str, str] = field(default_factory=dict)
     #: Problems of this endpoint, in addition to those of all endpoints.
     problems: tuple[Kind, ...] = ()
-    #: By status: a model whose members the problem document has as well.
+    #: The models of further members of problem documents, by status.
     problem_members: Mapping[int, Any] = field(default_factory=dict)
-    #: The handler reads the request and makes the response itself. The models only describe them.
+    #: True if the handler reads the request and creates the response without the models, which
+    #: then only describe the endpoint.
     is_hand_made: bool = False
-    #: Whether a GET endpoint also answers HEAD.
+    #: True if a GET endpoint also answers HEAD.
     allow_head: bool = True
-    #: Looks up what the path names, so that an unknown name is reported before invalid values.
+    #: A function that raises UnknownNameError if the path has an unknown name. It is called before
+    #: invalid values are reported.
     find: Callable[[web.Request], object] | None = None
     #: Further members of the OpenAPI operation.
     described: Mapping[str, Any] = field(default_factory=dict)
@@ -135,8 +133,8 @@ class Endpoint:
         return first, "\n\n".join(others)
 
     def all_problems(self) -> list[Kind]:
-        """Return the endpoint's own problems, those of its access, and those of reading the
-        request. An open, hand-made endpoint lists all of its problems itself."""
+        """Return the problems of the endpoint, of its access, and of reading the request. The
+        declaration of an open, hand-made endpoint lists all problems."""
         if self.is_hand_made and self.access.is_open:
             return list(self.problems)
         problems = [*self.access.problems(self.path), *self.problems]
@@ -162,12 +160,12 @@ class Endpoint:
                 values = {**query, **request.match_info}
                 models.append(read(self.parameters, values, from_text=True))
         except InputError as error:
-            problems += error.problems
+            problems = error.problems
         try:
             if self.body is not None:
                 models.append(read(self.body, await object_of(request)))
         except InputError as error:
-            problems += error.problems
+            problems = problems + error.problems
         if problems:
             if self.find is not None and request.match_info:
                 self.find(request)
@@ -176,8 +174,8 @@ class Endpoint:
         return reply.response() if isinstance(reply, Reply) else reply
 
 
-def _models_of(handler: Handler) -> dict[str, Any]:
-    """Return the models of a handler's annotations by field of Endpoint; `return` is the reply."""
+def _find_models(handler: Handler) -> dict[str, Any]:
+    """Return the models in a handler's annotations: `parameters`, `body` and `return`."""
     models = {}
     for name, model in get_annotations(handler, eval_str=True).items():
         if name == "return":
@@ -188,8 +186,8 @@ def _models_of(handler: Handler) -> dict[str, Any]:
 
 
 class Endpoints:
-    """A product's endpoints, in the order of their declaration. `problems` and `find` apply to all
-    of them."""
+    """A product's endpoints, in the order of their declaration. `problems` and `find` apply to each
+    endpoint."""
 
     def __init__(
         self,
@@ -205,24 +203,24 @@ class Endpoints:
         return iter(self._all)
 
     def declare(self, method: str, path: str, access: Access, **more: Any) -> Callable[[H], H]:
-        """Declare the decorated handler as an endpoint. `more`: further fields of Endpoint. The
-        handler's annotations give `parameters`, `body` and the model of a reply for which `replies`
-        has only a text."""
+        """Declare the decorated handler as an endpoint. `more` has further fields of Endpoint. The
+        handler's annotations are `parameters` and `body`, and the model of each reply for which
+        `replies` has only a text."""
         more["problems"] = (*self._problems, *more.get("problems", ()))
         more.setdefault("find", self._find)
 
-        def add(handler: H) -> H:
-            models = {} if more.get("is_hand_made") else _models_of(handler)
+        def add_endpoint(handler: H) -> H:
+            models = {} if more.get("is_hand_made") else _find_models(handler)
+            returned = models.pop("return", None)
             replies = {
-                status: (models["return"], reply) if isinstance(reply, str) else reply
-                for status, reply in more.pop("replies", {}).items()
+                status: (returned, reply) if isinstance(reply, str) else reply
+                for status, reply in more.get("replies", {}).items()
             }
-            models.pop("return", None)
             fields = {**models, **more, "replies": replies}
             self._all.append(Endpoint(method, path, access, handler, self._tag, **fields))
             return handler
 
-        return add
+        return add_endpoint
 
     def get(self, path: str, access: Access, **more: Any) -> Callable[[H], H]:
         return self.declare("GET", path, access, **more)

@@ -1,13 +1,13 @@
 """Answers the most frequent requests without aiohttp's routes, middlewares and writers.
 
-aiohttp reads every request. A complete request for a FAST address, without a body, on a connection
-with no other request under way, goes to its handler at once. aiohttp handles all other requests.
+aiohttp reads every request. The fast path passes a request to its handler at once if the request is
+complete, has no body and a FAST target, and is the only one on its connection. aiohttp handles all
+other requests.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from inspect import signature
 from types import NoneType
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from multidict import istr
 
 from sidecar.http.problems import problems
 from sidecar.http.quick_response import QuickResponse
+from sidecar.kit.library_parts import PartKind, has_part
 
 #: Handlers by method and target, such as ("GET", "/check"). A target with a query does not match.
 FAST = web.AppKey("fast", dict[tuple[str, str], Handler])
@@ -29,9 +30,9 @@ _EXPECT = istr("Expect")
 
 log = structlog.get_logger()
 
-#: The private parts of aiohttp that this file and quick_response.py use, and what each is on an
-#: idle connection: the type of its value, or the names of a method's parameters.
-PARTS: dict[str, type | tuple[type, ...] | list[str]] = {
+#: The private parts of aiohttp that this file and quick_response.py use, and what each part is on
+#: an idle connection.
+PARTS: dict[str, PartKind] = {
     "runner._kwargs": dict,
     "server._kwargs": dict,
     "server._loop": asyncio.AbstractEventLoop,
@@ -61,8 +62,8 @@ PARTS: dict[str, type | tuple[type, ...] | list[str]] = {
 
 
 class FastRunner(web.AppRunner):
-    """Serves an application and calls its FAST handlers directly. If aiohttp lacks any of PARTS, it
-    serves as aiohttp does, and logs one warning."""
+    """A runner that calls an application's FAST handlers directly. If aiohttp lacks any of PARTS,
+    the runner logs a warning and works as aiohttp's own."""
 
     async def setup(self) -> None:
         self._unknown_parts = ["runner._make_server"]
@@ -74,33 +75,18 @@ class FastRunner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:
         server = await super()._make_server()
-        owners = {
-            "runner": self,
-            "server": server,
-            "connection": server(),
-            "response": web.StreamResponse,
-        }
+        response = web.StreamResponse
+        owners = {"runner": self, "server": server, "connection": server(), "response": response}
         self._unknown_parts = [
-            name for name, kind in PARTS.items() if not _has_part(owners, name, kind)
+            name
+            for name, kind in PARTS.items()
+            if not has_part(owners[name.partition(".")[0]], name.partition(".")[2], kind)
         ]
         if self._unknown_parts:
             return server
         return _Server(
             self.app, server.request_handler, request_factory=server.request_factory, **self._kwargs
         )
-
-
-def _has_part(
-    owners: Mapping[str, object], name: str, kind: type | tuple[type, ...] | list[str]
-) -> bool:
-    owner, _, attribute = name.partition(".")
-    try:
-        part = getattr(owners[owner], attribute)
-        if isinstance(kind, list):
-            return [*signature(part).parameters] == kind
-    except (AttributeError, TypeError, ValueError):  # absent, no function, or without a signature
-        return False
-    return isinstance(part, kind)
 
 
 class _Server(web.Server):
@@ -113,8 +99,8 @@ class _Server(web.Server):
 
 
 class FastRequest:
-    """The attributes of a request that handlers read most. All others come from aiohttp's request,
-    which is created when a handler first reads one of them."""
+    """A request with the attributes that handlers read most. All other attributes come from
+    aiohttp's request, which is created when a handler first reads one of these."""
 
     __slots__ = ("_full_request", "_message", "_protocol", "app", "headers", "method", "raw_path")
 
@@ -124,9 +110,7 @@ class FastRequest:
         self, message: RawRequestMessage, app: Mapping[Any, Any], protocol: "FastConnection"
     ) -> None:
         self.app = app
-        self.headers = message.headers
-        self.method = message.method
-        self.raw_path = message.path
+        self.headers, self.method, self.raw_path = message.headers, message.method, message.path
         self._message = message
         self._protocol = protocol
         self._full_request: web.Request | None = None
@@ -138,7 +122,7 @@ class FastRequest:
     @property
     def full_request(self) -> web.Request:
         if self._full_request is None:
-            self._full_request = self._protocol.full_request(self._message)
+            self._full_request = self._protocol.make_full_request(self._message)
         return self._full_request
 
     def __getattr__(self, name: str) -> Any:
@@ -146,7 +130,7 @@ class FastRequest:
 
 
 class FastConnection(web.RequestHandler):
-    """aiohttp's connection, which answers FAST requests itself without waking aiohttp's task.
+    """A connection of aiohttp that answers FAST requests without waking aiohttp's task.
 
     aiohttp still reads, pauses, times out and closes. At any time either aiohttp answers (then
     `_waiter` is None) or this class does (then `_answering` is set).
@@ -161,7 +145,7 @@ class FastConnection(web.RequestHandler):
         self._fast = manager.app[FAST]
         self._make_request = manager.request_factory
         #: Tells the parser that a message was taken. Older parsers do not count messages.
-        self._message_taken = getattr(self._parser, "message_consumed", _do_nothing)
+        self._message_taken = getattr(self._parser, "message_consumed", lambda: None)
         self._answering: asyncio.Task[None] | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -178,10 +162,11 @@ class FastConnection(web.RequestHandler):
             self._answer_next(waiter)
 
     def _answer_next(self, waiter: asyncio.Future[None]) -> None:
-        """Answer the next request here if it is alone and has a FAST handler, else wake aiohttp."""
+        """Answer the next request if it is the only one and has a FAST handler, else wake
+        aiohttp."""
         message, payload = self._messages[0]
         is_only_one = len(self._messages) == 1 and payload is EMPTY_PAYLOAD
-        handler = self._find(message) if is_only_one else None
+        handler = self._find_handler(message) if is_only_one else None
         if handler is None:
             waiter.set_result(None)
             return
@@ -191,8 +176,8 @@ class FastConnection(web.RequestHandler):
         request = FastRequest(cast("RawRequestMessage", message), self._app, self)
         self._answering = self._loop.create_task(self._answer(request, handler))
 
-    def _find(self, message: object) -> Handler | None:
-        """Return the fast handler of a message, or None if aiohttp has to answer it."""
+    def _find_handler(self, message: object) -> Handler | None:
+        """Return the FAST handler for a message, or None if aiohttp has to answer the message."""
         if not isinstance(message, RawRequestMessage):  # a parser's error
             return None
         handler = self._fast.get((message.method, message.path))
@@ -206,7 +191,7 @@ class FastConnection(web.RequestHandler):
             try:
                 response = await handler(cast("web.Request", request))
             except Exception as error:  # noqa: BLE001 - any error becomes a response
-                response = await _error_response(request.full_request, error)
+                response = await _convert_error(request.full_request, error)
             if self.transport is None:
                 return  # the client is gone
             if isinstance(response, QuickResponse) and not self._paused:
@@ -216,7 +201,7 @@ class FastConnection(web.RequestHandler):
         except asyncio.CancelledError:
             self.force_close()
             raise
-        except Exception as error:  # noqa: BLE001 - logged, as aiohttp does
+        except Exception as error:  # noqa: BLE001 - logged, as aiohttp logs it
             self.log_exception("Unhandled exception", exc_info=error)
             self.force_close()
         finally:
@@ -225,7 +210,7 @@ class FastConnection(web.RequestHandler):
     def _finish_answer(self) -> None:
         self._answering = None
         self._request_in_progress = False
-        if self._handler_waiter is not None:  # a shutdown waits for this answer
+        if self._handler_waiter is not None:  # a shutdown waits for the end of this answer
             self._handler_waiter.set_result(None)
         if self.transport is None:
             return
@@ -240,13 +225,13 @@ class FastConnection(web.RequestHandler):
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()
 
-    def full_request(self, message: RawRequestMessage) -> web.Request:
+    def make_full_request(self, message: RawRequestMessage) -> web.Request:
         writer, task = StreamWriter(self, self._loop), cast("asyncio.Task[None]", self._answering)
         return cast("web.Request", self._make_request(message, EMPTY_PAYLOAD, self, writer, task))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._answering is not None:
-            self._task_handler = self._answering  # a shutdown waits for it, as for aiohttp's own
+            self._task_handler = self._answering  # a shutdown waits for this task
         super().connection_lost(exc)
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's
@@ -255,7 +240,7 @@ class FastConnection(web.RequestHandler):
             self._answering.cancel()
 
 
-async def _error_response(request: web.Request, error: Exception) -> web.StreamResponse:
+async def _convert_error(request: web.Request, error: Exception) -> web.StreamResponse:
     async def fail(_request: web.Request) -> web.StreamResponse:
         raise error
 
@@ -263,6 +248,3 @@ async def _error_response(request: web.Request, error: Exception) -> web.StreamR
         return await problems(request, fail)
     except web.HTTPException as response:  # such as a redirect
         return response
-
-
-def _do_nothing() -> None: ...

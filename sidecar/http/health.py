@@ -11,7 +11,7 @@ from sidecar.http.models import NO_JSON, Reply
 
 class Health(Reply):
     status: Literal["ok"]
-    """Always ok."""
+    """`ok`."""
 
 
 ENDPOINTS = Endpoints("operations")

@@ -9,7 +9,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def to_json(document: dict[str, Any] | list[Any]) -> bytes:
-    """Encode a document without spaces. It takes a seventh of the time of json.dumps."""
+    """Encode a document without spaces, in a seventh of the time that json.dumps takes."""
     try:
         return _encode(document)
     except UnicodeEncodeError:  # a string from a header that is not UTF-8

@@ -1,4 +1,4 @@
-"""Requests that are held open while their clients are connected: long polls and streams."""
+"""Long polls and streams: requests that are held open while their clients are connected."""
 
 import asyncio
 import contextlib
@@ -16,15 +16,17 @@ MAX_WAIT_S = 60
 
 
 class LongPolls:
-    """The requests that this replica holds open. The functions in `work` run while there is one."""
+    """The requests that this replica holds open. The functions in `work` run while any request is
+    open."""
 
     #: Seconds between two checks whether the clients are still connected.
-    look_s = 0.2
+    check_interval_s = 0.2
 
     def __init__(self, *work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.is_closed = False
+        #: The open requests. Each event is set when its request has to end.
         self._open: dict[asyncio.Event, web.Request] = {}
-        self._work = (self._watch, *work)
+        self._work = (self._watch_connections, *work)
         self._tasks: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
@@ -33,7 +35,7 @@ class LongPolls:
     @contextlib.contextmanager
     def opened(self, request: web.Request) -> Iterator[asyncio.Event]:
         """Count the request as open within the block. Yields an event, which is set when the client
-        hangs up or the replica stops."""
+        disconnects or the replica stops."""
         ended = asyncio.Event()
         if self.is_closed:
             ended.set()
@@ -50,25 +52,24 @@ class LongPolls:
                 self._tasks = []
 
     async def hold(self, request: web.Request, seconds: float) -> float:
-        """Wait for `seconds`, or until the client hangs up or the replica stops. Return the seconds
-        that remain then."""
+        """Wait for `seconds`, or until the client disconnects or the replica stops. Return the
+        seconds that remain then."""
         ends_s = time.monotonic() + seconds
         with self.opened(request) as ended:
-            while not is_gone(request) and (left_s := ends_s - time.monotonic()) > 0:
-                if await wait_for(ended, left_s):
-                    break
+            if not is_gone(request):
+                await wait_for(ended, seconds)
         return max(0.0, ends_s - time.monotonic())
 
     def close(self) -> None:
-        """End all open requests. Requests that come later are not held."""
+        """End all open requests. Requests that come later are not held open."""
         self.is_closed = True
         for ended in self._open:
             ended.set()
 
-    async def _watch(self) -> None:
+    async def _watch_connections(self) -> None:
         # aiohttp does not tell a handler that its client has disconnected.
         while True:
-            await asyncio.sleep(self.look_s)
+            await asyncio.sleep(self.check_interval_s)
             for ended, request in self._open.items():
                 if is_gone(request):
                     ended.set()
@@ -83,7 +84,8 @@ def is_gone(request: web.Request) -> bool:
 
 
 def wait_of(request: web.Request) -> int:
-    """Return the request's `wait`: for how many seconds its response may be held."""
+    """Read the parameter `wait`: for how many seconds the response may be held back. Raises
+    InputError."""
     text = request.query.get("wait", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):
         raise InputError([f"wait: whole seconds from 0 to {MAX_WAIT_S} (got {text[:40]!r})"])
@@ -91,8 +93,8 @@ def wait_of(request: web.Request) -> int:
 
 
 async def close(app: web.Application) -> None:
-    """End all long polls on shutdown, before the application cancels their handlers. Clients get
-    the current state, and send their next request to another replica."""
+    """End all long polls on shutdown, before the application cancels the handlers. Clients get the
+    current state, and send the next request to another replica."""
     for polls in app.values():
         if isinstance(polls, LongPolls):
             polls.close()

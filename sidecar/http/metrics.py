@@ -1,6 +1,6 @@
-"""The metrics registry of a process, and the metrics of every process.
+"""The metrics registry of a process, and the metrics that every process has.
 
-A product declares its metrics in a MetricSet (its metrics.py), and `Metrics.of` returns them. A
+Each product declares its metrics as a MetricSet in its metrics.py, and `Metrics.of` returns them. A
 visitor id or an address is never a label. docs/metrics.md lists all metrics.
 """
 
@@ -28,49 +28,49 @@ from sidecar import __version__
 from sidecar.storage.redis.eviction import SAFE, UNSEEN
 from sidecar.storage.redis.scripts import Observer
 
-_BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
-_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
+#: Buckets for the durations of calls of Redis scripts, seconds.
+_CALLS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
 #: Buckets for durations from 10 ms to half an hour, seconds.
 PACES_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
-# Leave out the time at which each counter was created. It would double the output, for no alert.
+# Leave out the time at which each counter was created. No alert uses these times, which would
+# double the output.
 disable_created_metrics()  # type: ignore[no-untyped-call] # the library has no types
 
-#: The values of waitroom_store_evicts, by policy. All other policies evict keys: 1.
+#: The values of waitroom_store_evicts, by policy. All other policies evict keys, and have 1.
 _EVICTS = {SAFE: 0, UNSEEN: math.nan}
 
-#: The end of the help text of metrics that every replica reads from Redis. The site's value is the
-#: maximum over the replicas; for all other metrics it is the sum.
+#: The end of the help text of metrics that every replica reads from Redis. The site's value of such
+#: a metric is the maximum over the replicas. For all other metrics the site's value is the sum.
 SHARED = " The same on all replicas."
 
-T = TypeVar("T", Counter, Gauge, Histogram)
-C = TypeVar("C", bound=Collector)
+AnyMetric = TypeVar("AnyMetric", Counter, Gauge, Histogram)
+AnyCollector = TypeVar("AnyCollector", bound=Collector)
 
 
-class _Declaration(Generic[T]):
-    """A metric declared in a class body. Each instance of the class gets its own metric."""
+class _Declaration(Generic[AnyMetric]):
+    """A metric that is declared in a class body. Each instance of the class has its own metric."""
 
-    def __init__(self, make: Callable[[CollectorRegistry], T]) -> None:
-        self.make: Callable[[CollectorRegistry], T] = make
+    def __init__(self, create: Callable[..., AnyMetric]) -> None:
+        """`create` returns the metric, given its registry."""
+        self.create: Callable[..., AnyMetric] = create
 
-    def __get__(self, instance: object, owner: type | None = None) -> T:
+    def __get__(self, instance: object, owner: type | None = None) -> AnyMetric:
         raise AttributeError  # never reached: the instance's own attribute comes first
 
 
 def counter(name: str, text: str, *labels: str) -> _Declaration[Counter]:
-    return _Declaration(lambda registry: Counter(name, text, labels, registry=registry))
+    return _Declaration(functools.partial(Counter, name, text, labels))
 
 
 def gauge(name: str, text: str, *labels: str) -> _Declaration[Gauge]:
-    return _Declaration(lambda registry: Gauge(name, text, labels, registry=registry))
+    return _Declaration(functools.partial(Gauge, name, text, labels))
 
 
 def histogram(
     name: str, text: str, *labels: str, buckets: tuple[float, ...]
 ) -> _Declaration[Histogram]:
-    return _Declaration(
-        lambda registry: Histogram(name, text, labels, buckets=buckets, registry=registry)
-    )
+    return _Declaration(functools.partial(Histogram, name, text, labels, buckets=buckets))
 
 
 class MetricSet:
@@ -80,22 +80,22 @@ class MetricSet:
         self._registry = registry
         for name, declared in vars(type(self)).items():
             if isinstance(declared, _Declaration):
-                setattr(self, name, declared.make(registry))
+                setattr(self, name, declared.create(registry=registry))
 
-    def collected(self, collector: C) -> C:
-        """Register a collector, which makes its samples at each scrape, and return it."""
+    def collected(self, collector: AnyCollector) -> AnyCollector:
+        """Register a collector, which creates its samples at each scrape, and return it."""
         self._registry.register(collector)
         return collector
 
 
-S = TypeVar("S", bound=MetricSet)
+AnyMetricSet = TypeVar("AnyMetricSet", bound=MetricSet)
 
 
 class Requests(Collector):
     """A counter of requests that takes a tenth of the time of the library's counter."""
 
     def __init__(self) -> None:
-        #: How many requests came, by the name of the room or limit, the endpoint and the state.
+        #: The number of requests, by the name of the room or limit, the endpoint and the state.
         self.counts: dict[tuple[str, str, str], int] = {}
 
     def count(self, name: str, endpoint: str, state: str) -> None:
@@ -124,13 +124,13 @@ class Metrics(MetricSet):
         "waitroom_batch_size",
         "How many subjects one call of a Redis script is about.",
         "verb",
-        buckets=_BATCH_SIZES,
+        buckets=(1, 2, 4, 8, 16, 32, 64, 128),
     )
     batch_seconds = histogram(
         "waitroom_batch_seconds",
         "Duration of one call of a Redis script, round trip included.",
         "verb",
-        buckets=_SECONDS,
+        buckets=_CALLS_S,
     )
     store_errors = counter(
         "waitroom_store_errors",
@@ -139,7 +139,6 @@ class Metrics(MetricSet):
         "room",
         "script",
     )
-
     store_evicts = gauge(
         "waitroom_store_evicts",
         "1 where Redis may evict keys (maxmemory-policy other than noeviction), 0 where not. NaN "
@@ -147,14 +146,14 @@ class Metrics(MetricSet):
     )
 
     def __init__(self, *products: type[MetricSet]) -> None:
-        """Export the metrics of `products` from the start."""
+        """Create the metrics of all processes and of `products`."""
         self.registry = CollectorRegistry()
         super().__init__(self.registry)
         #: Serves the metrics in the format and encoding that a request accepts.
         self.respond = make_aiohttp_handler(self.registry)
         self.requests = self.collected(Requests())
         self.build.labels(__version__).set(1)
-        #: Redis' maxmemory-policy; None until it has been read.
+        #: Redis' maxmemory-policy, or None until the policy has been read.
         self.eviction: str | None = None
         self.store_evicts.set(math.nan)
         ProcessCollector(registry=self.registry)
@@ -166,10 +165,11 @@ class Metrics(MetricSet):
         for product in products:
             self.of(product)
 
-    def of(self, product: type[S]) -> S:
+    def of(self, product: type[AnyMetricSet]) -> AnyMetricSet:
+        """Return the metrics of a product."""
         if product not in self._sets:
             self._sets[product] = product(self.registry)
-        return cast("S", self._sets[product])
+        return cast("AnyMetricSet", self._sets[product])
 
     def set_eviction(self, policy: str) -> None:
         self.eviction = policy
@@ -177,6 +177,7 @@ class Metrics(MetricSet):
 
     @property
     def observer(self) -> Observer:
+        """Return the callbacks by which RedisScripts reports to these metrics."""
         return Observer(batch=self.observe_batch, error=self.count_store_error)
 
     def observe_batch(self, _name: str, verb: str, size: int, seconds: float) -> None:

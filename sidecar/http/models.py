@@ -28,7 +28,7 @@ from sidecar.kit.did_you_mean import did_you_mean, types_in
 from sidecar.kit.errors import InputError
 from sidecar.kit.names import NAME
 
-#: How many characters of a name or value an error repeats at most.
+#: How many characters of a name or value an error message repeats at most.
 _MAX_SHOWN = 40
 _DIGITS = re.compile("[0-9]+")
 #: The largest whole number that every JSON reader keeps exactly.
@@ -36,15 +36,15 @@ MAX_NUMBER = 2**53
 
 
 class Parameters(BaseModel):
-    """Parameters of the path and the query. Unknown parameters are ignored. If a name comes several
-    times, its first value counts."""
+    """Parameters of the path and the query. Unknown parameters are ignored. If a parameter comes
+    several times, its first value counts."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod
     def _check_digits(cls, value: object, info: ValidationInfo) -> object:
-        """Accept only ASCII digits as a number: pydantic also accepts 1_0, +5, 5.0 and spaces."""
+        """Accept only ASCII digits as a number. pydantic would also accept 1_0, +5 and 5.0."""
         if info.field_name is None or not isinstance(value, str):
             return value
         field = cls.model_fields[info.field_name]
@@ -54,16 +54,16 @@ class Parameters(BaseModel):
 
 
 class Headers(BaseModel):
-    """Headers of a request or reply: the field `retry_after` is Retry-After. Others are ignored."""
+    """Headers of a request or reply. The field `retry_after` is the header Retry-After. Unknown
+    headers are ignored."""
 
     model_config = ConfigDict(
-        alias_generator=lambda name: name.replace("_", "-").title(),
-        defer_build=True,
+        alias_generator=lambda name: name.replace("_", "-").title(), defer_build=True
     )
 
 
 class Body(BaseModel):
-    """A JSON object."""
+    """A JSON object in a request."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
@@ -92,7 +92,7 @@ class Reply(BaseModel):
         )
 
 
-#: Used in place of a Reply. NO_BODY: there is no body. NO_JSON: the body is of `other_media`.
+#: Values in place of a Reply, for a response without a body, or with one of `other_media`.
 NO_BODY, NO_JSON = object(), object()
 #: A member of a Reply that is left out if it is None.
 optional = Field(exclude_if=lambda value: value is None)
@@ -111,7 +111,7 @@ def wanted(text: str) -> WrapValidator:
 
 
 def matching(pattern: re.Pattern[str] | str, text: str) -> tuple[Any, ...]:
-    """Return the annotations of a string that must match a pattern; errors ask for `text`."""
+    """Return the annotations of a string that must match a pattern. Errors ask for `text`."""
     source = pattern if isinstance(pattern, str) else pattern.pattern
     # JSON Schema has no \Z.
     return Field(pattern="^" + source.replace(r"\Z", "") + "$"), wanted(text)
@@ -121,7 +121,7 @@ def _whole_float_to_int(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-#: A name in the configuration. The handler checks whether it exists.
+#: A name in the configuration. The handler checks whether the name exists.
 Name = Annotated[str, Field(json_schema_extra={"pattern": "^" + NAME.pattern.replace(r"\Z", "$")})]
 #: A whole number in JSON; 1.0 is accepted too.
 Whole = Annotated[int, BeforeValidator(_whole_float_to_int)]
@@ -147,7 +147,7 @@ class PageReply(Reply):
     """A page of a list."""
 
     next: str | None
-    """The `after` of the next page. null: this is the last page."""
+    """The `after` of the next page, or null after the last page."""
 
 
 class OffsetPage(PageParameters):
@@ -176,26 +176,21 @@ def read(model: type[BaseModel], values: Any, *, from_text: bool = False) -> Any
 
 
 def _problems(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
-    """Return a line for each problem: unknown members first, the others in the model's order."""
+    """Return one line for each problem: unknown members first, the others in the model's order."""
     unknown, others = [], []
     for problem in error.errors(include_url=False):
         name = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
             members = [field.alias or key for key, field in model.model_fields.items()]
-            meant = did_you_mean(name, members)
-            unknown.append(unknown_member(name) + meant)
+            unknown.append(f"{name[:_MAX_SHOWN]}: unknown member{did_you_mean(name, members)}")
         elif problem["type"] == "missing":
             others.append(f"{name}: is needed{where}")
         else:
-            others.append(f"{name}: {_problem_text(problem, model)}".removeprefix(": "))
+            others.append(f"{name}: {_describe_problem(problem, model)}".removeprefix(": "))
     return sorted(unknown) + others
 
 
-def unknown_member(name: str) -> str:
-    return f"{name[:_MAX_SHOWN]}: unknown member"
-
-
-def _problem_text(problem: Any, model: type[BaseModel]) -> str:
+def _describe_problem(problem: Any, model: type[BaseModel]) -> str:
     text = problem["msg"].removeprefix("Value error, ")
     if problem["type"] not in {"wanted", "value_error"} and len(problem["loc"]) == 1:
         text = _describe(_properties(model).get(problem["loc"][0], {})) or text
@@ -211,7 +206,8 @@ def _properties(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any]) -> str:
-    """Return what a field accepts, such as "a whole number from 1", or "" for other schemas."""
+    """Describe what a field accepts, such as "a whole number from 1". Return "" if the schema is of
+    an unknown form."""
     if "enum" in schema:
         return " or ".join(str(value) for value in schema["enum"])
     if "anyOf" in schema:
@@ -225,16 +221,14 @@ def _describe(schema: dict[str, Any]) -> str:
         "array": "a list",
         "object": "an object",
     }
-    text, low, high = kinds.get(schema.get("type", ""), ""), *map(schema.get, _BOUNDS)
+    text, low = kinds.get(schema.get("type", ""), ""), schema.get("minimum")
     if low is None:
         return text
-    return f"{text} from {low}" + (f" to {high}" if high is not None else "")
-
-
-_BOUNDS = ("minimum", "maximum")
+    return f"{text} from {low}" + (f" to {schema['maximum']}" if "maximum" in schema else "")
 
 
 async def json_of(request: web.Request) -> Any:
+    """Parse the request's body. Raises InputError if the body is not JSON."""
     try:
         return json.loads(await request.text())
     except (ValueError, LookupError, RecursionError):
@@ -249,7 +243,7 @@ async def object_of(request: web.Request) -> dict[str, Any]:
 
 
 class Schema(GenerateJsonSchema):
-    """JSON Schema without the titles that pydantic adds, and without the defaults of replies."""
+    """A generator of JSON Schema that leaves out pydantic's titles, and the defaults of replies."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False

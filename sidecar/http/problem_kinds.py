@@ -1,16 +1,14 @@
-"""The kinds of problem documents. Each has a code for programs.
-
-This file has the kinds that all products use; those of one product are in its schemas.py.
-"""
+"""The kinds of problem documents that all products use. The schemas.py of each product has the
+kinds of that product."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of problem document."""
+    """A kind of problem document."""
 
-    #: The identifier for programs; it never changes.
+    #: The identifier for programs, which never changes.
     code: str
     status: int
     title: str
@@ -153,61 +151,30 @@ DATABASE_UNAVAILABLE = Kind(
     "The SQL database is unavailable.",
     "Try again after `Retry-After`. An operator checks the database.",
 )
-#: The kinds of problems that have no code of their own, by status.
+_TRY_AGAIN = "Try again after `Retry-After`."
+_NO_EXPECT = "Leave the `Expect` header out."
+#: The kinds of problems that say more only in their title: code, status, meaning, remedy.
+_UNTITLED = (
+    ("bad_request", 400, "The request cannot be read.", "Send what the API describes."),
+    ("unauthorized", 401, "Nobody is logged in.", "Log in at `/dashboard`, or send a token."),
+    ("forbidden", 403, "The client may not do that.", "Ask as a client that may."),
+    ("conflict", 409, "The current state does not allow it.", "Read the state, then decide anew."),
+    ("expectation_failed", 417, "An `Expect` that is not `100-continue`.", _NO_EXPECT),
+    ("too_many_requests", 429, "Too many requests came. `title` says which.", _TRY_AGAIN),
+    ("unavailable", 503, "The replica cannot answer at the moment. `title` says why.", _TRY_AGAIN),
+)
+#: The kinds of problems for which a status is enough, by status.
 GENERAL = {
     kind.status: kind
     for kind in (
-        Kind("bad_request", 400, "", "The request cannot be read.", "Send what the API describes."),
-        Kind(
-            "unauthorized",
-            401,
-            "",
-            "Nobody is logged in.",
-            "Log in at `/dashboard`, or send a token.",
-        ),
-        Kind("forbidden", 403, "", "The client may not do that.", "Ask as a client that may."),
-        NOT_FOUND,
-        METHOD_NOT_ALLOWED,
-        Kind(
-            "conflict",
-            409,
-            "",
-            "The current state does not allow it.",
-            "Read the state, then decide anew.",
-        ),
-        TOO_LARGE,
-        Kind(
-            "expectation_failed",
-            417,
-            "",
-            "An `Expect` that is not `100-continue`.",
-            "Leave the `Expect` header out.",
-        ),
-        INVALID_REQUEST,
-        Kind(
-            "too_many_requests",
-            429,
-            "",
-            "Too many requests came. `title` says which.",
-            "Try again after `Retry-After`.",
-        ),
-        Kind(
-            "unavailable",
-            503,
-            "",
-            "The replica cannot answer at the moment. `title` says why.",
-            "Try again after `Retry-After`.",
-        ),
+        *(Kind(code, status, "", *texts) for code, status, *texts in _UNTITLED),
+        *(NOT_FOUND, METHOD_NOT_ALLOWED, TOO_LARGE, INVALID_REQUEST),
     )
 }
 
 
 def unknown(name: str) -> Kind:
-    """Return the kind of problem for a room, limit or the like that is not configured."""
-    return Kind(
-        f"unknown_{name}",
-        404,
-        f"Unknown {name}",
-        f"No {name} of that name is configured.",
-        "Check the name. After a change of the settings file, restart the replicas.",
-    )
+    """Return the kind of problem for an unknown room, limit or other configured object."""
+    meaning = f"No {name} of that name is configured."
+    remedy = "Check the name. After a change of the settings file, restart the replicas."
+    return Kind(f"unknown_{name}", 404, f"Unknown {name}", meaning, remedy)

@@ -1,4 +1,4 @@
-"""Turns all errors into responses: problem documents (RFC 9457)."""
+"""Converts errors to problem documents (RFC 9457)."""
 
 import json
 import logging
@@ -20,15 +20,15 @@ from sidecar.kit.errors import (
     UnknownNameError,
 )
 
-#: The Retry-After while Redis or the database is unavailable, seconds.
+#: The value of Retry-After while Redis or the database is unavailable, seconds.
 STORE_RETRY_S = 5
 
 log = structlog.get_logger()
 
 
 class _UnreadableRequests(logging.Filter):
-    """Logs one debug line for a request that is not valid HTTP. aiohttp would log a traceback, even
-    if a client only sends a control character in a header."""
+    """A filter that replaces aiohttp's traceback about a request that is not valid HTTP with a
+    debug line. A control character in a header is enough to make a request invalid."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -44,8 +44,8 @@ logging.getLogger("aiohttp.server").addFilter(_UnreadableRequests())
 def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
     """Return a problem document as a response, with `members` such as `detail` and `errors`.
 
-    `kind` may be a status without a kind. `retry_after`, in seconds, becomes the header Retry-After
-    and the member `retry_after_seconds`."""
+    `kind` may also be an HTTP status. `retry_after`, in seconds, becomes the header Retry-After and
+    the member `retry_after_seconds`."""
     retry_s = members.pop("retry_after", None)
     if isinstance(kind, int):
         kind = kinds.GENERAL.get(kind) or Kind("other", kind, title, "")
@@ -62,7 +62,7 @@ def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
         document["retry_after_seconds"] = retry_s
     return web.Response(
         status=kind.status,
-        # Bytes, because aiohttp would add a charset to the type of text; this type has none.
+        # aiohttp would add a charset to the content type of text, so the body is bytes.
         body=json.dumps(document).encode(),
         content_type="application/problem+json",
         headers=headers,
@@ -70,7 +70,7 @@ def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
 
 
 class ProblemError(Exception):
-    """An error that becomes the problem document with which the request is answered."""
+    """An error that is sent as a problem document."""
 
     def __init__(self, kind: Kind, **members: Any) -> None:
         super().__init__(kind.title)
@@ -79,15 +79,14 @@ class ProblemError(Exception):
 
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn the exceptions of handlers into problem documents."""
+    """Convert the exceptions of handlers to problem documents."""
     try:
         return await handler(request)
     except web.HTTPException as error:
         if error.status < 400:
             raise
         response = problem(error.status, error.reason)
-        if "Allow" in error.headers:
-            response.headers["Allow"] = error.headers["Allow"]
+        response.headers.update({k: v for k, v in error.headers.items() if k == "Allow"})
         return response
     except ProblemError as error:
         return problem(error.kind, **error.members)
@@ -104,13 +103,13 @@ _UNCHANGED = "Nothing was changed."
 _JOBS_KEPT = "Jobs that were taken are kept. "
 
 
-def _kept_sentence(request: web.Request) -> str:
+def _describe_outage(request: web.Request) -> str:
     """Return a sentence about the data that an outage of Redis leaves intact, or ""."""
     if (request.method, request.path) == ("POST", "/v1/jobs"):
         return "The job was not taken. "
     if request.path.startswith(("/v1/jobs", "/v1/targets")):
         return _JOBS_KEPT
-    # Limits keep nothing, and leases go on until their terms end.
+    # Limits store nothing that an outage could lose, and leases last until they expire.
     return "" if request.path.startswith("/v1/") else "Places are kept. "
 
 
@@ -135,5 +134,5 @@ def _explain(request: web.Request, error: SidecarError) -> web.Response:
         case _:
             log.warning("store_away", path=path, error=str(error))
             kind = kinds.STORE_UNAVAILABLE
-            detail = f"{_kept_sentence(request)}Try again in a moment."
+            detail = f"{_describe_outage(request)}Try again in a moment."
     return problem(kind, detail=detail, retry_after=STORE_RETRY_S)

@@ -34,7 +34,7 @@ async def watched(replica):
 
 async def look(site, alerts):
     await site.room.refresh()
-    alerts.look()
+    alerts.update()
     return {(one["alert"], one["name"]) for one in alerts.firing}
 
 
@@ -115,7 +115,7 @@ async def test_a_replica_that_begins_knows_the_last_hour(watched):
     await later(site, alerts, 40)
     begun = Alerts(WaitingRooms([site.room]), Metrics())
     assert ("WaitroomLineStands", site.room.name) not in await look(site, begun)
-    await begun.recall()
+    await begun.judge_last_hour()
     assert ("WaitroomLineStands", site.room.name) in await look(site, begun)
 
 
@@ -126,12 +126,12 @@ def test_webhooks_that_fail_fire_by_room_and_event():
     sent = metrics.of(WebhookMetrics).webhooks
     for result in ("delivered", "failed", "dropped"):
         sent.labels(room, "room_full", result)
-    alerts.look()
+    alerts.update()
     sent.labels(room, "room_full", "delivered").inc()
-    alerts.look()
+    alerts.update()
     assert alerts.firing == []
     sent.labels(room, "room_full", "failed").inc()
-    alerts.look()
+    alerts.update()
     (one,) = alerts.firing
     assert (one["alert"], one["name"], one["event"]) == ("WaitroomWebhooksFail", room, "room_full")
 

@@ -186,7 +186,7 @@ async def slow(replica, request):
 @pytest.mark.parametrize("slow", [100], indirect=True)
 async def test_who_hangs_up_is_gone_before_the_next_heartbeat(slow, open_stream, monkeypatch):
     """Nobody waits for it to be due: the stream makes room for another."""
-    monkeypatch.setattr(slow.streams, "look_s", 0.02)
+    monkeypatch.setattr(slow.streams, "check_interval_s", 0.02)
     stream = await open_stream(slow, slow.ticket)
     await stream.next()
     assert (open_streams(slow), heartbeats(slow)) == (1, 1)

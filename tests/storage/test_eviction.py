@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from sidecar.http.metrics import Metrics
 from sidecar.storage.redis.connect import close, connect
-from sidecar.storage.redis.eviction import SAFE, UNSEEN, eviction_policy, watch_eviction
+from sidecar.storage.redis.eviction import SAFE, UNSEEN, read_eviction_policy, watch_eviction
 from tests.support.receiver import until
 from tests.support.redis_servers import RedisServer
 
@@ -28,7 +28,7 @@ async def store(server):
 @pytest.mark.parametrize("policy", ["noeviction", "allkeys-lru", "volatile-ttl"])
 async def test_the_policy_is_seen(store, policy):
     await store.config_set("maxmemory-policy", policy)
-    assert await eviction_policy(store, timeout_s=5) == policy
+    assert await read_eviction_policy(store, timeout_s=5) == policy
 
 
 async def test_where_info_is_not_allowed_it_is_unseen(store, server):
@@ -37,19 +37,19 @@ async def test_where_info_is_not_allowed_it_is_unseen(store, server):
     for name, more, seen in (("strict", [], UNSEEN), ("documented", ["+info"], SAFE)):
         await store.execute_command("ACL", "SETUSER", name, "on", ">secret", "~*", *rights, *more)
         other = connect(f"redis://{name}:secret@{server.address}", timeout_s=5)
-        assert await eviction_policy(other, timeout_s=5) == seen
+        assert await read_eviction_policy(other, timeout_s=5) == seen
         await close(other)
 
 
 async def test_a_store_that_is_away_is_no_store_that_evicts(tmp_path):
     redis = connect(f"unix://{tmp_path}/nothing.sock", timeout_s=1)
-    assert await eviction_policy(redis, timeout_s=1) is None
+    assert await read_eviction_policy(redis, timeout_s=1) is None
     await close(redis)
 
 
 async def test_changes_are_logged_and_counted(store, monkeypatch):
     """Nothing is said of a Redis that keeps all."""
-    monkeypatch.setattr("sidecar.storage.redis.eviction.LOOK_S", 0.01)
+    monkeypatch.setattr("sidecar.storage.redis.eviction.CHECK_INTERVAL_S", 0.01)
     metrics = Metrics()
     assert b"waitroom_store_evicts NaN" in metrics.text()
     with capture_logs() as logs:

@@ -66,7 +66,7 @@ async def test_one_more_than_the_pool_has_waits_for_its_turn(redis_socket, comes
             await other.rpush("nothing", 0)
             assert await one_more
         else:
-            redis._turns._wait_s = 0.05
+            redis._free_connections._wait_s = 0.05
             with pytest.raises(RedisError):
                 await redis.ping()
         await other.rpush("nothing", *range(POOL_SIZE - comes_free))

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sidecar.jobs.model import ACTIVE_STATES, ENDED, WAITING_STATES, Ending, Job, QueueEntry, State
 from sidecar.jobs.store.tables import FIND, FIND_WITH_BODY, chunks, jobs, lock_jobs, to_job
 from sidecar.kit.batch import CallBatcher
-from sidecar.storage.sql.transactions import Transactions, separately
+from sidecar.storage.sql.transactions import Transactions, isolate_errors
 
 #: The most jobs in one transaction.
 BATCH_LIMIT = 200
@@ -34,7 +34,7 @@ class AttemptRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._upsert_chunk = transactions.upsert(chunks)
-        self._endings = CallBatcher(partial(separately, self._finish), limit=BATCH_LIMIT)
+        self._endings = CallBatcher(partial(isolate_errors, self._finish), limit=BATCH_LIMIT)
 
     # Waiting and running jobs -----------------------------------------------------------------
 

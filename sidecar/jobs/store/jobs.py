@@ -27,7 +27,7 @@ from sidecar.jobs.model import ENDED, ID_LENGTH, WAITING_STATES, Job, JobQuery, 
 from sidecar.jobs.store.tables import FIND, WORD, chunks, jobs, make_ended_values, to_job, to_row
 from sidecar.kit.batch import CallBatcher
 from sidecar.kit.errors import DatabaseError
-from sidecar.storage.sql.transactions import Transactions, separately
+from sidecar.storage.sql.transactions import Transactions, isolate_errors
 
 #: The most jobs in one transaction.
 BATCH_LIMIT = 200
@@ -74,7 +74,7 @@ class JobRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._add_job = transactions.insert_ignore(jobs)
-        self._inserts = CallBatcher(partial(separately, self._insert), limit=BATCH_LIMIT)
+        self._inserts = CallBatcher(partial(isolate_errors, self._insert), limit=BATCH_LIMIT)
 
     async def insert(self, job: Job) -> Job:
         """Insert a new job and return it. If its owner has a job with the same idempotency key,

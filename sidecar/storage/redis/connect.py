@@ -1,4 +1,4 @@
-"""Opens and closes a client of the Redis that a URL names."""
+"""Opens and closes the client of Redis."""
 
 from typing import TypeAlias
 
@@ -16,23 +16,23 @@ Store: TypeAlias = Redis | RedisCluster
 
 
 def connect(url: str, *, timeout_s: float) -> Store:
-    """Return a client for any address that the setting `store` allows. Nothing is sent yet.
+    """Return a client for any URL that the setting `store` allows. Nothing is sent yet. Raises
+    InputError for an option that redis-py does not take.
 
-    `memory://` is a Redis inside this process, with the same scripts: good for one
-    replica and for trying things out, gone when the process ends.
-
-    Raises InputError for an option that redis-py does not take.
+    `memory://` is a Redis inside this process, for trials with one replica. The data is lost when
+    the process ends.
     """
     if url.startswith("memory://"):
         require("memory", setting="store")
-        from fakeredis import FakeAsyncRedis  # noqa: PLC0415 - most never need it
+        from fakeredis import FakeAsyncRedis  # noqa: PLC0415 - most processes never need fakeredis
 
         memory: Redis = FakeAsyncRedis()
         return memory
     try:
         redis = _open(url, timeout_s)
         if isinstance(redis, Redis):
-            redis.connection_pool.make_connection()  # type: ignore[no-untyped-call] # reads all options, and sends nothing
+            # Reads all options, and sends nothing.
+            redis.connection_pool.make_connection()  # type: ignore[no-untyped-call]
     except (TypeError, ValueError, RedisError, RedisClusterException) as error:
         raise InputError([f"store: {error}"]) from error
     return redis

@@ -1,4 +1,4 @@
-"""Turns the errors of redis-py into StoreError."""
+"""Converts the errors of redis-py to StoreError."""
 
 import asyncio
 from types import TracebackType
@@ -9,7 +9,7 @@ from sidecar.kit.errors import StoreError
 
 
 class driver_errors:  # noqa: N801 - reads as a statement
-    """Limits the time of its block, and raises StoreError for a timeout or an error of redis-py."""
+    """A block that raises StoreError for an error of redis-py, or if it takes too long."""
 
     def __init__(self, what: str, timeout_s: float) -> None:
         self._what = what
@@ -33,4 +33,5 @@ class driver_errors:  # noqa: N801 - reads as a statement
 
 
 def text(value: bytes | str) -> str:
+    """Decode a value that Redis has returned."""
     return value.decode() if isinstance(value, bytes) else value

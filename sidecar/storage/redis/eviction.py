@@ -1,5 +1,5 @@
-"""Watches whether Redis evicts keys. If it does, it forgets visitors, counts and settings without
-an error."""
+"""Watches whether Redis evicts keys. An eviction loses visitors, counts and settings without an
+error."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,30 +13,32 @@ from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors
 
 #: Seconds between two checks.
-LOOK_S = 60.0
+CHECK_INTERVAL_S = 60.0
 SAFE = "noeviction"
-#: The policy cannot be read: INFO is not allowed, or does not have it.
+#: Stands for a policy that cannot be read, because INFO is not allowed or does not have the policy.
 UNSEEN = "unseen"
 
 log = structlog.get_logger()
 
 
-async def watch_eviction(redis: Store, tell: Callable[[str], None], *, timeout_s: float) -> None:
-    """Pass the eviction policy to `tell` every LOOK_S, and log its changes, until cancelled."""
+async def watch_eviction(
+    redis: Store, on_policy: Callable[[str], None], *, timeout_s: float
+) -> None:
+    """Pass the eviction policy to `on_policy` every minute, and log changes, until cancelled."""
     before = SAFE
     while True:
-        policy = await eviction_policy(redis, timeout_s=timeout_s)
+        policy = await read_eviction_policy(redis, timeout_s=timeout_s)
         if policy is not None:
-            tell(policy)
+            on_policy(policy)
             if policy != before:
-                _log(policy)
+                _log_policy(policy)
             before = policy
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(CHECK_INTERVAL_S)
 
 
-async def eviction_policy(redis: Store, *, timeout_s: float) -> str | None:
-    """Return maxmemory-policy, in a cluster that of a node that evicts, if there is one. Return
-    UNSEEN if it cannot be read, None if Redis does not answer."""
+async def read_eviction_policy(redis: Store, *, timeout_s: float) -> str | None:
+    """Return the setting maxmemory-policy. In a cluster prefer a node that evicts keys. Return
+    UNSEEN if the policy cannot be read, or None if Redis does not answer."""
     try:
         async with driver_errors("info", timeout_s):
             info: dict[str, Any] = await redis.info("memory")
@@ -47,7 +49,7 @@ async def eviction_policy(redis: Store, *, timeout_s: float) -> str | None:
     return min(policies - {SAFE}, default=SAFE)
 
 
-def _log(policy: str) -> None:
+def _log_policy(policy: str) -> None:
     if policy == SAFE:
         log.info("store_does_not_evict")
     elif policy == UNSEEN:

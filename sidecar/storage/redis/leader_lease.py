@@ -1,4 +1,4 @@
-"""The leader lease: work that one replica does at a time, for as long as it renews the lease."""
+"""The leader lease, which a replica holds while it does work that one replica does at a time."""
 
 from typing import Any
 
@@ -7,10 +7,11 @@ from sidecar.storage.redis.driver_errors import driver_errors, text
 
 
 class LeaderLease:
-    """A lease under `key` for its `owner`, a replica. Every method raises StoreError when Redis
-    does not answer.
+    """A lease in Redis under `key` for `owner`, a replica. Every method raises StoreError when
+    Redis does not answer.
 
-    Two replicas may hold it for a moment, if one was slow: the work must tolerate that.
+    If one replica is slow, two replicas may hold the lease for a moment. The work must tolerate
+    that.
     """
 
     def __init__(self, redis: Store, key: str, *, owner: str, timeout_s: float) -> None:
@@ -20,17 +21,16 @@ class LeaderLease:
         self._timeout_s = timeout_s
 
     async def hold(self, *, milliseconds: int) -> bool:
-        """Take or renew the lease, and return True if this replica has it for that time. It expires
-        by itself."""
+        """Take or renew the lease, and return True if this replica has the lease. The lease expires
+        after `milliseconds`."""
         async with driver_errors("leader lease", self._timeout_s):
             if await self._redis.set(self._key, self._owner, nx=True, px=milliseconds):
                 return True
-            return await self._is_mine() and bool(
-                await self._redis.pexpire(self._key, milliseconds)
-            )
+            is_mine = await self._is_mine()
+            return is_mine and bool(await self._redis.pexpire(self._key, milliseconds))
 
     async def give_up(self) -> None:
-        """Release the lease, so that another replica need not wait until it expires."""
+        """Release the lease, so that no other replica has to wait until the lease expires."""
         async with driver_errors("leader lease", self._timeout_s):
             if await self._is_mine():
                 await self._redis.delete(self._key)

@@ -1,12 +1,11 @@
-"""Loads the Lua scripts: one file a script, fragments by `-- @include "name"`.
+"""Loads the Lua scripts: one file for each script, and fragments by `-- @include "name"`.
 
-A fragment is taken in once, where it is first asked for. A fragment that is missing, or
-that includes itself by a detour, is an error that names the file, line and column; so is
-an include that is misspelt, which Lua would take for a comment.
+A fragment is included once, at its first include. A missing fragment, a fragment that includes
+itself, and a misspelt include are errors with file, line and column.
 
-A script that defines `run(KEYS, ARGV)` can be had in two ways. Alone, for EVALSHA, it ends with a
-call of that. With all scripts of its folder it makes a library of Redis Functions, in which
-fragments are loaded once.
+A script that defines `run(KEYS, ARGV)` can be loaded in two ways. For EVALSHA the script alone is
+loaded, with a call of `run` at the end. As Redis Functions all scripts of a product are loaded as
+one library, in which each fragment is included once.
 """
 
 import hashlib
@@ -30,26 +29,25 @@ class IncludeError(SidecarError):
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A product's scripts as Redis Functions. All names have the hash of the text, so that two
-    versions can be in one Redis."""
+    """A product's scripts as Redis Functions. All names contain the hash of the text, so that one
+    Redis can have two versions."""
 
     name: str
     text: str
-    #: Script -> function.
+    #: The names of the functions, by script.
     functions: dict[str, str]
 
 
 def file_of(name: str, root: Path = LUA_ROOT) -> Path:
-    """Return the file of a script or fragment such as "visitors/arrival"."""
+    """Return the file of a script or fragment, such as "visitors/arrival"."""
     product, _, rest = name.partition("/")
     return root / product / "lua" / f"{rest}.lua" if rest else root / f"{name}.lua"
 
 
 @cache
 def source(name: str, root: Path = LUA_ROOT) -> str:
-    """Return the whole text of a script such as "rooms/enter", its includes flattened."""
-    taken: set[Path] = set()
-    lines = _flatten(file_of(name, root), root, taken, ())
+    """Return the text of a script such as "rooms/enter", with all fragments."""
+    lines = [*_flatten(file_of(name, root), root, set())]
     if _RUN in lines:
         lines.append("return run(KEYS, ARGV)")
     return "\n".join(lines) + "\n"
@@ -58,17 +56,15 @@ def source(name: str, root: Path = LUA_ROOT) -> str:
 @cache
 def library(product: str, root: Path = LUA_ROOT) -> Library:
     """Return all scripts of a product, such as "rooms", as one library."""
-    taken: set[Path] = set()
+    included: set[Path] = set()
     fragments: list[str] = []
     scripts: dict[str, str] = {}
     for file in sorted((root / product / "lua").glob("*.lua")):
-        own = []
-        for line in _lines(file, root, ()):
-            if isinstance(line, str):
-                own.append(line)
-            elif line not in taken:
-                fragments += _flatten(line, root, taken, (file,))
-        scripts[file.stem] = "\n".join(own)
+        lines = [*_read_lines(file, root, ())]
+        scripts[file.stem] = "\n".join(line for line in lines if isinstance(line, str))
+        for line in lines:
+            if isinstance(line, Path):
+                fragments += _flatten(line, root, included, (file,))
     shared = "\n".join(fragments)
     digest = hashlib.sha256("\n".join([shared, *scripts.values()]).encode()).hexdigest()[:16]
     name = f"waitroom_{product}_{digest}"
@@ -80,30 +76,34 @@ def library(product: str, root: Path = LUA_ROOT) -> Library:
     return Library(name, "\n".join([f"#!lua name={name}", shared, *blocks]) + "\n", functions)
 
 
-def _flatten(file: Path, root: Path, taken: set[Path], above: tuple[Path, ...]) -> list[str]:
-    taken.add(file)
-    lines: list[str] = []
-    for line in _lines(file, root, above):
+def _flatten(
+    file: Path, root: Path, included: set[Path], parents: tuple[Path, ...] = ()
+) -> Iterator[str]:
+    """Yield the lines of a file and of its fragments, unless the file is included already."""
+    if file in included:
+        return
+    included.add(file)
+    for line in _read_lines(file, root, parents):
         if isinstance(line, str):
-            lines.append(line)
-        elif line not in taken:
-            lines += _flatten(line, root, taken, (*above, file))
-    return lines
+            yield line
+        else:
+            yield from _flatten(line, root, included, (*parents, file))
 
 
-def _lines(file: Path, root: Path, above: tuple[Path, ...]) -> Iterator[str | Path]:
-    """Return the lines of a file, and in place of an include the fragment's file."""
+def _read_lines(file: Path, root: Path, parents: tuple[Path, ...]) -> Iterator[str | Path]:
+    """Yield the lines of a file. In place of an include yield the fragment's file. Raises
+    IncludeError."""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-        match = _INCLUDE.match(line)
-        if match is None:
-            if "@include" in line:
-                at = f"{file.relative_to(root)}:{number}:{line.index('@include') + 1}"
-                raise IncludeError(f'{at}: write -- @include "folder/name"')
+        if "@include" not in line:
             yield line
             continue
-        at = f"{file.relative_to(root)}:{number}:{match.start('name') + 1}"
+        match = _INCLUDE.match(line)
+        column = (match.start("name") if match else line.index("@include")) + 1
+        at = f"{file.relative_to(root)}:{number}:{column}"
+        if match is None:  # Lua would take the line for a comment
+            raise IncludeError(f'{at}: write -- @include "folder/name"')
         fragment = file_of(match["name"], root)
-        if fragment in (*above, file):
+        if fragment in (*parents, file):
             raise IncludeError(f"{at}: {match['name']} includes itself")
         if not fragment.exists():
             raise IncludeError(f"{at}: there is no {match['name']}.lua")

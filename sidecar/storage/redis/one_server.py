@@ -1,4 +1,4 @@
-"""Asks one Redis server for a command in a terminal. Not async, and quick to import."""
+"""A blocking client of one Redis server for commands in a terminal, which is quick to import."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +12,8 @@ _TIMEOUT_S = 1
 
 
 def ask_server(store: str, question: Callable[[redis.Redis], Any]) -> Any:
-    """Return what the question finds out; None if the address names no single server, such as
-    Sentinel's. Raises StoreError if the server does not answer within a second."""
+    """Call `question` with a client of the server, and return the result. Return None if the URL
+    names no single server. Raises StoreError if the server does not answer within a second."""
     if not store.startswith(_SCHEMES):
         return None
     try:

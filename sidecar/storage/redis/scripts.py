@@ -1,10 +1,9 @@
 """Runs a product's scripts in Redis.
 
-Scripts run as Redis Functions, which are loaded once and build their closures once. A server
-without the library is given it: at the first call, after FUNCTION FLUSH, after a failover to a
-replica that had not copied it, and each primary of a cluster. A server that refuses functions
-(Redis 6.2, an ACL, FUNCTION renamed) gets the same source by EVALSHA, and is asked again after
-RETRY_S.
+Scripts run as Redis Functions, which Redis compiles only once. The library is loaded when a server
+does not have it: at the first call, after FUNCTION FLUSH, after some failovers, and on each primary
+of a cluster. If a server refuses functions (Redis 6.2, an ACL, FUNCTION renamed), the scripts run
+by EVALSHA, and functions are tried again after RETRY_S.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors
 from sidecar.storage.redis.lua_source import library, source
 
-#: A server that refused functions is asked again after this time.
+#: Seconds after which functions are tried again on a server that has refused them.
 RETRY_S = 60.0
 
 log = structlog.get_logger()
@@ -35,7 +34,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Callbacks for each batch (name, verb, size, seconds) and each error (name, verb)."""
+    """Callbacks for each batch (name, verb, size, seconds) and for each error (name, verb)."""
 
     batch: Callable[[str, str, int, float], None] = lambda _name, _verb, _size, _seconds: None
     error: Callable[[str, str], None] = lambda _name, _verb: None
@@ -43,7 +42,7 @@ class Observer:
 
 @dataclass(slots=True)
 class FunctionSupport:
-    """Whether the server of one client takes functions."""
+    """What is known about the support for functions of the server of one client."""
 
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
     refused_until_s: float = 0
@@ -54,16 +53,14 @@ _support: WeakKeyDictionary[Store, FunctionSupport] = WeakKeyDictionary()
 
 
 def function_support(redis: Store) -> FunctionSupport:
-    """Return the state that all users of this client share."""
+    """Return the state that all RedisScripts with this client share."""
     is_memory = type(redis).__module__.startswith("fakeredis")
     return _support.setdefault(redis, FunctionSupport(refused_until_s=math.inf if is_memory else 0))
 
 
 class RedisScripts:
-    """The scripts of sidecar/PRODUCT/lua, called for one name: a room, a template, a limit.
-
-    Every call raises StoreError when Redis does not answer.
-    """
+    """The scripts in sidecar/PRODUCT/lua, called for one `name`, such as a room or a limit. Every
+    call raises StoreError when Redis does not answer."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -78,8 +75,8 @@ class RedisScripts:
         on_time: Callable[[int], None] | None = None,
     ) -> None:
         """Args:
-        probe_timeout_s: How long a try of an unavailable Redis may take, if longer than a call.
-        now: Overrides the time of Redis, in the scripts' unit (tests).
+        probe_timeout_s: How long a probe of an unavailable Redis may take. None: as a call.
+        now: Returns a time that replaces the time of Redis, in the scripts' unit, for tests.
         on_time: Receives the time of Redis with each reply of `call`.
         """
         self.redis: Any = redis
@@ -96,12 +93,12 @@ class RedisScripts:
 
     @property
     def is_away(self) -> bool:
-        """Whether Redis stopped answering. Calls then raise StoreUnavailableError at once, except
-        for the breaker's probes."""
+        """Return True if Redis has stopped answering. Calls then raise StoreUnavailableError at
+        once, except for the breaker's probes."""
         return self.breaker.is_open
 
     def raise_if_away(self, verb: str) -> None:
-        """Raise StoreUnavailableError instead of waiting behind a probe that may take long."""
+        """Raise StoreUnavailableError if the breaker refuses calls."""
         if self.breaker.refuses:
             raise StoreUnavailableError(f"{verb}: Redis is unavailable")
 
@@ -118,10 +115,10 @@ class RedisScripts:
         """Run a script and return its reply.
 
         Args:
-            args: ARGV from 2 on; ARGV[1] is the overridden time or "".
-            verb: What errors and metrics call it, if not as the script.
-            batch: The batch's size, to be observed; 0: not a batch.
-            is_probe: Sent even while Redis counts as unavailable.
+            args: ARGV from 2 on. ARGV[1] is the time that replaces that of Redis, or "".
+            verb: The name of the call in errors and metrics, by default the script's.
+            batch: The number of items in the batch, or 0 if the call is no batch.
+            is_probe: Send the call even while Redis counts as unavailable.
         """
         argv = ("" if self._now is None else self._now(), *args)
         reply = await self.command(
@@ -159,9 +156,9 @@ class RedisScripts:
     async def send(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """Run a script without breaker and time limit. Raises what the driver raises."""
         if time.monotonic() >= self._support.refused_until_s:
-            # While Redis refuses writes, for example because it is full, it runs no function that
-            # may write. By EVALSHA it refuses only the first command that needs memory, so scripts
-            # that read or free memory still work.
+            # While Redis refuses writes, for example because it is full, Redis runs no function
+            # that may write. By EVALSHA Redis refuses only the first command that needs memory, so
+            # scripts that read or free memory still work.
             try:
                 return await self._fcall(script, keys, args)
             except _LibraryMissing:
@@ -169,7 +166,7 @@ class RedisScripts:
             except ResponseError as error:
                 if _is_fcall_refused(error):
                     self._note_refusal(error)
-                elif not _is_of_writes(error):
+                elif not _is_write_refused(error):
                     raise
         return await self._eval(script, keys, args)
 
@@ -190,7 +187,8 @@ class RedisScripts:
         return await registered(keys=keys, args=args)
 
     async def _load_and_call(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Load the library, once for all calls that miss it at the same time, and call it."""
+        """Load the library, once for all calls that find it missing at the same time, and call the
+        script."""
         try:
             async with self._support.loading:
                 with contextlib.suppress(_LibraryMissing):
@@ -200,7 +198,7 @@ class RedisScripts:
                 return await self._fcall(script, keys, args)
             # Functions are refused, or a slot is moving to another server of a cluster.
         except ResponseError as error:
-            if not _is_of_writes(error):
+            if not _is_write_refused(error):
                 raise
         return await self._eval(script, keys, args)
 
@@ -210,24 +208,24 @@ class RedisScripts:
         try:
             await self.redis.execute_command("FUNCTION LOAD", "REPLACE", text, **where)
         except ResponseError as error:
-            if _is_of_writes(error):
-                raise  # it says nothing about functions
+            if _is_write_refused(error):
+                raise
             self._note_refusal(error)
 
     async def scan(
         self, key: str, cursor: int, *, match: str, count: int
     ) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0: the end) and some key names of the server that has `key`.
+        """Return the next cursor, 0 at the end, and some key names of the server that has `key`.
         Raises what the driver raises."""
         if isinstance(self.redis, RedisCluster):
             await self.redis.initialize()
         where = self._server_of(key)
         following, names = await self.redis.scan(cursor, match, count, **where)
-        # A cluster's driver names the servers that it asked.
+        # A cluster's driver returns the cursors by server.
         return next(iter(following.values())) if where else following, names
 
     def _server_of(self, key: str) -> dict[str, Any]:
-        """Return the option by which a cluster's driver asks the server that has the key."""
+        """Return the option for a command to the server that has the key, {} without a cluster."""
         is_cluster = isinstance(self.redis, RedisCluster)
         return {"target_nodes": self.redis.get_node_from_key(key)} if is_cluster else {}
 
@@ -235,24 +233,21 @@ class RedisScripts:
         self._support.refused_until_s = time.monotonic() + RETRY_S
         if not self._support.is_logged:
             self._support.is_logged = True
-            log.warning(
-                "functions_refused",
-                error=str(error),
-                hint="scripts go by EVALSHA, which costs Redis more CPU: docs/operations.md",
-            )
+            hint = "scripts go by EVALSHA, which costs Redis more CPU: docs/operations.md"
+            log.warning("functions_refused", error=str(error), hint=hint)
 
 
-class _LibraryMissing(Exception):  # noqa: N818 - the library is loaded, and nobody sees this
+class _LibraryMissing(Exception):  # noqa: N818 - RedisScripts.send handles it
     """The server does not have the library."""
 
 
-def _is_of_writes(error: ResponseError) -> bool:
-    """Return True if Redis takes no writes now, so that nothing was run."""
+def _is_write_refused(error: ResponseError) -> bool:
+    """Return True if Redis accepts no writes now, and so did not run the function."""
     is_known = isinstance(error, OutOfMemoryError | ReadOnlyError)
     return is_known or str(error).startswith(("MISCONF", "NOREPLICAS"))
 
 
 def _is_fcall_refused(error: ResponseError) -> bool:
-    """Return True if Redis does not know FCALL or forbids it to this user. Such an error names the
-    command, unlike that of a function that failed."""
+    """Return True if Redis does not know the command FCALL or forbids it to this user. Only such
+    an error names the command."""
     return "fcall" in str(error).lower()

@@ -1,17 +1,16 @@
 """Clients of one Redis server, of Redis Sentinel and of Redis Cluster.
 
-They override parts of redis-py, for two reasons. Its client of one server takes three times the CPU
-of ours for a call. And every call is cut off from outside after `store_timeout`, so what redis-py
-finds out by waiting longer, or only when a call ends by an error of its own, it would never find
-out.
+The clients override parts of redis-py, for two reasons. For one server redis-py takes three times
+the CPU for a call. And RedisScripts cancels every call after `store_timeout`, so redis-py would
+never see the errors of its own by which it notices that a server is gone.
 
-Parts that redis-py does not document are looked for before they are used (_PARTS). Where one is
-missing, redis-py is used as it is, with a warning.
+has_parts looks for the undocumented parts of redis-py before a client uses them. Where a part is
+missing, redis-py is used unchanged, with a warning.
 """
 
 import asyncio
-import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
@@ -31,15 +30,16 @@ from redis.asyncio.sentinel import (
 from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 
+from sidecar.kit.library_parts import PartKind, has_part
 from sidecar.kit.setting_types import read_servers
 
 #: Connections of one client. More calls at a time would only queue up in Redis.
 POOL_SIZE = 64
-#: The share of its time that a call may wait for a free connection.
+#: The share of a call's timeout that the call may wait for a free connection.
 POOL_WAIT = 0.5
 #: The service name of redis-py and of most installations.
 SERVICE = "mymaster"
-#: What the clients below need of redis-py, by class: attributes, and coroutine functions.
+#: The parts of redis-py that the clients use, by class: attributes, and coroutine functions.
 _PARTS: dict[type[Any], tuple[str, str]] = {
     AbstractConnection: (
         "_writer health_check_interval is_connected mark_for_reconnect should_reconnect",
@@ -55,20 +55,20 @@ _PARTS: dict[type[Any], tuple[str, str]] = {
     NodesManager: ("startup_nodes default_node nodes_cache set_nodes", "initialize"),
     ClusterNode: ("connection_class", ""),
 }
+_PART_KINDS: tuple[PartKind, PartKind] = (object, iscoroutinefunction)
 
 log = structlog.get_logger()
 
 
 def has_parts(*classes: type[Any]) -> bool:
-    """Return True if these classes of redis-py have the parts that are needed here; else log which
-    are missing."""
+    """Return True if these classes of redis-py have the parts that the clients use; else log the
+    missing parts."""
     missing = [
         f"{cls.__name__}.{name}"
         for cls in classes
-        for names, are_coroutines in zip(_PARTS[cls], (False, True), strict=True)
+        for names, kind in zip(_PARTS[cls], _PART_KINDS, strict=True)
         for name in names.split()
-        if not hasattr(cls, name)
-        or (are_coroutines and not inspect.iscoroutinefunction(getattr(cls, name)))
+        if not has_part(cls, name, kind)
     ]
     if missing:
         hint = "redis-py is used as it is: calls cost more CPU, a failover takes longer"
@@ -82,13 +82,13 @@ def common_options(timeout_s: float) -> dict[str, Any]:
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
         "socket_keepalive": True,
-        # A call that is repeated later is worth less to the client than an answer now.
+        # An error now is worth more to the client than the reply to a later retry.
         "retry": Retry(NoBackoff(), 0),
     }
 
 
 def single_store(url: str, timeout_s: float) -> Redis:
-    """Return a client of one server: redis://, rediss:// or unix://."""
+    """Return a client of one server. The URL begins with redis://, rediss:// or unix://."""
     options = common_options(timeout_s)
     if url.startswith("unix://"):
         del options["socket_keepalive"]
@@ -97,17 +97,19 @@ def single_store(url: str, timeout_s: float) -> Redis:
     if not has_parts(AbstractConnection, ConnectionPool, Redis):
         return Redis.from_pool(BlockingConnectionPool.from_url(url, timeout=wait_s, **options))
     pool = ConnectionPool.from_url(url, **options)
-    pool.connection_class = packed(pool.connection_class)
+    pool.connection_class = add_packing(pool.connection_class)
     return Single(pool, wait_s=wait_s)
 
 
-def packed(kind: type[Any]) -> type[Any]:
-    """Return a class of connections that hiredis writes too, and not only reads: a batch has
-    hundreds of arguments, and redis-py takes some microseconds for each."""
+def add_packing(kind: type[Any]) -> type[Any]:
+    """Return a subclass of connections that packs commands with hiredis. A batch has hundreds of
+    arguments, and redis-py takes some microseconds for each."""
     return type(kind.__name__, (_Packed, kind), {})
 
 
 class _Packed:
+    """Overrides how a connection packs and writes commands."""
+
     if TYPE_CHECKING:
         _writer: Any
         health_check_interval: float
@@ -117,8 +119,8 @@ class _Packed:
         return [hiredis.pack_command((*name.split(), *rest))]
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """Write at once where possible. redis-py makes a task for each command, to bound the time;
-        here the caller does that, which waits for the reply."""
+        """Write the command at once where possible. redis-py creates a task for each command, for
+        a timeout. Here the caller, which waits for the reply, sets the timeout."""
         writer = self._writer
         if writer is not None and writer.transport.is_closing():
             # A write would be a TypeError of Python 3.12.3, or a RuntimeError of uvloop.
@@ -129,8 +131,9 @@ class _Packed:
             writer.writelines(command)
 
 
-class _Turns(asyncio.Semaphore):
-    """Lets as many calls through as there are connections. The others wait for their turn."""
+class _FreeConnections(asyncio.Semaphore):
+    """A semaphore that each call holds, so that there are at most POOL_SIZE calls at a time. A call
+    that waits for longer than `wait_s` gets a ConnectionError."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__(POOL_SIZE)
@@ -147,59 +150,56 @@ class _Turns(asyncio.Semaphore):
 
 
 class Single(Redis):
-    """A client of one server. A call takes a third of the CPU that redis-py's takes.
+    """A client of one server. A call takes a third of the CPU that a call of redis-py takes.
 
-    It keeps used connections, each for one call at a time. redis-py hands them to its pool and
-    back, with two locks, a timeout and a dozen measurements. A connection that fails goes back to
-    the pool, closed.
+    The client has a list of idle connections. redis-py returns each connection to its pool after
+    each call, with two locks, a timeout and a dozen measurements. Here only a connection that
+    failed is closed and returned to the pool.
     """
 
     def __init__(self, pool: ConnectionPool, *, wait_s: float) -> None:
         super().__init__(connection_pool=pool)
         self._idle: list[Any] = []
-        self._turns = _Turns(wait_s)
+        self._free_connections = _FreeConnections(wait_s)
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
-        async with self._turns:
-            return await self._execute(args, options)
-
-    async def _execute(self, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        pool: Any = self.connection_pool
-        connection = self._idle.pop() if self._idle else await pool.get_connection()
-        try:
-            if not connection.is_connected or await connection.can_read():
-                await pool.ensure_connection(connection)  # it was closed meanwhile
-            await connection.send_command(*args)
-            reply = await self.parse_response(connection, args[0], **options)
-        except exceptions.ResponseError:
-            self._idle.append(connection)
-            raise
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            await pool.release(connection)
-            raise
-        if connection.should_reconnect():  # the server is about to move
-            await pool.release(connection)
-        else:
-            self._idle.append(connection)
-        return reply
+        async with self._free_connections:
+            pool: Any = self.connection_pool
+            connection = self._idle.pop() if self._idle else await pool.get_connection()
+            try:
+                if not connection.is_connected or await connection.can_read():
+                    await pool.ensure_connection(connection)  # it was closed meanwhile
+                await connection.send_command(*args)
+                reply = await self.parse_response(connection, args[0], **options)
+            except exceptions.ResponseError:
+                self._idle.append(connection)
+                raise
+            except BaseException:
+                await connection.disconnect(nowait=True)
+                await pool.release(connection)
+                raise
+            if connection.should_reconnect():  # the server is about to move
+                await pool.release(connection)
+            else:
+                self._idle.append(connection)
+            return reply
 
 
 def sentinel_store(url: str, timeout_s: float) -> Redis:
     """Return a client of redis+sentinel://[user:password@]host:26379,…/SERVICE[/DATABASE].
 
-    User and password are the servers'. Sentinels mostly have none, and refuse a client that
-    sends one; theirs are `?sentinel_username=` and `?sentinel_password=`.
+    The user and password are for the servers. Those for the sentinels are `?sentinel_username=` and
+    `?sentinel_password=`: a sentinel without a password refuses a client that sends one.
     """
     servers, path = read_servers(url)
     options = _url_options(url)
     login = {
-        name: options.pop(f"sentinel_{name}")
-        for name in ("username", "password")
-        if f"sentinel_{name}" in options
+        name.removeprefix("sentinel_"): options.pop(name)
+        for name in ("sentinel_username", "sentinel_password")
+        if name in options
     }
     tls = {name: value for name, value in options.items() if name.startswith("ssl")}
-    # All sentinels can be asked within one call: one that hangs must not use up its time.
+    # A sentinel that hangs must leave time within one call to ask all the other sentinels.
     each_s = timeout_s / (len(servers) + 1)
     sentinel_options = {**common_options(each_s), **tls, **login}
     options = {
@@ -215,21 +215,21 @@ def sentinel_store(url: str, timeout_s: float) -> Redis:
         client: Redis = plain.master_for(service, connection_class=kind, **options)
         return client
     sentinel = _Sentinels(servers, sentinel_kwargs=sentinel_options)
-    options |= {"connection_class": packed(kind), "timeout": POOL_WAIT * timeout_s}
+    options |= {"connection_class": add_packing(kind), "timeout": POOL_WAIT * timeout_s}
     return Redis.from_pool(_SentinelPool(service, sentinel, **options))  # type: ignore[no-untyped-call]
 
 
 class _Sentinels(Sentinel):
-    """Sentinels that are asked by one connection after the other. redis-py moves the one that
-    answered to the front of its list; when two do so at the same time, it forgets another for
-    good."""
+    """Sentinels, with one search for the primary at a time. redis-py moves the sentinel that
+    answered to the front of its list. Two searches that do so at the same time would make redis-py
+    forget another sentinel for good."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)  # type: ignore[no-untyped-call]
-        self._turn = asyncio.Lock()
+        self._search_lock = asyncio.Lock()
 
     async def discover_master(self, service_name: str) -> Any:
-        async with self._turn:
+        async with self._search_lock:
             return await super().discover_master(service_name)
 
 
@@ -237,14 +237,14 @@ class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
     """A bounded pool of connections to the current primary."""
 
     async def release(self, connection: Any) -> None:
-        """Close a connection that was in use while the primary moved."""
+        """Release a connection, and close it if the primary has moved since."""
         if (connection.host, connection.port) != self.master_address:
             connection.mark_for_reconnect()
         await super().release(connection)
 
 
 def cluster_store(url: str, timeout_s: float) -> RedisCluster:
-    """Return a client of redis+cluster://[user:password@]host:6379,…, which names some servers."""
+    """Return a client of redis+cluster://[user:password@]host:6379,… with some of the servers."""
     servers, _ = read_servers(url)
     nodes = [ClusterNode(host, port) for host, port in servers]
     options = {**common_options(timeout_s), **_url_options(url)}
@@ -254,33 +254,34 @@ def cluster_store(url: str, timeout_s: float) -> RedisCluster:
 
 
 class Cluster(RedisCluster):
-    """A client of a cluster that survives a server that hangs.
+    """A client of a cluster in which a server may hang.
 
-    redis-py draws a new map of the cluster before the next call when a call ended by an error. Here
-    a call that is cut off counts too: a server that hangs gives no error. And the map is
-    drawn beside the calls, which go on by the old one: it takes time to find out that a server is
-    gone, and calls to the others must not wait for that.
+    When a call has ended with an error, redis-py reads the map of the cluster's slots again before
+    the next call. Here a cancelled call has the same effect, because a server that hangs causes no
+    error. The map is read in the background, and calls use the old map meanwhile: it takes time to
+    notice that a server is gone, and calls to other servers must not wait for that.
     """
 
     def __init__(self, *, wait_s: float, **options: Any) -> None:
-        # Connections that are being replaced count too. _Turns bounds the calls.
+        # This also counts connections that are being replaced. _FreeConnections limits the calls.
         options.setdefault("max_connections", 2 * POOL_SIZE)
-        # A moved slot is noted by itself. redis-py would close every connection at each fifth.
+        # redis-py notes each moved slot. At every fifth it would close all connections, too.
         super().__init__(reinitialize_steps=0, **options)
-        kind = packed(self.connection_kwargs["connection_class"])
+        kind = add_packing(self.connection_kwargs["connection_class"])
         self.connection_kwargs["connection_class"] = kind
+        #: The servers that the URL names.
         self._named = dict(self.nodes_manager.startup_nodes)
         for node in self._named.values():
             node.connection_class = kind
-        self._turns = _Turns(wait_s)
+        self._free_connections = _FreeConnections(wait_s)
         self._search: asyncio.Task[None] | None = None
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         try:
-            async with self._turns:
+            async with self._free_connections:
                 return await super().execute_command(*args, **options)
         except exceptions.RedisClusterException as error:  # which is no RedisError
-            self._draw_map_again()
+            self._reread_map()
             raise exceptions.RedisError(str(error)) from error
         except (
             exceptions.ConnectionError,
@@ -288,27 +289,27 @@ class Cluster(RedisCluster):
             exceptions.ClusterError,
             asyncio.CancelledError,
         ):
-            self._draw_map_again()
+            self._reread_map()
             raise
 
-    def _draw_map_again(self) -> None:
+    def _reread_map(self) -> None:
         if self.nodes_manager.default_node is not None:  # there is a map
             self._initialize = False
             self._begin_search()
 
     async def initialize(self, *_: Any, **__: Any) -> "Cluster":
-        """Draw the first map. A caller that gives up waiting leaves the search to the others."""
+        """Read the first map. The search goes on if a caller that waits for it is cancelled."""
         if self._initialize:
             await asyncio.shield(self._begin_search())
         return self
 
     def _begin_search(self) -> asyncio.Task[None]:
         if self._search is None or self._search.done():
-            self._search = asyncio.create_task(self._draw_map())
+            self._search = asyncio.create_task(self._read_map())
             self._search.add_done_callback(_retrieve_error)
         return self._search
 
-    async def _draw_map(self) -> None:
+    async def _read_map(self) -> None:
         # All servers may have new addresses, so the names from the URL are tried too.
         nodes = self.nodes_manager.startup_nodes
         nodes.update({name: node for name, node in self._named.items() if name not in nodes})
@@ -320,7 +321,7 @@ class Cluster(RedisCluster):
     def get_node(
         self, host: str | None = None, port: int | None = None, node_name: str | None = None
     ) -> ClusterNode | None:
-        """Return a server, also a new one that a slot moves to before it is on any map."""
+        """Return a server, or a new client of a server that the map does not have yet."""
         node = super().get_node(host, port, node_name)
         if node is None and node_name:
             new_host, _, new_port = node_name.rpartition(":")
@@ -329,24 +330,24 @@ class Cluster(RedisCluster):
         return node
 
     async def _determine_slot(self, command: str, *args: Any) -> int:
-        # redis-py knows where EVALSHA has its keys. For FCALL it would ask a server each time.
+        # redis-py knows which arguments of EVALSHA are keys. For FCALL it would ask a server.
         return await super()._determine_slot("EVALSHA" if command == "FCALL" else command, *args)
 
     def register_script(self, script: Any) -> AsyncScript:  # type: ignore[override] # redis-py's own does so too
         return _ClusterScript(self, script)
 
     async def shut(self) -> None:
-        """Close everything. redis-py calls `aclose` also to begin anew."""
+        """Close all connections for good. redis-py also calls `aclose` to connect again."""
         if self._search is not None:
             self._search.cancel()
             await asyncio.wait([self._search])
-        self._initialize = False  # else redis-py thinks that it is closed already
+        self._initialize = False  # otherwise redis-py takes the client for closed
         await super().aclose()
 
 
 class _ClusterScript(AsyncScript):
-    """A script that is sent whole to a server that does not have it. redis-py would load it into
-    every primary, which fails while any of them is away."""
+    """A script whose source is sent to a server that does not have the script. redis-py would load
+    the script into every primary, which fails while any primary is unavailable."""
 
     async def __call__(
         self,
@@ -363,19 +364,18 @@ class _ClusterScript(AsyncScript):
 
 
 def _retrieve_error(search: asyncio.Task[None]) -> None:
-    """Keep asyncio from logging an error for which no caller waits."""
+    """Read the error of a search, because asyncio logs an error that nobody has read."""
     if not search.cancelled():
         search.exception()
 
 
 def _url_options(url: str) -> dict[str, Any]:
-    """Return user, password, TLS and query options, as redis-py reads them from a URL of one
-    server."""
+    """Return the options for user, password, TLS and query, as redis-py reads them from the URL of
+    one server."""
     kind, _, rest = url.partition("://")
     address, _, query = rest.partition("?")
     login, at, _ = address.partition("/")[0].rpartition("@")
-    one = parse_url(f"{kind.partition('+')[0]}://{login}{at}host/?{query}")
-    options: dict[str, Any] = {**one}
+    options: dict[str, Any] = {**parse_url(f"{kind.partition('+')[0]}://{login}{at}host/?{query}")}
     del options["host"]
     if options.pop("connection_class", None) is SSLConnection:
         options["ssl"] = True

@@ -1,13 +1,15 @@
-"""Column types that mean the same in every database."""
+"""Column types that behave the same in every database."""
 
 from sqlalchemy import String, Text
 from sqlalchemy.dialects import mysql
 
 
 def word(length: int) -> String:
+    """Return the type of ASCII text that is compared byte by byte."""
     binary = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
     return String(length).with_variant(binary, "mysql", "mariadb")
 
 
 def long_text() -> Text:
+    """Return the type of text of more than 64 KB."""
     return Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")

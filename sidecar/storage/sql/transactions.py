@@ -1,4 +1,4 @@
-"""Runs transactions on one database, and hides what differs between kinds of databases."""
+"""Runs transactions on one database, in the same way for all kinds of databases."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -10,32 +10,31 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from sidecar.kit.batch import BatchItem, BatchReply
 from sidecar.kit.errors import DatabaseError
 from sidecar.storage.sql import database as sql
 
-Item = TypeVar("Item")
-Reply = TypeVar("Reply")
 Result = TypeVar("Result")
 
-#: How often a transaction is begun that the database gives up because of another one.
+#: How often a transaction is begun if the database aborts it because of another transaction.
 TRIES = 5
 #: Deadlocks and serialization failures: MariaDB's and MySQL's number, PostgreSQL's SQLSTATE.
 _DEADLOCKS = frozenset({1213, "40001", "40P01"})
 
 
 class Transactions:
-    """The transactions of one database. Every method raises DatabaseError when the database does
-    not answer, or refuses."""
+    """The transactions of one database. Every method raises DatabaseError if the database does not
+    answer or refuses a statement."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
         self._dialect = engine.dialect.name
-        #: SQLite's writers wait for one another by polling.
-        self._writing = asyncio.Lock() if self._dialect == "sqlite" else nullcontext()
+        #: Allows one writer at a time: SQLite's writers would wait for each other by polling.
+        self._write_lock = asyncio.Lock() if self._dialect == "sqlite" else nullcontext()
 
     async def write(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
-        """Run `work` in one transaction and return its result. Retries on deadlock, from the
-        start."""
+        """Run `work` in one transaction and return the result. After a deadlock, run `work` again
+        in a new transaction."""
         for _ in range(TRIES - 1):
             try:
                 return await self._write_once(work)
@@ -45,9 +44,10 @@ class Transactions:
         return await self._write_once(work)
 
     async def _write_once(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
-        async with self._writing, self._begin() as connection:
+        async with self._write_lock, self._begin() as connection:
             if self._dialect == "sqlite":
-                # SQLite refuses a transaction that reads first and writes after another has.
+                # SQLite refuses a transaction that writes after it has read, if another transaction
+                # has written in between.
                 await connection.exec_driver_sql("BEGIN IMMEDIATE")
             return await work(connection)
 
@@ -57,7 +57,7 @@ class Transactions:
         return bool(done.rowcount)
 
     async def read(self, statement: Any) -> list[Any]:
-        """Return the rows of a query."""
+        """Run a query and return the rows."""
         async with self._begin() as connection:
             return list(await connection.execute(statement))
 
@@ -70,20 +70,19 @@ class Transactions:
             raise DatabaseError(sql.reason(error)) from error
 
     def upsert(self, table: Table) -> Any:
-        """Insert a row, or replace the one with the same primary key."""
+        """Return a statement that inserts a row, or replaces the row with the same primary key."""
         keys = [column.name for column in table.primary_key]
-        rest = [column.name for column in table.columns if column.name not in keys]
+        other_names = [column.name for column in table.columns if column.name not in keys]
         if self._dialect == "mysql":
-            over = mysql.insert(table)
-            return over.on_duplicate_key_update({name: over.inserted[name] for name in rest})
-        made = self._insert(table)
-        return made.on_conflict_do_update(
-            index_elements=keys, set_={name: made.excluded[name] for name in rest}
-        )
+            insert = mysql.insert(table)
+            return insert.on_duplicate_key_update({n: insert.inserted[n] for n in other_names})
+        statement = self._insert(table)
+        values = {name: statement.excluded[name] for name in other_names}
+        return statement.on_conflict_do_update(index_elements=keys, set_=values)
 
     def insert_ignore(self, table: Table) -> Any:
-        """Insert a row, unless one of its unique keys is taken."""
-        if self._dialect == "mysql":  # its IGNORE would ignore any other error too
+        """Return a statement that inserts a row, unless a row has one of its unique keys."""
+        if self._dialect == "mysql":  # MySQL's INSERT IGNORE would ignore all other errors too
             name = next(iter(table.primary_key)).name
             return mysql.insert(table).on_duplicate_key_update({name: table.c[name]})
         return self._insert(table).on_conflict_do_nothing()
@@ -92,15 +91,15 @@ class Transactions:
         return (postgresql if self._dialect == "postgresql" else sqlite).insert(table)
 
 
-async def separately(
-    run: Callable[[Sequence[Item]], Awaitable[list[Reply]]], batch: Sequence[Item]
-) -> list[Reply]:
-    """Return the replies to a batch. If the database refuses the batch, each item is sent alone,
-    and a refused item gets the error as its reply."""
+async def isolate_errors(
+    run: Callable[[Sequence[BatchItem]], Awaitable[list[BatchReply]]], batch: Sequence[BatchItem]
+) -> list[BatchReply]:
+    """Run a batch and return the replies. If the database refuses the batch, run each item alone.
+    The reply to an item that is refused is the error."""
     try:
         return await run(batch)
     except DatabaseError as error:
-        if len(batch) == 1 or _is_away(error):
+        if len(batch) == 1 or _is_unavailable(error):
             raise
     replies: list[Any] = []
     for item in batch:
@@ -111,12 +110,11 @@ async def separately(
     return replies
 
 
-def _is_away(error: DatabaseError) -> bool:
+def _is_unavailable(error: DatabaseError) -> bool:
     """Return True if the database would refuse any statement now."""
     cause = error.__cause__
-    if isinstance(cause, DBAPIError) and cause.connection_invalidated:
-        return True
-    return isinstance(cause, (OSError, OperationalError, InterfaceError))
+    is_invalidated = isinstance(cause, DBAPIError) and cause.connection_invalidated
+    return is_invalidated or isinstance(cause, (OSError, OperationalError, InterfaceError))
 
 
 def _is_deadlock(error: DatabaseError) -> bool:

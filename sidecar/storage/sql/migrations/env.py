@@ -1,11 +1,11 @@
-"""Run the migrations by alembic, on the connection that storage/sql/database.py hands over."""
+"""The script by which alembic runs the migrations, on the connection of storage/sql/database.py."""
 
 from alembic import context
 
 context.configure(
     connection=context.config.attributes["connection"],
     version_table=context.config.attributes["version_table"],
-    version_table_pk=False,  # MariaDB would log each time that it names the key differently
+    version_table_pk=False,  # MariaDB would log a warning about the key's name each time
 )
 with context.begin_transaction():
     context.run_migrations()

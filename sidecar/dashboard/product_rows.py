@@ -1,7 +1,7 @@
 """The overview's rows of leases, limits, targets and webhooks.
 
-They are made every few seconds while somebody watches. Only leases are read from Redis; the others
-come from the replica's own counters and its states of the targets.
+The rows are collected every few seconds while anybody views the dashboard. Only leases are read
+from Redis. The other figures are the replica's own counters and states of the targets.
 """
 
 import asyncio
@@ -24,14 +24,15 @@ from sidecar.webhooks.settings import Webhook
 
 #: The most rows of one kind, and the most resources of a template that are read.
 MOST = 200
-#: The number of queues shown of a template, longest first.
+#: The number of queues shown for each template, longest first.
 QUEUES = 10
 REFUSED = ("refused", "refused_alone")
-LOCAL_S = 60
+#: The time over which figures per minute are measured, seconds.
+RATE_S = 60
 
 
-class Others:
-    """Collects the rows. Figures per minute are of this replica for a limit, of all for a
+class ProductRows:
+    """The rows. Figures per minute count this replica for a limit, and all replicas for a
     target."""
 
     def __init__(
@@ -42,40 +43,38 @@ class Others:
         jobs: Jobs | None,
         webhooks: Mapping[str, Webhook],
     ) -> None:
-        self._metrics = metrics
-        self._leases = leases
-        self._limits = limits
-        self._jobs = jobs
-        self._webhooks = webhooks
+        self._metrics, self._leases, self._limits = metrics, leases, limits
+        self._jobs, self._webhooks = jobs, webhooks
         self._increases = Increases()
 
     async def collect(self) -> dict[str, Any]:
-        leases = await asyncio.gather(*(_template(one) for one in [*self._leases][:MOST]))
+        """Return the rows of each kind, and how many more there are."""
+        templates = [*self._leases]
+        leases = await asyncio.gather(*(_read_template(one) for one in templates[:MOST]))
+        webhooks = (
+            {"name": name, "host": hook.host, "events": hook.events, "rooms": hook.rooms}
+            for name, hook in self._webhooks.items()
+        )
         return {
-            "leases": _bounded(leases, sum(1 for _ in self._leases)),
-            "limits": _bounded([*self._limit_rows()]),
-            "targets": _bounded([*self._target_rows()]),
-            "webhooks": _bounded(
-                [
-                    {"name": name, "host": hook.host, "events": hook.events, "rooms": hook.rooms}
-                    for name, hook in self._webhooks.items()
-                ]
-            ),
+            "leases": _bound(leases, len(templates)),
+            "limits": _bound(self._limit_rows()),
+            "targets": _bound(self._target_rows()),
+            "webhooks": _bound(webhooks),
         }
 
     def _increase(self, key: tuple[str, ...], value: float) -> float:
         """Return a counter's increase over the last minute."""
-        return self._increases.over(LOCAL_S, key, int(time.time() * 1000), value)
+        return self._increases.over(RATE_S, key, int(time.time() * 1000), value)
 
     def _limit_rows(self) -> Iterator[dict[str, Any]]:
         counts = totals(self._metrics.of(LimitMetrics).limit_decisions)
         for limit in self._limits:
-            of = {outcome: n for (name, outcome), n in counts.items() if name == limit.name}
-            refused = sum(of.get(outcome, 0) for outcome in REFUSED)
+            own = {outcome: n for (name, outcome), n in counts.items() if name == limit.name}
+            refused = sum(own.get(outcome, 0) for outcome in REFUSED)
             yield {
                 "name": limit.name,
                 "away": limit.store.is_away,
-                "allowed": self._increase(("allowed", limit.name), sum(of.values()) - refused),
+                "allowed": self._increase(("allowed", limit.name), sum(own.values()) - refused),
                 "refused": self._increase(("refused", limit.name), refused),
             }
 
@@ -83,14 +82,14 @@ class Others:
         for target in self._jobs.targets if self._jobs else ():
             state = self._metrics.of(JobMetrics).targets.find(target.name)
             row = {"name": target.name, "concurrency": target.settings.concurrency}
-            yield row if state is None else {**row, **self._of_target(target, state)}
+            yield row if state is None else {**row, **self._describe_state(target, state)}
 
-    def _of_target(self, target: Target, state: QueueState) -> dict[str, Any]:
+    def _describe_state(self, target: Target, state: QueueState) -> dict[str, Any]:
         settings, counters = target.settings, state.counters
         runs = has_runner(settings, state) and not settings.paused
         ended = counters.get("completed", 0) + counters.get("failed", 0)
         return {
-            "state": _state(target, state),
+            "state": _name_state(target, state),
             "waiting": state.waiting + state.later,
             "running": state.active,
             "called": self._increase(("called", target.name), counters.get("called", 0)),
@@ -101,19 +100,20 @@ class Others:
         }
 
 
-def _state(target: Target, state: QueueState) -> str:
-    if target.settings.paused:
-        return "paused"
-    if state.breaker == "open":
-        return "stopped"
-    if state.breaker == "trial":
-        return "trying"
-    if not state.is_ready:
-        return "coming back"
-    return "running" if has_runner(target.settings, state) else "no runner"
+def _name_state(target: Target, state: QueueState) -> str:
+    """Return the name of a target's state: the first of these that applies."""
+    names = {
+        "paused": target.settings.paused,
+        "stopped": state.breaker == "open",
+        "trying": state.breaker == "trial",
+        "coming back": not state.is_ready,
+        "running": has_runner(target.settings, state),
+        "no runner": True,
+    }
+    return next(name for name, applies in names.items() if applies)
 
 
-async def _template(template: TemplateLeases) -> dict[str, Any]:
+async def _read_template(template: TemplateLeases) -> dict[str, Any]:
     row: dict[str, Any] = {"name": template.name, "away": True}
     try:
         resources = await template.store.list(limit=MOST)
@@ -128,7 +128,7 @@ async def _template(template: TemplateLeases) -> dict[str, Any]:
         "resources": count,
         "held": sum(len(one.holders) for one in resources),
         "waiting": sum(one.waiting for one in resources),
-        # With more resources than MOST the figures are those of the first ones, by name.
+        # With more than MOST resources the figures are those of the first resources by name.
         "is_part": count > len(resources),
         "queues": [
             {"name": one.name, "held": len(one.holders), "waiting": one.waiting}
@@ -138,7 +138,8 @@ async def _template(template: TemplateLeases) -> dict[str, Any]:
     }
 
 
-def _bounded(rows: Iterable[dict[str, Any]], count: int | None = None) -> dict[str, Any]:
-    """Return at most MOST rows, and how many more there are."""
+def _bound(rows: Iterable[dict[str, Any]], count: int | None = None) -> dict[str, Any]:
+    """Return at most MOST rows, and how many more there are. `count` is the number of all rows, if
+    `rows` has not all of them."""
     all_rows = [*rows]
     return {"rows": all_rows[:MOST], "more": max(0, (count or len(all_rows)) - MOST)}
