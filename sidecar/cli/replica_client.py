@@ -101,7 +101,7 @@ class ReplicaOptions:
         """
         from pydantic import BaseModel, Field, ValidationError  # noqa: PLC0415
 
-        from sidecar.kit.setting_types import DEFAULT_OPS_LISTEN, Listen, problems_in  # noqa: PLC0415
+        from sidecar.kit.setting_types import DEFAULT_OPS_LISTEN, Listen, describe_problems  # noqa: PLC0415
         from sidecar.settings.values import ENV_PREFIX, read_values  # noqa: PLC0415
 
         class ReplicaSettings(BaseModel):
@@ -117,7 +117,7 @@ class ReplicaOptions:
         except InputError as error:
             problems = error.problems
         except ValidationError as error:
-            problems += problems_in(error, ReplicaSettings)
+            problems += describe_problems(error, ReplicaSettings)
         if problems:
             raise click.ClickException("\n".join(problems))
         return settings

@@ -210,11 +210,11 @@ def _check(document: Any, source: str) -> "SavedDraw":
     """Validate a draw. Raises ClickException with the first mistakes of the document."""
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from sidecar.kit.setting_types import problems_in  # noqa: PLC0415
+    from sidecar.kit.setting_types import describe_problems  # noqa: PLC0415
     from sidecar.lottery.commitment import SavedDraw  # noqa: PLC0415
 
     try:
         return SavedDraw.model_validate(document)
     except ValidationError as error:
-        mistakes = [_make_printable(line) for line in problems_in(error)[:5]]
+        mistakes = [_make_printable(line) for line in describe_problems(error)[:5]]
         raise click.ClickException("\n".join([f"{source}: {_NOT_A_DRAW}", *mistakes])) from None

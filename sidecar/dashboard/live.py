@@ -11,7 +11,7 @@ from aiohttp import web
 
 from sidecar.dashboard.alerts import Alerts
 from sidecar.dashboard.product_rows import ProductRows
-from sidecar.http.json_text import event_text
+from sidecar.http.json_text import encode_event
 from sidecar.http.long_poll import LongPolls
 from sidecar.kit.errors import StoreError
 from sidecar.kit.shorten import shorten_values
@@ -116,7 +116,7 @@ class Live(LongPolls):
         room = next(room for room in self._rooms if room.name == name)
         fields = self._describe(room)
         shown = {key: fields.get(key) for key in FIGURES}
-        return event_text("now", {**shown, "cap": room.settings.total_active_users})
+        return encode_event("now", {**shown, "cap": room.settings.total_active_users})
 
     def refresh(self) -> None:
         """Collect at once, because a room was changed."""
@@ -144,7 +144,7 @@ class Live(LongPolls):
                 "rooms": [self._describe(room) for room in self._rooms],
                 "alerts": self._alerts.firing if self._alerts else [],
             }
-            self._now = event_text("now", document)
+            self._now = encode_event("now", document)
         except Exception:  # try again in a second
             log.exception("dashboard")
         revisions = {r.name: r.snapshot.revision for r in self._rooms if r.snapshot}
@@ -166,7 +166,7 @@ class Live(LongPolls):
         if self._products is None:
             return
         try:
-            self._store_event("", event_text("others", await self._products.collect()))
+            self._store_event("", encode_event("others", await self._products.collect()))
         except Exception:  # try again in five seconds
             log.exception("dashboard")
 
@@ -186,7 +186,7 @@ class Live(LongPolls):
                 "line": head,
                 "log": log_entries[:LOG_SHOWN],
             }
-            self._store_event(room.name, event_text("study", document))
+            self._store_event(room.name, encode_event("study", document))
         except StoreError as error:
             log.debug("dashboard", room=room.name, error=str(error))
         except Exception:  # try again in five seconds

@@ -21,7 +21,7 @@ from sidecar.gate.polls import refuse_poll
 from sidecar.gate.schemas import CookieGiven
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.endpoint import ANYBODY, Endpoints
-from sidecar.http.json_text import event_text
+from sidecar.http.json_text import encode_event
 from sidecar.http.long_poll import LongPolls, is_gone
 from sidecar.http.metrics import METRICS, MetricSet, gauge
 from sidecar.http.models import NO_JSON
@@ -164,12 +164,12 @@ async def _events(
     yield f"retry: {retry_ms}\n\n".encode()
     while True:
         document = status_document.build_document(room, answer)
-        yield event_text("status", document)
+        yield encode_event("status", document)
         if answer.state is VisitorState.ADMITTED:
             # The address of the waiting page, which sets the pass cookie and redirects to the site.
             path = f"/_waitroom/{room.name}/"
             called = {"room": room.name, "visitor": answer.visitor, "path": path}
-            yield event_text("called", called)
+            yield encode_event("called", called)
             return
         if answer.state not in _CONTINUING or not isinstance(visitor_request.token, Ticket):
             return
@@ -185,5 +185,5 @@ async def _events(
         answer = await ask(request, room, visitor_request, "events")
         if isinstance(answer.token, Ticket):
             # The ticket was signed anew, so end the stream: the next one sets it as a cookie.
-            yield event_text("status", status_document.build_document(room, answer))
+            yield encode_event("status", status_document.build_document(room, answer))
             return

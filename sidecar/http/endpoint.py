@@ -27,7 +27,7 @@ from aiohttp import web
 
 from sidecar.http import problem_kinds as kinds
 from sidecar.http.auth.rights import Role, Scope
-from sidecar.http.models import Body, Headers, Parameters, Reply, object_of, read
+from sidecar.http.models import Body, Headers, Parameters, Reply, read, read_object
 from sidecar.http.problem_kinds import Kind
 from sidecar.kit.errors import InputError
 
@@ -163,7 +163,7 @@ class Endpoint:
             problems = error.problems
         try:
             if self.body is not None:
-                models.append(read(self.body, await object_of(request)))
+                models.append(read(self.body, await read_object(request)))
         except InputError as error:
             problems = problems + error.problems
         if problems:

@@ -16,6 +16,6 @@ def to_json(document: dict[str, Any] | list[Any]) -> bytes:
         return json.dumps(document).encode()
 
 
-def event_text(kind: str, data: object) -> bytes:
+def encode_event(kind: str, data: object) -> bytes:
     """Encode one server-sent event of this kind."""
     return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

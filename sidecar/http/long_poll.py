@@ -83,7 +83,7 @@ def is_gone(request: web.Request) -> bool:
     return transport is None or transport.is_closing()
 
 
-def wait_of(request: web.Request) -> int:
+def read_wait(request: web.Request) -> int:
     """Read the parameter `wait`: for how many seconds the response may be held back. Raises
     InputError."""
     text = request.query.get("wait", "0")

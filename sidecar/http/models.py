@@ -227,7 +227,7 @@ def _describe(schema: dict[str, Any]) -> str:
     return f"{text} from {low}" + (f" to {schema['maximum']}" if "maximum" in schema else "")
 
 
-async def json_of(request: web.Request) -> Any:
+async def read_json(request: web.Request) -> Any:
     """Parse the request's body. Raises InputError if the body is not JSON."""
     try:
         return json.loads(await request.text())
@@ -235,8 +235,8 @@ async def json_of(request: web.Request) -> Any:
         raise InputError(["the body is not JSON"]) from None
 
 
-async def object_of(request: web.Request) -> dict[str, Any]:
-    body = await json_of(request)
+async def read_object(request: web.Request) -> dict[str, Any]:
+    body = await read_json(request)
     if not isinstance(body, dict):
         raise InputError(["the body must be a JSON object"])
     return body

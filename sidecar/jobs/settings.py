@@ -20,7 +20,7 @@ from yarl import URL
 from sidecar.jobs.model import JobKind
 from sidecar.kit.addresses import is_public
 from sidecar.kit.errors import InputError
-from sidecar.kit.setting_types import Count, Seconds, problems_in, split_list
+from sidecar.kit.setting_types import Count, Seconds, describe_problems, split_list
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 from sidecar.limits.settings import MAX_LIMIT, check_burst
 from sidecar.visitors.classes import Classes, find_class_problems, parse_table
@@ -387,4 +387,4 @@ def read_target(values: dict[str, Any]) -> TargetSettings:
     try:
         return TargetSettings.model_validate(values)
     except ValidationError as error:
-        raise InputError(problems_in(error, TargetSettings)) from None
+        raise InputError(describe_problems(error, TargetSettings)) from None

@@ -35,7 +35,7 @@ def is_public(address: str) -> bool:
     return ip.is_global and not any(ip in network for network in _NON_PUBLIC_NETWORKS)
 
 
-def ip_of(text: str) -> IPv4Address | IPv6Address | None:
+def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
     """Return the IP address in a text, without a zone, or None if the text is not an address. An
     IPv4 address that is written as IPv6 (::ffff:192.0.2.1) is returned as IPv4."""
     try:
@@ -45,10 +45,10 @@ def ip_of(text: str) -> IPv4Address | IPv6Address | None:
     return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
 
 
-def network_of(text: str) -> str:
+def find_network(text: str) -> str:
     """Return the /64 network of an IPv6 address, because one household has a whole /64. Return any
     other text unchanged."""
-    address = ip_of(text)
+    address = parse_ip(text)
     if isinstance(address, IPv6Address):
         return str(ip_network((address, 64), strict=False))
     return text if address is None else str(address)
@@ -69,7 +69,7 @@ class AddressLimit:
     def wait_s(self, address: str, now_s: float) -> float:
         """Take a token and return 0, or return the seconds until there is a token. `now_s` is the
         time of a monotonic clock."""
-        key = network_of(address)
+        key = find_network(address)
         full_at_s = max(self._full_at_s.get(key, now_s), now_s)
         wait_s = full_at_s - now_s - (self._burst - 1) / self._per_s
         if wait_s > 0:

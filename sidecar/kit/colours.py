@@ -29,7 +29,11 @@ def read_colour(text: str) -> Colour:
     numbers = [(float(part[1]), part[2] or "") for part in parts if part is not None]
     if match is None or len(numbers) != 3 or len(parts) != 3:
         raise ValueError(_HINT)
-    kinds: dict[str, Callable[..., Colour]] = {"rgb": _rgb, "hsl": _hsl, "oklch": _oklch}
+    kinds: dict[str, Callable[..., Colour]] = {
+        "rgb": _from_rgb,
+        "hsl": _from_hsl,
+        "oklch": _from_oklch,
+    }
     red, green, blue = (min(1.0, max(0.0, each)) for each in kinds[match[1].lower()](*numbers))
     return red, green, blue
 
@@ -46,23 +50,23 @@ def mix(colour: Colour, other: Colour, share: float) -> Colour:
 
 def contrast(colour: Colour, other: Colour) -> float:
     """Return the contrast of two colours, from 1 to 21."""
-    low, high = sorted((_luminance(colour), _luminance(other)))
+    low, high = sorted((_compute_luminance(colour), _compute_luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
-def text_on(colour: Colour) -> Colour:
+def choose_text_colour(colour: Colour) -> Colour:
     """Return black or white, whichever has more contrast to the colour: at least 4.5:1."""
     return max(WHITE, BLACK, key=lambda text: contrast(text, colour))
 
 
 def ensure_contrast(colour: Colour, behind: Colour, least: float) -> Colour:
     """Make the colour darker or lighter until its contrast to `behind` is at least `least`."""
-    towards = text_on(behind)
+    towards = choose_text_colour(behind)
     tones = (mix(colour, towards, step / _TONES) for step in range(_TONES))
     return next((tone for tone in tones if contrast(tone, behind) >= least), towards)
 
 
-def _luminance(colour: Colour) -> float:
+def _compute_luminance(colour: Colour) -> float:
     red, green, blue = (
         value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in colour
     )
@@ -72,17 +76,17 @@ def _luminance(colour: Colour) -> float:
 _Part = tuple[float, str]
 
 
-def _rgb(*parts: _Part) -> Colour:
+def _from_rgb(*parts: _Part) -> Colour:
     red, green, blue = (value / (100 if unit == "%" else 255) for value, unit in parts)
     return red, green, blue
 
 
-def _hsl(hue: _Part, saturation: _Part, lightness: _Part) -> Colour:
+def _from_hsl(hue: _Part, saturation: _Part, lightness: _Part) -> Colour:
     light, full = (min(1, max(0, value[0] / 100)) for value in (lightness, saturation))
     return colorsys.hls_to_rgb(hue[0] / 360 % 1, light, full)
 
 
-def _oklch(lightness: _Part, chroma: _Part, hue: _Part) -> Colour:
+def _from_oklch(lightness: _Part, chroma: _Part, hue: _Part) -> Colour:
     """Convert a colour by Ottosson's matrices. The caller cuts off values outside sRGB."""
     light = lightness[0] / (100 if lightness[1] == "%" else 1)
     full = chroma[0] * (0.004 if chroma[1] == "%" else 1)

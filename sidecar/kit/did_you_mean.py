@@ -18,7 +18,7 @@ def did_you_mean(name: str, known: Iterable[str], *, written: Callable[[str], st
     return f"; did you mean {written(names[0])}?" if names else ""
 
 
-def names_beside(model: type[BaseModel], path: Sequence[str | int]) -> list[str] | None:
+def find_names_beside(model: type[BaseModel], path: Sequence[str | int]) -> list[str] | None:
     """Return the names of the settings in the table that has the last part of `path`. Return None
     if there is no such table, or if the table allows any name."""
     annotation: Any = model

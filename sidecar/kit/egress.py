@@ -36,7 +36,7 @@ def open_session(resolver: AbstractResolver, *, is_private: bool) -> aiohttp.Cli
     With `is_private` the session connects to private addresses too."""
     connector = _Connector(
         resolver=_Resolver(resolver, is_private=is_private),
-        socket_factory=None if is_private else _public_socket,
+        socket_factory=None if is_private else _create_public_socket,
         ttl_dns_cache=DNS_S,
         keepalive_timeout=KEEP_ALIVE_S,
         limit=0,
@@ -108,7 +108,7 @@ class _Resolver(AbstractResolver):
         await self._resolver.close()
 
 
-def _public_socket(to: AddrInfoType) -> socket.socket:
+def _create_public_socket(to: AddrInfoType) -> socket.socket:
     """Create a socket for a public address. aiohttp does not ask the resolver about a URL that has
     an address instead of a name."""
     family, kind, protocol, _, address = to

@@ -10,7 +10,7 @@ import aiohttp
 from yarl import URL
 
 from sidecar import __version__
-from sidecar.kit.retry import seconds_in
+from sidecar.kit.retry import parse_retry_after
 from sidecar.kit.signing import signature
 
 #: How much of a response's body is read at most, bytes.
@@ -87,13 +87,13 @@ async def post(
         ) as response:
             status = response.status
             if read is not None and 200 <= status < 300:
-                body = await _first_part(response)
+                body = await _read_first_part(response)
                 return replace(read(body), status=status, body=body)
             result = judge(status, response.headers.get("Retry-After", ""))
             if keep_refusal and not result.is_taken:
                 with suppress(TimeoutError, aiohttp.ClientError, OSError):
                     async with asyncio.timeout(REFUSAL_S):
-                        result = replace(result, body=await _first_part(response))
+                        result = replace(result, body=await _read_first_part(response))
             return replace(result, status=status)
     except TimeoutError:
         return PostResult(reason=f"no answer within {timeout_s:g} s", may_retry=True)
@@ -103,7 +103,7 @@ async def post(
         return PostResult(reason=_describe_error(error))
 
 
-async def _first_part(response: aiohttp.ClientResponse) -> bytes:
+async def _read_first_part(response: aiohttp.ClientResponse) -> bytes:
     body = b""
     while part := await response.content.read(RESPONSE_LIMIT - len(body)):
         body += part
@@ -119,7 +119,9 @@ def judge(status: int, retry_after: str) -> PostResult:
         reason += ", and redirects are not followed"
     if status not in _TEMPORARY_STATUSES and status < 500:
         return PostResult(reason=reason)
-    return PostResult(reason=reason, may_retry=True, after_s=seconds_in(retry_after, time.time()))
+    return PostResult(
+        reason=reason, may_retry=True, after_s=parse_retry_after(retry_after, time.time())
+    )
 
 
 def _describe_error(error: Exception) -> str:

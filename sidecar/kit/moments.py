@@ -24,7 +24,7 @@ def read_moment(value: object, zone: str) -> int:
     moment = _parse_text(value) if isinstance(value, str) else value
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
-            moment = _local_time(moment, zone)
+            moment = _add_offset(moment, zone)
         return round(moment.timestamp() * 1000)
     if isinstance(moment, bool) or not isinstance(moment, int | float) or moment % 1 != 0:
         raise ValueError(_HOW)
@@ -39,7 +39,7 @@ def _parse_text(value: str) -> datetime:
     raise ValueError(_HOW)
 
 
-def _local_time(moment: datetime, zone: str) -> datetime:
+def _add_offset(moment: datetime, zone: str) -> datetime:
     """Add the zone's offset to a local time. Raises ValueError if the zone's clocks skip this time
     or show this time twice."""
     where = ZoneInfo(zone)

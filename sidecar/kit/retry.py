@@ -41,7 +41,7 @@ class Schedule:
         return None if made >= self.attempts else max(after_s, self.backoff.delay_s(made))
 
 
-def seconds_in(retry_after: str, now_s: float) -> float:
+def parse_retry_after(retry_after: str, now_s: float) -> float:
     """Return the seconds that a Retry-After header (seconds or a date) asks for; 0 if malformed."""
     text = retry_after.strip()
     if text.isascii() and text.isdecimal():

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from sidecar.kit.did_you_mean import did_you_mean, names_beside
+from sidecar.kit.did_you_mean import did_you_mean, find_names_beside
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
 #: The pattern of a duration for JSON Schema.
@@ -219,7 +219,7 @@ class HoldsSecrets:
     """The mark of a table of settings that has secret values."""
 
 
-def problems_in(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
+def describe_problems(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
     """Return one line for each problem: the setting's name and what is allowed. `model` is the
     model that was validated. With `model`, similar names are suggested, and the values of settings
     that may be secret (`repr=False`, HoldsSecrets) are hidden."""
@@ -230,7 +230,7 @@ def problems_in(error: ValidationError, model: type[BaseModel] | None = None) ->
         is_secret = field is not None and (not field.repr or HoldsSecrets in field.metadata)
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            names = names_beside(model, problem["loc"]) if model else None
+            names = find_names_beside(model, problem["loc"]) if model else None
             text = f"unknown setting{did_you_mean(str(problem['loc'][-1]), names or ())}"
         elif problem["type"] == "missing":
             text = "is needed"

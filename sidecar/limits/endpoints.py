@@ -8,8 +8,8 @@ from aiohttp import web
 
 from sidecar.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.http.json_text import to_json
-from sidecar.http.long_poll import LONG_POLLS, is_gone, wait_of
-from sidecar.http.models import json_of, read
+from sidecar.http.long_poll import LONG_POLLS, is_gone, read_wait
+from sidecar.http.models import read, read_json
 from sidecar.http.problem_kinds import STORE_UNAVAILABLE
 from sidecar.http.problems import problem
 from sidecar.kit.clock import iso_us
@@ -69,8 +69,8 @@ async def acquire_limit(request: web.Request) -> web.Response:
     granted is a 422. If the limit is 0, `at` is null.
     """
     limit = _find_limit(request)
-    hold_s = wait_of(request)
-    body = await json_of(request) if (await request.read()).strip() else {}
+    hold_s = read_wait(request)
+    body = await read_json(request) if (await request.read()).strip() else {}
     if isinstance(body, list):
         if hold_s:
             raise InputError(["wait: for one call, not for a list"])

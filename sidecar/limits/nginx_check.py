@@ -16,7 +16,7 @@ from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY
 from sidecar.http.problems import STORE_RETRY_S
-from sidecar.kit.addresses import network_of
+from sidecar.kit.addresses import find_network
 from sidecar.limits.endpoints import hold_response
 from sidecar.limits.model import Call, Decision, Outcome
 from sidecar.limits.schemas import CheckLimit, LimitPassed, LimitRefused
@@ -81,7 +81,7 @@ def make_key(text: str) -> str:
     is not counted with another key. Percent-encode everything but printable ASCII, replace a long
     key by its digest, and an IPv6 address by its /64 network (that of a household)."""
     if ":" in text:
-        text = network_of(text)
+        text = find_network(text)
     key = quote(text, safe=_PLAIN, errors="surrogateescape")
     if len(key) <= MAX_KEY_LENGTH:
         return key

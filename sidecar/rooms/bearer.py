@@ -4,7 +4,7 @@ import hashlib
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 
-from sidecar.kit.addresses import ip_of, network_of
+from sidecar.kit.addresses import find_network, parse_ip
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.grants import Grant
 
@@ -41,7 +41,7 @@ class Bearer:
             case "user_agent":
                 return "u" + _digest(room, "user_agent", self.user_agent)
             case "ip":
-                return "n" + _digest(room, "ip", network_of(self.address))
+                return "n" + _digest(room, "ip", find_network(self.address))
             case _:
                 return ""
 
@@ -50,7 +50,7 @@ class Bearer:
         max_places_per_address is not set."""
         if settings.max_places_per_address is None:
             return ""
-        return _digest(room, "place", network_of(self.address))
+        return _digest(room, "place", find_network(self.address))
 
 
 #: Stands for a client that nginx did not describe.
@@ -73,5 +73,5 @@ def _digest(*parts: str) -> str:
 def is_global(address: str) -> bool:
     """Return True for a public IP address. A private address may be that of a load balancer, which
     all clients share."""
-    ip = ip_of(address)
+    ip = parse_ip(address)
     return ip is not None and ip.is_global

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
 
-from sidecar.kit.addresses import ip_of
+from sidecar.kit.addresses import parse_ip
 from sidecar.kit.setting_types import clean_path
 from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.settings import RoomSettings
@@ -54,7 +54,7 @@ def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
 
 def is_among(address: str, networks: tuple[str, ...]) -> bool:
     """Return True if an IP address is in one of these networks."""
-    ip = ip_of(address)
+    ip = parse_ip(address)
     if ip is None:
         return False
     bits, version = ip.max_prefixlen, ip.version
@@ -70,7 +70,7 @@ def compute_rollout_number(room: str, *, address: str, user_agent: str) -> int:
 
     The number is not secret: a client can change its User-Agent until its number is outside.
     """
-    ip = ip_of(address)
+    ip = parse_ip(address)
     if isinstance(ip, ipaddress.IPv6Address):  # a household has a network of 64 bits
         address = str(int(ip) >> 64)
     elif ip is not None:

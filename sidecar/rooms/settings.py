@@ -22,8 +22,8 @@ from sidecar.kit.setting_types import (
     Paths,
     Percent,
     Seconds,
+    describe_problems,
     from_text,
-    problems_in,
 )
 from sidecar.kit.templates import TEMPLATE_NAME
 from sidecar.rooms.appearance import APPEARANCE, ColourText, Font, Links, SitePath, StyleSheet
@@ -302,7 +302,7 @@ class RoomSettings(BaseModel):
         try:
             return RoomSettings.model_validate({**self.model_dump(), **overrides})
         except ValidationError as error:
-            raise InputError(problems_in(error, RoomSettings)) from None
+            raise InputError(describe_problems(error, RoomSettings)) from None
 
     def overridden(self, overrides: dict[str, Any]) -> "tuple[RoomSettings, list[str]]":
         """Return these settings with the overrides from run time applied, and the problems of the

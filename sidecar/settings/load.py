@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sidecar.kit.errors import InputError
-from sidecar.kit.setting_types import problems_in
+from sidecar.kit.setting_types import describe_problems
 from sidecar.kit.templates import Templates
 from sidecar.settings.file import find_file
 from sidecar.settings.model import Settings
@@ -31,7 +31,7 @@ def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
             if room.template and (problem := templates.problem(room.template))
         ]
     except ValidationError as error:
-        problems += problems_in(error, Settings)
+        problems += describe_problems(error, Settings)
     if problems:
         raise InputError(problems)
     return settings

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sidecar.kit.did_you_mean import did_you_mean, names_beside
+from sidecar.kit.did_you_mean import did_you_mean, find_names_beside
 from sidecar.kit.errors import InputError
 from sidecar.settings.file import find_file
 
@@ -99,7 +99,7 @@ def add_environment(
 def _find_name_problem(path: list[str], suffix: str, model: type[BaseModel]) -> str:
     """Return the problem of a variable's name, or "" if its parts lead to a setting."""
     for i, part in enumerate(path):
-        names = names_beside(model, path[: i + 1])
+        names = find_names_beside(model, path[: i + 1])
         if names is None or part in names:
             continue
         if i == 0:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from sidecar.gate.page.branding import build_style_sheet
-from sidecar.kit.colours import WHITE, contrast, read_colour, text_on
+from sidecar.kit.colours import WHITE, choose_text_colour, contrast, read_colour
 from sidecar.kit.errors import InputError
 from sidecar.rooms.settings import RoomSettings
 from tests.support.replica import HTML, cookie_of
@@ -125,11 +125,11 @@ def test_a_pale_background_is_dark_in_the_dark():
     light, dark = palettes(sheet(background="#f7f0e0"))
     assert (light["background"], light["on-background"]) == ("#f7f0e0", "#000000")
     assert dark["on-background"] == "#ffffff"
-    assert text_on(read_colour(dark["surface"])) == WHITE  # the card goes with it
+    assert choose_text_colour(read_colour(dark["surface"])) == WHITE  # the card goes with it
     light, dark = palettes(sheet(background="#10243e"))
     assert light == {"background": "#10243e", "on-background": "#ffffff"}
     assert light.items() < dark.items()
-    assert text_on(read_colour(dark["surface"])) == WHITE
+    assert choose_text_colour(read_colour(dark["surface"])) == WHITE
 
 
 def test_a_font_of_the_sites_own():

@@ -154,7 +154,7 @@ async def test_either_check_is_enough(target, monkeypatch, broken):
     if broken == "names":
         monkeypatch.setattr(connections._Resolver, "resolve", lets_through)
     else:
-        monkeypatch.setattr(connections, "_public_socket", None)
+        monkeypatch.setattr(connections, "_create_public_socket", None)
     egress = Egress(resolver=Names(["127.0.0.1"]))
     await refused(egress, target, f"http://target.example:{target.port}/")
     await egress.close()

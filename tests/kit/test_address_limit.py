@@ -4,7 +4,7 @@ import pytest
 
 from sidecar.kit import addresses
 from sidecar.kit.addresses import AddressLimit
-from sidecar.rooms.bearer import network_of
+from sidecar.rooms.bearer import find_network
 
 PER_S, BURST = 5, 200
 
@@ -59,4 +59,4 @@ def test_so_many_addresses_are_remembered(limit, monkeypatch):
     ],
 )
 def test_networks(address, network):
-    assert network_of(address) == network
+    assert find_network(address) == network

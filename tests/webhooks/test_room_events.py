@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.kit.http_post import judge
-from sidecar.kit.retry import seconds_in
+from sidecar.kit.retry import parse_retry_after
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.webhooks.messages import compose, read_dingtalk, sentence
 from sidecar.webhooks.model import Notice
@@ -351,4 +351,4 @@ def test_dingtalk_says_no_with_200(body, taken, later):
 )  # fmt: skip
 def test_retry_after(text, seconds):
     """Seconds or a date; whatever else it is, it is no reason to wait."""
-    assert seconds_in(text, START_MS / 1000) == seconds
+    assert parse_retry_after(text, START_MS / 1000) == seconds

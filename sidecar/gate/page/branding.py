@@ -12,10 +12,10 @@ from sidecar.kit.colours import (
     BLACK,
     WHITE,
     Colour,
+    choose_text_colour,
     ensure_contrast,
     mix,
     read_colour,
-    text_on,
     to_hex,
 )
 from sidecar.rooms.appearance import Link, format_font_families
@@ -69,15 +69,15 @@ def _colours(settings: RoomSettings, *, is_dark: bool) -> dict[str, str]:
     if settings.background is not None:
         background = read_colour(settings.background)
         if is_dark:
-            is_pale = text_on(background) == BLACK
+            is_pale = choose_text_colour(background) == BLACK
             card = mix(background, BLACK, _PALE_CARD_BLACK if is_pale else _DARK_CARD_BLACK)
             card = ensure_contrast(card, _DARK_MUTED, _MIN_CONTRAST)
             colours |= {"surface": card, "line": mix(card, WHITE, _EDGE_WHITE)}
             background = mix(background, BLACK, _PALE_BLACK) if is_pale else background
-        colours |= {"background": background, "on-background": text_on(background)}
+        colours |= {"background": background, "on-background": choose_text_colour(background)}
     if settings.accent is not None:
         accent = read_colour(settings.accent)
-        colours |= {"accent": accent, "on-accent": text_on(accent)}
+        colours |= {"accent": accent, "on-accent": choose_text_colour(accent)}
         colours["mark"] = ensure_contrast(accent, card, _MIN_CONTRAST)
     return {name: to_hex(colour) for name, colour in colours.items()}
 

@@ -12,7 +12,7 @@ from multidict import CIMultiDictProxy
 
 from sidecar.http.auth.passwords import is_hash_of
 from sidecar.http.auth.rights import Role
-from sidecar.kit.addresses import ip_of
+from sidecar.kit.addresses import parse_ip
 
 Network: TypeAlias = IPv4Network | IPv6Network
 #: The name of the source of all connections through a unix socket.
@@ -49,7 +49,7 @@ class ProxySignIn:
     def _is_source(self, peer: str | None) -> bool:
         if not peer:
             return UNIX in self.sources
-        address = ip_of(peer)
+        address = parse_ip(peer)
         return address is not None and any(
             not isinstance(network, str) and address in network for network in self.sources
         )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sidecar.kit.addresses import network_of
+from sidecar.kit.addresses import find_network
 
 MOST_FAILURES = 10
 FAILURES_S = 60
@@ -44,7 +44,7 @@ class Throttle:
         failures.count += 1
 
     def _key(self, address: str | None) -> str:
-        key = network_of(address or "")
+        key = find_network(address or "")
         if key in self._failures or len(self._failures) < MOST_ADDRESSES:
             return key
         self._failures = {k: each for k, each in self._failures.items() if not self._is_over(each)}

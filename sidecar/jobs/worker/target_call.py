@@ -19,7 +19,7 @@ from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, check_request
 from sidecar.jobs.settings import TargetSettings, normalize_header_name
 from sidecar.kit.egress import PrivateAddressError, open_session
 from sidecar.kit.errors import InputError
-from sidecar.kit.retry import seconds_in
+from sidecar.kit.retry import parse_retry_after
 
 #: A function that stores one part of a large body. Parts are numbered from 0.
 Sink = Callable[[int, bytes], Awaitable[None]]
@@ -123,7 +123,7 @@ async def _read_result(
     status, headers = response.status, _select_response_headers(response)
     text = f"the target says {status}"
     if settings.retries_on(status):
-        after_s = seconds_in(response.headers.get("Retry-After", ""), time.time())
+        after_s = parse_retry_after(response.headers.get("Retry-After", ""), time.time())
         after_s = min(after_s, MAX_RETRY_AFTER_S)
         kind: ResultKind = "busy" if status == 429 else "failed"
         return CallResult(kind, text, status, headers, retry_after_s=after_s or None)

@@ -38,7 +38,7 @@ class Library:
     functions: dict[str, str]
 
 
-def file_of(name: str, root: Path = LUA_ROOT) -> Path:
+def find_file(name: str, root: Path = LUA_ROOT) -> Path:
     """Return the file of a script or fragment, such as "visitors/arrival"."""
     product, _, rest = name.partition("/")
     return root / product / "lua" / f"{rest}.lua" if rest else root / f"{name}.lua"
@@ -47,7 +47,7 @@ def file_of(name: str, root: Path = LUA_ROOT) -> Path:
 @cache
 def source(name: str, root: Path = LUA_ROOT) -> str:
     """Return the text of a script such as "rooms/enter", with all fragments."""
-    lines = [*_flatten(file_of(name, root), root, set())]
+    lines = [*_flatten(find_file(name, root), root, set())]
     if _RUN in lines:
         lines.append("return run(KEYS, ARGV)")
     return "\n".join(lines) + "\n"
@@ -102,7 +102,7 @@ def _read_lines(file: Path, root: Path, parents: tuple[Path, ...]) -> Iterator[s
         at = f"{file.relative_to(root)}:{number}:{column}"
         if match is None:  # Lua would take the line for a comment
             raise IncludeError(f'{at}: write -- @include "folder/name"')
-        fragment = file_of(match["name"], root)
+        fragment = find_file(match["name"], root)
         if fragment in (*parents, file):
             raise IncludeError(f"{at}: {match['name']} includes itself")
         if not fragment.exists():
