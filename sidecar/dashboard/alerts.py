@@ -24,6 +24,7 @@ from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.service import Jobs
 from sidecar.kit.errors import StoreError
+from sidecar.kit.tasks import stop_workers
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.visitors.model import Phase
@@ -92,9 +93,7 @@ class Alerts:
         """Judge the alerts every five seconds while the application runs (its cleanup_ctx)."""
         task = asyncio.create_task(self._run())
         yield
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await stop_workers(task)
 
     async def _run(self) -> None:
         with contextlib.suppress(StoreError):

@@ -161,13 +161,13 @@ class OffsetPage(PageParameters):
         return int(self.after or 0)
 
     def next(self, count: int) -> str | None:
-        """Return the `next` of a page that has `count` entries, or None if it is the last."""
+        """Return the `next` of a page that has `count` entries, or None for the last page."""
         return str(self.start + count) if count == self.limit else None
 
 
 def read(model: type[BaseModel], values: Any, *, from_text: bool = False) -> Any:
-    """Validate a request's values and return the model. `from_text`: all values are strings, as
-    those of parameters. Raises InputError with a line for each problem."""
+    """Validate a request's values and return the model. With `from_text` all values are
+    strings, as in a query. Raises InputError with a line for each problem."""
     try:
         return model.model_validate_strings(values) if from_text else model.model_validate(values)
     except ValidationError as error:

@@ -153,7 +153,7 @@ DATABASE_UNAVAILABLE = Kind(
 )
 _TRY_AGAIN = "Try again after `Retry-After`."
 _NO_EXPECT = "Leave the `Expect` header out."
-#: The kinds of problems that say more only in their title: code, status, meaning, remedy.
+#: The code, status, meaning and remedy of each kind whose title depends on the problem.
 _UNTITLED = (
     ("bad_request", 400, "The request cannot be read.", "Send what the API describes."),
     ("unauthorized", 401, "Nobody is logged in.", "Log in at `/dashboard`, or send a token."),
@@ -163,7 +163,7 @@ _UNTITLED = (
     ("too_many_requests", 429, "Too many requests came. `title` says which.", _TRY_AGAIN),
     ("unavailable", 503, "The replica cannot answer at the moment. `title` says why.", _TRY_AGAIN),
 )
-#: The kinds of problems for which a status is enough, by status.
+#: The kinds of the problems that are reported by an HTTP status alone, by status.
 GENERAL = {
     kind.status: kind
     for kind in (

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 import structlog
 
+from sidecar.kit.tasks import stop_workers
+
 log = structlog.get_logger()
 
 
@@ -26,9 +28,7 @@ async def watched(environ: Mapping[str, str]) -> AsyncIterator[Callable[[], None
         yield lambda: _send(address, "STOPPING=1")
     finally:
         if task:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await stop_workers(task)
 
 
 def watchdog_s(environ: Mapping[str, str]) -> float:

@@ -36,6 +36,15 @@ def path(site, more=""):
     return f"/admin/rooms/{site.room.name}{more}"
 
 
+async def admin(site, more, method="GET"):
+    """The document at an address of the room, for the admin token."""
+    return await (await site.ops.request(method, path(site, more), headers=BEARER)).json()
+
+
+async def open_stream(site, here=None):
+    return await site.ops.get("/dashboard/events", headers=here or await session(site))
+
+
 async def session(site, name="Night shift") -> dict[str, str]:
     """What the page sends along: the cookie and the CSRF token."""
     cookie = cookie_of(await log_in(site, name))
@@ -293,7 +302,7 @@ async def test_words_are_settings(replica, file, act, changed, mode):
     reply = await site.ops.post(path(site, f"/{act}"), headers=BEARER)
     room = await reply.json()
     assert (reply.status, room["changed"], room["mode"]) == (200, changed, mode)
-    room = await (await site.ops.post(path(site, "/resume"), headers=BEARER)).json()
+    room = await admin(site, "/resume", "POST")
     assert (room["settings"]["queue_all"], "max_waiting" in room["changed"]) == (False, False)
 
 
@@ -315,20 +324,14 @@ async def test_a_visitor_is_found_wherever_they_are(site):
     """Inside, in line with a position, released, or unknown; an impossible id is a 422."""
     for _ in range(5):
         await site.check()
-    rows = await (await site.ops.get(path(site, "/sessions"), headers=BEARER)).json()
-    inside = rows["sessions"][0]["visitor"]
-    rows = await (await site.ops.get(path(site, "/waiting"), headers=BEARER)).json()
-    second = rows["waiting"][1]["visitor"]
-
-    async def find(visitor):
-        return await site.ops.get(path(site, f"/visitors/{visitor}"), headers=BEARER)
-
-    found = [await (await find(visitor)).json() for visitor in (inside, second, "a" * 22)]
+    inside = (await admin(site, "/sessions"))["sessions"][0]["visitor"]
+    second = (await admin(site, "/waiting"))["waiting"][1]["visitor"]
+    found = [await admin(site, f"/visitors/{visitor}") for visitor in (inside, second, "a" * 22)]
     assert [each["state"] for each in found] == ["inside", "waiting", "unknown"]
     assert (found[0]["started_at_ms"], found[1]["position"]) == (site.turn.now_ms, 2)
     await site.ops.post(path(site, f"/visitors/{inside}/release"), headers=BEARER)
-    assert (await (await find(inside)).json())["state"] == "revoked"
-    assert (await find("x")).status == 422
+    assert (await admin(site, f"/visitors/{inside}"))["state"] == "revoked"
+    assert (await site.ops.get(path(site, "/visitors/x"), headers=BEARER)).status == 422
 
 
 async def test_somebody_called_is_found_so(replica):
@@ -336,10 +339,9 @@ async def test_somebody_called_is_found_so(replica):
     site = await replica(total_active_users=1)
     for _ in range(2):
         await site.check()
-    rows = await (await site.ops.get(path(site, "/waiting"), headers=BEARER)).json()
-    visitor = rows["waiting"][0]["visitor"]
+    visitor = (await admin(site, "/waiting"))["waiting"][0]["visitor"]
     await site.ops.patch(path(site), json={"total_active_users": 2}, headers=BEARER)
-    found = await (await site.ops.get(path(site, f"/visitors/{visitor}"), headers=BEARER)).json()
+    found = await admin(site, f"/visitors/{visitor}")
     assert (found["state"], found["started_at_ms"]) == ("called", None)
 
 
@@ -478,11 +480,12 @@ async def test_the_stream_tells_no_lot(replica):
     assert (now["phase"], len(study["line"])) == ("open", 2)
 
 
-async def look(site):
+async def look(site, updates=1):
     """What a new viewer is told of the room, at once and after the first study."""
     live = Live(WaitingRooms([site.room]))
     with live.watched(make_mocked_request("GET", "/")):
-        await live.updated()
+        for _ in range(updates):
+            await live.updated()
         text = live.text({}).decode()
     now, study = (json.loads(data) for data in re.findall(r"data: (.*)", text))
     return now["rooms"][0], study
@@ -506,18 +509,12 @@ async def test_curves_rates_and_waits(site):
     await site.check()
     site.turn.forward(60)
     await site.room.refresh()
-    live = Live(WaitingRooms([site.room]))
-    with live.watched(make_mocked_request("GET", "/")):
-        await live.updated()
-        await live.updated()
-        text = live.text({}).decode()
-    now, study = (json.loads(data) for data in re.findall(r"data: (.*)", text))
+    now, study = await look(site, updates=2)
     assert study["minutes"]["waiting"] == [1, 1, 0]
     assert study["minutes"]["cap"] == [3, 3, 5]
     assert study["minutes"]["admitted"] == [0, 0, 2]
-    assert now["rooms"][0]["a_minute"] == pytest.approx(
-        {"joined": 0, "admitted": 2, "abandoned": 0, "ended": 0}
-    )
+    rates = {"joined": 0, "admitted": 2, "abandoned": 0, "ended": 0}
+    assert now["a_minute"] == pytest.approx(rates)
     # One waited for two minutes; those let in at once did not wait at all.
     assert 60 < study["waits"]["most"] < 200
     assert study["waits"]["minutes"] == 3
@@ -547,7 +544,7 @@ async def test_the_stream_ends_when_the_replica_stops(site):
     """Also while it still answers others; and nobody begins a new one there."""
     await site.room.refresh()
     here = await session(site)
-    stream = await site.ops.get("/dashboard/events", headers=here)
+    stream = await open_stream(site, here)
     await read(stream, "now")
     site.ops.app[keys.STOPPING].append(True)
     await stream.content.read()
@@ -557,8 +554,7 @@ async def test_the_stream_ends_when_the_replica_stops(site):
 
 async def test_the_stream_ends_with_the_application(site):
     """A test's server, or one that was told nothing, does not wait for it."""
-    here = await session(site)
-    stream = await site.ops.get("/dashboard/events", headers=here)
+    stream = await open_stream(site)
     await read(stream, "now")
     await site.ops.app.shutdown()
     await stream.content.read()
@@ -566,8 +562,7 @@ async def test_the_stream_ends_with_the_application(site):
 
 async def test_the_stream_ends_with_the_session(site):
     """It says so, that the page can show the way in."""
-    here = await session(site)
-    stream = await site.ops.get("/dashboard/events", headers=here)
+    stream = await open_stream(site)
     await read(stream, "now")
     site.ops.app[OPERATORS]._now_s = lambda: time.time() + LIFETIME_S
     rest = await stream.content.read()
@@ -578,8 +573,7 @@ async def test_a_store_that_is_away_is_told(site):
     """The stream goes on, with what was known last."""
     await site.check()
     await site.room.refresh()
-    here = await session(site)
-    stream = await site.ops.get("/dashboard/events", headers=here)
+    stream = await open_stream(site)
     assert (await read(stream, "now"))["now"]["rooms"][0]["away"] is False
     site.turn.forward(10)  # nobody refreshes here
     for _ in range(2):

@@ -1,6 +1,7 @@
 """Rooms' scripts as one library of Redis Functions, and by EVALSHA where there are none."""
 
 import asyncio
+import contextlib
 import re
 import shutil
 from pathlib import Path
@@ -28,16 +29,8 @@ from tests.support.rooms import attended, new_room_name, refuse_functions
 from tests.support.visitors import beat_all, go_in, queue
 
 VERBS = [
-    "enter",
-    "beat",
-    "renew",
-    "leave",
-    "sweep",
-    "snapshot",
-    "configure",
-    "reset",
-    "move",
-    "reclassify",
+    *("enter", "beat", "renew", "leave", "sweep"),
+    *("snapshot", "configure", "reset", "move", "reclassify"),
 ]
 
 
@@ -51,21 +44,19 @@ def server():
 @pytest.fixture
 async def open_rooms():
     """Rooms of one client of that address, which has asked nothing yet."""
-    clients = []
+    async with contextlib.AsyncExitStack() as stack:
 
-    def open_(url, number=1, **settings):
-        redis = connect(url, timeout_s=5)
-        clients.append(redis)
-        file = attended(RoomSettings(**{"total_active_users": 1, **settings}))
-        rooms = [
-            RoomStore(redis, new_room_name(), settings=file, clock=StoreClock(), timeout_s=5)
-            for _ in range(number)
-        ]
-        return rooms if number > 1 else rooms[0]
+        def open_(url, number=1, **settings):
+            redis = connect(url, timeout_s=5)
+            stack.push_async_callback(close, redis)
+            file = attended(RoomSettings(**{"total_active_users": 1, **settings}))
+            rooms = [
+                RoomStore(redis, new_room_name(), settings=file, clock=StoreClock(), timeout_s=5)
+                for _ in range(number)
+            ]
+            return rooms if number > 1 else rooms[0]
 
-    yield open_
-    for client in clients:
-        await close(client)
+        yield open_
 
 
 def calls(server, command):
@@ -75,11 +66,26 @@ def calls(server, command):
 
 
 @pytest.fixture
-async def open_all(server):
-    """A rule, a template and a target of one name, by the same client."""
+async def redis(server):
     redis = connect(server.url, timeout_s=5)
-    yield lambda name: open_products(redis, name)
+    yield redis
     await close(redis)
+
+
+@pytest.fixture
+def open_all(redis):
+    """A rule, a template and a target of one name, by the same client."""
+    return lambda name: open_products(redis, name)
+
+
+@contextlib.contextmanager
+def configured(server, name, value):
+    """The server with a setting that is 0 otherwise."""
+    server.config_set(name, value)
+    try:
+        yield
+    finally:
+        server.config_set(name, 0)
 
 
 async def live(store):
@@ -126,9 +132,8 @@ async def test_a_flushed_library_is_loaded_again(server, open_rooms):
 
 
 @pytest.mark.parametrize("algorithm", ALL)
-async def test_limits_scripts_are_a_library_too(server, algorithm):
+async def test_limits_scripts_are_a_library_too(server, redis, algorithm):
     """One for all algorithms; loaded again after FUNCTION FLUSH."""
-    redis = connect(server.url, timeout_s=5)
     server.cli("function", "flush")
     server.cli("config", "resetstat")
     store = make_limit(redis, RedisTimeUs(), algorithm, limit=5)
@@ -140,7 +145,6 @@ async def test_limits_scripts_are_a_library_too(server, algorithm):
         server.cli("function", "flush")
     assert calls(server, "evalsha") + calls(server, "eval") == 0
     assert calls(server, "function|load") == 2
-    await close(redis)
 
 
 async def test_functions_are_flushed_while_all_products_use_them(server, open_all):
@@ -164,42 +168,32 @@ async def test_functions_are_flushed_while_all_products_use_them(server, open_al
     assert all(library(product).name in listed for product in ("limits", "leases", "jobs"))
 
 
-async def test_a_full_store_lets_through_what_makes_room(server):
+async def test_a_full_store_lets_through_what_makes_room(server, redis):
     """It runs no function that may write; by EVALSHA it refuses what takes room, and that alone."""
-    redis = connect(server.url, timeout_s=5)
     store = make_limit(redis, RedisTimeUs(), "concurrency", limit=1)
     permit = (await store.acquire(Call("a", id="b"))).permit
-    server.config_set("maxmemory", 1)
-    try:
+    with configured(server, "maxmemory", 1):
         assert (await store.acquire(Call("a"))).outcome is Decided.REFUSED
         assert await store.release("a", permit)
         with pytest.raises(StoreError, match="maxmemory"):
             await store.acquire(Call("a"))
-    finally:
-        server.config_set("maxmemory", 0)
-    await close(redis)
 
 
-async def test_a_store_that_takes_no_writes_is_read(server):
+async def test_a_store_that_takes_no_writes_is_read(server, redis):
     """Without enough copies, say. That says nothing of functions, which are asked for again."""
-    redis = connect(server.url, timeout_s=5)
     store = make_limit(redis, RedisTimeUs(), "concurrency", limit=1)
     permit = (await store.acquire(Call("a", id="b"))).permit
     for known in (True, False):
         if not known:
             server.cli("function", "flush")
-        server.config_set("min-replicas-to-write", 1)
-        try:
+        with configured(server, "min-replicas-to-write", 1):
             assert (await store.acquire(Call("a"))).outcome is Decided.REFUSED
             assert (await store.peek("a")).remaining == 0
             with pytest.raises(StoreError, match="NOREPLICAS"):
                 await store.release("a", permit)
-        finally:
-            server.config_set("min-replicas-to-write", 0)
     before = calls(server, "fcall")
     assert await store.release("a", permit)
     assert calls(server, "fcall") > before
-    await close(redis)
 
 
 async def test_two_versions_share_a_server(server, open_rooms, monkeypatch, tmp_path):
@@ -369,10 +363,9 @@ async def test_rooms_and_replicas_know_nothing_of_each_other(server, open_rooms)
     assert (await two.snapshot()).active == 1
 
 
-async def test_numbers_are_those_of_the_store(server, turn):
+async def test_numbers_are_those_of_the_store(redis, turn):
     """Polls that change nothing keep them; another's script, or a store that was emptied in the
     same millisecond, is noticed."""
-    redis = connect(server.url, timeout_s=5)
     store = RoomStore(
         redis, new_room_name(), settings=attended(RoomSettings(total_active_users=1)),
         clock=StoreClock(), timeout_s=5, now_ms=turn,
@@ -399,7 +392,6 @@ async def test_numbers_are_those_of_the_store(server, turn):
     await redis.delete(*room_keys(store._name))
     store.note_room_existed_since(born_ms)
     assert (await store.beat(tickets[4])).recovery_stage == 2
-    await close(redis)
 
 
 async def test_nothing_is_left_of_a_call_that_failed(server, open_rooms):
@@ -440,24 +432,19 @@ async def test_a_script_that_a_full_store_refuses_has_changed_nothing(server, op
         "reclassify": lambda: store.reclassify(first.visitor, ClassClaim("member"), by="somebody"),
     }.get(verb, getattr(store, verb))
     before = await contents(store)
-    server.config_set("maxmemory", 1)
-    try:
+    with configured(server, "maxmemory", 1):
         with pytest.raises(StoreError, match="maxmemory"):
             await asked()
         assert await contents(store) == before
-    finally:
-        server.config_set("maxmemory", 0)
     await asked()
 
 
 async def contents(store):
-    found = {}
-    for key in room_keys(store._name):
-        try:
-            found[key] = await store._redis.dump(key)
-        except RedisError:  # it has none
-            found[key] = None
-    return found
+    dumps = dict.fromkeys(room_keys(store._name))
+    for key in dumps:
+        with contextlib.suppress(RedisError):  # there is no such key
+            dumps[key] = await store._redis.dump(key)
+    return dumps
 
 
 async def test_a_ticket_of_an_order_that_changed_is_replaced(server, open_rooms):
