@@ -1,4 +1,4 @@
-// What the controls do: calls to the replica, and the questions before them.
+// The actions of the controls: calls to the replica, and the dialogs before them.
 
 import { make, put } from './draw.js';
 import { Question } from './question.js';
@@ -11,11 +11,12 @@ export const session = {
 };
 const ROLES = ['viewer', 'operator', 'admin'];
 
-// Whether the operator's role is enough. Markup says it by data-needs (dashboard.css).
+// Returns true if the operator's role is high enough. In HTML, data-needs has the role
+// (dashboard.css).
 export const may = needed =>
   ROLES.indexOf(session.role) >= ROLES.indexOf(needed);
 
-// A call about rooms.
+// Sends a request about rooms to the replica.
 export const call = (method, path, body) =>
   request(method, `/admin/rooms${path}`, body);
 
@@ -23,8 +24,9 @@ const UNDO_S = 60;
 const NOT_KNOWN =
   'It is not known whether this was done. Look at the figures and the log before you try again.';
 
-// The call's document. Throws an Error with what happened and what to do, the problem's title, and
-// its status if there is one; `isUnknown`: it may have been done all the same.
+// Returns the document of the response. Throws an Error with the reason and the remedy, the
+// problem's title, and the HTTP status if there is one. `isUnknown` is true if the replica may have
+// made the change all the same.
 export async function request(method, address, body) {
   const isChange = method !== 'GET';
   let reply, document;
@@ -63,14 +65,14 @@ export async function request(method, address, body) {
   );
 }
 
-// Undoes a change of a room's settings, unless somebody changed them since.
+// Undoes a change of a room's settings, unless the settings were changed again since.
 export async function undo(room, revision) {
   await call('POST', `/${room}/undo`, { revision });
   return 'Undone: it is as it was before.';
 }
 
-// Runs `act` and says next to the control what came of it: `act` returns a text, or {text, undo},
-// or null where the question was answered with no.
+// Runs `act` and shows the result next to the control. `act` returns a text, or {text, undo},
+// or null if the operator has cancelled the dialog.
 export async function tell(output, act) {
   say(output, '', '');
   const slow = setTimeout(() => {
@@ -96,7 +98,7 @@ function say(output, kind, text) {
   if (offered?.matches('.undo')) offered.remove();
 }
 
-// One click takes the change back, for a minute.
+// Shows a button for a minute that undoes the change.
 function offer(output, how) {
   const row = make('p', 'row undo'),
     button = make('button', '', 'Undo'),
@@ -130,8 +132,9 @@ const wrong = document.getElementById('ask-wrong');
 const question = new Question(dialog);
 let shown;
 
-// Asks in a dialog: `go` is the button's text; with `label` something is to be typed, which `check`
-// finds fault with or returns '' for. `better` resolves to a text that is known later. Resolves to what was typed (true without a label), or null.
+// Opens a dialog. `go` is the button's text. With `label` the dialog has a field, whose value
+// `check` validates: it returns an error, or ''. `better` resolves to a text that replaces the
+// first one. Resolves to the value (true without a label), or null.
 export function ask(asked) {
   shown = asked;
   document.getElementById('ask-title').textContent = asked.title;

@@ -1,4 +1,4 @@
-// The strip of alerts: what each means and what to do, in the words of the alerts of Prometheus.
+// The list of alerts, with the meaning and the remedy of each from the alerts of Prometheus.
 
 import { duration, make, moment, number, put } from './draw.js';
 
@@ -22,11 +22,11 @@ async function read() {
       ).json()
     ).alerts;
   } catch {
-    isRead = false; // the next second tries again
+    isRead = false; // the next event tries again
   }
 }
 
-// One item for each alert, whatever number of rooms it is about.
+// Shows one item for each alert, even if the alert is about several rooms.
 export function show(firing) {
   if (!isRead) read();
   strip.querySelector('.quiet').hidden = firing.length > 0;
@@ -55,7 +55,7 @@ function grouped(firing) {
   return found;
 }
 
-// Once for each that is new, and when the last is over.
+// Announces each new alert once, and the end of the last alert.
 function speak(firing) {
   const fresh = firing.filter(each => !known.has(key(each)));
   if (fresh.length)

@@ -1,4 +1,4 @@
-// The view of jobs, #/jobs or #/jobs/TARGET: searched, and retried or cancelled in bulk.
+// The view of jobs, #/jobs or #/jobs/TARGET: a search, and bulk retry and cancel.
 
 import { ask, request, tell } from './acts.js';
 import { showJob } from './details.js';
@@ -8,7 +8,7 @@ import { Table } from './table.js';
 import { register } from './views.js';
 import { Watch } from './watch.js';
 
-// Pages without a match that are turned by themselves.
+// The number of pages without a match that a search skips by itself.
 const PAGES = 10;
 
 const root = document.getElementById('jobs');
@@ -129,7 +129,7 @@ async function read(after, limit) {
   return { items: page.jobs, next: page.next };
 }
 
-// What the dialog of a job needs to know of its target.
+// Returns the properties of a job's target that the dialog of the job needs.
 function targetOf({ target }) {
   const { settings = {} } = targets.find(({ name }) => name === target) ?? {};
   return {
@@ -173,7 +173,7 @@ async function post(what, body) {
   return { changed, skipped };
 }
 
-// Asks with the number, changes them, and says what came of it.
+// Asks for confirmation with the number of jobs, changes the jobs, and returns the result.
 async function change(what, body, count) {
   const words = WORDS[what];
   if (!count) return `No job is there to ${what}.`;
@@ -198,7 +198,7 @@ for (const what of ['retry', 'cancel']) {
   button.addEventListener('click', () => {
     if (button.getAttribute('aria-disabled') === 'true') return;
     tell(output, async () => {
-      // Jobs that come after the question are not meant.
+      // Jobs that are submitted after the dialog opened are not changed.
       const body = { to: new Date().toISOString(), ...filter };
       const { changed } = await post(what, { ...body, dry_run: true });
       const said = await change(what, body, changed);
@@ -208,7 +208,8 @@ for (const what of ['retry', 'cancel']) {
   });
 }
 
-// A filter that names a state allows what such jobs allow; one that says nothing is all jobs.
+// Enables the actions that the jobs in the filter's state allow. An empty filter stands for all
+// jobs.
 function follow() {
   const isEnded = ENDED.includes(filter.state),
     isAny = !Object.keys(filter).length;
@@ -243,7 +244,7 @@ form.addEventListener('reset', () => setTimeout(search));
 for (const select of [ofState, ofTarget])
   select.addEventListener('change', search);
 
-// Those to choose from. What is chosen stays, also where it is not there, or not known to be.
+// Sets the options of the field. The selected option stays, even if no target has that name.
 function options(select, names) {
   const { value } = select,
     all = new Set(['', ...(value ? [value] : []), ...names]);
@@ -262,7 +263,7 @@ async function learnTargets() {
   try {
     ({ targets } = await request('GET', '/v1/targets'));
   } catch {
-    /* the list says that nobody answers */
+    /* the list shows that the replica does not answer */
   }
   options(
     ofTarget,
@@ -270,7 +271,7 @@ async function learnTargets() {
   );
 }
 
-// The list is of that target from the start: it does not wait for the names of the others.
+// Opens the list of the target at once, without waiting for the names of other targets.
 function open(target) {
   form.reset();
   options(ofTarget, target ? [target] : []);
@@ -280,7 +281,7 @@ function open(target) {
   watch.open();
 }
 
-// Where there are jobs.
+// Registers the view if jobs are configured.
 export function watchJobs() {
   register({
     path: 'jobs',

@@ -1,8 +1,8 @@
-// Charts over time as SVG, of our own: nothing to install, and nothing that the CSP would refuse.
+// Charts over time as SVG, without a library: the Content-Security-Policy allows no other scripts.
 
 import { clock, make, moment, number, put, svg } from './draw.js';
 
-// The points of each stretch without a gap: null is one.
+// Returns the points of each section between two gaps. A value of null is a gap.
 function stretches(points) {
   const found = [[]];
   for (const point of points) {
@@ -12,8 +12,8 @@ function stretches(points) {
   return found.filter(each => each.length);
 }
 
-// A line for a row of a table, 80 by 20 pixels, in the colour of the text; null is a gap. What it
-// says has to stand beside it in words.
+// Draws a line for a row of a table, 80 by 20 pixels, in the colour of the text. null is a gap. The
+// table has the same figures as text.
 export function sparkline(values) {
   const width = 80,
     height = 20,
@@ -34,7 +34,7 @@ export function sparkline(values) {
       value == null ? null : `${x(i).toFixed(1)},${y(value).toFixed(1)}`,
     ),
   )) {
-    // A lone point is a line to itself, of which the round ends are seen.
+    // A single point becomes a line of no length, of which only the round ends are visible.
     picture.append(
       svg('polyline', {
         points: [...points, points.at(-1)].join(' '),
@@ -57,7 +57,7 @@ const RANGES = [
   ['6 h', 6 * HOUR],
   ['24 h', 24 * HOUR],
 ];
-// Samples are one a minute for two hours, and one in five minutes before.
+// There is one sample a minute for the last two hours, and one in five minutes before.
 const FINE = 2 * HOUR,
   COARSE = 5 * MINUTE,
   SHORTEST = 5 * MINUTE;
@@ -68,7 +68,8 @@ const SPACE = { left: 46, right: 14, top: 10, bottom: 22 };
 const SWATCH = 24,
   FLAG = 26;
 
-// Steps between the values of an axis: 1, 2, 5 and tens of them, or what time is divided into.
+// Returns the step between the values of an axis: 1, 2 or 5 times a power of ten, or a unit of
+// time.
 const tens = [-1, 0, 1, 2, 3, 4, 5, 6, 7].flatMap(n =>
   [1, 2, 5].map(each => each * 10 ** n),
 );
@@ -81,7 +82,7 @@ export const STEPS = {
   ],
 };
 
-// From 0 to the first one that is no less than `most`.
+// Returns the values from 0 to the first one that is not below `most`.
 export function values(most, steps, count = 4) {
   const step = steps.find(each => most / each <= count) ?? steps.at(-1);
   return Array.from(
@@ -90,7 +91,7 @@ export function values(most, steps, count = 4) {
   );
 }
 
-// Full times of this browser's clock.
+// Returns round times of this browser's clock.
 export function times(from, until, count) {
   const step = TIMES.find(each => (until - from) / each <= count) ?? 24 * HOUR;
   const zone = new Date(from).getTimezoneOffset() * MINUTE;
@@ -109,8 +110,8 @@ const button = (text, act) => {
   return made;
 };
 
-// One chart of several. `series`: {name, of, kind}, where `of` is a row's value or null, and `kind`
-// the look: area, line, second, limit.
+// One of several charts. `series` has {name, of, kind}: `of` returns a row's value or null, and
+// `kind` is the style: area, line, second, limit.
 class Chart {
   constructor(
     { title, unit, series, text = number, steps = STEPS.whole },
@@ -200,7 +201,7 @@ class Chart {
     );
   }
 
-  // The time there; within what is shown.
+  // Returns the time at a position, within the range that is shown.
   ms(x) {
     const { from, until } = this.group.view;
     const share = (x - SPACE.left) / (this.width - SPACE.left - SPACE.right);
@@ -329,7 +330,7 @@ class Chart {
     return `${this.title}, ${this.unit}, ${short(view.from)} to ${short(view.until)}. ${said.join('. ')}.`;
   }
 
-  // The values at the reading point, or the last ones.
+  // Shows the values at the cursor, or the last values.
   say() {
     const { rows, at } = this.group;
     const row = at ?? rows.at(-1);
@@ -375,8 +376,8 @@ class Chart {
   }
 }
 
-// Charts that share a range, a zoom and a reading point. `load(from, until, seconds)` resolves to
-// rows, oldest first, of {from_ms, ends_ms, …}; the last hour's come with `update`.
+// Charts with the same range, zoom and cursor. `load(from, until, seconds)` resolves to
+// rows of {from_ms, ends_ms, …}, oldest first. `update` gets the rows of the last hour.
 export class Charts {
   constructor(charts, load) {
     Object.assign(this, {
@@ -422,7 +423,7 @@ export class Charts {
     this.bar();
   }
 
-  // What is new: the last hour, and marks {ms, text}; `event` {from, until} is a range too.
+  // Updates the last hour and the marks {ms, text}. `event` {from, until} is a further range.
   update({ rows, marks, event }) {
     const isNew =
       rows.at(-1)?.ends_ms !== this.recent.at(-1)?.ends_ms ||
@@ -437,7 +438,7 @@ export class Charts {
     if (isNew) this.show();
   }
 
-  // What is wanted: the zoom, or else the range, to the last sample or a mark just after it.
+  // Returns the zoom, or else the range up to the last sample or a mark just after that sample.
   wanted() {
     const sampled = this.recent.at(-1)?.ends_ms ?? Date.now();
     const last = Math.max(
@@ -461,7 +462,7 @@ export class Charts {
       wanted.from >= this.recent.at(-1).ends_ms - HOUR;
     this.bar();
     let rows = this.recent;
-    // A long range is not asked for anew before it has a step more.
+    // A long range is loaded again when it has a further step.
     const { last } = this;
     const isKnown =
       last &&
@@ -485,7 +486,7 @@ export class Charts {
     this.rows = rows.filter(
       row => row.ends_ms > wanted.from && row.ends_ms <= wanted.until,
     );
-    // It begins where the data begins.
+    // The range begins with the first sample.
     const first = this.rows[0]?.from_ms ?? wanted.until - SHORTEST;
     this.view = {
       from: Math.max(wanted.from, Math.min(first, wanted.until - SHORTEST)),
@@ -502,7 +503,7 @@ export class Charts {
     if (this.details.open) this.fill();
   }
 
-  // Whether nothing was measured before this row for longer than usual.
+  // Returns true if there is a gap in the samples before this row.
   isGap(row) {
     const isOld =
       this.recent.length &&
@@ -554,7 +555,7 @@ export class Charts {
     this.show();
   }
 
-  // Whether the key does something here.
+  // Handles a key. Returns true if the key has a function here.
   key(name) {
     const last = this.rows.length - 1;
     const i = this.at ? this.rows.indexOf(this.at) : last;
@@ -618,7 +619,7 @@ export class Charts {
     );
   }
 
-  // Marks that would lie on each other share a flag.
+  // Marks that would overlap share a flag.
   flag() {
     const [chart] = this.charts,
       groups = [];
@@ -665,7 +666,7 @@ export class Charts {
     return this.details;
   }
 
-  // Latest first.
+  // The latest mark comes first.
   fill() {
     const series = this.charts.flatMap(chart =>
       chart.series.map(each => ({

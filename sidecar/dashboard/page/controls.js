@@ -1,4 +1,5 @@
-// The controls of a room: each says what it will do before it is done, and offers to undo it after.
+// The controls of a room. Each control shows the effect of a change before the change, and offers
+// to undo the change.
 
 import { ask, call, tell, undo } from './acts.js';
 import { number, put } from './draw.js';
@@ -58,7 +59,7 @@ export class Controls {
     this.foretell(state, paused, isDraining);
   }
 
-  // What the state calls for, and what that would do.
+  // Shows the action that fits the state, and the effect of that action.
   foretell(state, paused, isDraining) {
     const line = this.$('[data-control=run] .will');
     if (state.settings.suspended)
@@ -81,14 +82,14 @@ export class Controls {
     });
   }
 
-  // `isMain`: it is what the state calls for.
+  // `isMain` is true for the action that fits the state.
   can(what, is, isMain = false) {
     const button = this.$(`[data-do=${what}]`);
     button.setAttribute('aria-disabled', String(!is));
     button.classList.toggle('main', is && isMain);
   }
 
-  // Sends a change; `says` makes a text of the room as it is then.
+  // Sends a change. `says` returns a text about the room after the change.
   async change(method, path, body, says) {
     const room = await call(method, `/${this.room.name}${path}`, body);
     return { text: says(room), undo: () => undo(this.room.name, room.change) };
@@ -98,7 +99,7 @@ export class Controls {
     return this.change('PATCH', '', changes, says);
   }
 
-  // What a question says at once, and once the forecast is here.
+  // Returns the text of a dialog before and after the forecast has come.
   foretold(says, changes) {
     const { state } = this;
     return {
@@ -168,9 +169,9 @@ export class Controls {
   }
 }
 
-// A setting that is typed: it shows what is in force, unless somebody is typing in it.
+// The field of a setting. It shows the value in force, unless the operator is typing in it.
 class Field {
-  // `says` makes a text of what the value will do, of the room's state and the forecast.
+  // `says` returns a text about the effect of the value, from the room's state and the forecast.
   constructor(controls, name, says) {
     Object.assign(this, { controls, name, says });
     this.form = controls.$(`[data-control=${name}]`);
@@ -202,7 +203,7 @@ class Field {
       : text || this.nothing();
   }
 
-  // No message; where the file has one, an empty one stands for that.
+  // Removes the message. If a message is configured, an empty message replaces it.
   nothing() {
     return this.controls.state.file[this.name] == null ? null : '';
   }
@@ -226,13 +227,13 @@ class Field {
     this.will.hidden = true;
   }
 
-  // Says what the value that is typed would do.
+  // Shows the effect of the value in the field.
   foretell(ms) {
     clearTimeout(this.timer);
     this.lookedAt = Date.now();
     if (!this.isTyped || !this.field.checkValidity()) return this.hide();
     if (!this.says) {
-      // a text reads as it reads
+      // a text has no forecast
       this.will.hidden = !this.field.value.trim();
       put(this.will.lastElementChild, this.field.value.trim());
       return;

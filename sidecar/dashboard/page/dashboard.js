@@ -1,4 +1,4 @@
-// The connection: who is logged in, the events, and what the page says when they stop.
+// The connection to the replica: the session, the events, and the notices when no events come.
 
 import { session } from './acts.js';
 import { clock, number, put } from './draw.js';
@@ -79,7 +79,7 @@ function lose() {
   state();
 }
 
-// Says whether the figures are of now.
+// Shows whether the figures are current.
 function state() {
   const isStale = isLost || (heardAt && Date.now() - heardAt > STALE_MS);
   document.body.classList.toggle('stale', Boolean(isStale));
@@ -135,7 +135,7 @@ async function logOut(query) {
       redirect: 'manual',
     });
   } catch {
-    /* the page says by itself that nobody answers */
+    /* the page shows that the replica does not answer */
   }
   location.reload();
 }

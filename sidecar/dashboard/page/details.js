@@ -1,5 +1,5 @@
-// One job in a dialog: what was asked, how it went, what came of it. All of it somebody sent, so
-// that all of it is written as text.
+// The dialog of a job: the request, the attempts and the result. Clients have sent all of these, so
+// that the dialog shows them as text only.
 
 import { request, tell } from './acts.js';
 import { fine, make, number, put } from './draw.js';
@@ -23,7 +23,7 @@ const output = $('output');
 let shown = null,
   timer;
 
-// Opens it with the job as the list knows it; the answer's body comes with the first look.
+// Opens the dialog with the job from the list. The response's body is loaded after that.
 export function showJob(job, target) {
   shown = { job, target, opener: document.activeElement };
   for (const list of dialog.querySelectorAll('.facts')) list.replaceChildren();
@@ -63,7 +63,7 @@ async function look() {
   if (!isOver) timer = setTimeout(look, LOOK_MS);
 }
 
-// `isWhole`: with the answer's body, where that is short enough.
+// `isWhole` is true if the job includes the response's body. Long bodies are left out.
 function fill(job, isWhole = true) {
   shown.job = job;
   put($('.badge'), job.state);
@@ -126,7 +126,7 @@ function answer({ id, result }, isWhole) {
   link.parentElement.hidden = !result.size;
 }
 
-// Why no body is shown.
+// Returns the reason why no body is shown.
 function bodyless(result, isWhole) {
   if (!isWhole || result.body) return '';
   if (!result.size) return 'It has no body.';
@@ -135,7 +135,8 @@ function bodyless(result, isWhole) {
     : 'Its body is too long for this page.';
 }
 
-// Those that are null are left out; what is there already stays, so that a selection does.
+// Leaves out elements that are null. Elements that are there already stay, so that a selection of
+// text is kept.
 function facts(list, pairs) {
   const known = pairs.filter(([, text]) => text != null && text !== '');
   known.forEach(([name, text], i) => {

@@ -1,4 +1,4 @@
-// Figures in words, and elements.
+// Formats figures, and creates elements.
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
@@ -17,7 +17,7 @@ export function duration(seconds) {
   return `${Math.floor(minutes / 60)} h${minutes % 60 ? ` ${minutes % 60} min` : ''}`;
 }
 
-// The day where it is not today.
+// Formats a time, with the day if that is not today.
 export function moment(ms) {
   const then = new Date(ms);
   const day =
@@ -27,7 +27,7 @@ export function moment(ms) {
   return day + clock(ms);
 }
 
-// The day, and the time to the minute; the year where it is another.
+// Formats a day and the time to the minute, with the year if that is not this year.
 export function date(ms) {
   const then = new Date(ms);
   const year =
@@ -59,7 +59,7 @@ export function svg(name, attributes) {
   return element;
 }
 
-// Seconds to a figure that says something: 0.042 s, 1.3 s, 12 s, 4 min.
+// Formats seconds with a few digits: 0.042 s, 1.3 s, 12 s, 4 min.
 export function fine(seconds) {
   if (seconds == null) return NONE;
   if (seconds >= 10) return duration(seconds);

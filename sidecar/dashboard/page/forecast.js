@@ -1,12 +1,12 @@
-// What a change of a room's settings will do, in words: the numbers are the room's own estimate,
-// which the replica makes with the changed settings.
+// Describes the effect of a change of a room's settings. The figures are the room's estimate,
+// which the replica computes with the changed settings.
 
 import { call } from './acts.js';
 import { duration, moment, number } from './draw.js';
 
 const LONGEST_MS = 3000;
 
-// Of the changes; null where it is not to be had.
+// Loads the forecast for the changes. Resolves to null if there is no forecast.
 export async function forecast(room, changes) {
   const late = new Promise(resolve => {
     setTimeout(resolve, LONGEST_MS, null);
@@ -24,7 +24,7 @@ export async function forecast(room, changes) {
 const at = (found, seconds) =>
   moment(found.at_ms + seconds * 1000).slice(0, -3);
 
-// When the last one in the queue gets in, and when without the change.
+// Describes when the last visitor in the queue is admitted, with and without the change.
 function last(found) {
   const { now, then } = found;
   if (then.last_called_seconds == null) return '';
@@ -39,7 +39,7 @@ function last(found) {
 const sentence = text =>
   text ? `${text[0].toUpperCase()}${text.slice(1)}.` : '';
 
-// Why nothing moves whatever is set.
+// Returns the reason why nobody is admitted with any settings.
 function still({ settings, phase, event }, name, value) {
   if (settings.queue_all)
     return 'The room is paused: nobody is called until you resume.';

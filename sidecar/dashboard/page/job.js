@@ -1,4 +1,4 @@
-// A job in words, and what can be done with it.
+// Descriptions of a job, and the actions for it.
 
 import { ask, request } from './acts.js';
 import { duration, moment, number } from './draw.js';
@@ -17,7 +17,7 @@ export const address = id => `/v1/jobs/${encodeURIComponent(id)}`;
 export const time = iso => (iso ? moment(Date.parse(iso)) : '–');
 export const ENDED = ['completed', 'failed', 'cancelled', 'expired'];
 export const mayRetry = ({ state }) => ENDED.includes(state);
-// Completed is no success where the answer says that it is none.
+// A completed job is no success if its response reports an error.
 export const kindOf = ({ state, status }) =>
   state === 'completed' && status >= 400 ? 'closed' : KINDS[state];
 
@@ -29,7 +29,7 @@ export function mayCancel({ state, kind }, { abort }) {
   );
 }
 
-// Where it stands, where that is known.
+// Describes the place in the queue, if the place is known.
 export function place({ position, wait_seconds: seconds, retry_at: again }) {
   if (again && Date.parse(again) > Date.now()) return `again at ${time(again)}`;
   return position == null
@@ -37,7 +37,7 @@ export function place({ position, wait_seconds: seconds, retry_at: again }) {
     : `place ${number(position)}${seconds == null ? '' : `, ${duration(seconds)}`}`;
 }
 
-// Asks, does it, and says what came of it. Null: the answer was no.
+// Asks for confirmation, acts, and returns the result, or null if the operator has cancelled.
 export async function retry({ id, method, path, kind, result }) {
   if (
     !(await ask({

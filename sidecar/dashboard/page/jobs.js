@@ -1,4 +1,4 @@
-// A target's jobs: newest first, a page at a time, and what can be done with each.
+// A target's jobs, newest first, by pages, with the actions for each job.
 
 import { request, tell } from './acts.js';
 import { showJob } from './details.js';
@@ -22,7 +22,7 @@ export class Jobs {
     this.target = target;
     this.$ = selector => target.root.querySelector(`.jobs ${selector}`);
     this.rows = new Map();
-    this.after = []; // how each page before began
+    this.after = []; // the `after` of each page before
     this.isOpen = false;
     const opener = this.$('[data-do=jobs]'),
       list = this.$('.list');
@@ -64,7 +64,7 @@ export class Jobs {
     tell(this.$('output'), () => this.look());
   }
 
-  // The page as it is now. An answer to an older question is not shown.
+  // Loads the current page. The response to an earlier request is not shown.
   async look() {
     if (!this.isOpen) return;
     const asked = (this.asked = {});
@@ -87,7 +87,7 @@ export class Jobs {
     this.$('.pages').hidden = !this.after.length && !next;
   }
 
-  // Rows stay with their jobs, so that a row does not become another's under a finger.
+  // Each job keeps its row, so that no row changes to another job while it is tapped.
   show(jobs) {
     const body = this.$('tbody');
     const ids = new Set(jobs.map(({ id }) => id));

@@ -1,5 +1,5 @@
-// The view of leases: #/leases, the resources of a template #/leases/seat, and who holds one of
-// them and who waits for it, #/leases/seat~17.
+// The view of leases: #/leases, the resources of a template #/leases/seat, and the holders and
+// waiting clients of a resource #/leases/seat~17.
 
 import { ask, request } from './acts.js';
 import { duration, make, moment, number, put } from './draw.js';
@@ -7,8 +7,8 @@ import { Table } from './table.js';
 import { register } from './views.js';
 import { Watch } from './watch.js';
 
-const HOLDERS = 3; // of each resource, in the list
-const TRIES = 10; // pages that one search goes through
+const HOLDERS = 3; // shown of each resource in the list
+const TRIES = 10; // pages that one search reads
 
 const section = document.getElementById('leases');
 const $ = selector => section.querySelector(selector);
@@ -32,7 +32,7 @@ const settings = () => templates.find(each => each.name === template);
 const from = ({ owner }) => (owner ? `by the token ${owner}` : 'a browser');
 const count = (n, one, many) => `${number(n)} ${n === 1 ? one : many}`;
 
-// What a resource does now: a badge's kind and its word.
+// Returns the badge of a resource: the kind and the text.
 function stateOf({ held, waiting, holders }) {
   if (!held)
     return waiting ? ['draining', 'Between holders'] : ['over', 'Free'];
@@ -80,7 +80,7 @@ function fillTwo(cell, first, second) {
   put(cell.lastChild, second);
 }
 
-// A renewal sets the end to a term from then; at the longest time with all renewals it cannot.
+// A renewal sets the end to one term from now, up to the longest time of a lease with renewals.
 function renewed({ fence, granted_at: granted, expires_at: expires }) {
   const { renewable, term, max_term: most } = settings();
   if (!renewable || !fence) return '–';
@@ -212,7 +212,7 @@ const list = {
       },
       { title: 'Renewed', fill: (cell, each) => put(cell, renewed(each)) },
     ],
-    // All of them are in the state: a page is cut from it.
+    // The state has all waiting clients, and a page is a part of them.
     read: async (after, limit) => {
       const start = Number(after || 0),
         items = state.holders.slice(start, start + limit);
@@ -282,7 +282,7 @@ const list = {
   }),
 };
 
-// Of two tokens, two holders may have one name.
+// Holders with different tokens may have the same name.
 function nameOf({ holder, owner }) {
   return owner ? `${holder} (${owner})` : holder;
 }
@@ -300,7 +300,7 @@ function held({ held: all, holders }) {
 async function readResources(after, limit) {
   let page,
     from = after;
-  // A page of a search may be empty, and there may be more to look at all the same.
+  // A page of a search may be empty although more pages follow.
   for (let i = 0; i < TRIES; i++) {
     const query = new URLSearchParams({ after: from, limit, holders: HOLDERS });
     if (wanted) query.set('find', wanted);
@@ -321,18 +321,19 @@ async function readQueue(after, limit) {
     'GET',
     `${path(template, resource)}/queue?${new URLSearchParams({ after, limit })}`,
   );
-  if (of === resource) state = found; // and not of one that was left meanwhile
+  if (of === resource) state = found; // unless another resource was opened meanwhile
   return { items: found.queue, next: found.next, count: found.waiting };
 }
 
-// The fencing number goes along: a lease that began after the question was asked stays.
+// The request has the fencing number, so that a lease that began after the dialog opened is not
+// ended.
 function end(at, { holder, owner, fence }) {
   const query = new URLSearchParams({ holder, owner: owner ?? '' });
   if (fence) query.set('fence', fence);
   return request('DELETE', `${path(template, at)}?${query}`);
 }
 
-// Ends them one after the other; what was over already is no failure.
+// Ends the leases one after the other. A lease that has ended already is no failure.
 async function endAll(ends) {
   let done = 0;
   for (const [i, [at, each]] of ends.entries()) {
@@ -453,7 +454,7 @@ async function showResource() {
   put(badge, word);
 }
 
-// `name`: a template, or a template and a resource of it with ~ between.
+// `name` is a template's name, or a template's and a resource's name with ~ between.
 function open(name) {
   const at = name === null ? -1 : name.indexOf('~');
   [template, resource] =

@@ -1,4 +1,4 @@
-// The view of rate limits: #/limits, one of them #/limits/pay, and one of its keys
+// The view of rate limits: #/limits, one limit #/limits/pay, and one key of a limit
 // #/limits/pay~refund:wx.
 
 import { ask, request, tell } from './acts.js';
@@ -41,7 +41,7 @@ const named = of => of || 'all calls without a key';
 const lasting = seconds => (seconds < 60 ? `${seconds} s` : duration(seconds));
 const configured = of => values.file[of] ?? rule().limit;
 
-// The limit with its window: 5 calls in 60 s, 3 calls at a time.
+// Describes the limit with its window: 5 calls in 60 s, 3 calls at a time.
 function rated(value, { algorithm, window: seconds }) {
   if (isNone(value)) return 'no limit';
   return algorithm === 'concurrency'
@@ -201,7 +201,7 @@ const list = {
   }),
 };
 
-// What there is room for at once: of a bucket its size.
+// Returns how many calls are allowed at once: for a bucket its size.
 function sizeOf(each) {
   const { algorithm, burst } = rule();
   if (algorithm === 'leaky_bucket') return Math.min(1, each.limit);
@@ -239,7 +239,7 @@ async function showLimit() {
   await list.values.look();
 }
 
-// The form that names a key: a field for each that the limit's key has.
+// Builds the form for a key, with a field for each part of the limit's key.
 function fields() {
   const { fields: names, key: pattern } = rule(),
     row = $('.fields');
@@ -342,7 +342,7 @@ async function showKey() {
 
 const url = (what, of) => `${path(limit, what)}/${encodeURIComponent(of)}`;
 
-// Asks, and sets the limit of the key that is shown.
+// Asks for confirmation, and sets the limit of the key that is shown.
 async function set(value) {
   const now = rated(state.limit, rule()),
     then = rated(value, rule()),
@@ -388,7 +388,7 @@ async function back(of) {
     return null;
   await request('DELETE', url('values', of));
   const field = $('[name=limit]');
-  field.dataset.known = field.value; // what was typed was for the limit of before
+  field.dataset.known = field.value; // the typed value was for the earlier limit
   watch.soon();
   return `The limit of ${named(of)} is ${then} again.`;
 }
@@ -421,13 +421,13 @@ async function reset() {
     : 'There was nothing to reset.';
 }
 
-// `name`: a limit, or a limit and one of its keys with ~ between.
+// `name` is a limit's name, or a limit's name and a key with ~ between.
 function open(name) {
   const at = name === null ? -1 : name.indexOf('~');
   [limit, key] =
     at < 0 ? [name, null] : [name.slice(0, at), name.slice(at + 1)];
   state = null;
-  switchOff(true); // until the figures are here that a change would speak of
+  switchOff(true); // until the figures have come that the dialogs of changes show
   for (const table of Object.values(list)) table.restart();
   for (const output of section.querySelectorAll('output')) put(output, '');
   const shown = limit === null ? 'all' : key === null ? 'one' : 'key';

@@ -1,4 +1,5 @@
-// What operators did: the view #/log of all rooms, and the latest in a room's card.
+// The log of operators' changes: the view #/log of all rooms, and the latest entries in a room's
+// card.
 
 import { call, may, session, tell, undo } from './acts.js';
 import { make, moment, number, put } from './draw.js';
@@ -18,7 +19,7 @@ const [ofRoom, ofOperator] = ['room', 'operator'].map(name =>
 const list = $('#log'),
   output = $('output'),
   older = $('[data-do=older]');
-// All that is known, by what tells it from the others; of each room, how far back.
+// All entries by their keys, and the time of each room's earliest entry.
 const acts = new Map(),
   ends = new Map();
 let shown = PAGE,
@@ -52,7 +53,7 @@ export function collected({ room, log }) {
 
 const sorted = () => [...acts.values()].sort((a, b) => b.at - a.at);
 
-// A change that only the history knows has no value before: it is that of the change before it.
+// A change from the history has no earlier value, so it is taken from the change before.
 function withBefore(all) {
   const known = new Map();
   for (const act of [...all].reverse()) {
@@ -65,7 +66,7 @@ function withBefore(all) {
           ]),
         );
       } catch {
-        /* a text that was cut: it stays as it is */
+        /* a shortened text cannot be parsed, and stays as it is */
       }
     }
     for (const [name, [, after]] of Object.entries(act.changes ?? {}))
@@ -108,7 +109,7 @@ export function did({ what, visitor, detail, changes }) {
   return [verb, steps.join(', ') || 'no change'].filter(Boolean).join(': ');
 }
 
-// Draws the lines anew where they differ; `result` says what came of an undo.
+// Draws the entries again if they differ. `result` is the result of an undo.
 function draw(into, all, result, hasRoom) {
   const lines = all.map(act => {
     const texts = [
@@ -156,7 +157,8 @@ function draw(into, all, result, hasRoom) {
   );
 }
 
-// The latest of one room, in its card. `now`: by the store's clock, as the acts' times are.
+// Shows the latest entries of one room in its card. `now` is a time of Redis, as are the entries'
+// times.
 export function latest(card, name, now) {
   ahead = Date.now() - now;
   draw(
@@ -204,7 +206,7 @@ function show() {
   );
 }
 
-// What the history knows from before what is here, of the rooms that are shown.
+// Loads earlier entries of the rooms that are shown from the history.
 async function readOlder() {
   const rooms = ofRoom.value ? [ofRoom.value] : [...ends.keys()];
   const pages = await Promise.all(
@@ -249,7 +251,7 @@ register({
       show();
       ofRoom.value = name;
     }
-    timer = setInterval(show, TURN_MS); // an undo is offered for a minute
+    timer = setInterval(show, TURN_MS); // an undo is possible for a minute
     show();
   },
   close: () => clearInterval(timer),

@@ -1,4 +1,5 @@
-// The view of a room's look: #/look/sale. What is typed is previewed at once, and saved by a button.
+// The view of a room's appearance: #/look/sale. Changes are previewed at once, and saved by a
+// button.
 
 import { ask, call, request, tell } from './acts.js';
 import { make, put } from './draw.js';
@@ -29,7 +30,7 @@ let room = null,
 const field = name => form.elements[name === 'footer' ? 'links' : name];
 const choice = name => $(`[data-of=${name}]`).value;
 
-// A setting as its field has it, and back; nothing is ''.
+// Converts a setting to the field's value, and back. null becomes ''.
 const shown = (name, value) =>
   name === 'footer'
     ? value.map(({ text, address }) => `${text} | ${address}`).join('\n')
@@ -66,7 +67,7 @@ const later = () => {
   timer = setTimeout(preview, PAUSE_MS);
 };
 
-// First whether it is allowed: a frame does not say why its page did not come.
+// Checks the settings first, because a frame does not show why its page did not load.
 async function preview() {
   clearTimeout(timer);
   if (!saved.settings) return;
@@ -108,7 +109,7 @@ async function preview() {
   swatches();
 }
 
-// By a form of its own: with the fields as the replica knows them.
+// Loads the preview by a separate form, with the replica's names of the fields.
 function send(address, fields) {
   const sent = make('form');
   Object.assign(sent, {
@@ -136,7 +137,7 @@ function refuse(errors) {
   $('.wrong').replaceChildren(...errors.map(error => make('li', '', error)));
 }
 
-// The picker beside a colour shows it, where it is written as the picker writes it.
+// The picker beside a colour shows the colour if it is in the picker's format.
 function swatches() {
   for (const each of root.querySelectorAll('.pick')) {
     const [text, picker] = each.querySelectorAll('input');
@@ -212,7 +213,7 @@ $('.shown').addEventListener('change', () => {
   preview();
 });
 
-// A laptop's page is shown smaller rather than in part.
+// Scales a laptop's page down, so that the whole page is visible.
 const HEIGHT = 704;
 function fit() {
   const box = $('.window'),
@@ -227,7 +228,7 @@ addEventListener('resize', () => {
   if (room !== null) fit();
 });
 
-// Once; those of the page's own folder.
+// Loads the languages of the page's folder once.
 async function languages() {
   const list = $('[data-of=language]'),
     names = new Intl.DisplayNames('en', { type: 'language' });
@@ -249,12 +250,12 @@ register({
   isListed: false,
   open: name => {
     room = name ?? '';
-    saved = {}; // what is here is another room's
+    saved = {}; // the values are another room's
     put($('h1'), `Look of ${room}`);
     $('.back-to').href = `#/rooms/${encodeURIComponent(room)}`;
     document.title = `Look of ${room} – Waitroom`;
     undo.hidden = true;
-    requestAnimationFrame(fit); // its width is known once it is shown
+    requestAnimationFrame(fit); // the frame has a width only once it is shown
     tell(output, async () => {
       await languages();
       if (room) await load();

@@ -1,11 +1,11 @@
-// A button that opens a menu: arrow keys, Home and End go through it, Escape closes it, and the
-// focus goes back to the button.
+// A button that opens a menu. Arrow keys, Home and End move through the menu, Escape closes it, and
+// the focus returns to the button.
 
 import { make } from './draw.js';
 
 let open = null;
 
-// `items`: {text, how, isDanger?}.
+// `items` has {text, how, isDanger?}.
 export function menu(text, label, items) {
   const root = make('div', 'menu'),
     button = make('button', '', text),

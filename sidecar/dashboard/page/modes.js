@@ -1,4 +1,4 @@
-// What a room does, in words.
+// Descriptions of a room's mode.
 
 export const MODES = {
   running: ['Running', 'Those in the queue are let in as slots come free.'],
@@ -14,6 +14,6 @@ export const MODES = {
     'Places are taken. They are drawn at the opening, and nobody is let in before.',
   ],
 };
-// What an operator did goes before what the events say.
+// An operator's change takes precedence over the events.
 export const shown = ({ mode, phase }) =>
   mode === 'running' && phase !== 'open' ? phase : mode;

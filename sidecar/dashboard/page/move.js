@@ -1,4 +1,4 @@
-// The question where to somebody is moved, and why.
+// The dialog for the new place of a visitor, and the reason.
 
 import { make } from './draw.js';
 import { Question } from './question.js';
@@ -10,7 +10,8 @@ const wrong = form.querySelector('.note');
 const choices = [...form.querySelectorAll('[name=to]')];
 const question = new Question(dialog);
 
-// Resolves to what is asked of /admin/: {position} or {class}, and why; null: the answer was no.
+// Resolves to the body of the request to /admin/: {position} or {class}, and why; or to null if the
+// operator has cancelled.
 export function askMove(short, classes) {
   form.reset();
   choices[0].checked = true;

@@ -1,4 +1,4 @@
-// A table of the overview: rows that stay with their names, the troubled ones first.
+// A table of the overview. Each name keeps its row, and rows with a problem come first.
 
 import { make, number, put } from './draw.js';
 
@@ -7,7 +7,7 @@ const CALM = 3;
 const byName = new Intl.Collator('en', { numeric: true }).compare;
 
 export class Rows {
-  // `heads`: of each column after the name its text, what it means, and the words on a phone.
+  // `heads` has the text, the meaning and the short text of each column after the name.
   constructor(title, path, heads) {
     Object.assign(this, { path, heads, rows: new Map(), wanted: '' });
     this.root = make('table', path);
@@ -25,7 +25,7 @@ export class Rows {
     this.foot = make('caption', 'hint');
     this.root.append(this.foot, head, this.body);
     this.foot.hidden = true;
-    // The link in the first cell is what the keyboard finds; a pointer may hit the whole row.
+    // The keyboard reaches the link in the first cell. A pointer may click the whole row.
     this.body.addEventListener('click', event => {
       const link = event.target.closest('tr')?.querySelector('a');
       if (link && !event.target.closest('a') && !String(getSelection()))
@@ -90,7 +90,7 @@ export class Rows {
   }
 
   make(each) {
-    const isLeaf = each.of; // it has no view
+    const isLeaf = each.of; // it has no view of its own
     const root = make('tr'),
       name = make('th'),
       link = make(isLeaf ? 'span' : 'a', '', each.text ?? each.name);
@@ -110,7 +110,7 @@ export class Rows {
     return { root, name: each.name, of: each.of };
   }
 
-  // Nothing moves under a pointer or the keyboard's focus; queues stay below their template.
+  // Rows do not move while the pointer or the focus is on them. Queues stay below their template.
   order() {
     if (
       this.body.matches(':hover') ||

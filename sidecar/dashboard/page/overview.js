@@ -13,7 +13,7 @@ const FINDS_ABOVE = 10;
 
 const minute = 'in the last minute';
 const here = `${minute}, as this replica counts them`;
-// Of each kind the heads of its columns: the text, what it means, and the words on a phone.
+// The heads of the columns of each kind: the text, the meaning, and the short text.
 const tables = {
   rooms: new Rows('Rooms', 'rooms', [
     ['State'],
@@ -93,7 +93,7 @@ export function now({ rooms, alerts: found }) {
   tables.rooms.show(rooms.map(room), found);
 }
 
-// The curve of a row; drawn anew when a minute is over.
+// Draws the line of a row, again after each minute.
 export function collected({ room: name, minutes }) {
   const key = minutes.ends_ms.at(-1);
   if (hours.get(name)?.key !== key)
@@ -161,7 +161,7 @@ function room(state) {
   };
 }
 
-// Its row, and one for each of the longest queues of its resources.
+// Returns the row of a template, and a row for each of the longest queues of its resources.
 function template(each) {
   if (each.away)
     return [
@@ -249,6 +249,6 @@ register({
   root: document.getElementById('overview'),
   open: () => null,
   close: () => {
-    /* it draws what comes anyway */
+    /* later events draw the rows */
   },
 });

@@ -33,12 +33,12 @@ export class People {
     });
   }
 
-  // The head as the replica sends it; of another page what is there now.
+  // Shows the head of the queue from the event, or loads another page.
   collected(head) {
     this.head = head;
     if (this.start)
       this.read(this.start).catch(() => {
-        /* at the next look */
+        /* the next update tries again */
       });
     else this.show(head);
   }
@@ -50,7 +50,7 @@ export class People {
     });
   }
 
-  // An answer to an older question is not shown.
+  // The response to an earlier request is not shown.
   async read(start) {
     const asked = (this.asked = {});
     const people = start
@@ -84,8 +84,8 @@ export class People {
     );
   }
 
-  // Rows stay with their visitors, so that a row does not become another's under a finger. The
-  // place is that in the visitor's sub-queue, where the page begins with the queue.
+  // Each visitor keeps its row, so that no row changes to another visitor while it is tapped. The
+  // place is the one in the visitor's sub-queue if the page is the first of the queue.
   show(people) {
     const body = this.$('.line tbody');
     const visitors = people.map(({ visitor }) => visitor);
@@ -176,7 +176,7 @@ export class People {
       throw new Error(
         'Write a number such as 7K2Q-9XDM, or an id: 22 letters, digits, - and _.',
       );
-    // First: of a number that nobody here has any more, the history may know.
+    // The history comes first: it may know a number that no visitor in the room has any more.
     if (session.history) past.replaceChildren(...(await this.past(visitor)));
     const found = await call('GET', `/${this.room.name}/visitors/${visitor}`);
     const joined = found.joined_at_ms
@@ -220,7 +220,7 @@ export class People {
     return found.class ? `${said} Class ${found.class}.` : said;
   }
 
-  // What happened to somebody, where a history is kept and knows them.
+  // Loads the events of a visitor from the history, if there is one.
   async past(visitor) {
     try {
       const { events } = await call(
@@ -246,7 +246,7 @@ export class People {
     }
   }
 
-  // What can be done with one visitor, who is shown by their number.
+  // Returns the actions for one visitor, who is shown by number.
   acts(visitor, short, waits) {
     const path = `/${this.room.name}/visitors/${visitor}`;
     const release = {
@@ -278,7 +278,7 @@ export class People {
   }
 }
 
-// How long ago, and when.
+// Formats how long ago an event was, and its time.
 function since(ms, now) {
   if (ms == null) return '–';
   return `${duration(Math.max(0, ((now ?? Date.now()) - ms) / 1000))} ago, ${moment(ms).slice(0, -3)}`;

@@ -4,13 +4,13 @@ export class Question {
   constructor(dialog) {
     this.dialog = dialog;
     this.settle = () => {};
-    // By Escape, too. The event comes late: the next question may be open by then.
+    // Escape closes the dialog too. The event may come after the next question was opened.
     dialog.addEventListener('close', () => {
       if (!dialog.open) this.settle(null);
     });
   }
 
-  // Resolves to the answer; null: it was closed without one.
+  // Resolves to the answer, or to null if the dialog was closed without one.
   open() {
     this.settle(null);
     this.dialog.showModal();

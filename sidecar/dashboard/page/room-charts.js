@@ -1,4 +1,4 @@
-// The charts of one room, and what is marked on them.
+// The charts of one room, with their marks.
 
 import { call } from './acts.js';
 import { Charts, STEPS } from './chart.js';
@@ -64,7 +64,7 @@ export class RoomCharts extends Charts {
     });
   }
 
-  // What is new: columns of the last hour's minutes, the log, the events.
+  // Updates the charts from the columns of the last hour's minutes, the log and the events.
   collected({ minutes, log, events }) {
     const rows = minutes.ends_ms.map((_, i) =>
       Object.fromEntries(

@@ -1,4 +1,4 @@
-// One room's card: built once from the template, brought up to date with every event.
+// One room's card, which is built once from the template and updated by every event.
 
 import { Controls, words } from './controls.js';
 import { clock, date, duration, make, number, put, rate } from './draw.js';
@@ -36,7 +36,7 @@ export class Room {
     this.controls = new Controls(this);
   }
 
-  // The numbers of this second.
+  // Shows the figures of the event `now`.
   now(state) {
     this.state = state;
     const { settings, a_minute: minute } = state;
@@ -78,7 +78,7 @@ export class Room {
     latest(this.root, this.name, state.now_ms);
   }
 
-  // What changes more slowly: charts, waits, the head of the queue.
+  // Shows the charts, the waits and the head of the queue of the event `study`.
   collected(found) {
     const { waits, line } = found;
     this.charts.collected(found);
@@ -122,7 +122,7 @@ export class Room {
     list.replaceChildren(...notices.map(text => make('li', '', text)));
   }
 
-  // What the room's events say, in this browser's time.
+  // Describes the room's events, with times of this browser's clock.
   event({ phase, event, coming }) {
     const said = [];
     if (event && phase === 'prequeue')

@@ -1,4 +1,4 @@
-// The view of one room: #/rooms/sale. A room's card is made when somebody looks at it.
+// The view of one room: #/rooms/sale. A room's card is built when the view is opened.
 
 import { put } from './draw.js';
 import { Room } from './room.js';
@@ -21,7 +21,7 @@ export function collected(found) {
   if (found.room === named) cards.get(named)?.collected(found);
 }
 
-// What is shown of the room, which is nothing before the first figures are here.
+// Shows the room's card, once the first figures have come.
 function show() {
   const state = states.get(named);
   if (state && !cards.has(named)) {

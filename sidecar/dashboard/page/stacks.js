@@ -1,4 +1,4 @@
-// What became of a target's jobs, step by step: bars of completed, otherwise ended and failed ones.
+// A bar chart of a target's completed, otherwise ended, and failed jobs over time.
 
 import { clock, fine, make, moment, number, put, svg } from './draw.js';
 

@@ -1,5 +1,5 @@
-// A table of what the replica lists: a page at a time, rows that stay with their items, and what
-// can be done with one or with several. All that it shows is written as text.
+// A table of a list of the replica, by pages. Each item keeps its row. The table has actions
+// for one item and for several items. All values are shown as text.
 
 import { tell } from './acts.js';
 import { make, number, put } from './draw.js';
@@ -18,20 +18,19 @@ export function action(text, how, isDanger = false) {
 }
 
 export class Table {
-  // `label` names it for screen readers.
-  // `columns`: {title, fill(cell, item), isNumber?}; the first one's cells are the rows' heads.
-  // `key(item)` tells rows apart, and is what a row's buttons are named by.
-  // `read(after, limit)` resolves to {items, next, count?}: `next` is the `after` of the next page.
-  // `empty()`: what stands there where there is none.
-  // `acts`: {text, how(item), isDanger?, needs?, may?(item)}, of one row. `needs`: the least role, or
-  // '' for anybody; without it an operator's.
-  // `several`: {text, how(items), isDanger?}, of the rows that are selected; none: no boxes.
-  // An act returns what it did, or null where the question was answered with no.
+  // `label` is the table's name for screen readers. `columns` has {title, fill(cell, item),
+  // isNumber?}. The cells of the first column are the rows' heads. `key(item)` identifies a row,
+  // and is part of the names of the row's buttons. `read(after, limit)` resolves to {items, next,
+  // count?}: `next` is the `after` of the next page. `empty()` returns the text for a list without
+  // items. `acts` has the actions for one row: {text, how(item), isDanger?, needs?, may?(item)}.
+  // `needs` is the lowest role, or '' for any role. The default is operator. `several` has the
+  // actions for the selected rows: {text, how(items), isDanger?}. Without any there are no
+  // checkboxes. An action returns its result, or null if the operator has cancelled.
   constructor({ label, columns, key, read, empty, acts = [], several = [] }) {
     Object.assign(this, { label, columns, key, read, empty, acts, several });
     this.rows = new Map();
     this.selected = new Set();
-    this.before = []; // how this page and each one before it began
+    this.before = []; // the `after` of this page and of each page before
     this.build();
   }
 
@@ -84,7 +83,7 @@ export class Table {
     return box;
   }
 
-  // What can be done with the selected rows.
+  // Shows the actions for the selected rows.
   choice() {
     this.chosen = make('p', 'row chosen');
     this.chosenCount = make('span', 'hint');
@@ -122,13 +121,13 @@ export class Table {
     return this.pages;
   }
 
-  // Runs `how`, says what came of it, and looks anew where something was done.
+  // Runs `how`, shows the result, and loads the page again after a change.
   act(how) {
     return tell(this.output, async () => {
       const said = await how();
       if (said != null)
         await this.look().catch(() => {
-          /* at the next look */
+          /* the next update tries again */
         });
       return said;
     });
@@ -143,7 +142,7 @@ export class Table {
     });
   }
 
-  // The first page of something else, which nothing is known of yet.
+  // Clears the table, and loads the first page of another list.
   restart() {
     this.before = [];
     this.asked = null;
@@ -153,7 +152,7 @@ export class Table {
     put(this.output, '');
   }
 
-  // The page as it is now. An answer to an older question is not shown.
+  // Loads the current page. The response to an earlier request is not shown.
   async look() {
     const asked = (this.asked = {});
     const { items, next, count } = await this.read(
@@ -178,7 +177,7 @@ export class Table {
     );
   }
 
-  // Rows stay with their items, so that a row does not become another's under a finger.
+  // Each item keeps its row, so that no row changes to another item while it is tapped.
   show(items) {
     const keys = new Set(items.map(item => String(this.key(item))));
     for (const [key, row] of this.rows) {

@@ -1,4 +1,4 @@
-// One target's card: built once from the template, brought up to date with every look.
+// One target's card, which is built once from the template and updated every few seconds.
 
 import { ask, request, tell } from './acts.js';
 import { clock, duration, fine, number, put, rate } from './draw.js';
@@ -19,7 +19,7 @@ const STATES = [
 const lasting = seconds => (seconds < 60 ? `${seconds} s` : duration(seconds));
 const until = iso => (iso ? ` until ${clock(Date.parse(iso))}` : '');
 
-// What it does now, as a word, and what that means.
+// Returns the name of the target's state, and its meaning.
 function modeOf({
   settings,
   breaker,
@@ -79,7 +79,8 @@ const BREAKER = {
 };
 
 export class Target {
-  // `gone` gets its name when it is a target no more; `refresh` has all targets looked at again.
+  // `gone` gets the target's name when the target is no longer configured. `refresh` loads all
+  // targets again.
   constructor(name, { gone, refresh }) {
     Object.assign(this, { name, gone, refresh });
     this.root = document
@@ -99,7 +100,7 @@ export class Target {
     this.hours.addEventListener('change', () => {
       this.collectedAt = 0;
       this.collect().catch(() => {
-        /* at the next look */
+        /* the next update tries again */
       });
     });
     this.$('.to-jobs').href = `#/jobs/${encodeURIComponent(name)}`;
@@ -108,7 +109,7 @@ export class Target {
     this.controls();
   }
 
-  // `began`: when the state was asked for. What is older than a change is not shown.
+  // `began` is the time of the request for the state. A state from before a change is not shown.
   now(state, began = Infinity) {
     if (began < this.changedAt) return;
     const { settings, counters } = (this.state = state);
@@ -179,7 +180,7 @@ export class Target {
     put(this.$('.counts'), counts.join(', ') || 'None is kept.');
   }
 
-  // What costs more: the history every half minute, and the list of jobs where it is open.
+  // Loads what costs more: the history every half minute, and the list of jobs if it is open.
   async collect() {
     const hours = Number(this.hours.value);
     const isDue = Date.now() - this.collectedAt > HISTORY_MS;
@@ -199,7 +200,7 @@ export class Target {
     bar.setAttribute('aria-label', words);
   }
 
-  // A field shows what is in force, unless somebody is typing in it.
+  // A field shows the value in force, unless the operator is typing in it.
   follow(name) {
     const field = this.$(`[name=${name}]`);
     const value = String(this.state.settings[name] ?? '');

@@ -1,4 +1,5 @@
-// The view of targets, #/targets: asks for them while it is open, and says so when nobody knows.
+// The view of targets, #/targets. While the view is open it loads the targets, and shows if the
+// replica does not answer.
 
 import { request } from './acts.js';
 import { clock, put } from './draw.js';
@@ -18,7 +19,7 @@ let timer,
   isOpen = false,
   awaySince = 0;
 
-// Where there are jobs.
+// Registers the view if jobs are configured.
 export function watchTargets() {
   if (isWatched) return;
   isWatched = true;
@@ -88,7 +89,7 @@ function show(targets, began) {
   none.hidden = targets.length > 0;
 }
 
-// A target that the file does not have went back to it.
+// Handles the reset of a target that is not in the settings file.
 function gone(name) {
   put(
     section.querySelector('output'),

@@ -1,4 +1,4 @@
-// The views of the page: the address's hash names the one that is shown, as in #/rooms/sale.
+// The views of the page. The URL's hash names the view that is shown, as in #/rooms/sale.
 
 import { make } from './draw.js';
 
@@ -8,10 +8,10 @@ let current = null,
   isBegun = false,
   last = null;
 
-// `root` is shown while the address names `path`; `open(name)` begins what the view needs, with
-// null where the address goes no further, and returns the heading to focus or nothing; `close()`
-// ends it. `isListed`: the bar at the top has a link to it; `isLast`: it stays behind the others. Returns that
-// link's item.
+// `root` is shown while the hash names `path`. `open(name)` starts what the view needs, with null
+// if the hash has no name, and returns the heading to focus or nothing. `close()` stops it. With
+// `isListed` the bar at the top has a link to the view; with `isLast` the link is the last one.
+// Returns that link's item.
 export function register({
   path,
   title,
@@ -33,7 +33,7 @@ export function register({
   return item;
 }
 
-// Once all are registered that are known from the start.
+// Starts the views, after all that are known from the start were registered.
 export function begin() {
   isBegun = true;
   follow();
@@ -41,10 +41,10 @@ export function begin() {
 
 export const isOpen = path => current?.path === path;
 
-// For the browser's tab.
+// Sets the title of the browser's tab.
 export const title = () => current?.name ?? current?.title ?? '';
 
-// What the address says; a view that is not there, or not yet, is the overview.
+// Opens the view that the hash names, or the overview if there is no such view yet.
 function named() {
   const [path, name] = location.hash
     .replace(/^#\/?/, '')

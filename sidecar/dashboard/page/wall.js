@@ -1,4 +1,4 @@
-// A display on a wall: it shows, and goes on by itself.
+// A wall display, which shows a room's figures and needs no operator.
 
 import { clock, duration, number, put, rate } from './draw.js';
 import { MODES, shown } from './modes.js';
@@ -35,5 +35,5 @@ setInterval(() => {
   $('stale').hidden = !isStale;
   if (isStale)
     put($('stale'), `No connection since ${clock(heardAt)}. Trying again …`);
-  if (source.readyState === EventSource.CLOSED) location.reload(); // the link may be over
+  if (source.readyState === EventSource.CLOSED) location.reload(); // the link may have expired
 }, 1000);

@@ -1,11 +1,11 @@
-// Looks again and again while a view is open and seen, and says so when nobody answers.
+// Loads data repeatedly while a view is open and visible, and shows if the replica does not answer.
 
 import { clock, put } from './draw.js';
 
 const LOOK_MS = 2000;
 
 export class Watch {
-  // `root` has a .away-note; `look` throws where the replica does not answer.
+  // `root` has an element .away-note. `look` throws if the replica does not answer.
   constructor(root, look) {
     Object.assign(this, { root, look, isOpen: false, knownAt: 0 });
     this.note = root.querySelector('.away-note');
@@ -14,7 +14,7 @@ export class Watch {
     });
   }
 
-  // What is shown from now on is something else.
+  // Starts again, because the view shows something else from now on.
   open() {
     this.isOpen = true;
     this.knownAt = 0;
@@ -33,7 +33,7 @@ export class Watch {
   }
 
   async run() {
-    if (document.hidden) return; // until it is seen again
+    if (document.hidden) return; // until the page is visible again
     const turn = (this.turn = {});
     let error = null;
     try {
@@ -41,7 +41,7 @@ export class Watch {
     } catch (problem) {
       error = problem;
     }
-    if (turn !== this.turn) return; // closed meanwhile, or asked anew
+    if (turn !== this.turn) return; // the view was closed, or started again, meanwhile
     if (!error) this.knownAt = Date.now();
     else
       put(

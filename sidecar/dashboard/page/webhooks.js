@@ -37,7 +37,7 @@ function fillTwo(cell, first, second) {
   put(cell.lastChild, second);
 }
 
-// The last answer; what the receiver said is text, whatever it looks like.
+// Shows the last response. The receiver's body is shown as text only.
 function fillAnswer(
   cell,
   {
@@ -170,7 +170,7 @@ const list = {
   }),
 };
 
-// Sent along: how many attempts were seen, so that of two operators one sends it.
+// The request has the number of attempts shown, so that only one of two operators can resend.
 async function resend({ id, attempts }) {
   const { queued } = await request(
     'POST',
