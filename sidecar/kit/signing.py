@@ -40,7 +40,8 @@ class TimeSigner:
 
     def __init__(self, keys: list[str], *, salt: str) -> None:
         self.keys = [hmac.digest(key.encode(), salt.encode(), "sha256") for key in keys]
-        self._macs = [_Mac(key) for key in self.keys]
+        #: Copies of these take less than half the time of a new HMAC.
+        self._macs = [hmac.new(key, digestmod="sha256") for key in self.keys]
 
     def sign(self, text: str, now_s: int) -> str:
         signed = f"{text}.{_encode_time(now_s)}"
@@ -60,27 +61,11 @@ class TimeSigner:
         return value.decode("ascii"), _decode_time(time)
 
 
-class _Mac:
-    """HMAC-SHA-256 (RFC 2104) in half the time, because each key is processed only once."""
-
-    __slots__ = ("_inner", "_outer")
-
-    def __init__(self, key: bytes) -> None:
-        """Process the key, which has at most 64 bytes (a block of SHA-256)."""
-        padded = key.ljust(64, b"\0")
-        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in padded))
-        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in padded))
-
-    def digest(self, message: bytes) -> bytes:
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(message)
-        outer.update(inner.digest())
-        return outer.digest()
-
-
-def _signature(mac: _Mac, message: bytes) -> bytes:
-    written = b2a_base64(mac.digest(message), newline=False)
-    return written.translate(SAFE)[:-1]  # 32 bytes give one = at the end
+def _signature(mac: hmac.HMAC, message: bytes) -> bytes:
+    mac = mac.copy()
+    mac.update(message)
+    # The base64 of 32 bytes has one = at the end.
+    return b2a_base64(mac.digest(), newline=False).translate(SAFE)[:-1]
 
 
 @lru_cache(64)
