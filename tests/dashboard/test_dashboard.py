@@ -25,13 +25,6 @@ from tests.support.replica import ADMIN_TOKEN, KEYS, Jar, cookie_of
 BEARER = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 
 
-@pytest.fixture
-async def site(replica):
-    site = await replica(total_active_users=3)
-    site.ops.session._cookie_jar = Jar()  # tests say which cookie is sent
-    return site
-
-
 def path(site, more=""):
     return f"/admin/rooms/{site.room.name}{more}"
 

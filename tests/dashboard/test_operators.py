@@ -14,7 +14,7 @@ from sidecar.http.auth.passwords import HASHER
 from sidecar.http.auth.session import OPERATORS
 from sidecar.http.auth.throttle import MOST_FAILURES
 from tests.support.operators import log_in
-from tests.support.replica import ADMIN_TOKEN, KEYS, Jar, cookie_of
+from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of
 
 PASSWORDS = {"anna": "correct horse", "ben@example.org": "battery staple", "carl": ""}
 HASHES = {name: HASHER.hash(password) for name, password in PASSWORDS.items() if password}
@@ -28,9 +28,7 @@ HEADER = "Remote-User"
 
 
 @pytest.fixture
-async def site(replica):
-    site = await replica(total_active_users=3)
-    site.ops.session._cookie_jar = Jar()  # tests say which cookie is sent
+def site(site):
     site.ops.app[OPERATORS].accounts = Accounts(NAMED)
     return site
 

@@ -10,23 +10,21 @@ from sidecar.gate.page.languages import Languages
 from sidecar.gate.page.preview import STATES
 from sidecar.http.app_keys import TEMPLATES
 from tests.support.operators import log_in
-from tests.support.replica import Jar, cookie_of
+from tests.support.replica import cookie_of
 from tests.support.site import ROOT
 
 ADDRESS = "/dashboard/preview"
 
 
 @pytest.fixture
-async def site(replica):
-    site = await replica(
-        accent="#e11d48",
-        custom_css="h1 { color: red }",
-        footer=[{"text": "Imprint", "address": "/imprint"}],
-        public_url="https://shop.example",
-        logo="/shop/logo.svg",
-    )
-    site.ops.session._cookie_jar = Jar()  # tests say which cookie is sent
-    return site
+def settings():
+    return {
+        "accent": "#e11d48",
+        "custom_css": "h1 { color: red }",
+        "footer": [{"text": "Imprint", "address": "/imprint"}],
+        "public_url": "https://shop.example",
+        "logo": "/shop/logo.svg",
+    }
 
 
 async def preview(site, form=None, **query):

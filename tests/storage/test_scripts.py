@@ -63,27 +63,22 @@ def test_a_fragment_is_taken_in_once(lua):
     assert text == "local base\nlocal one\nlocal two\n"
 
 
-def test_a_circle_is_an_error_that_says_where(lua):
-    """Of the include that closes it: file, line and column."""
-    files = {
-        "main": 'local main\n-- @include "one"\n',
-        "one": 'local one\n\n-- @include "two"\n',
-        "two": '-- @include "one"\n',
-    }
-    with pytest.raises(IncludeError, match=r"^two\.lua:1:14: one includes itself$"):
-        lua("main", **files)
+ONE, TWO = 'local one\n\n-- @include "two"\n', '-- @include "one"\n'
 
 
-def test_a_script_that_includes_itself_is_a_circle(lua):
-    """The shortest one."""
-    with pytest.raises(IncludeError, match=r"^main\.lua:2:14: main includes itself$"):
-        lua("main", main='local main\n-- @include "main"\n')
-
-
-def test_a_missing_fragment_is_an_error_that_says_where(lua):
+@pytest.mark.parametrize(
+    ("files", "error"),
+    [
+        ({"main": TWO, "one": ONE, "two": TWO}, r"two\.lua:1:14: one includes itself"),
+        ({"main": 'local main\n-- @include "main"\n'}, r"main\.lua:2:14: main includes itself"),
+        ({"main": TWO, "one": f"\n{ONE}"}, r"one\.lua:4:14: there is no two\.lua"),
+    ],
+    ids=["circle", "itself", "missing"],
+)
+def test_an_include_that_leads_nowhere_is_an_error_that_says_where(lua, files, error):
     """File, line and column of the include."""
-    with pytest.raises(IncludeError, match=r"^one\.lua:3:14: there is no nowhere\.lua$"):
-        lua("main", main='-- @include "one"\n', one='\n\n-- @include "nowhere"\n')
+    with pytest.raises(IncludeError, match=f"^{error}$"):
+        lua("main", **files)
 
 
 @pytest.mark.parametrize(
@@ -164,13 +159,23 @@ def test_a_limits_script_touches_nothing_but_its_keys(path):
     assert keys
 
 
-async def test_no_script_sets_a_global(redis_socket):
-    """A real server refuses one that does, so running each of them shows it."""
+@pytest.fixture
+async def redis(redis_socket):
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
+    yield redis
+    await close(redis)
+
+
+@pytest.fixture
+def store(redis):
+    settings = RoomSettings(total_active_users=1).for_scripts()
+    return RoomStore(redis, new_room_name(), settings=settings, clock=StoreClock(), timeout_s=5)
+
+
+async def test_no_script_sets_a_global(redis, store):
+    """A real server refuses one that does, so running each of them shows it."""
     with pytest.raises(ResponseError, match=r"global variable|readonly table"):
         await redis.eval("leaked = 1", 0)
-    settings = RoomSettings(total_active_users=1).for_scripts()
-    store = RoomStore(redis, new_room_name(), settings=settings, clock=StoreClock(), timeout_s=5)
     inside, waiting = await store.enter("inside"), await store.enter("waiting")
     await store.beat(Ticket("waiting", waiting.order, waiting.now_ms, waiting.epoch))
     began = inside.started_ms
@@ -180,18 +185,11 @@ async def test_no_script_sets_a_global(redis_socket):
     await store.snapshot()
     await store.sweep()
     await store.reset()
-    await close(redis)
 
 
-async def test_time_is_the_stores(redis_socket):
+async def test_time_is_the_stores(redis, store):
     """A replica's clock counts for nothing: the script asks the store, and grows with it."""
-    redis = connect(f"unix://{redis_socket}", timeout_s=5)
-    settings = RoomSettings(total_active_users=1).for_scripts()
-    store = RoomStore(redis, new_room_name(), settings=settings, clock=StoreClock(), timeout_s=5)
-    seconds, microseconds = await redis.time()
-    times = [seconds * 1000 + microseconds // 1000]
-    times += [(await store.enter("somebody")).now_ms for _ in range(3)]
-    seconds, microseconds = await redis.time()
-    times.append(seconds * 1000 + microseconds // 1000)
-    assert all(earlier <= later for earlier, later in pairwise(times))
-    await close(redis)
+    before = await redis.time()
+    times = [(await store.enter("somebody")).now_ms for _ in range(3)]
+    first, last = (s * 1000 + us // 1000 for s, us in (before, await redis.time()))
+    assert all(earlier <= later for earlier, later in pairwise([first, *times, last]))
