@@ -15,8 +15,7 @@ LATE_S = 3600
 
 
 class EndedSessions:
-    """The ended sessions that a replica knows: its own, and those of other replicas after share().
-    """
+    """The ended sessions that a replica knows. share() adds those of other replicas."""
 
     def __init__(
         self,
