@@ -29,7 +29,7 @@ from sidecar.jobs.worker.target_call import Egress
 from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import DatabaseError, InputError
-from sidecar.kit.tasks import keep_at_work, stop_workers
+from sidecar.kit.tasks import run_worker, stop_workers
 from sidecar.settings.model import Settings
 from sidecar.storage.redis.connect import Store, close, connect
 from sidecar.storage.redis.leader_lease import LeaderLease
@@ -86,7 +86,7 @@ async def open_job_services(
             async with asyncio.timeout(START_S):
                 await _wait_for_database(store)
                 await jobs.targets.refresh()
-        tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
+        tasks = [asyncio.create_task(run_worker(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
         yield JobServices(jobs, wake_ups)
 
@@ -127,7 +127,7 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
         )
         task = asyncio.create_task(
-            keep_at_work("callbacks", lambda: call_back_forever(services.jobs, session, metrics))
+            run_worker("callbacks", lambda: call_back_forever(services.jobs, session, metrics))
         )
         stack.push_async_callback(stop_workers, task)
         if listen:

@@ -33,7 +33,7 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.extras import require
 from sidecar.kit.share import find_share
 from sidecar.kit.systemd import watched
-from sidecar.kit.tasks import Worker, keep_at_work, stop_workers
+from sidecar.kit.tasks import Worker, run_worker, stop_workers
 from sidecar.kit.templates import Templates
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.resource import Resources
@@ -168,7 +168,7 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
                     send_forever, rooms, webhooks, redis, timeout_s=timeout_s
                 ),
             }
-        tasks = [asyncio.create_task(keep_at_work(*worker)) for worker in workers.items()]
+        tasks = [asyncio.create_task(run_worker(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
         jobs = await _open_jobs(settings, redis, metrics, rooms, stack)
         static = settings.static_dir or find_share("static")

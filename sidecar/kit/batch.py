@@ -9,7 +9,7 @@ BatchReply = TypeVar("BatchReply")
 
 
 class CallBatcher(Generic[BatchItem, BatchReply]):
-    """Turns many calls of `submit(item)` into few calls of `run(items)`, one at a time.
+    """A batcher turns many calls of `submit(item)` into few calls of `run(items)`, one at a time.
 
     An idle batcher adds no delay: it sends the first item alone, at once. If a caller is cancelled,
     its item is still sent, since the store may already have the item. The reply is dropped."""

@@ -8,21 +8,21 @@ from typing import Any, TypeAlias
 import structlog
 
 #: Seconds before a failed worker is started again.
-REST_S = 5.0
+RESTART_PAUSE_S = 5.0
 
 Worker: TypeAlias = Callable[[], Awaitable[None]]
 
 log = structlog.get_logger()
 
 
-async def keep_at_work(name: str, worker: Worker, *, rest_s: float = REST_S) -> None:
+async def run_worker(name: str, worker: Worker, *, pause_s: float = RESTART_PAUSE_S) -> None:
     """Run a worker forever, and start the worker again after any error."""
     while True:
         try:
             await worker()
         except Exception:
-            log.exception("worker_failed", worker=name, again_in_seconds=rest_s)
-        await asyncio.sleep(rest_s)
+            log.exception("worker_failed", worker=name, again_in_seconds=pause_s)
+        await asyncio.sleep(pause_s)
 
 
 async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None:

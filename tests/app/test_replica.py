@@ -8,7 +8,7 @@ from aiohttp import web
 
 from sidecar.app.replica import make_rooms, remove_secrets, run_replica
 from sidecar.http.metrics import Metrics
-from sidecar.kit.tasks import keep_at_work, stop_workers
+from sidecar.kit.tasks import run_worker, stop_workers
 from sidecar.settings.model import Settings
 from sidecar.storage.redis.connect import close, connect
 
@@ -58,7 +58,7 @@ async def test_a_worker_that_failed_is_started_again(capsys):
             raise ZeroDivisionError("a mistake of ours")
         await asyncio.sleep(60)
 
-    task = asyncio.create_task(keep_at_work("recorder", worker, rest_s=0))
+    task = asyncio.create_task(run_worker("recorder", worker, pause_s=0))
     async with asyncio.timeout(20):
         while len(runs) < 3:
             await asyncio.sleep(0)

@@ -108,7 +108,7 @@ def add_packing(kind: type[Any]) -> type[Any]:
 
 
 class _Packed:
-    """Overrides how a connection packs and writes commands."""
+    """A mixin that changes how a connection packs and writes commands."""
 
     if TYPE_CHECKING:
         _writer: Any
