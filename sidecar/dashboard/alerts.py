@@ -116,7 +116,7 @@ class Alerts:
                     "active": sample["active"],
                     "arrived": sample["active"],
                     "cap": sample["cap"],
-                    **self._increases_of_room(room.name, sample["totals"], now_ms),
+                    **self._compute_room_increases(room.name, sample["totals"], now_ms),
                     "held": _is_held(room),
                 }
                 if wait_ms >= 0:
@@ -127,10 +127,12 @@ class Alerts:
         """Judge all alerts by the current figures."""
         for room in self._rooms:
             now_ms = room.clock.now_ms()
-            figures = {Subject("room", room.name): self._figures_of_room(room, now_ms)}
+            figures = {Subject("room", room.name): self._compute_room_figures(room, now_ms)}
             self._record(room.name, figures, now_ms)
         now_ms = int(time.time() * 1000)
-        self._record("", self._figures_of_replica(now_ms) | self._figures_of_targets(), now_ms)
+        self._record(
+            "", self._compute_replica_figures(now_ms) | self._compute_target_figures(), now_ms
+        )
         self.firing = sorted(self._find_firing(), key=lambda e: SEVERITIES.index(e["severity"]))
 
     def _record(self, room: str, figures: Mapping[Subject, Figures], now_ms: int) -> None:
@@ -150,7 +152,7 @@ class Alerts:
             if not terms or figures.get(rule.get("unless", "")):
                 continue
             if all(
-                figure in figures and _COMPARE[sign](figures[figure], _number(limit, figures))
+                figure in figures and _COMPARE[sign](figures[figure], _parse_limit(limit, figures))
                 for figure, sign, limit in terms
             ):
                 yield alert, figures[terms[0][0]]
@@ -171,7 +173,7 @@ class Alerts:
                         "since_ms": since_ms,
                     }
 
-    def _figures_of_room(self, room: WaitingRoom, now_ms: int) -> Figures:
+    def _compute_room_figures(self, room: WaitingRoom, now_ms: int) -> Figures:
         snapshot, settings = room.snapshot, room.settings
         if snapshot is None or room.store.is_away:
             return {"store_away": int(room.store.is_away)}
@@ -180,7 +182,7 @@ class Alerts:
             "active": snapshot.active,
             "arrived": snapshot.active - snapshot.provisional,
             "cap": settings.total_active_users,
-            **self._increases_of_room(room.name, snapshot.counters, now_ms),
+            **self._compute_room_increases(room.name, snapshot.counters, now_ms),
             "held": _is_held(room),
             "shield_up": int(now_ms < snapshot.shield_until_ms),
             "queue_all": int(settings.queue_all),
@@ -191,7 +193,9 @@ class Alerts:
             figures["wait_seconds"] = snapshot.wait_ms / 1000
         return figures
 
-    def _increases_of_room(self, room: str, counters: Mapping[str, float], now_ms: int) -> Figures:
+    def _compute_room_increases(
+        self, room: str, counters: Mapping[str, float], now_ms: int
+    ) -> Figures:
         spans = {"admitted_5m": 300, "over_cap_10m": 600, "refused_full_5m": 300}
         return {
             figure: self._increases.over(
@@ -200,10 +204,10 @@ class Alerts:
             for figure, span_s in spans.items()
         }
 
-    def _figures_of_replica(self, now_ms: int) -> dict[Subject, Figures]:
+    def _compute_replica_figures(self, now_ms: int) -> dict[Subject, Figures]:
         """Return the figures of this replica's counters: of limits, webhooks, the history."""
         figures: dict[Subject, Figures] = defaultdict(dict)
-        increases, metrics_of = self._increases_by_label, self._metrics.of
+        increases, metrics_of = self._compute_increases, self._metrics.of
         decisions = metrics_of(LimitMetrics).limit_decisions
         webhooks = metrics_of(WebhookMetrics).webhooks
         history, counts = metrics_of(HistoryMetrics), self._metrics.requests.counts
@@ -220,7 +224,7 @@ class Alerts:
         figures[Subject()]["unknown_room_5m"] = n
         return figures
 
-    def _figures_of_targets(self) -> dict[Subject, Figures]:
+    def _compute_target_figures(self) -> dict[Subject, Figures]:
         states = self._metrics.of(JobMetrics).targets
         return {
             Subject("target", target.name): {
@@ -232,7 +236,7 @@ class Alerts:
             if (state := states.find(target.name))
         }
 
-    def _increases_by_label(
+    def _compute_increases(
         self, counter: Counter, span_s: int, now_ms: int, **only: set[str]
     ) -> dict[tuple[str, ...], float]:
         """Return the increase of each of a counter's totals. `only` is the same as in totals()."""
@@ -242,7 +246,7 @@ class Alerts:
         }
 
 
-def _number(text: str, figures: Figures) -> float:
+def _parse_limit(text: str, figures: Figures) -> float:
     return figures[text] if text in figures else float(text)
 
 

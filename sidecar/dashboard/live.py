@@ -114,7 +114,7 @@ class Live(LongPolls):
     def figures(self, name: str) -> bytes:
         """Return the event for a wall display: a room's figures, without settings and ids."""
         room = next(room for room in self._rooms if room.name == name)
-        fields = self._describe(room)
+        fields = self._describe_room(room)
         shown = {key: fields.get(key) for key in FIGURES}
         return encode_event("now", {**shown, "cap": room.settings.total_active_users})
 
@@ -141,7 +141,7 @@ class Live(LongPolls):
         """Update the event `now` from the snapshots, without a call of Redis."""
         try:
             document = {
-                "rooms": [self._describe(room) for room in self._rooms],
+                "rooms": [self._describe_room(room) for room in self._rooms],
                 "alerts": self._alerts.firing if self._alerts else [],
             }
             self._now = encode_event("now", document)
@@ -211,7 +211,7 @@ class Live(LongPolls):
         rows = await list_waiting_visitors(room, start=0, limit=HEAD)
         return [row.model_dump(by_alias=True) for row in rows]
 
-    def _describe(self, room: WaitingRoom) -> dict[str, Any]:
+    def _describe_room(self, room: WaitingRoom) -> dict[str, Any]:
         snapshot, settings, now_ms = room.snapshot, room.settings, room.clock.now_ms()
         moments = settings.moments(now_ms)
         from_store: dict[str, Any] = {}
@@ -222,7 +222,7 @@ class Live(LongPolls):
                 "lines": describe_sub_queues(settings, snapshot),
                 "as_of_ms": snapshot.now_ms,
                 "changed": shorten_values(snapshot.overrides),
-                "a_minute": self._rates(room),
+                "a_minute": self._compute_rates(room),
             }
         return {
             "room": room.name,
@@ -242,7 +242,7 @@ class Live(LongPolls):
             **from_store,
         }
 
-    def _rates(self, room: WaitingRoom) -> dict[str, float] | None:
+    def _compute_rates(self, room: WaitingRoom) -> dict[str, float] | None:
         """Return the rates of the room per minute, or None until there are samples of 5 s."""
         snapshot = room.snapshot
         if snapshot is None:

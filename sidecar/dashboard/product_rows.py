@@ -56,17 +56,17 @@ class ProductRows:
             for name, hook in self._webhooks.items()
         )
         return {
-            "leases": _bound(leases, len(templates)),
-            "limits": _bound(self._limit_rows()),
-            "targets": _bound(self._target_rows()),
-            "webhooks": _bound(webhooks),
+            "leases": _cap_rows(leases, len(templates)),
+            "limits": _cap_rows(self._build_limit_rows()),
+            "targets": _cap_rows(self._build_target_rows()),
+            "webhooks": _cap_rows(webhooks),
         }
 
-    def _increase(self, key: tuple[str, ...], value: float) -> float:
+    def _count_increase(self, key: tuple[str, ...], value: float) -> float:
         """Return a counter's increase over the last minute."""
         return self._increases.over(RATE_S, key, int(time.time() * 1000), value)
 
-    def _limit_rows(self) -> Iterator[dict[str, Any]]:
+    def _build_limit_rows(self) -> Iterator[dict[str, Any]]:
         counts = totals(self._metrics.of(LimitMetrics).limit_decisions)
         for limit in self._limits:
             own = {outcome: n for (name, outcome), n in counts.items() if name == limit.name}
@@ -74,11 +74,13 @@ class ProductRows:
             yield {
                 "name": limit.name,
                 "away": limit.store.is_away,
-                "allowed": self._increase(("allowed", limit.name), sum(own.values()) - refused),
-                "refused": self._increase(("refused", limit.name), refused),
+                "allowed": self._count_increase(
+                    ("allowed", limit.name), sum(own.values()) - refused
+                ),
+                "refused": self._count_increase(("refused", limit.name), refused),
             }
 
-    def _target_rows(self) -> Iterator[dict[str, Any]]:
+    def _build_target_rows(self) -> Iterator[dict[str, Any]]:
         for target in self._jobs.targets if self._jobs else ():
             state = self._metrics.of(JobMetrics).targets.find(target.name)
             row = {"name": target.name, "concurrency": target.settings.concurrency}
@@ -92,8 +94,8 @@ class ProductRows:
             "state": _name_state(target, state),
             "waiting": state.waiting + state.later,
             "running": state.active,
-            "called": self._increase(("called", target.name), counters.get("called", 0)),
-            "ended": self._increase(("ended", target.name), ended),
+            "called": self._count_increase(("called", target.name), counters.get("called", 0)),
+            "ended": self._count_increase(("ended", target.name), ended),
             "wait_seconds": round(estimate_wait_s(settings, state, state.waiting + 1))
             if runs
             else None,
@@ -138,7 +140,7 @@ async def _read_template(template: TemplateLeases) -> dict[str, Any]:
     }
 
 
-def _bound(rows: Iterable[dict[str, Any]], count: int | None = None) -> dict[str, Any]:
+def _cap_rows(rows: Iterable[dict[str, Any]], count: int | None = None) -> dict[str, Any]:
     """Return at most MOST rows, and how many more there are. `count` is the number of all rows, if
     `rows` has not all of them."""
     all_rows = [*rows]
