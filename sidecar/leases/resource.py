@@ -77,16 +77,16 @@ class GuardedResource:
             return Answer(VisitorState.NOT_QUEUED, new_ticket)
         if ticket is not None and ticket.joined_ms:
             self.template.store.note_existence(ticket.joined_ms)
-        sent = ticket or Ticket(new_visitor(), 0, 0, 0)
+        ticket_or_new = ticket or Ticket(new_visitor(), 0, 0, 0)
         try:
-            state = await self._update_lease(sent, may_join=may_join, from_page=from_page)
+            state = await self._update_lease(ticket_or_new, may_join=may_join, from_page=from_page)
         except StoreError as error:
             log.debug("store_away", lease=self.name, error=str(error))
             if ticket is not None:
                 return Answer(VisitorState.WAITING, visitor=ticket.visitor, store_unavailable=True)
             # Set the cookie, because Redis may have granted the lease despite the error.
-            return Answer(VisitorState.NOT_QUEUED, sent, store_unavailable=True)
-        return _make_answer(state, sent, self._queue_number)
+            return Answer(VisitorState.NOT_QUEUED, ticket_or_new, store_unavailable=True)
+        return _make_answer(state, ticket_or_new, self._queue_number)
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:  # noqa: ARG002
         """Release the visitor's lease, or remove the visitor from the queue."""

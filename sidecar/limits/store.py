@@ -195,9 +195,9 @@ class LimitStore:
         for n, call in enumerate(calls):
             by_key.setdefault(call.key, []).append(n)
         call_args: list[Any] = []
-        for key, places in by_key.items():
-            call_args += (self._get_configured_limit(key), len(places))
-            for n in places:
+        for key, indexes in by_key.items():
+            call_args += (self._get_configured_limit(key), len(indexes))
+            for n in indexes:
                 call_args += (calls[n].cost, ids[n]) if has_ids else (calls[n].cost,)
         redis_keys = [self._values_key, *self._list_keys(by_key, has_ids)]
         args = [self._settings.algorithm, *self._args, int(is_peek)]
@@ -220,14 +220,13 @@ class LimitStore:
         self, reply: list[int], calls: Sequence[Call], ids: list[str], by_key: dict[str, list[int]]
     ) -> list[Decision]:
         """Read a reply, which is ordered by key. Return the decisions in the order of the calls."""
-        now, place = reply[0], 1
+        numbers = iter(reply)
+        now = next(numbers)
         decisions: list[Any] = [None] * len(calls)
-        for places in by_key.values():
-            limit = reply[place]
-            place += 1
-            for n in places:
-                at, left, reset = reply[place : place + 3]
-                place += 3
+        for indexes in by_key.values():
+            limit = next(numbers)
+            for n in indexes:
+                at, left, reset = next(numbers), next(numbers), next(numbers)
                 if limit == UNLIMITED:
                     decisions[n] = Decision(_UNLIMITED, now, now, limit, 0, now)
                 elif left < 0:
