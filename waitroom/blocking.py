@@ -30,6 +30,8 @@ def run(awaitable: Awaitable[Result]) -> Result:
 def blocking(
     method: Callable[Concatenate[AsyncMethods, Params], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[BlockingMethods[AsyncMethods], Params], Result]:
+    """Turn a coroutine method into a blocking method."""
+
     @functools.wraps(method)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Result:
         return run(method(self._async_methods, *args, **kwargs))
@@ -40,7 +42,7 @@ def blocking(
 def blocking_context(
     method: Callable[Concatenate[AsyncMethods, Params], AbstractAsyncContextManager[Result]],
 ) -> Callable[Concatenate[BlockingMethods[AsyncMethods], Params], Iterator[Result]]:
-    """Turn a method with an async context manager into a generator for contextmanager."""
+    """Turn a method with an async context manager into a generator for `contextmanager`."""
 
     @functools.wraps(method)
     def enter(self: Any, /, *args: Any, **kwargs: Any) -> Iterator[Result]:
@@ -52,6 +54,7 @@ def blocking_context(
 
 @contextmanager
 def enter_blocking(manager: AbstractAsyncContextManager[Result]) -> Iterator[Result]:
+    """Enter an async context manager for the block."""
     value = run(manager.__aenter__())
     try:
         yield value
@@ -65,6 +68,8 @@ def enter_blocking(manager: AbstractAsyncContextManager[Result]) -> Iterator[Res
 def blocking_iterator(
     method: Callable[Concatenate[AsyncMethods, Params], AsyncGenerator[Result, None]],
 ) -> Callable[Concatenate[BlockingMethods[AsyncMethods], Params], Iterator[Result]]:
+    """Turn an async generator method into a blocking generator."""
+
     @functools.wraps(method)
     def iterate(self: Any, /, *args: Any, **kwargs: Any) -> Iterator[Result]:
         items = method(self._async_methods, *args, **kwargs)

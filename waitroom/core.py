@@ -96,7 +96,7 @@ class Core(ABC):
                     # Interrupted. The batcher itself releases the permit of a limit call.
                     may_have_effect = may_have_effect or isinstance(call, Request)
                     raise
-                await self.pause(backoff_s(attempt))
+                await self.pause(get_backoff_s(attempt))
         except BaseException:
             if undo and may_have_effect:
                 await undo()
@@ -121,7 +121,7 @@ def make_id() -> str:
     return secrets.token_hex(12)
 
 
-def backoff_s(attempt: int) -> float:
+def get_backoff_s(attempt: int) -> float:
     """Return the pause after an attempt (from 0), random so that clients do not retry together."""
     longest_s = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
     return longest_s * random.uniform(0.5, 1)  # noqa: S311

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from waitroom.core import Core, backoff_s, log, make_id
+from waitroom.core import Core, get_backoff_s, log, make_id
 from waitroom.errors import Refused, RejectedError, WaitroomError, get_retry_s
 from waitroom.model import DECISION, Permit
 from waitroom.wire import AcquireCall, Document, Request, path
@@ -95,7 +95,7 @@ class LimitMethods:
             except Refused as refused:
                 if not wait:
                     raise
-                pause_s = min(refused.retry_after, backoff_s(min(attempt, 2)))
+                pause_s = min(refused.retry_after, get_backoff_s(min(attempt, 2)))
             await self._core.pause(pause_s)
 
         async def renew() -> None:

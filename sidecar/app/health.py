@@ -48,7 +48,7 @@ async def is_ready(request: web.Request) -> web.Response:
         for template in request.app[LEASES]:
             await template.store.count()
         for limit in request.app[LIMITS]:
-            await limit.store.values()
+            await limit.store.read_values()
         if JOBS in request.app:
             for target in request.app[JOBS].targets:
                 await target.store.is_ready()

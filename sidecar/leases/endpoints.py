@@ -66,7 +66,9 @@ async def list_resources(
         next_name = resources[-1].name if len(resources) == page.limit else None
     return schemas.LeasedResources(
         template=template.name,
-        resources=[schemas.LeasedResource(**_resource_members(r, page.holders)) for r in resources],
+        resources=[
+            schemas.LeasedResource(**_describe_resource(r, page.holders)) for r in resources
+        ],
         next=next_name,
         count=await template.store.count(),
     )
@@ -88,14 +90,14 @@ async def show_resource(request: web.Request, page: schemas.QueuePage) -> schema
     resource = await template.store.show(page.resource, first=start, limit=page.limit)
     queue = [
         schemas.LeasePlace(
-            **_name_members(place.holder),
+            **_describe_holder(place.holder),
             position=position,
             joined_at=iso(place.order // 1000),
             heartbeat_due_at=iso(place.due_ms),
         )
         for position, place in enumerate(resource.queue, start + 1)
     ]
-    members = {**_resource_members(resource), "next": page.next(len(queue))}
+    members = {**_describe_resource(resource), "next": page.next(len(queue))}
     return schemas.ResourceState(template=template.name, queue=queue, **members)
 
 
@@ -165,7 +167,7 @@ async def renew_lease(
         reason = "max_term is reached." if is_renewable else "Its leases are not renewable."
         raise ProblemError(schemas.NOT_RENEWED, detail=f"{reason} It ends when it said.")
     if state.outcome is not LeaseOutcome.GRANTED:
-        raise _lease_over(at.resource, body.fence)
+        raise _make_lease_over_problem(at.resource, body.fence)
     return _make_status(at, body.holder, state)
 
 
@@ -188,11 +190,11 @@ async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> 
         owners = _list_owners(request) if at.owner is None else [at.owner]
     state = await template.release(at.resource, at.holder, at.fence, owners=owners)
     if state.outcome is LeaseOutcome.STALE and at.fence is not None:
-        raise _lease_over(at.resource, at.fence)
+        raise _make_lease_over_problem(at.resource, at.fence)
     return schemas.Released(released=state.outcome is LeaseOutcome.GRANTED)
 
 
-def _lease_over(resource: str, fence: int) -> ProblemError:
+def _make_lease_over_problem(resource: str, fence: int) -> ProblemError:
     return ProblemError(
         schemas.LEASE_OVER,
         detail=f"{fence} is not the fencing number of this holder's lease of {resource}: it ended, "
@@ -226,13 +228,13 @@ def _list_owners(request: web.Request) -> list[str]:
     return ["", *OWNERS, *request.app[SETTINGS].tokens]
 
 
-def _resource_members(resource: Resource, max_holders: int = 1000) -> dict[str, Any]:
+def _describe_resource(resource: Resource, max_holders: int = 1000) -> dict[str, Any]:
     started_ms = [holder.started_ms for holder in resource.holders if holder.started_ms]
     return {
         "name": resource.name,
         "holders": [
             schemas.LeaseHolder(
-                **_name_members(holder.holder),
+                **_describe_holder(holder.holder),
                 fence=holder.fence or None,
                 granted_at=iso(holder.started_ms) if holder.started_ms else None,
                 expires_at=iso(holder.expires_ms),
@@ -246,7 +248,7 @@ def _resource_members(resource: Resource, max_holders: int = 1000) -> dict[str, 
     }
 
 
-def _name_members(name: str) -> dict[str, Any]:
+def _describe_holder(name: str) -> dict[str, Any]:
     holder, owner = split_stored_name(name)
     return {"holder": holder, "owner": owner or None}
 

@@ -181,7 +181,7 @@ async def release_limit(
 async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.KeyValues:
     """List the limits of single keys."""
     limit = _find_limit(request)
-    return schemas.KeyValues(file=limit.settings.values, set=await limit.store.values())
+    return schemas.KeyValues(file=limit.settings.values, set=await limit.store.read_values())
 
 
 @ENDPOINTS.put(

@@ -124,7 +124,7 @@ class LimitStore:
         self._scripts.raise_if_away("release")
         return await self._release.submit((key, permit, int(match[1]), match[2][0] == "~"))
 
-    async def values(self) -> dict[str, int]:
+    async def read_values(self) -> dict[str, int]:
         """Return the limits that were set at run time, by key."""
         command = self._scripts.command("values", self._redis.hgetall, self._values_key)
         values = await self._run(command)

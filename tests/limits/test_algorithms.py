@@ -210,14 +210,14 @@ async def test_a_limit_set_at_run_time_holds_from_the_next_call(make, algorithm)
     store = make(algorithm, limit=1, values={"a": 2})
     assert await granted(store, 9, key="a") == 2
     await store.set_value("a", 5)
-    assert await store.values() == {"a": 5}
+    assert await store.read_values() == {"a": 5}
     assert await granted(store, 9, key="a") == 3
     await store.set_value("a", 4)
     refused = await store.acquire(Call("a"))
     assert (refused.outcome, refused.limit) == (REFUSED, 4)
     assert await granted(store, 9, key="b") == 1
     await store.set_value("a", None)
-    assert await store.values() == {}
+    assert await store.read_values() == {}
     assert (await store.acquire(Call("a"))).limit == 2
 
 
