@@ -1,4 +1,4 @@
-"""The name under which the log keeps a change that an operator makes."""
+"""The name under which an operator's change is logged."""
 
 from aiohttp import web
 

@@ -23,6 +23,7 @@ from sidecar.kit.signing import StrictSigner
 
 #: The cookie of a session. It has a hyphen, because waitroom_NAME is the cookie of a room or lease.
 COOKIE = "waitroom-desk"
+#: The lifetime of a session, seconds.
 LIFETIME_S = 12 * 3600
 #: How long a stream of events stays open after the proxy signed its operator in, seconds.
 PROXY_LIFETIME_S = 300

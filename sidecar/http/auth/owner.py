@@ -7,8 +7,7 @@ from aiohttp import web
 
 from sidecar.http.auth.rights import OWNERS, SCOPES, Scope
 
-#: The function that returns the owner of a request's token, or None if the token is missing or
-#: wrong.
+#: The function that returns the owner of a request's token, or None if there is no valid token.
 FIND_OWNER: "web.AppKey[Callable[[web.Request], Owner | None]]" = web.AppKey("find_owner")
 
 

@@ -2,8 +2,7 @@
 
 from typing import Literal, TypeAlias, get_args
 
-#: The role of an operator. Each role includes the rights of the roles before it. A viewer only
-#: reads.
+#: The role of an operator. Each role includes the rights of the roles before. A viewer only reads.
 Role: TypeAlias = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 #: A scope of a program's token. A token without an entry in `scopes` has all scopes.
@@ -14,4 +13,5 @@ OWNERS = ("service", "operator")
 
 
 def covers(role: Role, needed: Role) -> bool:
+    """Return True if the role includes the rights of the needed role."""
     return ROLES.index(role) >= ROLES.index(needed)
