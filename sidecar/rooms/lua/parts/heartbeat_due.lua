@@ -7,7 +7,7 @@
 -- for it yet.
 
 -- Returns the score of a new, unused place. The sweep drops places at due + heartbeat_timeout, and
--- this score makes it drop an unused one after claim_window.
+-- this score makes it drop an unused place after claim_window.
 local function unpolled_score()
   return now + claim_ms - timeout_ms + UNUSED
 end

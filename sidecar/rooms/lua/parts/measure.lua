@@ -1,6 +1,6 @@
 -- Measures what the estimate needs: how long a slot is held (held_ms / ends) and how often a
 -- visitor gives up waiting (drops / waited_ms). Each session that ends reduces all four numbers a
--- little, so they cover about the last 2 * cap + 20 sessions. They do not fade with time alone.
+-- little, so the numbers cover about the last 2 * cap + 20 sessions. They do not fade with time.
 local function memory_ends()
   return 2 * cap + 20
 end
@@ -51,8 +51,8 @@ local function measure_drops(by)
 end
 
 -- Returns the relative error of the measured rate. It has two parts: the statistical error of a
--- count that fades, and 0.3 times the share of the memory that is not filled yet. Until it is full,
--- it contains a guess from the settings, and the first visitors, who came and leave together.
+-- count that fades, and 0.3 times the share of the memory that is not filled yet. Until the memory
+-- is full, it has a guess from the settings, and the first visitors, who came and leave together.
 local function rate_error()
   local ends = hold_times()
   local unproven = 0.3 * math.max(0, 1 - ends / memory_ends())

@@ -47,7 +47,7 @@ end
 -- nobody waits: visitors who still wait after the calls could not be called either.
 local function enter(visitor, draw, lot_of, address, class, grant, expires)
   if phase == CLOSED then return refused_reply(REJECTED, 60000) end
-  -- The replica does not know this event yet; it will within a second.
+  -- The replica does not know this event yet, but learns of it within a second.
   if phase == PREQUEUE and tonumber(lot_of) ~= event_begins then
     return refused_reply(REJECTED, 2000)
   end

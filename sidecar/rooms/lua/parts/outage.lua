@@ -6,8 +6,8 @@ local has_outage_ended, back, back_until
 -- 5 % of delay, and 2 s for the request itself.
 local BACKOFF_MS = 65000
 -- How long after an outage no session is ended. Within this time replicas report the passes that
--- they extended during the outage. The first script after an outage may not know of them: it was
--- sent before and waited in a connection while Redis hung, or its replica extended no pass.
+-- they extended during the outage. The first script after an outage may come before these reports:
+-- it was sent earlier and waited while Redis hung, or its replica extended no pass.
 local REPORT_MS = 2000
 
 local function begin_outage()

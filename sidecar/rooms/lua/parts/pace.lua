@@ -13,7 +13,7 @@ local function leave_rate(memory_ms)
   local waiting = size(WAITING)
   local silent = redis_call('ZCOUNT', DUE, overdue_range())
   local lag_ms = 1.25 * timeout_ms
-  -- Of the time waited within the last `lag_ms` it is not known yet who has given up, so it is
+  -- It is not known yet who has given up within the last `lag_ms`, so the time waited since then is
   -- subtracted; but at most half of all, so that the first drops do not count for too much.
   local waited_ms, fresh = stats.waited_ms or 0, math.exp(-lag_ms / memory_ms)
   local seen_ms = (waited_ms - waiting * memory_ms * (1 - fresh)) / fresh

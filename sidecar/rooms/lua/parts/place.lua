@@ -17,6 +17,6 @@ local function restore_place(visitor, order, why, joined)
     list_drawn_place(visitor, tonumber(order))
   end
   local fields = {'joined', int(joined or now), 'order', int(order)}
-  -- In a pre-queue the event has no order, because it would tell the lot.
+  -- In a pre-queue the event has no order, because the order would reveal the lot.
   event('joined', visitor, why, unpack(fields, 1, phase == PREQUEUE and 2 or 4))
 end

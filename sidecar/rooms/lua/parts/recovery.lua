@@ -8,9 +8,9 @@
 -- positions are unknown. 2: also, nobody is called, until `recovers_until`.
 local stage, recovers_until
 
--- Returns the longest poll interval that any visitor may have been given, ms; the longest one near
--- the head, that is among as many as could be called at once, ms; and whether an opening event
--- makes them longer.
+-- Returns the longest poll interval that any visitor may have, ms; the longest poll interval near
+-- the head, that is among as many visitors as could be called at once, ms; and whether an opening
+-- event makes these intervals longer.
 local function longest_intervals()
   local longest_ms, near_ms = 60000, math.min(60000, session_ms / 8)
   if room.heartbeat_interval then
@@ -18,7 +18,7 @@ local function longest_intervals()
     near_ms = longest_ms
   end
   longest_ms, near_ms = math.min(longest_ms, timeout_ms / 2), math.min(near_ms, timeout_ms / 2)
-  -- In a pre-queue every visitor polls like one far from the head.
+  -- In a pre-queue every visitor polls like a visitor far from the head.
   local is_opening = current_event and (stats.recovery or 0) < current_event.opens_at + 60000
   if is_opening then
     longest_ms = math.min(60000, timeout_ms / 2)
@@ -49,8 +49,8 @@ local function begin_recovery(near, known, promised)
   recovery = math.min(recovery, now)
   if recovery ~= before then stats.recovery = recovery end
 
-  -- If an interval was given, the recovery lasts two of them, so visitors near the head have two
-  -- chances to come back. If none was, it lasts as long as their pages back off.
+  -- If visitors near the head have a poll interval, the recovery lasts two intervals, so these
+  -- visitors have two chances to come back. Otherwise it lasts as long as their pages back off.
   if is_emptied and (near or -1) > (stats.near or -1) then stats.near = near end
   local longest_ms, near_ms, is_opening = longest_intervals()
   local enough_ms = 1.05 * math.max(60000, near_ms) + 2000

@@ -1,10 +1,10 @@
 -- @include "rooms/parts/standing"
 -- @include "rooms/parts/places_per_address"
--- Decides who gets a lost place back: the visitor's signed ticket says which place it was.
--- Handles the heartbeat of a visitor whose place is lost: restores it. Returns nil for a void
--- ticket and for a place that lapsed too long ago; FULL if the address has all its places; else 0.
--- A Redis that was emptied does not know who has polled, so for a while it accepts all older
--- tickets.
+-- Decides who gets a lost place back. The visitor's signed ticket has the order of the place.
+
+-- Restores the place of a visitor whose heartbeat finds no place. Returns nil for a void ticket and
+-- for a place that lapsed too long ago; FULL if the address has all its places; else 0. After Redis
+-- was emptied, it is not known who has polled, so for a while all older tickets are valid.
 local function rejoin(visitor, order, ticket_epoch, joined, signed, address)
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end
   if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end

@@ -5,8 +5,8 @@
 -- Reserves slots for visitors who poll seldom. The timers of a hidden tab may run only once a
 -- minute. If its visitor were called at the head of the queue, the call would always expire before
 -- the next poll. So the visitor gets a reservation instead: a slot that becomes free shortly before
--- that poll is kept for them. Until they have it, `reserved` holds their order, and `due` when they
--- poll.
+-- that poll is kept for the visitor. Until then `reserved` has the visitor's order, and `due` the
+-- time of the next poll.
 local reserved = {} -- the functions that other fragments use
 do
 -- The largest share of the slots that may be kept at a time.

@@ -19,8 +19,8 @@ end
 
 local function refused_reply(outcome, refresh) return {outcome, refresh} end
 
--- Turns a provisional session into a full one. If it is one already, because another tab claimed it
--- or the reply to an earlier claim was lost, it stays unchanged.
+-- Turns a provisional session into a full session. A session that is full already, because another
+-- tab claimed it or the reply to an earlier claim was lost, stays unchanged.
 local function claim(visitor, order, ends, joined)
   local started = redis_call('ZSCORE', ADMITTED, visitor)
   if started then

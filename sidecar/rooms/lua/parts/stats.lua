@@ -27,7 +27,7 @@ end
 
 -- Logs an operator's action for the history and the dashboard; does nothing if `by` is ''.
 -- `cache.changes`: the old and new values of settings by name, as JSON ('': the configured value).
--- With the revision, they allow an operator to undo the change.
+-- With these values and the revision an operator can undo the change.
 local function log_action(by, what, visitor, detail, ...)
   if by == '' then return end
   append('operator', visitor, what, 'by', by, 'detail', detail, ...)

@@ -22,8 +22,8 @@ local function drawn_length()
   return cache.drawn
 end
 
--- Returns how many visitors are called before one who has `ahead` people ahead in the sub-queue and
--- `rank` people ahead in all sub-queues.
+-- Returns how many visitors are called before a visitor who has `ahead` people ahead in the
+-- sub-queue and `rank` people ahead in all sub-queues.
 local function calls_before(line, ahead, rank)
   if not is_weighted then return rank end
   local calls = ahead + drawn_length()

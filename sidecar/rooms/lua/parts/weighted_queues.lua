@@ -24,7 +24,7 @@ local function choose_sub_queue()
     if length > 0 then
       local share = lines[n].weight / total
       credits[n] = (stats['credit_' .. n] or 0) + share
-      -- A sub-queue with enough credit goes before one without. 1e-9: rounding must not decide.
+      -- A sub-queue with enough credit goes first. 1e-9, so that rounding does not decide.
       local has_enough, slack = credits[n] > enough - 1e-9, (1 - enough - credits[n]) / share
       if not best or (has_enough and not best_has_enough)
         or (has_enough == best_has_enough and slack < least - 1e-9) then
@@ -38,7 +38,7 @@ local function choose_sub_queue()
   return best, credits
 end
 
--- Stores the credits after a call. For a visitor who is dropped as silent, they stay unchanged.
+-- Stores the credits after a call. If a visitor is dropped as silent, the credits stay unchanged.
 function store_credits()
   for n, credit in pairs(new_credits or {}) do
     stats['credit_' .. n] = credit
