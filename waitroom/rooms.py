@@ -13,7 +13,7 @@ _Log = list[LogEntry]
 
 
 class AsyncRooms:
-    """Asyncio form of Rooms."""
+    """The asyncio form of Rooms."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -42,8 +42,8 @@ class AsyncRooms:
         return await self._send("POST", room, "resume")
 
     async def reset(self, room: str) -> int:
-        """Empty the queue, but keep the sessions. Return how many places were removed. Not repeated
-        by the client, because visitors who joined since would lose their places."""
+        """Empty the queue, but keep the sessions. Return how many places were removed. The client
+        does not repeat this call, because visitors who joined since would lose their places."""
         return (await self._send("POST", room, "reset", is_repeatable=False))["removed"]
 
     async def find(self, room: str, visitor: str) -> Visitor:
@@ -51,12 +51,13 @@ class AsyncRooms:
 
     async def release(self, room: str, visitor: str) -> None:
         """End a visitor's session, or remove the visitor from the queue. Raises RejectedError with
-        status 404 if there is neither. Not repeated: the visitor may have joined again since."""
+        status 404 if the visitor has neither. The client does not repeat this call, because the
+        visitor may have joined again since."""
         await self._send("POST", room, "visitors", visitor, "release", is_repeatable=False)
 
     async def move(self, room: str, visitor: str, to: int | str, *, why: str = "") -> int:
         """Move a visitor to a position in the queue, to its "head", or "back" to the place before
-        the last move. Return the new position."""
+        the first move. Return the new position."""
         return await self._move(room, visitor, {"position": to}, why)
 
     async def set_class(
