@@ -813,7 +813,7 @@ async def test_redis_is_away(tmp_path):
     for _ in range(TRIES):
         with pytest.raises(StoreError, match="reserve"):
             await store.reserve("a", "", settings())
-    assert store.is_away
+    assert store._scripts.is_away
     asks = (
         store.claim(1, settings()), store.add([QueueEntry("a", 8)]),
         store.use_permit("a", 1, settings()), store.inspect([]),

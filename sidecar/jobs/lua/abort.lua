@@ -1,5 +1,5 @@
--- Asks the worker that runs a job to abort the call. The worker learns it by a wake-up, or when it
--- renews its lock.
+-- Requests that the worker of a job aborts the call. The worker gets a wake-up, and reads the
+-- request when it renews its lock.
 -- KEYS     jobs/parts/head
 -- ARGV     4 the job
 -- RETURNS  now; 1 if a worker has the job, else 0

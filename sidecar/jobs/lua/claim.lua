@@ -1,5 +1,5 @@
 -- Calls as many jobs as the target allows, but no more offline jobs than the worker has free slots.
--- If the job at the head is offline and the worker has no free slot, the jobs behind it wait too.
+-- If the first job is offline and the worker has no free slot, the jobs behind it wait too.
 -- KEYS     jobs/parts/head; jobs/parts/rate
 -- ARGV     4 to 7 jobs/parts/rate  8 the worker's free slots for offline jobs
 --          9 the target's limit of concurrent calls  10 1 if the target is paused
@@ -13,14 +13,14 @@ local function run(KEYS, ARGV)
   begin_rate(KEYS, ARGV)
   free_slots, is_paused = tonumber(ARGV[8]), ARGV[10] == '1'
   lock_us, permit_us, replies = tonumber(ARGV[11]), tonumber(ARGV[12]), {}
-  settle()
+  settle_due_jobs()
   if free_slots > 0 and math.abs(now - (target.runner or 0)) >= 1000000 then target.runner = now end
-  -- Calls have begun, so a clock that jumps back must not stop them.
+  -- Once calls have begun, a clock that jumps back must not stop them.
   if target.ready and target.ready <= now then target.ready = 1 end
-  is_trial = breaker() == 'trial'
+  is_trial = read_breaker_state() == 'trial'
   free_calls = (is_trial and 1 or tonumber(ARGV[9])) - redis_call('ZCARD', ACTIVE)
 
-  local claim_at = next_claim_at()
+  local claim_at = find_next_claim_time()
   local born = 0
   if not target.ready then
     redis_call('HSETNX', STATE, 'born', int(now))

@@ -1,8 +1,8 @@
 -- Ends calls of online jobs when their clients report the result.
 -- KEYS     jobs/parts/head
 -- ARGV     from 4 on, for each call: job, fence, 1 if it failed
--- RETURNS  now; then for each call: 1 if it was ended; 0 if there is no such call; -2 if that is
---          unknown, because the queue was lost and is not rebuilt yet
+-- RETURNS  now; then for each call: 1 if it was ended; 0 if it does not exist; -2 if it is unknown,
+--          because the queue was lost and is not rebuilt yet
 -- @include "jobs/parts/breaker"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
@@ -22,8 +22,8 @@ local function run(KEYS, ARGV)
     end
     replies[#replies + 1] = is_current and 1 or (target.ready and 0 or -2)
   end
-  drop(dropped)
-  forget(dropped)
+  drop_calls(dropped)
+  forget_jobs(dropped)
   finish_state()
   if #dropped > 0 then wake_if_waiting() end
   return replies

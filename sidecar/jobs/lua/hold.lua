@@ -1,8 +1,8 @@
--- Makes jobs active again after Redis lost the queue: a worker still runs the job, or a client
--- still has its permit.
+-- Makes jobs active again after Redis lost the queue, because a worker may still make the call, or
+-- a client may still have the permit.
 -- KEYS     jobs/parts/head
--- ARGV     from 4 on, for each job: its id, fence, order, how long it stays active, µs, the state
---          in its fact
+-- ARGV     from 4 on, for each job: its id, fence, order, how long it is active, µs, the state in
+--          its fact
 -- RETURNS  now
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
@@ -14,7 +14,7 @@ local function run(KEYS, ARGV)
     local fence, order, lasts_us, call_state = unpack(ARGV, 5 * n, 5 * n + 3)
     if not active_until[n] then
       redis_call('ZADD', ACTIVE, int(now + tonumber(lasts_us)), job)
-      redis_call('HSET', FACTS, job, fact(tonumber(fence), call_state, now, false))
+      redis_call('HSET', FACTS, job, make_fact(tonumber(fence), call_state, now, false))
       redis_call('HSET', ORDERS, job, order)
       redis_call('ZREM', LINE, job)
       redis_call('ZREM', LATER, job)

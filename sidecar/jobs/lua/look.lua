@@ -18,7 +18,7 @@ local function run(KEYS, ARGV)
   local replies = {
     now, redis_call('ZCARD', LINE), redis_call('ZCARD', LATER), redis_call('ZCARD', ACTIVE),
     redis_call('ZCOUNT', RESERVED, '(' .. int(now), '+inf'), math.floor(target.mean_us or -1),
-    calls_in_use(), breaker(), target.open_until or 0, target.held_until or 0,
+    count_calls_in_use(), read_breaker_state(), target.open_until or 0, target.held_until or 0,
     target.ready and 1 or 0, target.runner or 0,
   }
   for _, name in ipairs(COUNTERS) do replies[#replies + 1] = target[name] or 0 end

@@ -1,5 +1,5 @@
--- Marks a target as ready after its queue was rebuilt; calls begin after a delay. A target that is
--- ready already is left unchanged.
+-- Marks a target as ready after its queue was rebuilt. Calls begin after a delay. If the target is
+-- ready already, nothing changes.
 -- KEYS     jobs/parts/head
 -- ARGV     4 the delay, µs  5 when the queue was found lost, µs, or ''
 -- RETURNS  now; 1, or 0 if the queue was lost again since

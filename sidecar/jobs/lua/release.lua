@@ -54,8 +54,8 @@ local function run(KEYS, ARGV)
       replies[#replies + 1] = 0
     end
   end
-  drop(dropped)
-  forget(finished)
+  drop_calls(dropped)
+  forget_jobs(finished)
   queue.write_all('ZADD', LATER, later)
   finish_state()
   if must_wake then wake_if_waiting() end

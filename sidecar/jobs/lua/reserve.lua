@@ -7,9 +7,8 @@
 -- @include "jobs/parts/state"
 local WIDTH = 4
 
--- Returns the order of the job that has just arrived. A class that the target does not have has no
--- effect.
-local function order_of(class, classes)
+-- Returns the order of the latest job. A class that the target lacks has no effect.
+local function compute_order(class, classes)
   local rules = classes[class]
   if not rules then return target.last_order end
   local number = 1
@@ -31,7 +30,7 @@ local function run(KEYS, ARGV)
     else
       waiting = waiting + 1
       target.last_order = arrive_after(target.last_order, now)
-      replies[#replies + 1] = order_of(class, classes == '' and {} or cjson.decode(classes))
+      replies[#replies + 1] = compute_order(class, classes == '' and {} or cjson.decode(classes))
       adds[#adds + 1], adds[#adds + 2] = int(now + tonumber(ARGV[4])), job
     end
   end

@@ -1,10 +1,10 @@
--- Uses permits, each once. From then on the call is active until it ends or its term is over.
+-- Uses permits, each once. From then on a call is active until it ends or times out.
 -- KEYS     jobs/parts/head
 -- ARGV     from 4 on, for each permit: job, fence, the length of the term, µs, the request's id or
 --          ''
--- RETURNS  now; then for each permit: 1 if the client may call (the same request may ask again);
---          0 if the permit was used before; -1 if the job is not called, or no longer; -2 if that
---          is unknown, because the queue was lost and is not rebuilt yet
+-- RETURNS  now; then for each permit: 1 if the client may call (again if the request is the same);
+--          0 if the permit was used before; -1 if the job is not called; -2 if that is unknown,
+--          because the queue was lost and is not rebuilt yet
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
@@ -17,7 +17,7 @@ local function run(KEYS, ARGV)
     if is_current and call_state == 'c' then
       begin_with_removal()
       redis_call('ZADD', ACTIVE, int(now + tonumber(term_us)), job)
-      redis_call('HSET', FACTS, job, fact(fence, 'u', now, is_trial, request))
+      redis_call('HSET', FACTS, job, make_fact(fence, 'u', now, is_trial, request))
     end
     local is_repeat = call_state == 'u' and request ~= '' and used_by == request
     local reply = (call_state == 'c' or is_repeat) and 1 or call_state == 'u' and 0

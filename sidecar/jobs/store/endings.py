@@ -31,11 +31,7 @@ class EndingRepository:
         self._transactions = transactions
 
     async def expire(
-        self,
-        now_ms: int,
-        limit: int,
-        result_ttl_ms: Mapping[str, int],
-        default_ms: int = DEFAULT_TTL_MS,
+        self, now_ms: int, limit: int, result_ttl_ms: Mapping[str, int]
     ) -> list[tuple[str, str]]:
         """Expire jobs that waited too long, at most `limit`. Their rows are kept for their target's
         result_ttl. Return the ids and targets of the jobs."""
@@ -54,7 +50,7 @@ class EndingRepository:
                 if job.state in WAITING_STATES and job.expires_ms <= before_ms[job.state]
             ]
             for target in {target for _, target in expired}:
-                delete_ms = now_ms + result_ttl_ms.get(target, default_ms)
+                delete_ms = now_ms + result_ttl_ms.get(target, DEFAULT_TTL_MS)
                 of_target = jobs.c.id.in_([id_ for id_, name in expired if name == target])
                 values = make_ended_values(State.EXPIRED, now_ms, delete_ms)
                 await connection.execute(update(jobs).where(of_target).values(values))

@@ -62,18 +62,6 @@ class ClaimReply(NamedTuple):
     born_us: int = 0
 
 
-class RestoredCall(NamedTuple):
-    """A call that becomes active again after Redis was emptied (worker/queue_rebuild.py)."""
-
-    job: str
-    fence: int
-    order: int
-    #: For how long the call counts as active.
-    active_us: int
-    #: r: a worker makes the call. c: the permit is not used. u: the permit is used.
-    state: str
-
-
 class QueuePlace(NamedTuple):
     """Where a job is in its target's queue."""
 
@@ -148,11 +136,6 @@ class TargetStore:
         self._use = self._make_batcher("use")
         self._done = self._make_batcher("done")
         self._look = CallBatcher(self._inspect_batch, limit=BATCH_LIMIT)
-
-    @property
-    def is_away(self) -> bool:
-        """Whether Redis was unavailable at the last call."""
-        return self._scripts.is_away
 
     # Waiting jobs ------------------------------------------------------------------------------
 
@@ -337,8 +320,9 @@ class TargetStore:
 
     # Rebuilding --------------------------------------------------------------------------------
 
-    async def restore(self, calls: Sequence[RestoredCall]) -> None:
-        """Make calls active that Redis lost."""
+    async def restore(self, calls: Sequence[Row]) -> None:
+        """Make calls active that Redis lost, given as by `restored_call`
+        (worker/queue_rebuild.py)."""
         for part in _cut_into_parts(calls):
             await self._run("hold", [*chain(*part)])
 

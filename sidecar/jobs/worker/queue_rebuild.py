@@ -10,7 +10,7 @@ import structlog
 from sidecar.jobs.model import Job, State, to_ms
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.target_queue import LOCK_S, RestoredCall
+from sidecar.jobs.store.target_queue import LOCK_S, Row
 from sidecar.jobs.targets import Target
 
 #: The pause before a rebuild, in seconds, so that workers can write to SQL which jobs they claimed.
@@ -22,16 +22,16 @@ BATCH = 500
 log = structlog.get_logger()
 
 
-def restored_call(job: Job, settings: TargetSettings) -> RestoredCall:
-    """Return the call of a running job as it is restored in Redis. The call counts as active for as
-    long as a new lock, permit or call would last, because its worker or client may still make it.
-    """
+def restored_call(job: Job, settings: TargetSettings) -> Row:
+    """Return the call of a running job, as an argument of jobs/lua/hold.lua. The call counts as
+    active for as long as a new lock, permit or call would last, because its worker or client may
+    still make the call."""
     call_state, active_s = "u", settings.timeout
     if job.kind == "offline":
         call_state, active_s = "r", LOCK_S
     elif job.state is State.CALLED:
         call_state, active_s = "c", settings.claim_window
-    return RestoredCall(job.id, job.fence, job.queue_order, round(active_s * 1e6), call_state)
+    return job.id, job.fence, job.queue_order, round(active_s * 1e6), call_state
 
 
 class QueueRebuild:

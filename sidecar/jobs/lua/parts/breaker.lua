@@ -4,7 +4,7 @@
 -- call at a time is a trial.
 local FIRST_US = 5000000
 
-local function breaker()
+local function read_breaker_state()
   if (target.opened or 0) == 0 then return 'closed' end
   return target.open_until > now and 'open' or 'trial'
 end
@@ -16,14 +16,14 @@ end
 
 -- Closes the breaker. Returns whether it was open or on trial.
 local function close_breaker()
-  local was_open = breaker() ~= 'closed'
+  local was_open = read_breaker_state() ~= 'closed'
   target.failures, target.opened, target.open_until = 0, 0, 0
   return was_open
 end
 
 local function record_failure(is_trial, break_after)
   count('failures')
-  local breaker_state = breaker()
+  local breaker_state = read_breaker_state()
   if breaker_state == 'closed' and target.failures >= break_after
     or breaker_state == 'trial' and is_trial then
     open_breaker()

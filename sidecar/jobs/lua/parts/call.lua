@@ -10,14 +10,14 @@ local lock_us, permit_us
 local replies
 
 -- Returns the time from which calls are made, µs; math.huge: only after a wake-up.
-local function opens_at()
+local function find_opening_time()
   if not target.ready or is_paused then return math.huge end
   return math.max(target.ready, target.held_until or 0, target.open_until or 0)
 end
 
--- Calls the jobs at the head of the queue while the rate allows. Returns how many were called, and
--- if it stopped, when the next one can be called, µs.
-local function call(heads, head_orders, online_flags)
+-- Calls the first jobs of the queue while the rate allows. Returns how many were called, and when
+-- the next one can be called, µs, or nil if all were called.
+local function call_jobs(heads, head_orders, online_flags)
   local actives, facts, orders, called = {}, {}, {}, {}
   local next_at
   for n, job in ipairs(heads) do
@@ -28,10 +28,10 @@ local function call(heads, head_orders, online_flags)
     end
     next_at = count_call()
     if next_at then break end
-    local fence, order = next_fence(), head_orders[n]
+    local fence, order = make_fence(), head_orders[n]
     called[n] = job
     actives[2 * n - 1], actives[2 * n] = int(now + (is_online and permit_us or lock_us)), job
-    facts[2 * n - 1], facts[2 * n] = job, fact(fence, is_online and 'c' or 'r', now, is_trial)
+    facts[2 * n - 1], facts[2 * n] = job, make_fact(fence, is_online and 'c' or 'r', now, is_trial)
     orders[2 * n - 1], orders[2 * n] = job, order
     if not is_online then free_slots = free_slots - 1 end
     for _, value in ipairs({job, fence, tonumber(order), online_flags[n], is_trial and 1 or 0}) do
@@ -47,23 +47,24 @@ local function call(heads, head_orders, online_flags)
   return #called, next_at
 end
 
--- Calls all jobs that can be called now. Returns when the next one can be, µs; math.huge: only
--- after an active one ended or another job was added.
+-- Calls all jobs that can be called now. Returns when the next one can be called, µs; math.huge:
+-- only after an active job ended or a job was added.
 local function call_next()
-  local opens_us = opens_at()
+  local opens_us = find_opening_time()
   if opens_us > now then return redis_call('ZCARD', LINE) > 0 and opens_us or math.huge end
   if free_calls <= 0 then return math.huge end
   local last = math.min(BOUND, free_calls, free_slots + AHEAD) - 1
   local heads, head_orders = queue.split(redis_call('ZRANGE', LINE, 0, last, 'WITHSCORES'))
   if #heads == 0 then return math.huge end
   open_rate()
-  local called, next_at = call(heads, head_orders, redis_call('SMISMEMBER', ONLINE, unpack(heads)))
+  local online_flags = redis_call('SMISMEMBER', ONLINE, unpack(heads))
+  local called, next_at = call_jobs(heads, head_orders, online_flags)
   if next_at then return next_at end
   return called < free_calls and redis_call('ZCARD', LINE) > 0 and now or math.huge
 end
 
 -- Returns when a worker should claim again, µs.
-local function next_claim_at()
+local function find_next_claim_time()
   local call_at = call_next()
   if is_more then return now end
   return math.min(call_at, queue.earliest_time(ACTIVE), queue.earliest_time(LATER))

@@ -1,6 +1,6 @@
 -- @include "limits/parts/head"
 -- @include "visitors/members"
--- The start of every script of a target, after limits/parts/head.
+-- Begins every script of a target, after limits/parts/head.
 -- KEYS     1 state  2 line  3 later  4 orders  5 active  6 facts  7 online  8 ended  9 reserved
 --          10 aborts (names and types: jobs/redis_keys.py)
 -- ARGV     2 the pub/sub channel of the wake-ups  3 the target's name; from 4 on the script's own
@@ -17,8 +17,8 @@ local function begin_target(KEYS, ARGV)
   channel, target_name = ARGV[2], ARGV[3]
 end
 
--- A full Redis refuses a script whose first write may need memory, but no later writes. So scripts
--- that renew or end something begin with this removal, and work in a full Redis too.
+-- A full Redis refuses a script if its first write may need memory. So scripts that renew or end
+-- calls begin with a removal, which also works in a full Redis.
 local function begin_with_removal()
   redis_call('ZREM', RESERVED, '')
 end
@@ -40,18 +40,18 @@ local function read_fact(text)
   return tonumber(fence or nil), call_state, tonumber(began or nil), trial == '1', request
 end
 
-local function fact(fence, call_state, began, is_trial, request)
+local function make_fact(fence, call_state, began, is_trial, request)
   return int(fence) .. '~' .. call_state .. '~' .. int(began) .. (is_trial and '~1' or '~0')
     .. (request and '~' .. request or '')
 end
 
--- Removes jobs from the active set. If a job will not come back, call forget() for it as well.
-local function drop(jobs)
+-- Removes jobs from the active set. If a job does not return to the queue, forget it as well.
+local function drop_calls(jobs)
   queue.write_all('ZREM', ACTIVE, jobs)
   queue.write_all('HDEL', FACTS, jobs)
 end
 
-local function forget(jobs)
+local function forget_jobs(jobs)
   queue.write_all('HDEL', ORDERS, jobs)
   queue.write_all('SREM', ONLINE, jobs)
   queue.write_all('SREM', ABORTS, jobs)

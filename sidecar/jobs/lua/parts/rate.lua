@@ -31,7 +31,7 @@ local function close_rate()
   if rate_ends then algorithm.save(math.max(rate_ends, now + KEEP_US)) end
 end
 
-local function calls_in_use()
+local function count_calls_in_use()
   if not algorithm then return 0 end
   open_rate()
   local _, after = algorithm.find(0, RATE, base)

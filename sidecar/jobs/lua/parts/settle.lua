@@ -28,10 +28,10 @@ local function end_expired_calls()
       count('lost')
     end
   end
-  drop(jobs)
+  drop_calls(jobs)
   return_to_queue(lost)
   queue.write_all('ZADD', ENDED, ended)
-  forget(online_jobs)
+  forget_jobs(online_jobs)
   is_more = is_more or #jobs == BOUND
 end
 
@@ -42,7 +42,7 @@ local function queue_due_retries()
   is_more = is_more or #jobs == BOUND
 end
 
-local function settle()
+local function settle_due_jobs()
   is_more = false
   end_expired_calls()
   queue_due_retries()

@@ -32,8 +32,8 @@ local function finish_state()
   queue.write_all('HSET', STATE, queue.changed_numbers(NUMBERS, loaded, target))
 end
 
--- Returns the fencing number of a new lock or permit. These numbers only grow.
-local function next_fence()
+-- Returns the fencing number of a new lock or permit. Each number is higher than the last.
+local function make_fence()
   target.last_fence = queue.next_number(target.last_fence, now)
   return target.last_fence
 end
