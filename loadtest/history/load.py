@@ -1,9 +1,9 @@
-"""Generated stays into MariaDB: a file of rows is written while the one before is loaded."""
+"""Loads generated stays into MariaDB."""
 
 import random
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
@@ -20,18 +20,19 @@ CHUNK = 100_000
 _LATEST = 100
 _COLUMNS = [column.name for column in entries.columns][1:]
 _INDEXES = sorted(entries.indexes, key=lambda index: str(index.name), reverse=True)
-_values = attrgetter(*_COLUMNS)
 
 
 @dataclass(slots=True)
 class Loaded:
+    """The numbers of loaded rows, and samples of visitors."""
+
     stays: int = 0
     events: int = 0
     rooms: int = 0
     seconds: float = 0
     waiting: int = 0
     inside: int = 0
-    #: Visitors by room, of any age, and of the latest, who have events.
+    #: Visitors by room: of any age, and of the latest, who have events.
     some: dict[str, list[str]] = field(default_factory=dict)
     latest: dict[str, list[str]] = field(default_factory=dict)
 
@@ -39,23 +40,24 @@ class Loaded:
 def load(
     server: Mariadb, rooms: list[Size], *, now_ms: int, with_events: float, sample: dict[str, int]
 ) -> Loaded:
-    """Load all stays, and the events of the share `with_events` of each room, its latest.
-    `sample` says how many visitors of a room to return."""
-    began, loaded = time.monotonic(), Loaded(rooms=len(rooms))
-    _run(server, [f"DROP INDEX {index.name}" for index in _INDEXES])
-    pipe = _Pipe(server)
+    """Load all stays, and the events of the latest stays of each room, a share `with_events` of
+    all. `sample` says how many visitors of a room to return."""
+    start_s, loaded = time.monotonic(), Loaded(rooms=len(rooms))
+    _alter_entries(server, [f"DROP INDEX {index.name}" for index in _INDEXES])
+    loader = _Loader(server)
     for size in rooms:
         first_event = size.stays - max(_LATEST, int(with_events * size.stays))
         picker = random.Random(size.rank)
         wanted = sample.get(size.room, 0)
         picked = set(picker.sample(range(size.stays), min(wanted, size.stays)))
         latest: list[str] = []
-        for start, chunk in _chunks(make_stays(size, now_ms)):
-            pipe.send(entries.name, _entry_lines(size.room, chunk))
+        stays, start = make_stays(size, now_ms), 0
+        while chunk := list(islice(stays, CHUNK)):
+            loader.add(entries.name, _format_entries(size.room, chunk))
             recent = chunk[max(0, first_event - start) :]
-            lines = _event_lines(size.room, recent, start)
+            lines = _format_events(size.room, recent, start)
             loaded.events += len(lines)
-            pipe.send(events.name, lines)
+            loader.add(events.name, lines)
             loaded.stays += len(chunk)
             loaded.waiting += sum(e.called_ms is None is e.ended_ms is e.admitted_ms for e in chunk)
             loaded.inside += sum(e.ended_ms is None is not e.admitted_ms for e in chunk)
@@ -63,38 +65,34 @@ def load(
                 names = [e.visitor for i, e in enumerate(chunk, start) if i in picked]
                 loaded.some.setdefault(size.room, []).extend(names)
                 latest += (e.visitor for e in recent)
+            start += len(chunk)
         if wanted:
             picker.shuffle(loaded.some[size.room])
             loaded.latest[size.room] = picker.sample(latest, min(wanted, len(latest)))
-    pipe.close()
+    loader.finish()
     # Indexes that are built from all rows at once take a third of the time.
-    _run(server, [f"ADD INDEX {i.name} ({', '.join(i.columns.keys())})" for i in _INDEXES])
-    loaded.seconds = time.monotonic() - began
+    _alter_entries(
+        server, [f"ADD INDEX {i.name} ({', '.join(i.columns.keys())})" for i in _INDEXES]
+    )
+    loaded.seconds = time.monotonic() - start_s
     return loaded
 
 
-def _run(server: Mariadb, changes: list[str]) -> None:
-    """Alter the table of stays."""
+def _alter_entries(server: Mariadb, changes: list[str]) -> None:
     change = f"ALTER TABLE {entries.name} {', '.join(changes)}"
     subprocess.run([*server.client, "history", "-e", change], check=True)
 
 
-def _chunks(stays: Iterator[Entry]) -> Iterator[tuple[int, list[Entry]]]:
-    start = 0
-    while chunk := list(islice(stays, CHUNK)):
-        yield start, chunk
-        start += len(chunk)
-
-
-def _entry_lines(room: str, chunk: list[Entry]) -> list[str]:
+def _format_entries(room: str, chunk: list[Entry]) -> list[str]:
+    read_values = attrgetter(*_COLUMNS)
     return [
-        room + "\t" + "\t".join(["\\N" if v is None else str(v) for v in _values(entry)])
+        room + "\t" + "\t".join(["\\N" if v is None else str(v) for v in read_values(entry)])
         for entry in sorted(chunk, key=attrgetter("visitor"))
     ]
 
 
-def _event_lines(room: str, chunk: list[Entry], start: int) -> list[str]:
-    """Return rows of events. `seq` is unique: a chunk begins above all before it."""
+def _format_events(room: str, chunk: list[Entry], start: int) -> list[str]:
+    """Return rows of events. `seq` is unique, because a stay has fewer than eight events."""
     rows = sorted(row for entry in chunk for row in events_of(entry))
     return [
         f"{room}\t{ms}\t{seq}\t{kind}\t{visitor}\t{why}\t{ms}\t{more}"
@@ -102,39 +100,39 @@ def _event_lines(room: str, chunk: list[Entry], start: int) -> list[str]:
     ]
 
 
-class _Pipe:
-    """Files of rows, of which the client loads one while the next is written."""
+class _Loader:
+    """Writes rows to files, and lets the client load one file while the next is written."""
 
     def __init__(self, server: Mariadb) -> None:
         self._client = [*server.client, "--local-infile=1", "history", "-e"]
         self._folder = server.folder
         self._lines: dict[str, list[str]] = {}
-        self._reading: list[tuple[subprocess.Popen[bytes], Path]] = []
+        self._loading: tuple[subprocess.Popen[bytes], Path] | None = None
         self._number = 0
 
-    def send(self, table: str, lines: Iterable[str]) -> None:
-        kept = self._lines.setdefault(table, [])
-        kept.extend(lines)
-        if len(kept) >= CHUNK:
-            self._flush(table)
+    def add(self, table: str, lines: Iterable[str]) -> None:
+        waiting = self._lines.setdefault(table, [])
+        waiting.extend(lines)
+        if len(waiting) >= CHUNK:
+            self._load(table)
 
-    def close(self) -> None:
+    def finish(self) -> None:
         for table in self._lines:
-            self._flush(table)
+            self._load(table)
         self._wait()
 
-    def _flush(self, table: str) -> None:
+    def _load(self, table: str) -> None:
         lines, self._lines[table] = self._lines[table], []
         self._number += 1
         file = self._folder / f"rows-{self._number}"
         file.write_text("\n".join(lines) + "\n" if lines else "")
         self._wait()
         load = f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE {table} FIELDS ESCAPED BY '\\\\'"
-        self._reading = [(subprocess.Popen([*self._client, load]), file)]
+        self._loading = subprocess.Popen([*self._client, load]), file
 
     def _wait(self) -> None:
-        for process, file in self._reading:
+        if self._loading:
+            process, file = self._loading
             if process.wait() != 0:
                 raise RuntimeError("rows could not be loaded: see above")
             file.unlink()
-        self._reading = []

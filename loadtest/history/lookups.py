@@ -1,4 +1,4 @@
-"""How long look-ups take through Waitroom's own code, and how the database executes them."""
+"""Measures look-ups through Waitroom's own code, and explains how the database executes them."""
 
 import math
 import time
@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import event
 
 from sidecar.history.lookups import AHEAD_LIMIT, EVENTS_LIMIT, find_visitor
-from sidecar.history.service import positions
+from sidecar.history.service import compute_positions
 from sidecar.history.store.stays import History
 from sidecar.storage.sql import database as sql
 
-Ask = Callable[[History, str, str], Awaitable[Any]]
-#: Durations of look-ups in ms, by kind and room.
-Taken = dict[str, dict[str, list[float]]]
+LookUp = Callable[[History, str, str], Awaitable[Any]]
+#: Durations of look-ups in ms, by kind and by the title of the room.
+Durations = dict[str, dict[str, list[float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,35 +41,31 @@ class Times:
     most: float
 
 
-async def _stay(history: History, room: str, visitor: str) -> Any:
-    return await history.entry(room, visitor)
+async def _find_events(history: History, room: str, visitor: str) -> Any:
+    return await history.find_events(room, visitor, limit=EVENTS_LIMIT)
 
 
-async def _events(history: History, room: str, visitor: str) -> Any:
-    return await history.events_of(room, visitor, limit=EVENTS_LIMIT)
+async def _find_positions(history: History, room: str, visitor: str) -> Any:
+    entry = await history.find_entry(room, visitor)
+    ahead = entry and await history.find_ahead(room, entry, limit=AHEAD_LIMIT)
+    return entry and compute_positions(entry, ahead or [])
 
 
-async def _place(history: History, room: str, visitor: str) -> Any:
-    entry = await history.entry(room, visitor)
-    ahead = entry and await history.ahead_of(room, entry, limit=AHEAD_LIMIT)
-    return entry and positions(entry, ahead or [])
-
-
-#: How many visitors' look-ups are explained: the statements for those who still wait differ.
+#: How many look-ups are explained. The statements for visitors who still wait differ.
 _EXPLAINED = 40
 
-#: What is looked up, by its title in the report.
-KINDS: dict[str, Ask] = {
-    "in the queue? (stay)": _stay,
-    "history (events)": _events,
-    "place over time": _place,
+#: The kinds of look-ups, by their titles in the report.
+KINDS: dict[str, LookUp] = {
+    "in the queue? (stay)": History.find_entry,
+    "history (events)": _find_events,
+    "place over time": _find_positions,
     "all three": find_visitor,
 }
 
 
 @asynccontextmanager
 async def open_history(url: str, partitions: int = 1) -> AsyncIterator[History]:
-    """Open a history; `migrate` would create this number of partitions."""
+    """Open a history. `migrate` would create this number of partitions."""
     history = History(sql.open_database(url), partitions=partitions)
     try:
         yield history
@@ -77,57 +73,45 @@ async def open_history(url: str, partitions: int = 1) -> AsyncIterator[History]:
         await history.close()
 
 
-async def look_up(
-    history: History, samples: Sequence[Sample], *, begin: int = 0, number: int = 0
-) -> Taken:
-    """Look up `number` visitors of each room, or all. The kinds take turns, from `begin` on."""
+async def look_up(url: str, samples: Sequence[Sample], *, begin: int = 0, number: int) -> Durations:
+    """Look up `number` visitors of each room, with each kind in turn, from kind `begin` on."""
     kinds = list(KINDS)
     kinds = kinds[begin % len(kinds) :] + kinds[: begin % len(kinds)]
-    taken: Taken = {kind: {sample.title: [] for sample in samples} for kind in KINDS}
-    for i in range(number or max(len(sample.visitors) for sample in samples)):
-        for kind in kinds:
-            for sample in samples:
-                visitor = sample.visitors[i % len(sample.visitors)]
-                began = time.perf_counter()
-                found = await KINDS[kind](history, sample.room, visitor)
-                taken[kind][sample.title].append(1000 * (time.perf_counter() - began))
-                if found is None:
-                    raise RuntimeError(f"{visitor} is not found in {sample.room}")
-    return taken
+    durations: Durations = {kind: {sample.title: [] for sample in samples} for kind in KINDS}
+    async with open_history(url) as history:
+        for i in range(number):
+            for kind in kinds:
+                for sample in samples:
+                    visitor = sample.visitors[i % len(sample.visitors)]
+                    start_s = time.perf_counter()
+                    result = await KINDS[kind](history, sample.room, visitor)
+                    duration_ms = 1000 * (time.perf_counter() - start_s)
+                    durations[kind][sample.title].append(duration_ms)
+                    if result is None:
+                        raise RuntimeError(f"{visitor} is not found in {sample.room}")
+    return durations
 
 
-async def read_all(history: History, samples: Sequence[Sample]) -> None:
-    """Bring everything that will be looked up into memory."""
-    for sample in samples:
-        for visitor in sample.visitors:
-            await find_visitor(history, sample.room, visitor)
-
-
-def add(to: Taken, more: Taken) -> None:
+def add_durations(total: Durations, more: Durations, limit: int | None = None) -> None:
+    """Add durations to a total, at most the first `limit` of each kind and room."""
     for kind, rooms in more.items():
         for title, values in rooms.items():
-            to.setdefault(kind, {}).setdefault(title, []).extend(values)
+            total.setdefault(kind, {}).setdefault(title, []).extend(values[:limit])
 
 
-def times(values: Sequence[float]) -> Times:
-    ranked = sorted(values)
-
-    def at(share: float) -> float:
-        return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
-
-    return Times(len(ranked), at(0.5), at(0.9), at(0.99), ranked[-1])
-
-
-# What the database says --------------------------------------------------------------------------
+def summarize(durations_ms: Sequence[float]) -> Times:
+    """Return the statistics of durations, with percentiles by nearest rank."""
+    ranked = sorted(durations_ms)
+    ranks = (max(0, math.ceil(share * len(ranked)) - 1) for share in (0.5, 0.9, 0.99, 1))
+    return Times(len(ranked), *(ranked[rank] for rank in ranks))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What EXPLAIN says about one statement."""
+    """How the database executes one statement, by EXPLAIN."""
 
     lookup: str
     statement: str
-    parameters: list[Any]
     partitions: str
     key: str
     kind: str
@@ -142,35 +126,35 @@ async def explain(history: History, sample: Sample) -> list[Plan]:
     """Return the plan of each statement that the look-ups of some visitors send."""
     plans: dict[str, Plan] = {}
     for visitor in sample.visitors[:_EXPLAINED]:
-        for name, ask in KINDS.items():
-            for statement, parameters in await _sent(history, sample.room, visitor, ask):
+        for name, look in KINDS.items():
+            for statement, parameters in await _record_queries(history, sample.room, visitor, look):
                 if statement not in plans:
                     plans[statement] = await _explain(history, name, statement, parameters)
     return list(plans.values())
 
 
 async def _explain(history: History, name: str, statement: str, parameters: Any) -> Plan:
-    async with sql.begin(history._engine) as connection:  # noqa: SLF001 - to ask what it asks
+    async with sql.begin(history._engine) as connection:  # noqa: SLF001
         explained = await connection.exec_driver_sql(f"EXPLAIN PARTITIONS {statement}", parameters)
         row = explained.mappings().one()
-    return Plan(
-        name, statement, list(parameters), str(row["partitions"]), str(row["key"]),
-        str(row["type"]), int(row["rows"]),
-    )  # fmt: skip
+    partitions, key, kind = (str(row[column]) for column in ("partitions", "key", "type"))
+    return Plan(name, statement, partitions, key, kind, int(row["rows"]))
 
 
-async def _sent(history: History, room: str, visitor: str, ask: Ask) -> list[tuple[str, Any]]:
-    """Return the SELECTs of a look-up, as the driver gets them."""
-    sent: list[tuple[str, Any]] = []
+async def _record_queries(
+    history: History, room: str, visitor: str, look: LookUp
+) -> list[tuple[str, Any]]:
+    """Return the SELECTs of a look-up with their parameters, as the driver gets them."""
+    queries: list[tuple[str, Any]] = []
     engine = history._engine.sync_engine  # noqa: SLF001
 
-    def note(_conn: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+    def record(_conn: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         if statement.startswith("SELECT"):
-            sent.append((statement, parameters))
+            queries.append((statement, parameters))
 
-    event.listen(engine, "before_cursor_execute", note)
+    event.listen(engine, "before_cursor_execute", record)
     try:
-        await ask(history, room, visitor)
+        await look(history, room, visitor)
     finally:
-        event.remove(engine, "before_cursor_execute", note)
-    return sent
+        event.remove(engine, "before_cursor_execute", record)
+    return queries

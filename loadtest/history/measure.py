@@ -1,4 +1,4 @@
-"""The measurement, part by part: fill a MariaDB, ask it, write into it and into two others."""
+"""Measures the history, part by part."""
 
 import asyncio
 import json
@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
 from pathlib import Path
 
 import uvloop
@@ -16,21 +16,21 @@ import uvloop
 from loadtest.databases import LOADING, STOP_S, Database, open_database, size_mb
 from loadtest.history.load import Loaded, load
 from loadtest.history.lookups import (
+    Durations,
     Plan,
     Sample,
-    Taken,
     Times,
-    add,
+    add_durations,
     explain,
     look_up,
     open_history,
-    read_all,
-    times,
+    summarize,
 )
-from loadtest.history.recording import STARTED, Recording, bytes_per_event, run
+from loadtest.history.recording import STARTED, Recording, measure_event_bytes, run_recorder
 from loadtest.history.stays import DAYS, sizes
 from loadtest.machine import peak_memory_mb
 from loadtest.redis_server import fill_line, fill_sessions, redis_server
+from sidecar.history.lookups import find_visitor
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
@@ -41,6 +41,8 @@ from tests.support.site import SECRET, SocketRedis
 
 @dataclass(frozen=True, slots=True)
 class Amount:
+    """How much is measured."""
+
     stays: int = 10_000_000
     rooms: int = 1000
     partitions: int = 128
@@ -48,7 +50,7 @@ class Amount:
     with_events: float = 0.03
     #: Look-ups of each kind and room.
     lookups: int = 1000
-    #: Look-ups while a recorder writes, whose stays make the queue longer all the time.
+    #: Look-ups of each kind and room while a recorder writes, which makes the queue longer.
     written: int = 200
     restarts: int = 5
     #: Look-ups of each kind and room after a restart.
@@ -61,7 +63,7 @@ class Amount:
     events: int = 100_000
     rounds: int = 3
     databases: tuple[str, ...] = ("sqlite", "mariadb", "postgresql")
-    #: Where the databases lie meanwhile; None: in the folder for temporary files.
+    #: The folder of the databases. None: the folder for temporary files.
     home: Path | None = field(default=None, compare=False)
 
 
@@ -72,7 +74,7 @@ QUICK = Amount(
 
 
 @dataclass(frozen=True, slots=True)
-class RoomReport:
+class ReportCost:
     """The cost of one `waitroom report`."""
 
     period: str
@@ -84,16 +86,18 @@ class RoomReport:
 
 @dataclass
 class Result:
+    """Everything that was measured."""
+
     amount: Amount
     loaded: Loaded
     samples: list[Sample]
     disk_mb: float
     #: Look-ups after restarts: the first of each kind and room, and all.
-    first: Taken = field(default_factory=dict)
-    cold: Taken = field(default_factory=dict)
-    warm: Taken = field(default_factory=dict)
+    first: Durations = field(default_factory=dict)
+    cold: Durations = field(default_factory=dict)
+    warm: Durations = field(default_factory=dict)
     #: Look-ups while a recorder writes into the hot room, and how many events a second it wrote.
-    written: Taken = field(default_factory=dict)
+    written: Durations = field(default_factory=dict)
     written_per_s: float = 0
     live: Times | None = None
     #: Plans with the title of their room.
@@ -101,40 +105,41 @@ class Result:
     #: Runs by the kind of database.
     recorded: dict[str, list[Recording]] = field(default_factory=dict)
     bytes_per_event: float = 0
-    reports: list[RoomReport] = field(default_factory=list)
+    reports: list[ReportCost] = field(default_factory=list)
     #: The machine's load when each part began.
     loads: dict[str, float] = field(default_factory=dict)
 
     def problems(self) -> list[str]:
+        """Describe the look-ups that read more than one partition."""
         return [
             f"{title} room, {plan.lookup}: partitions {plan.partitions} are read, not one"
             for title, plan in self.explained
             if not plan.is_one_partition
         ]
 
+    def begin(self, part: str) -> None:
+        """Note and print the machine's load at the beginning of a part."""
+        self.loads[part] = os.getloadavg()[0]
+        print(f"{part} (load {self.loads[part]:.1f})", flush=True)
+
 
 def measure(amount: Amount) -> Result:
+    """Fill a MariaDB, look up visitors in it, and record into it and into the other databases."""
     with open_database("mariadb", amount.home) as mariadb, SocketRedis() as redis:
         assert isinstance(mariadb, Mariadb)
         result = _fill(amount, mariadb)
-        _look_cold(result, mariadb)
-        uvloop.run(_look_warm(result, mariadb.url))
-        _look_while_written(result, mariadb, redis)
-        _note(result, "report")
+        _measure_cold(result, mariadb)
+        uvloop.run(_measure_warm(result, mariadb.url))
+        _measure_while_written(result, mariadb, redis)
+        result.begin("report")
         for period in amount.periods:
-            hot = result.samples[0].room
-            result.reports.append(_make_report(mariadb, hot, period))
-        _record(result, mariadb, redis)
+            result.reports.append(_measure_report(mariadb, result.samples[0].room, period))
+        _measure_recorder(result, mariadb, redis)
     return result
 
 
-def _note(result: Result, part: str) -> None:
-    result.loads[part] = os.getloadavg()[0]
-    print(f"{part} (load {result.loads[part]:.1f})", flush=True)
-
-
 def _fill(amount: Amount, mariadb: Mariadb) -> Result:
-    before = os.getloadavg()[0]
+    load_before = os.getloadavg()[0]
     mariadb.start(*LOADING)
     uvloop.run(_migrate(mariadb.url, amount.partitions))
     rooms = sizes(amount.stays, amount.rooms)
@@ -146,7 +151,7 @@ def _fill(amount: Amount, mariadb: Mariadb) -> Result:
         with_events=amount.with_events,
         sample={size.room: amount.lookups // 2 for size in chosen.values()},
     )
-    # A server that was not filled in minutes has counted its rows by itself long before.
+    # A server that was filled more slowly would have counted its rows by itself.
     count = [*mariadb.client, "history", "-e", "ANALYZE TABLE waitroom_entries, waitroom_events"]
     subprocess.run(count, check=True, stdout=subprocess.DEVNULL)
     samples = []
@@ -154,8 +159,8 @@ def _fill(amount: Amount, mariadb: Mariadb) -> Result:
         pairs = zip(loaded.some[size.room], loaded.latest[size.room], strict=False)
         samples.append(Sample(size.room, title, size.stays, [v for pair in pairs for v in pair]))
     result = Result(amount, loaded, samples, size_mb(mariadb.folder))
-    result.loads["load"] = before
-    print(f"{loaded.stays:,} stays in {loaded.seconds:.0f} s (load {before:.1f})", flush=True)
+    result.loads["load"] = load_before
+    print(f"{loaded.stays:,} stays in {loaded.seconds:.0f} s (load {load_before:.1f})", flush=True)
     return result
 
 
@@ -164,61 +169,54 @@ async def _migrate(url: str, partitions: int) -> None:
         await history.migrate()
 
 
-def _look_cold(result: Result, mariadb: Mariadb) -> None:
-    """Look up other visitors after each restart, when nothing is in memory."""
-    _note(result, "cold")
+def _measure_cold(result: Result, mariadb: Mariadb) -> None:
+    """Look up other visitors after each restart, when the database has nothing in memory."""
+    result.begin("cold")
+    count = result.amount.cold
     for number in range(result.amount.restarts):
         mariadb.close(STOP_S)
         mariadb.start()
-        start = number * result.amount.cold
-        some = [
-            Sample(s.room, s.title, s.stays, _slice(s.visitors, start, result.amount.cold))
+        start = number * count
+        samples = [
+            replace(s, visitors=list(islice(cycle(s.visitors), start, start + count)))
             for s in result.samples
         ]
-        taken = uvloop.run(_look(mariadb.url, some, number))
-        add(result.cold, taken)
-        add(result.first, {k: {t: v[:1] for t, v in rooms.items()} for k, rooms in taken.items()})
+        durations = uvloop.run(look_up(mariadb.url, samples, begin=number, number=count))
+        add_durations(result.cold, durations)
+        add_durations(result.first, durations, limit=1)
 
 
-def _slice(visitors: Sequence[str], start: int, number: int) -> list[str]:
-    return [visitors[i % len(visitors)] for i in range(start, start + number)]
-
-
-async def _look(url: str, samples: Sequence[Sample], begin: int = 0, number: int = 0) -> Taken:
-    async with open_history(url) as history:
-        return await look_up(history, samples, begin=begin, number=number)
-
-
-async def _look_warm(result: Result, url: str) -> None:
+async def _measure_warm(result: Result, url: str) -> None:
     amount = result.amount
     async with open_history(url) as history:
-        await read_all(history, result.samples)
-    _note(result, "warm")
-    result.warm = await _look(url, result.samples, number=amount.lookups)
+        for sample in result.samples:
+            for visitor in sample.visitors:  # so that the database has all their rows in memory
+                await find_visitor(history, sample.room, visitor)
+    result.begin("warm")
+    result.warm = await look_up(url, result.samples, number=amount.lookups)
     async with open_history(url) as history:
         for sample in result.samples:
             result.explained += [(sample.title, plan) for plan in await explain(history, sample)]
-    result.live = times(await _measure_live(amount.waiting, amount.lookups))
+    result.live = summarize(await _measure_live(amount.waiting, amount.lookups))
 
 
-def _look_while_written(result: Result, mariadb: Mariadb, redis: SocketRedis) -> None:
+def _measure_while_written(result: Result, mariadb: Mariadb, redis: SocketRedis) -> None:
     """Look up visitors while a recorder writes into the hot room without a pause."""
-    _note(result, "while written")
+    result.begin("while written")
     log = mariadb.folder / "recorder.log"
     command = [sys.executable, "-m", "loadtest.history.recording", str(redis.socket), mariadb.url,
                result.samples[0].room]  # fmt: skip
     with Process(command, log=log) as recorder:
         wait_until(lambda: STARTED in recorder.output, f"a recorder: {recorder.output}", 60)
-        began = time.monotonic()
-        result.written = uvloop.run(
-            _look(mariadb.url, result.samples, number=result.amount.written)
-        )
-        seconds = time.monotonic() - began
+        start_s = time.monotonic()
+        looking_up = look_up(mariadb.url, result.samples, number=result.amount.written)
+        result.written = uvloop.run(looking_up)
+        seconds = time.monotonic() - start_s
         recorder.stop()
     result.written_per_s = int(log.read_text().split()[-1]) / seconds
 
 
-def _make_report(mariadb: Mariadb, room: str, period: str) -> RoomReport:
+def _measure_report(mariadb: Mariadb, room: str, period: str) -> ReportCost:
     """Run `waitroom report` over the time since `period` ago, such as 24h."""
     config, out = mariadb.folder / "waitroom.toml", mariadb.folder / "report.json"
     config.write_text(
@@ -227,16 +225,16 @@ def _make_report(mariadb: Mariadb, room: str, period: str) -> RoomReport:
     )
     command = [WAITROOM, "report", "--config", str(config), room,
                "--from", period, "--format", "json"]  # fmt: skip
-    began, memory_mb = time.monotonic(), 0.0
+    start_s, memory_mb = time.monotonic(), 0.0
     with out.open("wb") as file:
         process = subprocess.Popen(command, stdout=file)
         while process.poll() is None:
             memory_mb = max(memory_mb, peak_memory_mb(process.pid))
             time.sleep(0.02)
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start_s
     if process.returncode:
         raise RuntimeError(f"waitroom report ended with {process.returncode}")
-    return RoomReport(period, json.loads(out.read_text())["stays"], seconds, memory_mb)
+    return ReportCost(period, json.loads(out.read_text())["stays"], seconds, memory_mb)
 
 
 async def _measure_live(waiting: int, number: int) -> list[float]:
@@ -249,31 +247,31 @@ async def _measure_live(waiting: int, number: int) -> list[float]:
         store = RoomStore(server.redis, "hot", settings=settings, clock=StoreClock(), timeout_s=5)
         for i in range(number):
             visitor = line[i * 7919 % len(line)][1].visitor
-            began = time.perf_counter()
+            start_s = time.perf_counter()
             place = await store.lists.find(visitor)
-            durations_ms.append(1000 * (time.perf_counter() - began))
+            durations_ms.append(1000 * (time.perf_counter() - start_s))
             if place.position is None:
                 raise RuntimeError(f"{visitor} does not wait")
             await asyncio.sleep(0)
     return durations_ms
 
 
-def _record(result: Result, mariadb: Mariadb, redis: SocketRedis) -> None:
-    """Record into each database in turn. MariaDB is full already."""
-    amount = result.amount
-    result.bytes_per_event = uvloop.run(bytes_per_event(str(redis.socket), amount.events))
+def _measure_recorder(result: Result, mariadb: Mariadb, redis: SocketRedis) -> None:
+    """Record into each database in turn. MariaDB is already full."""
+    amount, socket = result.amount, str(redis.socket)
+    result.bytes_per_event = uvloop.run(measure_event_bytes(socket, amount.events))
     with ExitStack() as stack:
-        chosen: list[Database] = []
-        for name in amount.databases:
-            if name == mariadb.kind:
-                chosen.append(mariadb)
+        databases: list[Database] = []
+        for kind in amount.databases:
+            if kind == mariadb.kind:
+                databases.append(mariadb)
                 continue
-            server = stack.enter_context(open_database(name, amount.home))
+            server = stack.enter_context(open_database(kind, amount.home))
             uvloop.run(_migrate(server.url, amount.partitions))
-            chosen.append(server)
-        _note(result, "record")
+            databases.append(server)
+        result.begin("record")
         for number in range(amount.rounds):
-            for server in chosen:
-                done = run(str(redis.socket), server.url, f"record-{number}", amount.events)
-                result.recorded.setdefault(server.kind, []).append(done)
-                print(f"{server.kind:12}{done.per_s:10,.0f} events/s", flush=True)
+            for server in databases:
+                run = run_recorder(socket, server.url, f"record-{number}", amount.events)
+                result.recorded.setdefault(server.kind, []).append(run)
+                print(f"{server.kind:12}{run.per_s:10,.0f} events/s", flush=True)

@@ -1,11 +1,11 @@
-"""How fast events become rows, and for how long that blocks the event loop.
+"""Measures how fast events are recorded, and for how long that blocks the event loop.
 
-The recorder runs in a process of its own, with all that a replica imports:
+The recorder runs in a process of its own, with all modules that a replica imports:
 
     python -m loadtest.history.recording REDIS_SOCKET URL ROOM [EVENTS]
 
-It records EVENTS events and prints its figures. Without EVENTS it records as fast as a replica does
-until SIGTERM, and prints when it begins and how many it recorded.
+It records EVENTS events and prints the result. Without EVENTS it records until SIGTERM, and prints
+when it has recorded the first batch and how many events it recorded.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from typing import Any
 import uvloop
 from sqlalchemy import func, select
 
-from loadtest.history.lookups import Times, open_history, times
+from loadtest.history.lookups import Times, open_history, summarize
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.store.stays import History
 from sidecar.history.store.tables import entries
@@ -36,7 +36,7 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.sql import database as sql
 from sidecar.visitors.tokens import Tokens, new_visitor
 
-#: Events of one stay, as a room's scripts write them.
+#: The events of one stay, as a room's scripts write them.
 _STEPS = (("joined", "new"), ("called", "head"), ("admitted", "claimed"), ("expired", "session"))
 _TICK_S = 0.001
 #: Printed when the first batch is written.
@@ -45,11 +45,11 @@ STARTED = "started"
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One run of the recorder."""
+    """The result of one run of the recorder."""
 
     events: int
     seconds: float
-    #: How long batches block the event loop, ms.
+    #: How long batches block the event loop.
     kept: Times
 
     @property
@@ -58,7 +58,7 @@ class Recording:
 
 
 async def fill(redis: Any, room: str, events: int) -> None:
-    """Write the events of stays with four events each to the room's stream."""
+    """Write the events of stays to a room's stream."""
     now_ms = int(time.time() * 1000)
     for start in range(0, events, 4 * BATCH):
         pipe = redis.pipeline(transaction=False)
@@ -75,7 +75,7 @@ async def fill(redis: Any, room: str, events: int) -> None:
         await pipe.execute()
 
 
-async def bytes_per_event(socket: str, events: int) -> float:
+async def measure_event_bytes(socket: str, events: int) -> float:
     """Return the memory that an event takes in Redis until it is recorded."""
     redis: Any = connect(f"unix://{socket}", timeout_s=60)
     await fill(redis, "size", events)
@@ -86,8 +86,8 @@ async def bytes_per_event(socket: str, events: int) -> float:
     return float(size) / events
 
 
-def run(socket: str, url: str, room: str, events: int) -> Recording:
-    """Record in a process of its own."""
+def run_recorder(socket: str, url: str, room: str, events: int) -> Recording:
+    """Record events in a process of its own."""
     command = [sys.executable, "-m", "loadtest.history.recording", socket, url, room, str(events)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     result = json.loads(done.stdout)
@@ -100,30 +100,28 @@ async def record(socket: str, url: str, room: str, events: int) -> Recording:
     async with open_history(url) as history:
         await history.check()
         await fill(redis, room, events)
-        recorder, at, stream = _recorder(redis, history, room)
-        late = _Late()
-        ticking = asyncio.create_task(late.run())
-        kept, written, began = [], 0, time.perf_counter()
+        recorder, at, stream = _create_recorder(redis, history, room)
+        delays = _LoopDelays()
+        watching = asyncio.create_task(delays.watch())
+        blocked_ms, written, start_s = [], 0, time.perf_counter()
         while count := await recorder.record(at, stream):
             written += count
-            kept.append(late.take())
+            blocked_ms.append(delays.take_longest_ms())
             await asyncio.sleep(REST_S)
-        seconds = time.perf_counter() - began
-        ticking.cancel()
-        rows = await _stays(history, room)
-        if (written, rows) != (events, events // len(_STEPS)):
-            raise RuntimeError(f"{events} events came, {written} went, {rows} stays")
+        seconds = time.perf_counter() - start_s
+        watching.cancel()
+        query = select(func.count()).select_from(entries).where(entries.c.room == room)
+        async with sql.begin(history._engine) as connection:  # noqa: SLF001
+            stays = int((await connection.execute(query)).scalar_one())
+        if (written, stays) != (events, events // len(_STEPS)):
+            raise RuntimeError(f"{events} events came, {written} went, {stays} stays")
     await close(redis)
-    return Recording(events, seconds, times(kept))
+    return Recording(events, seconds, summarize(blocked_ms))
 
 
-async def _stays(history: History, room: str) -> int:
-    async with sql.begin(history._engine) as connection:  # noqa: SLF001 - to count its rows
-        found = select(func.count()).select_from(entries).where(entries.c.room == room)
-        return int((await connection.execute(found)).scalar_one())
-
-
-def _recorder(redis: Any, history: History, name: str) -> tuple[Recorder, WaitingRoom, EventStream]:
+def _create_recorder(
+    redis: Any, history: History, name: str
+) -> tuple[Recorder, WaitingRoom, EventStream]:
     settings, clock = RoomSettings(total_active_users=1), StoreClock()
     scripts = settings.for_scripts(events_kept=10_000_000)
     store = RoomStore(redis, name, settings=scripts, clock=clock, timeout_s=5)
@@ -132,32 +130,32 @@ def _recorder(redis: Any, history: History, name: str) -> tuple[Recorder, Waitin
     return Recorder(history, Metrics()), room, stream
 
 
-class _Late:
-    """Wakes every millisecond, and notes how late it was at most."""
+class _LoopDelays:
+    """Measures for how long the event loop is blocked."""
 
     def __init__(self) -> None:
-        self._most = 0.0
+        self._longest_s = 0.0
 
-    async def run(self) -> None:
+    async def watch(self) -> None:
         while True:
-            due = time.perf_counter() + _TICK_S
+            due_s = time.perf_counter() + _TICK_S
             await asyncio.sleep(_TICK_S)
-            self._most = max(self._most, time.perf_counter() - due)
+            self._longest_s = max(self._longest_s, time.perf_counter() - due_s)
 
-    def take(self) -> float:
-        """Return the longest delay since the last call, ms."""
-        most, self._most = self._most, 0.0
-        return 1000 * most
+    def take_longest_ms(self) -> float:
+        """Return the longest delay since the last call."""
+        longest_s, self._longest_s = self._longest_s, 0.0
+        return 1000 * longest_s
 
 
-async def write_until_sigterm(socket: str, url: str, room: str) -> int:
-    """Record until SIGTERM. Return how many events."""
+async def record_until_sigterm(socket: str, url: str, room: str) -> int:
+    """Record until SIGTERM. Return how many events were recorded."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     redis: Any = connect(f"unix://{socket}", timeout_s=5)
     written = 0
     async with open_history(url) as history:
-        recorder, at, stream = _recorder(redis, history, room)
+        recorder, at, stream = _create_recorder(redis, history, room)
         while not stop.is_set():
             count = await recorder.record(at, stream)
             if count and not written:
@@ -170,14 +168,11 @@ async def write_until_sigterm(socket: str, url: str, room: str) -> int:
     return written
 
 
-def main() -> None:
-    importlib.import_module("sidecar.app.replica")
-    socket, url, room, *events = sys.argv[1:]
-    if events:
-        print(json.dumps(asdict(uvloop.run(record(socket, url, room, int(events[0]))))))
-    else:
-        print(uvloop.run(write_until_sigterm(socket, url, room)))
-
-
 if __name__ == "__main__":
-    main()
+    importlib.import_module("sidecar.app.replica")
+    address, database, name, *number = sys.argv[1:]
+    if number:
+        recording = uvloop.run(record(address, database, name, int(number[0])))
+        print(json.dumps(asdict(recording)))
+    else:
+        print(uvloop.run(record_until_sigterm(address, database, name)))

@@ -1,18 +1,15 @@
-"""`make bench-history`: what the history costs at ten million stays (docs/history.md).
-
-Read in the order stays.py, load.py, lookups.py, recording.py, measure.py.
-"""
+"""The report of `make bench-history`, about the costs of ten million stays (docs/history.md)."""
 
 import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
 from loadtest.databases import SETTINGS, versions
-from loadtest.history.lookups import Plan, Times, times
+from loadtest.history.lookups import Durations, Times, summarize
 from loadtest.history.measure import QUICK, WHOLE, Amount, Result, measure
 from loadtest.history.stays import DAYS
 from loadtest.report import Report, table
@@ -25,9 +22,8 @@ _SHARED = (
     "and as durable as they are by default: each commit is on the disk."
 )
 _LOOKUPS = (
-    "Through `sidecar/history/store/stays.py`, ms, connection and transaction included; the "
-    "rooms in "
-    "turn, visitor after visitor. Half of the visitors are of any age, half of the latest. "
+    "Through `sidecar/history/store/stays.py`, ms, connection and transaction included; the rooms "
+    "in turn, visitor after visitor. Half of the visitors are of any age, half of the latest. "
     "*Place over time* is the stay, and all who stood before it; *all three* is `waitroom history "
     "visitor`."
 )
@@ -60,50 +56,56 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
 
 
 def report(result: Result) -> Report:
+    """Write the report of a measurement."""
     amount = result.amount
+    loads = ", ".join(f"{part} {load:.1f}" for part, load in result.loads.items())
+    problems = result.problems()
+    live = []
+    if result.live is not None:
+        row = _format_times("place now", "hot", result.live)
+        live = [f"The live answer, from Redis, with {amount.waiting:,} waiting:",
+                table(_COLUMNS, [row], words=2)]  # fmt: skip
     parts = [
-        f"{_SHARED} {_loads(result)}",
-        *_problems(result),
-        _filled(result),
+        f"{_SHARED} The machine's load when each part began: {loads}.",
+        *(["\n".join(f"* **{problem}**" for problem in problems)] if problems else []),
+        _describe_rows(result),
         "## Look-ups",
         _LOOKUPS,
-        _warm(result),
-        *_live(result),
+        _lookup_table(result.warm),
+        *live,
         "### While a recorder writes into the hot room",
         f"{result.written_per_s:,.0f} events/s meanwhile. Last: the median over that without.",
-        _written(result),
+        _lookup_table(result.written, [""], lambda kind, room, found: [
+            f"{found.median / summarize(result.warm[kind][room]).median:.1f} times"
+        ]),
         "### After a restart",
         _COLD.format(restarts=amount.restarts, cold=amount.cold),
-        _cold(result),
+        _lookup_table(result.cold, ["first, median", "first, most"], lambda kind, room, _: [
+            f"{value:.1f}" for value in _median_and_most(result.first[kind][room])
+        ]),
         "## One partition",
         "What `EXPLAIN PARTITIONS` says of the statements as they were sent.",
-        _explained(result),
-        _statements(result),
+        table(["look-up", "room", "partitions", "type", "key", "rows"], [
+            [plan.lookup, title, plan.partitions, plan.kind, plan.key, f"{plan.rows:,}"]
+            for title, plan in result.explained
+        ], words=5),
+        _format_statements(result),
         "## The recorder",
         _RECORDER.format(amount=amount, stays=amount.events // 4),
-        _recorded(result),
+        _recorder_table(result),
         _KEPT.format(bytes=result.bytes_per_event),
         "## Reports",
         "`waitroom report` over the hot room, a process of its own.",
-        _reports(result),
-    ]
-    title, problems = "The history, measured", result.problems()
-    return Report(
-        "history", title, parts, result, problems=problems, versions=[", ".join(versions())]
-    )
+        table(["the last", "stays", "seconds", "memory, MB"], [
+            [cost.period, f"{cost.stays:,}", f"{cost.seconds:.1f}", f"{cost.memory_mb:.0f}"]
+            for cost in result.reports
+        ]),
+    ]  # fmt: skip
+    title, other = "The history, measured", [", ".join(versions())]
+    return Report("history", title, parts, result, problems=problems, versions=other)
 
 
-def _loads(result: Result) -> str:
-    loads = ", ".join(f"{part} {load:.1f}" for part, load in result.loads.items())
-    return f"The machine's load when each part began: {loads}."
-
-
-def _problems(result: Result) -> list[str]:
-    found = result.problems()
-    return ["\n".join(f"* **{problem}**" for problem in found)] if found else []
-
-
-def _filled(result: Result) -> str:
+def _describe_rows(result: Result) -> str:
     loaded = result.loaded
     rooms = ", ".join(f"the {s.title} one {s.stays:,}" for s in result.samples)
     return (
@@ -116,68 +118,41 @@ def _filled(result: Result) -> str:
     )
 
 
-def _row(kind: str, room: str, found: Times) -> list[str]:
+def _format_times(kind: str, room: str, found: Times) -> list[str]:
     values = found.median, found.p90, found.p99, found.most
     return [kind, room, f"{found.number:,}", *(f"{value:.1f}" for value in values)]
 
 
-def _warm(result: Result) -> str:
-    rows = [
-        _row(kind, room, times(values))
-        for kind, rooms in result.warm.items()
-        for room, values in rooms.items()
-    ]
-    return table(_COLUMNS, rows, words=2)
-
-
-def _live(result: Result) -> list[str]:
-    if result.live is None:
-        return []
-    title = f"The live answer, from Redis, with {result.amount.waiting:,} waiting:"
-    return [title, table(_COLUMNS, [_row("place now", "hot", result.live)], words=2)]
-
-
-def _written(result: Result) -> str:
+def _lookup_table(
+    durations: Durations,
+    columns: Sequence[str] = (),
+    more: Callable[[str, str, Times], list[str]] = lambda *_: [],
+) -> str:
+    """Return a table of look-ups. `more` returns the values of further columns."""
     rows = []
-    for kind, rooms in result.written.items():
+    for kind, rooms in durations.items():
         for room, values in rooms.items():
-            found, before = times(values), times(result.warm[kind][room])
-            rows.append([*_row(kind, room, found), f"{found.median / before.median:.1f} times"])
-    return table([*_COLUMNS, ""], rows, words=2)
+            found = summarize(values)
+            rows.append([*_format_times(kind, room, found), *more(kind, room, found)])
+    return table([*_COLUMNS, *columns], rows, words=2)
 
 
-def _cold(result: Result) -> str:
-    rows = []
-    for kind, rooms in result.cold.items():
-        for room, values in rooms.items():
-            firsts = times(result.first[kind][room])
-            first = f"{firsts.median:.1f}", f"{firsts.most:.1f}"
-            rows.append([*_row(kind, room, times(values)), *first])
-    return table([*_COLUMNS, "first, median", "first, most"], rows, words=2)
+def _median_and_most(durations_ms: list[float]) -> tuple[float, float]:
+    times = summarize(durations_ms)
+    return times.median, times.most
 
 
-def _explained(result: Result) -> str:
-    rows = [
-        [plan.lookup, title, plan.partitions, plan.kind, plan.key, f"{plan.rows:,}"]
-        for title, plan in result.explained
-    ]
-    return table(["look-up", "room", "partitions", "type", "key", "rows"], rows, words=5)
-
-
-def _statements(result: Result) -> str:
-    plans: dict[str, Plan] = {}
+def _format_statements(result: Result) -> str:
+    blocks: dict[str, str] = {}
     for _, plan in result.explained:
-        plans.setdefault(plan.statement, plan)
-    blocks = [f"{p.lookup}:\n\n```sql\n{_wrapped(p.statement)}\n```" for p in plans.values()]
-    return "\n\n".join(blocks)
+        text = plan.statement.replace("waitroom_entries.", "").replace("waitroom_events.", "")
+        lines = (line.strip() for line in text.replace(" AND ", "\n  AND ").splitlines())
+        block = f"{plan.lookup}:\n\n```sql\n{chr(10).join(lines)}\n```"
+        blocks.setdefault(plan.statement, block)
+    return "\n\n".join(blocks.values())
 
 
-def _wrapped(statement: str) -> str:
-    short = statement.replace("waitroom_entries.", "").replace("waitroom_events.", "")
-    return "\n".join(line.strip() for line in short.replace(" AND ", "\n  AND ").splitlines())
-
-
-def _recorded(result: Result) -> str:
+def _recorder_table(result: Result) -> str:
     rows = []
     for kind, runs in result.recorded.items():
         speed = median(run.per_s for run in runs)
@@ -188,11 +163,3 @@ def _recorded(result: Result) -> str:
                      *(f"{value:.1f}" for value in (*kept, most))])  # fmt: skip
     head = ["database", "events/s", "of the runs", "stays/s", "kept p50", "kept p99", "kept most"]
     return table(head, rows)
-
-
-def _reports(result: Result) -> str:
-    rows = [
-        [made.period, f"{made.stays:,}", f"{made.seconds:.1f}", f"{made.memory_mb:.0f}"]
-        for made in result.reports
-    ]
-    return table(["the last", "stays", "seconds", "memory, MB"], rows)

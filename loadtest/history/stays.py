@@ -1,9 +1,9 @@
-"""Generated histories of rooms, the same each time. Pure.
+"""Generates histories of rooms, the same each time.
 
-Rooms differ in size as Zipf has it. In each, nine stays of ten begin within one hour of the day,
-and their queue is served in two: a visitor who finds a slot is admitted at once, the others
-wait in order, and some give up, or do not come when they are called. The last rush ends now, or
-up to a day ago: in the largest room it ends now.
+The sizes of rooms follow Zipf's law. In each room nine of ten stays begin within one hour of a day,
+and the queue is served in two hours. A visitor who finds a free slot is admitted at once. Others
+wait in order, and some give up or do not come when they are called. The last rush ends now in the
+largest room, and up to a day ago in others.
 """
 
 import base64
@@ -25,7 +25,7 @@ _NO_SHOW, _CLAIM_MS = 0.03, 30_000
 _SESSION_MS = 8 * MINUTE_MS
 _ENDS, _END_WEIGHTS = ("session", "left", "released"), (70, 28, 2)
 
-#: An event's row without its room: ms, kind, visitor, why, more (JSON).
+#: The row of an event without its room: ms, kind, visitor, why, more (JSON).
 EventRow = tuple[int, str, str, str, str]
 
 
@@ -52,25 +52,18 @@ def make_stays(size: Size, now_ms: int) -> Iterator[Entry]:
     """Yield all stays of a room in the order in which they began, as of `now_ms`."""
     rng = random.Random(size.room)
     behind_ms = 0 if size.rank == 1 else rng.randrange(DAY_MS)
-    line = _Line(rng, now_ms, gap_ms=_SERVED_MS / max(1, size.stays / DAYS * _RUSH))
+    queue = _Queue(rng, now_ms, gap_ms=_SERVED_MS / max(1, size.stays / DAYS * _RUSH))
     left = size.stays
     for day in range(DAYS, 0, -1):
         count = left // day
         left -= count
         ends_ms = now_ms - behind_ms - (day - 1) * DAY_MS
-        for joined_ms in _joins(rng, count, ends_ms):
-            yield line.join(joined_ms)
+        ranges_ms = (_RUSH_MS if rng.random() < _RUSH else DAY_MS for _ in range(count))
+        for joined_ms in sorted(ends_ms - 1 - rng.randrange(range_ms) for range_ms in ranges_ms):
+            yield queue.join(joined_ms)
 
 
-def _joins(rng: random.Random, count: int, ends_ms: int) -> list[int]:
-    """Return the moments of one day's joins, in order."""
-    return sorted(
-        ends_ms - 1 - rng.randrange(_RUSH_MS if rng.random() < _RUSH else DAY_MS)
-        for _ in range(count)
-    )
-
-
-class _Line:
+class _Queue:
     """A queue that calls a visitor every `gap_ms`, in order."""
 
     def __init__(self, rng: random.Random, now_ms: int, *, gap_ms: float) -> None:
@@ -137,15 +130,10 @@ def events_of(entry: Entry) -> Iterator[EventRow]:
     if entry.called_ms is not None:
         yield entry.called_ms, "called", entry.visitor, "head", _json({"position": "1"})
     if entry.admitted_ms is not None:
-        if entry.queued_ms is None:
-            yield entry.admitted_ms, "admitted", entry.visitor, "at_once", _json(joined)
-        else:
-            yield entry.admitted_ms, "admitted", entry.visitor, "claimed", "{}"
-    if entry.ended_ms is not None and entry.end_reason is not None:
-        if entry.end_reason in {"left", "released"}:
-            kind, why = entry.end_reason, ""
-        else:
-            kind, why = "expired", entry.end_reason
+        why, more = ("claimed", {}) if entry.queued_ms is not None else ("at_once", joined)
+        yield entry.admitted_ms, "admitted", entry.visitor, why, _json(more)
+    if (reason := entry.end_reason) is not None and entry.ended_ms is not None:
+        kind, why = (reason, "") if reason in {"left", "released"} else ("expired", reason)
         yield entry.ended_ms, kind, entry.visitor, why, "{}"
 
 

@@ -239,7 +239,7 @@ def _open_history(settings: Settings) -> "History":
 def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> WaitingRooms:
     replica = secrets.token_urlsafe(9)
     events_kept = settings.history_backlog if settings.history else EVENTS_KEPT
-    call_hooks = [hook for hook in settings.webhooks.values() if hook.tells_of_calls]
+    call_hooks = [hook for hook in settings.webhooks.values() if hook.has_calls]
 
     def make(name: str, room: RoomSettings) -> WaitingRoom:
         clock = StoreClock()  # Each room has a clock, because a cluster has several servers.

@@ -53,18 +53,19 @@ _PERIOD = combine(
 @JSON
 def report(path: str | None, room: str, *, form: str, as_json: bool, **period_options: Any) -> None:
     """Report how a room did in a period: waits, abandonment, no-shows, time inside, fairness."""
-    from sidecar.history import lookups  # noqa: PLC0415
+    from sidecar.history.lookups import format_csv  # noqa: PLC0415
+    from sidecar.history.report import make_report  # noqa: PLC0415
 
     period = _read_period(**period_options)
     with progress("reading stays", is_on=not as_json and form != "json") as advance:
         result = _run_query(
-            path, room, lambda history: lookups.make_report(history, room, period, advance=advance)
+            path, room, lambda history: make_report(history, room, period, advance=advance)
         )
     document = result.model_dump(by_alias=True) if result else {}
     if as_json or form == "json":
         print_json(document)
     elif form == "csv":
-        click.echo(lookups.as_csv([document]), nl=False)
+        click.echo(format_csv([document]), nl=False)
     else:
         click.echo(_format_report(document))
 
@@ -102,19 +103,19 @@ def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
 @click.pass_obj
 def stays(options: ReplicaOptions, /, room: str, as_json: bool, **period_options: Any) -> None:
     """Print the stays that began in a period, oldest first, as CSV."""
-    from sidecar.history.lookups import as_csv  # noqa: PLC0415
+    from sidecar.history.lookups import format_csv  # noqa: PLC0415
     from sidecar.history.schemas import Stay  # noqa: PLC0415
 
     period = _read_period(**period_options)
 
     async def write(history: "History") -> None:
         is_first = True
-        async for entry in history.entries(room, period):
+        async for entry in history.read_entries(room, period):
             stay = Stay.model_validate(entry).model_dump(by_alias=True)
             if as_json:
                 click.echo(json.dumps(stay))
             else:
-                click.echo(as_csv([stay], has_header=is_first), nl=False)
+                click.echo(format_csv([stay], has_header=is_first), nl=False)
             is_first = False
             advance()
 
@@ -135,13 +136,13 @@ def _print_changes(document: dict[str, Any]) -> None:
 @click.pass_obj
 def changes(options: ReplicaOptions, /, room: str, limit: int, **period_options: Any) -> Any:
     """List what operators did in a period, latest first."""
-    from sidecar.history.schemas import page_of_changes  # noqa: PLC0415
+    from sidecar.history.schemas import create_changes_page  # noqa: PLC0415
 
     period = _read_period(**period_options)
     entries = _run_query(
-        options.config, room, lambda history: history.changes(room, period, limit=limit)
+        options.config, room, lambda history: history.read_changes(room, period, limit=limit)
     )
-    return page_of_changes(room, period, entries, limit).model_dump(by_alias=True)
+    return create_changes_page(room, period, entries, limit).model_dump(by_alias=True)
 
 
 def _read_period(start: str | None, end: str | None) -> "Period":

@@ -135,17 +135,17 @@ async def _send_all(
     settings: Settings, names: tuple[str, ...]
 ) -> "dict[str, tuple[PostResult, float]]":
     """Send all tests concurrently. Return their results and durations in seconds, by webhook."""
-    from sidecar.webhooks.model import new_test  # noqa: PLC0415 - the other commands start faster
-    from sidecar.webhooks.sender import new_session, send  # noqa: PLC0415
+    from sidecar.webhooks.model import create_test  # noqa: PLC0415 - the other commands start faster
+    from sidecar.webhooks.sender import open_session, send_notice  # noqa: PLC0415
 
-    async with new_session() as session:
+    async with open_session() as session:
 
         async def send_test(name: str) -> "tuple[PostResult, float]":
             webhook = settings.webhooks[name]
             room = (webhook.rooms or sorted(settings.rooms))[0]
             start_s = time.monotonic()
-            message = new_test(room, settings.rooms[room].total_active_users)
-            result = await send(session, webhook, message)
+            message = create_test(room, settings.rooms[room].total_active_users)
+            result = await send_notice(session, webhook, message)
             return result, time.monotonic() - start_s
 
         results = await asyncio.gather(*(send_test(name) for name in names))

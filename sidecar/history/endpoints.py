@@ -1,4 +1,4 @@
-"""Endpoints of the history, for operators: a visitor, a period, a report; as JSON or CSV."""
+"""Endpoints of the history, for operators: visitors, stays, reports and operators' actions."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -8,6 +8,7 @@ from aiohttp import web
 from sidecar.history import lookups, schemas
 from sidecar.history.lookups import HISTORY
 from sidecar.history.model import Period, read_period
+from sidecar.history.report import make_report
 from sidecar.http.endpoint import VIEWERS, Endpoints
 from sidecar.http.models import Reply
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE
@@ -23,14 +24,14 @@ from sidecar.rooms.service import WaitingRoom, room_of
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: The most stays in a report from a replica, because visitors wait while it counts them.
+#: The most stays in a report from a replica, because counting delays visitors' requests.
 REPORT_LIMIT = 100_000
 
 _ROOM = "/admin/rooms/{room}"
-_CSV = {"text/csv": "A header and a line for each member of the list; empty for an empty list."}
+_CSV = {"text/csv": "A header and a line for each member of the list. Empty for an empty list."}
 
 
-def _find(request: web.Request) -> "tuple[WaitingRoom, History]":
+def _find_history(request: web.Request) -> "tuple[WaitingRoom, History]":
     room, history = room_of(request), request.app.get(HISTORY)
     if history is None:
         raise ProblemError(schemas.NO_HISTORY)
@@ -38,7 +39,7 @@ def _find(request: web.Request) -> "tuple[WaitingRoom, History]":
 
 
 ENDPOINTS = Endpoints(
-    "history", find=_find, problems=(UNKNOWN_ROOM, schemas.NO_HISTORY, DATABASE_UNAVAILABLE)
+    "history", find=_find_history, problems=(UNKNOWN_ROOM, schemas.NO_HISTORY, DATABASE_UNAVAILABLE)
 )
 
 
@@ -50,7 +51,7 @@ ENDPOINTS = Endpoints(
 )
 async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schemas.VisitorHistory:
     """Get a visitor's stay, positions over time and events."""
-    room, history = _find(request)
+    room, history = _find_history(request)
     document = await lookups.find_visitor(history, room.name, at.visitor)
     if document is None:
         raise ProblemError(UNKNOWN_VISITOR, detail=f"nothing was recorded of {at.visitor}")
@@ -63,11 +64,11 @@ async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schem
 async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.Stays | web.Response:
     """List the stays that began in a period, oldest first."""
     room, history, period = _read_request(request, page)
-    entries = history.entries(room.name, period, limit=page.limit, offset=page.start)
+    entries = history.read_entries(room.name, period, limit=page.limit, offset=page.start)
     stays = [schemas.Stay.model_validate(entry) async for entry in entries]
     if page.format == "csv":
-        return _csv(stays)
-    return schemas.Stays(**period.of(room.name), stays=stays, next=page.next(len(stays)))
+        return _csv_response(stays)
+    return schemas.Stays(**period.describe(room.name), stays=stays, next=page.next(len(stays)))
 
 
 @ENDPOINTS.get(
@@ -82,17 +83,17 @@ async def get_report(
 ) -> schemas.RoomReport | web.Response:
     """Report waits, abandonment and fairness in a period.
 
-    At most 100,000 stays. `waitroom report` has no limit.
+    A report covers at most 100,000 stays. `waitroom report` has no limit.
     """
     room, history, period = _read_request(request, at)
-    report = await lookups.make_report(history, room.name, period, limit=REPORT_LIMIT)
+    report = await make_report(history, room.name, period, limit=REPORT_LIMIT)
     if report is None:
         raise ProblemError(
             schemas.TOO_MANY_STAYS,
             detail=f"More than {REPORT_LIMIT:,} began in that time. Ask for less of it, or run "
             "waitroom report, which reads the database itself.",
         )
-    return _csv([report]) if at.format == "csv" else report
+    return _csv_response([report]) if at.format == "csv" else report
 
 
 @ENDPOINTS.get(
@@ -106,21 +107,21 @@ async def list_changes(
 ) -> schemas.RoomChanges | web.Response:
     """List what operators did in a period, latest first."""
     room, history, period = _read_request(request, page)
-    changes = await history.changes(room.name, period, limit=page.limit, before=page.before)
-    document = schemas.page_of_changes(room.name, period, changes, page.limit)
-    return _csv(document.changes) if page.format == "csv" else document
+    changes = await history.read_changes(room.name, period, limit=page.limit, before=page.before)
+    document = schemas.create_changes_page(room.name, period, changes, page.limit)
+    return _csv_response(document.changes) if page.format == "csv" else document
 
 
 def _read_request(
     request: web.Request, at: schemas.PeriodParameters
 ) -> "tuple[WaitingRoom, History, Period]":
-    room, history = _find(request)
+    room, history = _find_history(request)
     return room, history, read_period(at.from_, at.to, now_ms=room.clock.now_ms())
 
 
-def _csv(rows: Sequence[Reply]) -> web.Response:
+def _csv_response(rows: Sequence[Reply]) -> web.Response:
     return web.Response(
-        text=lookups.as_csv(row.model_dump(by_alias=True) for row in rows),
+        text=lookups.format_csv(row.model_dump(by_alias=True) for row in rows),
         content_type="text/csv",
         charset="utf-8",
         headers={"Cache-Control": "no-store"},

@@ -1,4 +1,4 @@
-"""A room's events, the stays that consist of them, operators' actions, and periods."""
+"""The events of a room, the stays of visitors, and periods of time."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -7,44 +7,48 @@ from sidecar.kit.clock import iso
 from sidecar.kit.errors import InputError
 from sidecar.kit.moments import read_past
 
-#: The end reason of a place that never polled, and of a session whose cookie was never sent.
-UNUSED = "unused"
 DAY_MS = 86_400_000
 #: The end of the year 9999, the last that ISO 8601 can write.
 LATEST_MS = 253_402_300_799_999
+#: The end reason of a place that never polled, and of a session whose cookie was never sent.
+UNUSED = "unused"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One entry of a room's event stream."""
+class StreamEvent:
+    """An event in a room's event stream."""
 
-    #: The id in the stream, unique in the room: milliseconds, and a number within these.
+    #: The two parts of the event's id in the stream.
     ms: int
     seq: int
     #: joined, called, admitted, expired, left, released, graded or operator.
     kind: str
     visitor: str
-    #: The reason; if `kind` is operator, the operator's action.
+    #: The reason. If `kind` is operator, the operator's action.
     why: str
     at_ms: int
     #: Other fields, as strings: order, joined, position, class, by, detail.
     more: dict[str, str] = field(default_factory=dict)
 
-    def number(self, name: str) -> int | None:
-        """Return a field of `more` as a number. None if it is missing."""
+    @property
+    def id(self) -> str:
+        return f"{self.ms}-{self.seq}"
+
+    def read_number(self, name: str) -> int | None:
+        """Return a field of `more` as a number, or None if the event does not have it."""
         value = self.more.get(name)
         return None if value is None else int(value)
 
 
 @dataclass(slots=True)
 class Entry:
-    """One stay, from joining or admission to its end. Times are ms since 1970, None if not yet."""
+    """A visitor's stay, from joining or admission to its end. A time is None before it happens."""
 
     visitor: str
     class_name: str = ""
     queue_order: int | None = None
     joined_ms: int | None = None
-    #: When the visitor last joined the queue: later than joined_ms if the visitor returned.
+    #: When the visitor last joined the queue. Later than joined_ms if the visitor returned.
     queued_ms: int | None = None
     called_ms: int | None = None
     admitted_ms: int | None = None
@@ -69,35 +73,20 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """An operator's action."""
-
-    at_ms: int
-    operator: str
-    #: Such as change, reset, move or release.
-    action: str
-    visitor: str
-    detail: str
-    #: The id of the event in the room's stream.
-    ms: int
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
 class Period:
-    """A period of time, from `from_ms` on, before `to_ms`."""
+    """A period of time, without its end `to_ms`."""
 
     from_ms: int
     to_ms: int
 
-    def of(self, room: str) -> dict[str, Any]:
-        """Return the members of a document that name a room and this period."""
+    def describe(self, room: str) -> dict[str, Any]:
+        """Return the members of a response that name a room and the period."""
         return {"room": room, "from": iso(self.from_ms), "to": iso(self.to_ms)}
 
 
 def read_period(start: str | None, end: str | None, *, now_ms: int) -> Period:
-    """Read a period, by default the last day. `start` and `end` are dates and times (ISO 8601, UTC
-    without a zone) or say how long ago ("24h"). Raises InputError."""
+    """Read a period, by default the last day. `start` and `end` are times in ISO 8601 (UTC if they
+    have no zone) or durations before now ("24h"). Raises InputError."""
     problems = []
     times = {"from": now_ms - DAY_MS, "to": now_ms}
     for name, value in (("from", start), ("to", end)):

@@ -1,34 +1,60 @@
-"""What a report counts, from the stays in the database."""
+"""What a report on a period counts, and how."""
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
-from sidecar.history.model import UNUSED, Entry
+from sidecar.history.model import UNUSED, Entry, Period
+from sidecar.history.schemas import RoomReport
+from sidecar.kit.progress import Advance, uncounted
 from sidecar.visitors.model import ORDER_BAND
 
-#: The end reasons of visitors who gave up waiting, and of those who were called and did not come.
+if TYPE_CHECKING:  # SQL is an extra
+    from sidecar.history.store.stays import History
+
+#: The end reasons of visitors who gave up waiting.
 GAVE_UP = frozenset({"left", "silent", "swept"})
 
-NO_SHOW = "no_show"
+
+async def make_report(
+    history: "History",
+    room: str,
+    period: Period,
+    *,
+    limit: int | None = None,
+    advance: Advance = uncounted,
+) -> RoomReport | None:
+    """Report on the stays that began in a period. Return None if there are more than `limit`. Call
+    `advance` after each stay."""
+    tally = Tally()
+    most = None if limit is None else limit + 1
+    async for entry in history.read_entries(room, period, limit=most):
+        tally.add(entry)
+        advance()
+    if limit is not None and tally.counts["stays"] > limit:
+        return None
+    return RoomReport(**period.describe(room), **tally.compute_figures())
 
 
 class Tally:
-    """Counts of stays, which are added in any order. Needs some 250 bytes for each stay."""
+    """Counts stays for a report. Needs some 250 bytes for each stay."""
 
     def __init__(self) -> None:
         #: Keyed by the members of a report.
         self.counts: Counter[str] = Counter()
         self.queued = 0
         #: In ms: the waits until admission and until giving up, and the lengths of sessions.
-        self.waits, self.patience, self.stays = array("q"), array("q"), array("q")
-        #: The calls as inversions() takes them.
-        self.calls: list[tuple[int, int, int]] = []
+        self.waits, self.patience, self.sessions = array("q"), array("q"), array("q")
+        #: By sub-queue, the calls that `count_inversions` takes.
+        self.calls: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
 
     def add(self, entry: Entry) -> None:
+        """Count a stay. The order of stays does not matter."""
         counts = self.counts
         counts["stays"] += 1
         counts["moved"] += entry.moved_ms is not None
@@ -42,47 +68,41 @@ class Tally:
             if entry.ended_ms is None:
                 counts["inside"] += 1
             elif entry.end_reason != UNUSED:
-                self.stays.append(entry.ended_ms - entry.admitted_ms)
+                self.sessions.append(entry.ended_ms - entry.admitted_ms)
         elif entry.end_reason in GAVE_UP:
             counts["abandoned"] += 1
             self.patience.append((entry.ended_ms or 0) - began_ms)
-        elif entry.end_reason == NO_SHOW:
+        elif entry.end_reason == "no_show":
             counts["no_shows"] += 1
         elif entry.ended_ms is None:
             counts["waiting"] += 1
         if entry.end_reason in {"released", "reset", "stuck"}:
             counts[entry.end_reason] += 1
-        is_plain = has_queued and entry.moved_ms is None and entry.returns == 0
-        if is_plain and entry.called_ms is not None and entry.queue_order is not None:
-            self.calls.append((entry.called_ms, entry.queue_order, entry.queued_ms or 0))
+        order, is_undisturbed = entry.queue_order, entry.moved_ms is None and entry.returns == 0
+        if has_queued and is_undisturbed and entry.called_ms is not None and order is not None:
+            call = entry.called_ms, order, entry.queued_ms or 0
+            self.calls[order // ORDER_BAND].append(call)
 
-    def figures(self) -> dict[str, Any]:
+    def compute_figures(self) -> dict[str, Any]:
         """Return the members of a report. Counts of 0 are left out."""
-        waits = seconds(self.waits, (0.5, 0.9, 0.99, 1.0))
-        inside = seconds(self.stays, (0.5, 0.9))
+        waits_s = percentiles_s(self.waits, (0.5, 0.9, 0.99, 1.0))
+        sessions_s = percentiles_s(self.sessions, (0.5, 0.9))
+        shares = {"abandonment": "abandoned", "no_show_share": "no_shows"}
         return {
             **self.counts,
-            "abandonment": self._share("abandoned"),
-            "no_show_share": self._share("no_shows"),
-            **dict(zip(("wait_p50", "wait_p90", "wait_p99", "wait_max"), waits, strict=True)),
-            "gave_up_after_p50": seconds(self.patience, (0.5,))[0],
-            **dict(zip(("inside_p50", "inside_p90"), inside, strict=True)),
-            "inversions": self._inversions(),
+            **{
+                share: round(self.counts[name] / self.queued, 4) if self.queued else None
+                for share, name in shares.items()
+            },
+            **dict(zip(("wait_p50", "wait_p90", "wait_p99", "wait_max"), waits_s, strict=True)),
+            "gave_up_after_p50": percentiles_s(self.patience, (0.5,))[0],
+            **dict(zip(("inside_p50", "inside_p90"), sessions_s, strict=True)),
+            "inversions": sum(map(count_inversions, self.calls.values())),
         }
 
-    def _share(self, name: str) -> float | None:
-        return round(self.counts[name] / self.queued, 4) if self.queued else None
 
-    def _inversions(self) -> int:
-        """Count inversions per sub-queue, because sub-queues are called side by side."""
-        queues: dict[int, list[tuple[int, int, int]]] = {}
-        for call in self.calls:
-            queues.setdefault(call[1] // ORDER_BAND, []).append(call)
-        return sum(map(inversions, queues.values()))
-
-
-def seconds(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | None]:
-    """Return percentiles of values in ms (nearest rank), in seconds."""
+def percentiles_s(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | None]:
+    """Return percentiles (nearest rank) of times, in seconds. Return None for each of no times."""
     if not values_ms:
         return [None] * len(shares)
     ranked = sorted(values_ms)
@@ -90,33 +110,21 @@ def seconds(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | N
     return [ranked[rank] / 1000 for rank in ranks]
 
 
-def inversions(calls: list[tuple[int, int, int]]) -> int:
+def count_inversions(calls: list[tuple[int, int, int]]) -> int:
     """Count the visitors who were called later than a visitor of a higher order, while both waited.
 
     A call is (called_ms, order, queued_ms). Calls in the same millisecond count as in order."""
+    count = 0
+    #: (-order, called_ms) of earlier calls, each the latest of all that have at least its order.
+    latest: list[tuple[int, int]] = []
     calls.sort()
-    times = [called_ms for called_ms, _, _ in calls]
-    size = len(calls)
-    tree = [0] * size + [order for _, order, _ in calls]  # a segment tree of maxima
-    for i in range(size - 1, 0, -1):
-        tree[i] = max(tree[2 * i], tree[2 * i + 1])
-    return sum(
-        _highest(tree, bisect_right(times, queued_ms), bisect_left(times, called_ms)) > order
-        for called_ms, order, queued_ms in calls
-    )
-
-
-def _highest(tree: list[int], start: int, end: int) -> float:
-    """Return the highest order of the calls from index `start` to before `end`."""
-    highest = -math.inf
-    size = len(tree) // 2
-    start, end = start + size, end + size
-    while start < end:
-        if start & 1:
-            highest = max(highest, tree[start])
-            start += 1
-        if end & 1:
-            end -= 1
-            highest = max(highest, tree[end])
-        start, end = start // 2, end // 2
-    return highest
+    for called_ms, group in groupby(calls, key=itemgetter(0)):
+        same_time = list(group)
+        for _, order, queued_ms in same_time:
+            index = bisect_left(latest, (-order,))  # the calls of higher orders come before
+            count += index > 0 and latest[index - 1][1] > queued_ms
+        for _, order, _ in same_time:
+            while latest and latest[-1][0] >= -order:
+                latest.pop()
+            latest.append((-order, called_ms))
+    return count

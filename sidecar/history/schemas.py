@@ -1,11 +1,11 @@
-"""Requests and responses of the history."""
+"""Requests and responses of the endpoints of the history."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasGenerator, ConfigDict, Field
 
-from sidecar.history import model
+from sidecar.history.model import Period
 from sidecar.http.models import At, OffsetPage, PageParameters, PageReply, Reply, Time, matching
 from sidecar.http.problem_kinds import Kind
 from sidecar.kit.moments import Past
@@ -29,12 +29,12 @@ TOO_MANY_STAYS = Kind(
 
 class PeriodParameters(RoomAddress):
     from_: Annotated[Past, Field(alias="from", examples=["24h", "2026-11-27T18:00Z"])] = ""
-    """When the period begins: a date or time (ISO 8601, UTC without a zone), or how long ago.
-    Default: a day ago."""
+    """When the period begins: a time in ISO 8601, in UTC unless it has a zone, or a duration before
+    now. Default: a day ago."""
     to: Annotated[Past, Field(examples=["now", "2026-11-28T00:00Z"])] = ""
-    """When the period ends; this time is not included. Default: now."""
+    """When the period ends. This time is not in the period. Default: now."""
     format: Literal["json", "csv"] = "json"
-    """`csv`: a table for a spreadsheet."""
+    """The format of the response. `csv` is a table for a spreadsheet."""
 
 
 class StaysPage(PeriodParameters, OffsetPage):
@@ -45,17 +45,17 @@ class ChangesPage(PeriodParameters, PageParameters):
     after: Annotated[
         str, *matching("([0-9]{1,15}-[0-9]{1,18})?", "the `next` of the page before")
     ] = ""
-    """The `next` of the page before."""
+    """The `next` of the previous page."""
 
     @property
     def before(self) -> tuple[int, int] | None:
-        """The ms and seq of the last change on the page before."""
+        """The ms and seq of the last action on the previous page."""
         ms, _, seq = self.after.partition("-")
         return (int(ms), int(seq)) if self.after else None
 
 
 class Stay(Reply):
-    """One stay, from joining to its end. null: it has not happened."""
+    """A visitor's stay, from joining to its end. A time is null before it happens."""
 
     model_config = ConfigDict(
         from_attributes=True,
@@ -64,7 +64,7 @@ class Stay(Reply):
     visitor: str
     """The visitor's id."""
     queue_order: int | None
-    """The number of the place. A place with a smaller number is called sooner."""
+    """The order in the queue. The visitor with the lowest order is called next."""
     end_reason: str | None
     """`session`, `left`, `released`, `silent`, `swept`, `no_show`, `unused`, `unseen`, `reset` or
     `stuck`."""
@@ -89,7 +89,7 @@ class Stay(Reply):
     changed_at: At
     """When the last event of the stay was recorded."""
     class_name: Annotated[str, Field(serialization_alias="class")]
-    """The visitor's class. Empty: none."""
+    """The visitor's class. Empty: the visitor has none."""
     state: Literal["waiting", "called", "inside", "ended"]
     """The state after the last event."""
 
@@ -109,7 +109,7 @@ class Event(Reply):
     id: Annotated[str, Field(pattern="^[0-9]+-[0-9]+$")]
     """The event's id, unique in the room."""
     at: Time
-    """When it happened."""
+    """When the event happened."""
     kind: str
     """`joined`, `called`, `admitted`, `expired`, `left`, `released` or `operator`."""
     why: str
@@ -135,7 +135,7 @@ class InPeriod(Reply):
     from_: Time = Field(alias="from")
     """When the period begins."""
     to: Time
-    """When the period ends; this time is not included."""
+    """When the period ends. This time is not in the period."""
 
 
 class Stays(InPeriod, PageReply):
@@ -147,15 +147,15 @@ class Change(Reply):
     model_config = ConfigDict(from_attributes=True)
 
     at: At = Field(validation_alias="at_ms")
-    """When the operator did it."""
+    """When the operator acted."""
     by: str = Field(validation_alias="operator")
-    """The operator's name, as it was sent."""
+    """The operator's name, as the request gave it."""
     what: str = Field(validation_alias="action")
     """What the operator did."""
     visitor: str
     """The visitor's id. Empty: the action was not about a visitor."""
     detail: str
-    """The new values, or the reason given."""
+    """The new values, or the operator's reason."""
 
 
 class RoomChanges(InPeriod, PageReply):
@@ -163,17 +163,18 @@ class RoomChanges(InPeriod, PageReply):
     """The operators' actions, latest first."""
 
 
-def page_of_changes(
-    room: str, period: model.Period, changes: Sequence[model.Change], limit: int
+def create_changes_page(
+    room: str, period: Period, changes: Sequence[Any], limit: int
 ) -> RoomChanges:
+    """Create a page from the rows of the table of operators' actions."""
     documents = [Change.model_validate(change) for change in changes]
     cursor = f"{changes[-1].ms}-{changes[-1].seq}" if len(changes) == limit else None
-    return RoomChanges(**period.of(room), changes=documents, next=cursor)
+    return RoomChanges(**period.describe(room), changes=documents, next=cursor)
 
 
 class Report(Reply):
-    """A report on the stays that began in a period. Times are in seconds, shares from 0 to 1. null:
-    there are no visitors to compute the value from."""
+    """A report on the stays that began in a period. Times are in seconds, shares from 0 to 1. A
+    value is null if no visitor had it."""
 
     stays: int = 0
     """Stays that began in the period."""

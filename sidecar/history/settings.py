@@ -1,4 +1,4 @@
-"""The settings of the history, at the top level of a configuration file."""
+"""The settings of the history, at the top level of the configuration file."""
 
 from typing import Literal
 
@@ -9,10 +9,10 @@ from sidecar.kit.setting_types import Count, Database, Seconds
 
 class HistorySection(BaseModel):
     history: Database = Field(default="", repr=False)
-    """The database that records who queued when, and what operators did. All replicas need the same
-    database; SQLite is for replicas on one machine. Empty: no history is kept."""
+    """The database that records when visitors queued and what operators did. All replicas need the
+    same database. SQLite is for replicas on one machine. Empty: no history is kept."""
     history_partitions: Count = Field(default=128, ge=1, le=1024)
-    """Into how many partitions `waitroom migrate` divides the tables, by room. Not for SQLite."""
+    """The number of partitions, by room, that `waitroom migrate` creates. Not for SQLite."""
     history_retention: Seconds | None = Field(default=90 * 86_400, ge=3600)
     """Events older than this, and stays that ended earlier, are dropped or archived."""
     history_archive: Literal["drop", "move"] = "drop"

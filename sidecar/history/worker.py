@@ -1,23 +1,22 @@
-"""The workers of the history: the recorder writes events to SQL, the archivist removes old rows.
+"""The recorder writes the events of rooms to the database, and the archivist removes old rows.
 
-For each room one replica records. It reads a batch of events, writes the batch in one transaction
-and acknowledges it. If it stops in between, the next replica reads the batch again and skips events
-that SQL already has, so no event is lost or written twice. While the database is unavailable, the
-events wait in Redis.
+In each room one replica records. It reads a batch of events, writes the batch in one transaction,
+and acknowledges the batch. If it stops in between, the next replica reads the batch again and skips
+events that are already in the database, so no event is lost or written twice. While the database is
+unavailable, the events wait in Redis.
 
-For each room one replica per hour tidies up, in small batches, each in a transaction of its own.
+Once an hour one replica tidies each room, in small transactions.
 """
 
 import asyncio
 import contextlib
 import math
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from sidecar.history.metrics import HistoryMetrics
-from sidecar.history.service import fold
 from sidecar.history.settings import HistorySection
 from sidecar.history.store.event_stream import EventStream
 from sidecar.http.metrics import Metrics
@@ -30,18 +29,19 @@ if TYPE_CHECKING:  # SQL is an extra
 
 #: The most events in one transaction. 250 block the event loop for some 5 ms, 500 for 10.
 BATCH = 250
-#: How long a replica that no longer renews its lease stays the recorder, ms.
+#: How long a replica that stops renewing its lease remains the recorder, ms.
 LEASE_MS = 15_000
-#: How often to check for events, seconds.
+#: How often to check for new events, seconds.
 CHECK_S = 1.0
-#: The pause between two batches, seconds, so that visitors' requests are not delayed.
+#: The pause between two full batches, seconds, so that visitors' requests are not delayed.
 REST_S = 0.005
 #: The delays between attempts while the database is unavailable.
 BACKOFF = Backoff(1.0, 15.0)
 
 #: The most rows that one transaction of the archivist moves or deletes.
 TIDY_BATCH = 500
-#: Seconds between two runs for a room, between a replica's attempts to run, between transactions.
+#: Seconds between two runs for a room, between two attempts of a replica to get the lease, and
+#: between two transactions.
 TIDY_INTERVAL_S = 3600.0
 TIDY_CHECK_S = 60.0
 TIDY_REST_S = 0.05
@@ -79,10 +79,11 @@ class Recorder:
         self._is_unavailable = False
 
     async def run(self, room: WaitingRoom, stream: EventStream) -> None:
+        """Record a room until cancelled."""
         failures = 0
         metrics = self._metrics
         for counter in (metrics.recorder_written, metrics.recorder_errors, metrics.recorder_stuck):
-            counter.labels(room.name)  # so that the metric is exported as 0
+            counter.labels(room.name)  # so that the counter is exported as 0
         try:
             while True:
                 rest_s = CHECK_S
@@ -107,7 +108,7 @@ class Recorder:
             await self._release_lease(stream)
 
     async def record(self, room: WaitingRoom, stream: EventStream) -> int:
-        """Write one batch. Return how many events it has. Raises StoreError and DatabaseError."""
+        """Record one batch. Return how many events it has. Raises StoreError or DatabaseError."""
         if not self._is_checked:
             await self._history.check()
             self._is_checked = True
@@ -116,7 +117,7 @@ class Recorder:
             log.error("events_lost", room=room.name, events=batch.lost, hint="history_backlog")
         if not batch.events:
             return 0
-        written = await self._history.write(room.name, batch.events, fold)
+        written = await self._history.write(room.name, batch.events)
         self._metrics.recorder_written.labels(room.name).inc(written)
         await stream.acknowledge(batch.events)
         if self._is_unavailable:
@@ -129,7 +130,7 @@ class Recorder:
             await stream.lease.give_up()
 
     def _set_gauges(self, room: WaitingRoom) -> None:
-        """Set the gauges of the backlog, on each replica and not only the one that records."""
+        """Set the gauges of the backlog. Every replica does this, not only the recorder."""
         if room.snapshot is None:
             return
         events, oldest_ms = room.snapshot.events, room.snapshot.oldest_event_ms
@@ -155,51 +156,52 @@ class Recorder:
 async def tidy_forever(
     rooms: WaitingRooms, history: "History", settings: HistorySection, metrics: Metrics
 ) -> None:
-    """Tidy all rooms until cancelled."""
+    """Tidy each room once an hour until cancelled."""
     while True:
         await asyncio.sleep(TIDY_CHECK_S * random.uniform(0.5, 1.5))  # noqa: S311
         for room in rooms:
             try:
                 if await room.store.acquire_leader_lease("tidying", seconds=TIDY_INTERVAL_S):
-                    await tidy(room, history, settings, metrics)
+                    await tidy_room(room, history, settings, metrics)
             except (StoreError, DatabaseError) as error:
                 log.warning("tidy_failed", room=room.name, error=str(error))
                 with contextlib.suppress(StoreError):
                     await room.store.release_leader_lease("tidying")
 
 
-async def tidy(
+async def tidy_room(
     room: WaitingRoom, history: "History", settings: HistorySection, metrics: Metrics
 ) -> None:
-    """Close stuck stays, and delete or archive old stays and events. Raises StoreError and
-    DatabaseError; batches finished before the error are kept."""
+    """Close stuck stays, and delete or archive old stays and events. Raises StoreError or
+    DatabaseError, after which the finished transactions remain."""
     await history.check()
-    stuck = await close_stuck(room, history, settings.history_stuck_after)
+    stuck = await close_stuck_stays(room, history, settings.history_stuck_after)
     metrics.of(HistoryMetrics).recorder_stuck.labels(room.name).inc(stuck)
     if stuck:
         log.warning("stuck", room=room.name, stays=stuck, hint="nothing was heard of their end")
     if settings.history_retention is None:
         return
     before_ms = room.clock.now_ms() - int(settings.history_retention * 1000)
-    keep = settings.history_archive == "move"
+    options: Any = {"limit": TIDY_BATCH, "archive": settings.history_archive == "move"}
     retired = 0
-    while gone := await history.retire(room.name, before_ms=before_ms, limit=TIDY_BATCH, keep=keep):
-        retired += gone
+    while rows := await history.retire(room.name, before_ms=before_ms, **options):
+        retired += rows
         await asyncio.sleep(TIDY_REST_S)
     if retired:
         log.info("retired", room=room.name, rows=retired, to=settings.history_archive)
 
 
-async def close_stuck(room: WaitingRoom, history: "History", after_s: float) -> int:
-    """Close stays without an event for `after_s` of visitors unknown to Redis. Return how many."""
+async def close_stuck_stays(room: WaitingRoom, history: "History", after_s: float) -> int:
+    """Close stays without an event for `after_s` of visitors whom Redis does not know. Return how
+    many were closed."""
     before_ms = room.clock.now_ms() - int(after_s * 1000)
     closed = 0
     while visitors := await history.find_silent(room.name, before_ms=before_ms, limit=TIDY_BATCH):
-        here = await room.store.lists.filter_present(visitors)
+        present = await room.store.lists.filter_present(visitors)
         closed += await history.close_silent(
             room.name,
-            gone=[visitor for visitor in visitors if visitor not in here],
-            here=sorted(here),
+            absent=[visitor for visitor in visitors if visitor not in present],
+            present=sorted(present),
             now_ms=room.clock.now_ms(),
             before_ms=before_ms,
         )

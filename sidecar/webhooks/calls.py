@@ -1,137 +1,87 @@
-"""The visitors of a room who were called, as webhooks receive them.
+"""Detects the visitors of a room who are called, and enqueues messages about these calls.
 
-A room's event stream has its calls. How far it was read is kept in Redis (`calls`, a hash),
-together with what was read and is not enqueued yet. Meanwhile `called` tells the recorder how far
-it may trim the stream. Visitors who have arrived before a message is sent are not in it, and
-neither are those whose call has expired.
+The detector reads the calls from the room's event stream. The hash `calls` in Redis has a cursor,
+which says up to which event the stream was read, and the batches that are not enqueued yet. The
+recorder of the history trims the stream only up to the event in the key `called`.
 """
 
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import structlog
+from pydantic import Field
 
 from sidecar.rooms.redis_keys import called_key, room_key
 from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
-from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.storage.redis.lua_source import source
 from sidecar.visitors.model import Ticket
-from sidecar.visitors.tokens import Tokens
 from sidecar.webhooks.detector import Detector
 from sidecar.webhooks.model import CalledVisitor, CallNotice, Document
+from sidecar.webhooks.retention import CURSOR_S, UNREAD_EVENTS_S, UNSENT_LIMIT
 
-#: Calls in one message.
-BATCH = 100
-#: Batches of a room that are kept while they cannot be enqueued; the oldest give way.
-UNSENT = 100
-#: Pages of events that are read at one look, at most.
+#: How many calls are in one message at most.
+BATCH_SIZE = 100
+#: How many pages of the stream are read in a row, and how many events a page has at most. Redis is
+#: blocked for some 3 ms while it reads a page.
 PAGES = 100
-#: Events read at a time: Redis does nothing else meanwhile, for some 3 ms.
-PAGE = 200
-#: How long after the last look the cursor is kept, in seconds: later, the calls have expired.
-KEPT_S = 3 * 3600
-#: How long after the last look the recorder still waits for it, in seconds.
-HELD_S = 60
-START = "0-0"
+PAGE_SIZE = 200
 _CURSOR = "cursor"
-
-#: Why a call is left out of a message.
-LeftOut = Literal["came", "over"]
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class CallEvent:
-    """A call in the stream. `order` and `joined_ms` make the visitor's ticket. None: the event does
-    not say them."""
-
-    id: str
-    visitor: str
-    at_ms: int
-    order: int | None = None
-    joined_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class CallPage:
-    """Calls after a place in the stream."""
+    """The calls in a page of the event stream."""
 
-    calls: list[CallEvent]
-    #: How far this page goes, and whether that is the stream's end.
+    calls: list[CalledVisitor]
+    #: The id of the page's last event, and whether this event is the last of the stream.
     until: str
     is_end: bool
-    #: How many calls the room ever had, at this moment.
-    ever: int
-    #: Whether the event that the page follows was trimmed.
+    #: How many calls the room ever had when the page was read.
+    total_calls: int
+    #: Whether the event before the page was trimmed.
     is_gone: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor(Document):
-    """How far a room's events were read, and how many calls the room had had until there."""
+    """The id of the last event that was read, and how many calls the room had had until then."""
 
-    until: str = START
-    ever: int = 0
+    until: str = "0-0"
+    total_calls: Annotated[int, Field(alias="ever")] = 0
 
     def after(self, page: CallPage) -> "tuple[Cursor, int]":
         """Return the cursor after a page, and how many calls were trimmed before they were read.
-
-        The number is known at the stream's end.
-        """
-        ever = self.ever + len(page.calls)
+        This number is 0 before the end of the stream is reached."""
+        total_calls = self.total_calls + len(page.calls)
         if not page.is_end:
-            return Cursor(page.until, ever), 0
-        # A room that comes from another store brings a higher number along.
-        lost = max(0, page.ever - ever) if page.is_gone else 0
-        return Cursor(page.until, page.ever), lost
+            return Cursor(page.until, total_calls), 0
+        # The count may be lower than the cursor's: Redis may have been emptied.
+        lost_calls = max(0, page.total_calls - total_calls) if page.is_gone else 0
+        return Cursor(page.until, page.total_calls), lost_calls
 
 
 @dataclass(frozen=True, slots=True)
 class Batch(Document):
-    """Calls in one message that is not enqueued yet, and the webhooks that are to receive it."""
+    """The calls of one message that is not enqueued yet, and the webhooks that receive it."""
 
-    calls: tuple[CallEvent, ...]
+    calls: tuple[CalledVisitor, ...]
     webhooks: tuple[str, ...]
 
-    def notice(self, id_: str, room: str) -> CallNotice:
-        calls = (
-            CalledVisitor(call.visitor, call.at_ms, order=call.order, joined_ms=call.joined_ms)
-            for call in self.calls
-        )
-        return CallNotice(id_, room, max(call.at_ms for call in self.calls), tuple(calls))
+    def first_event_id(self) -> tuple[int, ...]:
+        return tuple(map(int, self.calls[0].id.split("-")))
 
 
-def read_batches(texts: dict[str, str]) -> dict[str, Batch]:
-    """Return the batches by id, oldest first, without those that cannot be read."""
-    read = [(id_, batch) for id_, text in texts.items() if (batch := Batch.read(text))]
-    return dict(sorted(read, key=lambda item: _place(item[1].calls[0].id)))
-
-
-def _place(event_id: str) -> tuple[int, int]:
-    ms, _, seq = event_id.partition("-")
-    return int(ms), int(seq)
-
-
-def batches_of(room: str, calls: list[CallEvent], webhooks: tuple[str, ...]) -> dict[str, Batch]:
-    """Return the batches by id. The same calls have the same ids at every replica."""
-    parts = (calls[start : start + BATCH] for start in range(0, len(calls), BATCH))
-    return {
-        f"{room}-{part[0].id}-{part[-1].id}-called": Batch(tuple(part), webhooks) for part in parts
-    }
-
-
-def ticket_of(call: CalledVisitor, settings: RoomSettings, *, epoch: int) -> Ticket:
-    """Return the ticket of a called visitor, as far as the call's event tells.
-
-    What the event does not tell is made of the time of the call, which counts only where Redis is
-    emptied before the visitor comes.
-    """
+def create_ticket(call: CalledVisitor, settings: RoomSettings, *, epoch: int) -> Ticket:
+    """Create the ticket of a called visitor. A part of the ticket that the call's event does not
+    have is computed from the time of the call. This part matters only if Redis is emptied before
+    the visitor claims the call."""
     order = call.called_ms * 1000 if call.order is None else call.order
     joined_ms = call.joined_ms
     if joined_ms is None:
@@ -140,151 +90,125 @@ def ticket_of(call: CalledVisitor, settings: RoomSettings, *, epoch: int) -> Tic
     return Ticket(call.visitor, order, joined_ms, epoch)
 
 
-def claim_url(room: str, settings: RoomSettings, tokens: Tokens, ticket: Ticket) -> str:
-    """Return the link that claims a call in any browser; without `public_url`, its path."""
-    return f"{settings.public_url or ''}/_waitroom/{room}/claim?token={tokens.write_claim(ticket)}"
+async def select_claimable(
+    redis: Any, room: WaitingRoom, calls: tuple[CalledVisitor, ...], *, epoch: int, timeout_s: float
+) -> tuple[tuple[CalledVisitor, ...], Counter[str]]:
+    """Return the calls that can still be claimed, with their links. Count the other
+    calls: "came" if the visitor was admitted, "over" if the call has expired. Raises StoreError."""
+    visitors = [call.visitor for call in calls]
+    async with driver_errors("calls", timeout_s):
+        ends_ms = await redis.zmscore(room_key(room.name, "active"), visitors)
+        admitted_ms = await redis.zmscore(room_key(room.name, "admitted"), visitors)
+    claimable, other_counts, now_ms = [], Counter[str](), room.clock.now_ms()
+    for call, end_ms, begin_ms in zip(calls, ends_ms, admitted_ms, strict=True):
+        if begin_ms is not None or int(end_ms or 0) <= now_ms:
+            other_counts["over" if begin_ms is None else "came"] += 1
+            continue
+        token = room.tokens.write_claim(create_ticket(call, room.settings, epoch=epoch))
+        url = f"{room.settings.public_url or ''}/_waitroom/{room.name}/claim?token={token}"
+        claimable.append(replace(call, claim_before_ms=int(end_ms), claim_url=url))
+    return tuple(claimable), other_counts
 
 
-class CallStore:
-    """The calls of a room in Redis. Every method raises StoreError when Redis is unavailable."""
-
-    def __init__(self, redis: Store, room: str, timeout_s: float) -> None:
-        self._redis: Any = redis
-        self._room = room
-        self._key = room_key(room, "calls")
-        self._timeout_s = timeout_s
-        #: How far was read, as this replica last wrote it.
-        self.last: Cursor | None = None
-
-    async def load(self) -> tuple[str | None, dict[str, str]]:
-        """Return the text of the cursor, and of each batch that is not enqueued yet, by its id.
-
-        The cursor is None if no replica has read the room's calls for KEPT_S.
-        """
-        async with driver_errors("calls", self._timeout_s):
-            fields = await self._redis.hgetall(self._key)
-        noted = {text(name): text(value) for name, value in fields.items()}
-        return noted.pop(_CURSOR, None), noted
-
-    async def read(self, start: str, *, noted: str) -> CallPage:
-        """Return the page after an event; after the last one if `start` is empty.
-
-        `noted`: the cursor in Redis, up to which the recorder may trim.
-        """
-        stream, stats = (room_key(self._room, name) for name in ("events", "stats"))
-        keys = [stream, stats, self._key, called_key(self._room)]
-        async with driver_errors("calls", self._timeout_s):
-            until, is_end, rows, ever, is_gone = await self._redis.eval(
-                source("webhooks/read_calls"), len(keys), *keys, start, noted, PAGE, HELD_S, KEPT_S
-            )
-        calls = [_call(event_id, fields) for event_id, fields in rows]
-        return CallPage(calls, text(until), bool(is_end), int(text(ever)), bool(is_gone))
-
-    async def note(self, cursor: str, batches: dict[str, str]) -> None:
-        """Write how far was read, together with the batches that are new."""
-        async with driver_errors("calls", self._timeout_s):
-            await self._redis.hset(self._key, mapping={_CURSOR: cursor, **batches})
-
-    async def forget(self, ids: Collection[str]) -> None:
-        """Take out batches that are enqueued."""
-        if ids:
-            async with driver_errors("calls", self._timeout_s):
-                await self._redis.hdel(self._key, *ids)
-
-    async def ends(self, visitors: list[str]) -> tuple[dict[str, int], set[str]]:
-        """Return when the calls of visitors expire (ms), and which visitors have arrived."""
-        async with driver_errors("calls", self._timeout_s):
-            ends = await self._redis.zmscore(room_key(self._room, "active"), visitors)
-            started = await self._redis.zmscore(room_key(self._room, "admitted"), visitors)
-        inside = {v for v, at in zip(visitors, started, strict=True) if at is not None}
-        called = zip(visitors, ends, strict=True)
-        return {v: int(at) for v, at in called if at is not None and v not in inside}, inside
-
-
-def _call(event_id: bytes | str, fields: list[bytes | str]) -> CallEvent:
-    words = [text(field) for field in fields]
-    values = dict(zip(words[::2], words[1::2], strict=True))
-    order, joined = values.get("order"), values.get("joined")
-    return CallEvent(
-        text(event_id),
-        values["visitor"],
-        int(values["at"]),
-        None if order is None else int(float(order)),  # exact: it is a double in the store
-        None if joined is None else int(joined),
+def _read_call(event_id: bytes | str, fields: list[bytes | str]) -> CalledVisitor:
+    names_and_values = [text(field) for field in fields]
+    event = dict(zip(names_and_values[::2], names_and_values[1::2], strict=True))
+    order, joined_ms = event.get("order"), event.get("joined")
+    return CalledVisitor(
+        event["visitor"],
+        int(event["at"]),
+        order=None if order is None else int(float(order)),  # exact, because Redis has a double
+        joined_ms=None if joined_ms is None else int(joined_ms),
+        id=text(event_id),
     )
 
 
-class CallDetector(Detector[CallStore]):
+class CallDetector(Detector):
+    """Detects calls, for the webhooks that want the event `called`."""
+
     events = ("called",)
-    work = "calling"
-    failure = "calls_failed"
-    open_store = CallStore
+    lease_name = "calling"
+    failure_event = "calls_failed"
 
-    async def detect(self, room: WaitingRoom, store: CallStore, _: Snapshot) -> None:
-        noted, texts = await store.load()
-        cursor, calls = await self._read(room.name, store, noted)
-        batches = read_batches(texts)
-        batches |= batches_of(room.name, calls, self.receivers(room.name, "called"))
-        self._drop_oldest(room.name, batches)
-        new = {id_: batch.text() for id_, batch in batches.items() if id_ not in texts}
-        if new or cursor.text() != noted:
-            await store.note(cursor.text(), new)
-        store.last = cursor
-        await store.forget(texts.keys() - batches.keys())
-        for id_, batch in batches.items():
-            await self.enqueue(batch.notice(id_, room.name), batch.webhooks)
-        await store.forget(batches.keys())
+    async def handle_snapshot(self, room: WaitingRoom, _: Snapshot) -> None:
+        stored_cursor, stored_batches = await self.load_batches(room.name)
+        cursor, calls = await self._read_calls(room.name, stored_cursor)
+        read = {id_: Batch.read(text) for id_, text in stored_batches.items()}
+        batches = {id_: batch for id_, batch in read.items() if batch is not None}
+        webhooks = self.find_receivers(room.name, "called")
+        for start in range(0, len(calls), BATCH_SIZE):
+            batch = Batch(tuple(calls[start : start + BATCH_SIZE]), webhooks)
+            # The same calls get the same id on every replica.
+            batches[f"{room.name}-{batch.calls[0].id}-{batch.calls[-1].id}-called"] = batch
+        ids = sorted(batches, key=lambda id_: batches[id_].first_event_id())
+        for id_ in ids[:-UNSENT_LIMIT]:
+            batch = batches.pop(id_)
+            count = len(batch.calls) * len(batch.webhooks)
+            self.metrics.calls.labels(room.name, "dropped").inc(count)
+            log.warning("calls_dropped", room=room.name, calls=count, hint="too many wait")
+        new_ids = batches.keys() - stored_batches.keys()
+        new_batches = {id_: batches[id_].to_json() for id_ in new_ids}
+        if new_batches or cursor.to_json() != stored_cursor:
+            await self.save_batches(room.name, cursor.to_json(), new_batches)
+        self.last_states[room.name] = cursor
+        await self._delete_batches(room.name, stored_batches.keys() - batches.keys())
+        for id_ in ids[-UNSENT_LIMIT:]:
+            batch = batches[id_]
+            at_ms = max(call.called_ms for call in batch.calls)
+            await self.enqueue(CallNotice(id_, room.name, at_ms, batch.calls), batch.webhooks)
+        await self._delete_batches(room.name, batches.keys())
 
-    async def _read(
-        self, room: str, store: CallStore, noted: str | None
-    ) -> tuple[Cursor, list[CallEvent]]:
-        """Return how far the stream is read now, and the calls since the cursor in Redis."""
-        cursor = Cursor.read(noted)
+    async def _read_calls(
+        self, room: str, stored_cursor: str | None
+    ) -> tuple[Cursor, list[CalledVisitor]]:
+        """Read the calls after the cursor in Redis. Return the new cursor and these calls."""
+        cursor = Cursor.read(stored_cursor)
         if cursor is None:
-            if store.last is None:  # the first look: earlier calls are not sent
-                end = await store.read("", noted="")
-                return Cursor(end.until, end.ever), []
-            cursor = Cursor()  # Redis was emptied: all that is there is new
-        until, calls = cursor.until if noted else "", list[CallEvent]()
+            if room not in self.last_states:  # calls before the first reading are not sent
+                end = await self._read_page(room, "", stored_until="")
+                return Cursor(end.until, end.total_calls), []
+            cursor = Cursor()  # Redis was emptied, so every event in the stream is new
+        stored_until = cursor.until if stored_cursor else ""
+        calls: list[CalledVisitor] = []
         for _ in range(PAGES):
-            page = await store.read(cursor.until, noted=until)
-            cursor, lost = cursor.after(page)
+            page = await self._read_page(room, cursor.until, stored_until=stored_until)
+            cursor, lost_calls = cursor.after(page)
             calls += page.calls
-            if lost:
-                self._count(room, "lost", lost)
+            if lost_calls:
+                self.metrics.calls.labels(room, "lost").inc(lost_calls)
                 hint = "the stream was trimmed before they were read; calls since then are sent"
-                log.error("calls_lost", room=room, calls=lost, hint=hint)
+                log.error("calls_lost", room=room, calls=lost_calls, hint=hint)
             if page.is_end:
                 break
         return cursor, calls
 
-    def _drop_oldest(self, room: str, batches: dict[str, Batch]) -> None:
-        """Drop the oldest batches where too many could not be enqueued."""
-        for id_ in list(batches)[: max(0, len(batches) - UNSENT)]:
-            batch = batches.pop(id_)
-            count = len(batch.calls) * len(batch.webhooks)
-            self._count(room, "dropped", count)
-            log.warning("calls_dropped", room=room, calls=count, hint="too many wait")
+    async def _read_page(self, room: str, after: str, *, stored_until: str) -> CallPage:
+        """Read the page after an event. If `after` is "", read an empty page at the stream's end.
+        `stored_until` is the event up to which the recorder may trim the stream."""
+        keys = [*(room_key(room, name) for name in ("events", "stats", "calls")), called_key(room)]
+        arguments = (after, stored_until, PAGE_SIZE, UNREAD_EVENTS_S, CURSOR_S)
+        async with driver_errors("calls", self.timeout_s):
+            until, is_end, rows, total_calls, is_gone = await self.redis.eval(
+                source("webhooks/read_calls"), len(keys), *keys, *arguments
+            )
+        calls = [_read_call(event_id, fields) for event_id, fields in rows]
+        return CallPage(calls, text(until), bool(is_end), int(text(total_calls)), bool(is_gone))
 
-    def _count(self, room: str, result: str, number: int) -> None:
-        self.metrics.calls.labels(room, result).inc(number)
+    async def load_batches(self, room: str) -> tuple[str | None, dict[str, str]]:
+        """Load the JSON of the cursor, and of each batch by its id. The cursor is None if no
+        replica has read the room's calls for CURSOR_S."""
+        async with driver_errors("calls", self.timeout_s):
+            fields = await self.redis.hgetall(room_key(room, "calls"))
+        batches = {text(name): text(value) for name, value in fields.items()}
+        return batches.pop(_CURSOR, None), batches
 
+    async def save_batches(self, room: str, cursor: str, batches: dict[str, str]) -> None:
+        """Store the JSON of the cursor and of new batches."""
+        async with driver_errors("calls", self.timeout_s):
+            await self.redis.hset(room_key(room, "calls"), mapping={_CURSOR: cursor, **batches})
 
-async def invite(
-    room: WaitingRoom, store: CallStore, calls: tuple[CalledVisitor, ...], *, epoch: int
-) -> tuple[tuple[CalledVisitor, ...], Counter[LeftOut]]:
-    """Return the visitors who can still claim their call, with their links, and count the others.
-
-    A visitor who is not called any more has arrived ("came"), or the call is over.
-    """
-    ends, inside = await store.ends([call.visitor for call in calls])
-    invited, others, now_ms = [], Counter[LeftOut](), room.clock.now_ms()
-    for call in calls:
-        ends_ms = ends.get(call.visitor, 0)
-        if ends_ms <= now_ms:
-            others["came" if call.visitor in inside else "over"] += 1
-            continue
-        ticket = ticket_of(call, room.settings, epoch=epoch)
-        url = claim_url(room.name, room.settings, room.tokens, ticket)
-        invited.append(replace(call, claim_before_ms=ends_ms, claim_url=url))
-    return tuple(invited), others
+    async def _delete_batches(self, room: str, ids: Collection[str]) -> None:
+        """Delete batches that are enqueued or dropped."""
+        if ids:
+            async with driver_errors("calls", self.timeout_s):
+                await self.redis.hdel(room_key(room, "calls"), *ids)

@@ -1,9 +1,9 @@
-"""The messages of a webhook: what waits to be sent, in order, and what became of the others.
+"""The messages of a webhook in Redis: those that wait to be sent, and the results of the others.
 
-A message waits in one of two queues: events of rooms, and calls. A detector enqueues it. The
-sender, which holds the webhook's leader lease, tries the head of each queue and settles it:
-delivered, failed, or due again later. An operator's request to resend a message is kept until it is
-settled, and there is one request for a message at a time.
+A message waits in one of two queues, one for events of rooms and one for calls. A detector enqueues
+the message. The sender, which holds the webhook's leader lease, sends the first message of each
+queue and stores the result: delivered, failed, or due again later. An operator's request to resend
+a message is stored until the message is sent, and a message has one request at a time.
 """
 
 import secrets
@@ -16,33 +16,31 @@ from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.storage.redis.lua_source import source
 from sidecar.webhooks.model import AnyNotice, CallNotice, Document, Notice
 from sidecar.webhooks.redis_keys import webhook_key
-from sidecar.webhooks.retry import BACKLOG, DELIVERED_KEPT, FAILED_KEPT, KEPT_S, LOST_S
+from sidecar.webhooks.retention import DELIVERED_LIMIT, FAILED_LIMIT, LOST_S, QUEUE_LIMIT, STORED_S
 
-State = Literal["waiting", "delivered", "failed"]
-STATES: tuple[State, ...] = get_args(State)
-#: What the sender works on side by side: the two queues, and the operators' requests.
-Lane = Literal["events", "calls", "resends"]
-LANES: tuple[Lane, ...] = get_args(Lane)
-#: The response to a request to resend a message.
-ResendReply = Literal["queued", "waiting", "changed", "unknown"]
+DeliveryState = Literal["waiting", "delivered", "failed"]
+STATES: tuple[DeliveryState, ...] = get_args(DeliveryState)
+#: The sender empties all queues at the same time: the two of detectors, and that of operators.
+QueueName = Literal["events", "calls", "resends"]
+QUEUES: tuple[QueueName, ...] = get_args(QueueName)
 
 _KEYS = ("deliveries", "resends", *STATES, "events", "calls", "resending")
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery(Document):
-    """A message, and what became of it."""
+    """A message and the result of its last attempt."""
 
     notice: Notice | CallNotice
     attempts: int = 0
-    #: The last attempt: when it began, how long it took, the HTTP status, why the message was not
-    #: taken, and the first part of the response.
+    #: When the last attempt began, how long it took, the HTTP status, why the receiver did not
+    #: accept the message, and the first part of its response.
     tried_ms: int | None = None
     took_ms: int | None = None
     status: int | None = None
     reason: str = ""
     body: str = ""
-    #: The operator who sent it again last.
+    #: The operator who last resent the message.
     resent_by: str = ""
     #: When the next attempt of a waiting message is due. 0: now.
     due_ms: int = 0
@@ -50,20 +48,19 @@ class Delivery(Document):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first message of a lane. `request`: the operator's, which ends when it is settled."""
+    """The first message of a queue."""
 
     id: str
-    #: None: Redis has no document that can be read.
+    #: None if Redis has no document that this version can read.
     delivery: Delivery | None
+    #: The operator's request to resend the message, or "".
     request: str
     now_ms: int
 
 
 class Deliveries:
-    """Every method raises StoreError when Redis is unavailable.
-
-    `now_ms`: the clock of a test, in place of that of Redis.
-    """
+    """The messages of a webhook. Every method raises StoreError if Redis is unavailable. Tests
+    pass `now_ms` to replace the clock of Redis."""
 
     def __init__(
         self,
@@ -76,115 +73,109 @@ class Deliveries:
         self._redis: Any = redis
         self._timeout_s = timeout_s
         self._now_ms = now_ms
-        self._keys = [webhook_key(webhook, name) for name in _KEYS]
+        self._keys = {name: webhook_key(webhook, name) for name in _KEYS}
 
-    async def _run(self, script: str, *args: Any) -> Any:
+    async def _run_script(self, script: str, *args: Any) -> Any:
         async with driver_errors("deliveries", self._timeout_s):
             lua = source(f"webhooks/{script}")
-            return await self._redis.eval(lua, len(self._keys), *self._keys, *args)
-
-    def _key(self, name: str) -> str:
-        return self._keys[_KEYS.index(name)]
+            return await self._redis.eval(lua, len(_KEYS), *self._keys.values(), *args)
 
     async def enqueue(self, notice: AnyNotice) -> list[str]:
-        """Queue a message for the sender; to queue the same id twice has no effect.
+        """Enqueue a message. Idempotent by the message's id. Return the ids of messages over the
+        limit of the queue, oldest first, without the message that is being sent."""
+        queue = _KEYS.index("calls" if notice.event == "called" else "events") + 1
+        document = Delivery(notice).to_json()
+        arguments = (notice.id, document, notice.at_ms, queue, QUEUE_LIMIT, STORED_S)
+        return [text(id_) for id_ in await self._run_script("enqueue", *arguments)]
 
-        Returns the ids of messages over the backlog limit, oldest first, without the one that is
-        being sent.
-        """
-        lane = _KEYS.index("calls" if notice.event == "called" else "events") + 1
-        document = Delivery(notice).text()
-        found = await self._run("enqueue", notice.id, document, notice.at_ms, lane, BACKLOG, KEPT_S)
-        return [text(id_) for id_ in found]
-
-    async def head(self, lane: Lane, *, owner: str) -> Head | None:
-        """Return the message to be sent next. None: there is none, or `owner` has no lease."""
+    async def read_head(self, queue: QueueName, *, owner: str) -> Head | None:
+        """Read the message to send next. Return None if the queue is empty or the replica `owner`
+        does not have the leader lease."""
         now_ms = "" if self._now_ms is None else self._now_ms()
-        found = await self._run("head", owner, _KEYS.index(lane) + 1, now_ms)
-        if not found:
+        reply = await self._run_script("head", owner, _KEYS.index(queue) + 1, now_ms)
+        if not reply:
             return None
-        id_, document, request, now = found
-        return Head(text(id_), Delivery.read(text(document)), text(request), int(now))
+        id_, document, request, now = reply
+        return Head(text(id_), Delivery.read(document), text(request), int(now))
 
-    async def settle(self, head: Head, delivery: Delivery, state: State) -> None:
-        """Write what became of a message, unless another replica has settled it meanwhile."""
-        number = _KEYS.index(state) + 1
-        await self._settle(head.id, delivery.text(), delivery.notice.at_ms, number, head.request)
+    async def settle(self, head: Head, delivery: Delivery, state: DeliveryState) -> None:
+        """Store the result of a message, unless another replica has stored one meanwhile."""
+        document, number = delivery.to_json(), _KEYS.index(state) + 1
+        await self._run_settle(head.id, document, delivery.notice.at_ms, number, head.request)
 
-    async def forget(self, head: Head) -> None:
-        await self._settle(head.id, "", 0, 0, head.request)
+    async def delete(self, head: Head) -> None:
+        """Delete a message."""
+        await self._run_settle(head.id, "", 0, 0, head.request)
 
     async def tidy(self) -> None:
-        """Drop what is too old or too much, which `settle` does as well."""
-        await self._settle()
+        """Delete messages that are too old or too many. `settle` does this too."""
+        await self._run_settle()
 
-    async def _settle(self, *args: Any) -> None:
-        await self._run("settle", DELIVERED_KEPT, FAILED_KEPT, KEPT_S, LOST_S, *args)
+    async def _run_settle(self, *message: Any) -> None:
+        limits = DELIVERED_LIMIT, FAILED_LIMIT, STORED_S, LOST_S
+        await self._run_script("settle", *limits, *message)
 
     async def drop(self, id_: str, *, reason: str) -> Delivery | None:
-        """Settle a waiting message as failed. Return it; None: it cannot be read."""
+        """Mark a waiting message as failed, and return it. Delete it and return None if this
+        version cannot read it."""
         delivery = (await self.find([id_])).get(id_)
         head = Head(id_, delivery, "", 0)
         if delivery is None:
-            await self.forget(head)
+            await self.delete(head)
             return None
         dropped = replace(delivery, reason=reason)
         await self.settle(head, dropped, "failed")
         return dropped
 
     async def find(self, ids: Collection[str]) -> dict[str, Delivery]:
-        """Return the deliveries that are kept and can be read, by id."""
+        """Return the stored deliveries that this version can read, by id."""
         if not ids:
             return {}
         async with driver_errors("deliveries", self._timeout_s):
-            documents = await self._redis.hmget(self._key("deliveries"), list(ids))
-        read = {
-            id_: Delivery.read(None if document is None else text(document))
-            for id_, document in zip(ids, documents, strict=True)
-        }
-        return {id_: delivery for id_, delivery in read.items() if delivery is not None}
+            documents = await self._redis.hmget(self._keys["deliveries"], list(ids))
+        pairs = zip(ids, map(Delivery.read, documents), strict=True)
+        return {id_: delivery for id_, delivery in pairs if delivery is not None}
 
-    async def counts(self) -> dict[State, int]:
+    async def count(self) -> dict[DeliveryState, int]:
+        """Count the stored messages by state."""
         async with driver_errors("deliveries", self._timeout_s):
-            return {state: await self._redis.zcard(self._key(state)) for state in STATES}
+            return {state: await self._redis.zcard(self._keys[state]) for state in STATES}
 
-    async def page(
-        self, states: Iterable[State] = STATES, *, start: int = 0, limit: int
-    ) -> list[tuple[State, Delivery]]:
+    async def read_page(
+        self, states: Iterable[DeliveryState] = STATES, *, start: int = 0, limit: int
+    ) -> list[tuple[DeliveryState, Delivery]]:
         """Return a page of the deliveries in these states, latest first."""
-        places: dict[str, tuple[float, State]] = {}
+        positions: dict[str, tuple[float, DeliveryState]] = {}
         async with driver_errors("deliveries", self._timeout_s):
             for state in states:
                 rows = await self._redis.zrevrange(
-                    self._key(state), 0, start + limit - 1, withscores=True
+                    self._keys[state], 0, start + limit - 1, withscores=True
                 )
-                places |= {text(id_): (at, state) for id_, at in rows}
-        latest = sorted(places, key=lambda id_: (places[id_][0], id_), reverse=True)
+                positions |= {text(id_): (at_ms, state) for id_, at_ms in rows}
+        latest = sorted(positions, key=lambda id_: (positions[id_][0], id_), reverse=True)
         page = latest[start : start + limit]
-        kept = await self.find(page)
-        return [(places[id_][1], kept[id_]) for id_ in page if id_ in kept]
+        deliveries = await self.find(page)
+        return [(positions[id_][1], deliveries[id_]) for id_ in page if id_ in deliveries]
 
-    async def failed(self) -> list[str]:
+    async def list_failed(self) -> list[str]:
         """Return the ids of all failed messages, oldest first."""
         async with driver_errors("deliveries", self._timeout_s):
-            return [text(id_) for id_ in await self._redis.zrange(self._key("failed"), 0, -1)]
+            return [text(id_) for id_ in await self._redis.zrange(self._keys["failed"], 0, -1)]
 
     async def resend(
         self, ids: Collection[str], *, by: str, attempts: int | None = None
-    ) -> list[ResendReply]:
-        """Ask for messages to be sent once more, each only if it has had `attempts`, if given."""
+    ) -> list[str]:
+        """Request that messages are sent once more, each only if it has had `attempts`, if given.
+        Return "queued", "waiting", "changed" or "unknown" for each message."""
         return await self._resend(by, "" if attempts is None else attempts, "", 0, *ids)
 
     async def add(self, notice: Notice, *, by: str) -> None:
-        """Ask for a new message to be sent once."""
-        await self._resend(by, "", Delivery(notice).text(), notice.at_ms, notice.id)
+        """Request that a new message is sent once."""
+        await self._resend(by, "", Delivery(notice).to_json(), notice.at_ms, notice.id)
 
     async def _resend(
         self, by: str, attempts: int | str, document: str, at_ms: int, *ids: str
-    ) -> list[ResendReply]:
+    ) -> list[str]:
         request = f"{secrets.token_hex(8)} {by}"
-        replies = await self._run("resend", request, attempts, KEPT_S, document, at_ms, *ids)
-        return [_REPLIES[text(reply)] for reply in replies]
-
-
-_REPLIES: dict[str, ResendReply] = {reply: reply for reply in get_args(ResendReply)}
+        arguments = (request, attempts, STORED_S, document, at_ms, *ids)
+        return [text(reply) for reply in await self._run_script("resend", *arguments)]

@@ -1,17 +1,18 @@
-"""The base of what looks for events of rooms and enqueues their messages.
+"""The base of the detectors, which find out what has happened in rooms and enqueue messages.
 
-The replica that holds a room's leader lease looks at it every second. It writes the messages to
-Redis together with how far it has looked, enqueues them, and only then takes them out there. If it
-stops in between, the next replica enqueues them again: enqueueing is idempotent by the message's
-id. Another replica takes over when the lease has expired, after LEASE_MS. (Two replicas may hold it
-for a moment if one was slow: both then go on from the same state, so with the same ids.)
+In each room one replica detects, the one that has the room's leader lease. It stores new messages
+in Redis together with the room's new state, enqueues them for the senders, and then deletes the
+stored copies. If it stops in between, the next replica enqueues the messages again with the same
+ids, which has no effect if they are enqueued already. The next replica takes over when the lease
+has expired. Two replicas may detect for a moment if one was slow. Both then give an event the same
+id, because both start from the same state.
 """
 
 import asyncio
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 import structlog
 
@@ -25,24 +26,22 @@ from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.model import AnyNotice
 from sidecar.webhooks.service import Webhooks
-from sidecar.webhooks.settings import Wanted
+from sidecar.webhooks.settings import WebhookEventName
 
-LOOK_S = 1.0
+#: How often rooms and queues are checked, seconds.
+CHECK_S = 1.0
 LEASE_MS = 5_000
-
-S = TypeVar("S")
 
 log = structlog.get_logger()
 
 
-class Detector(ABC, Generic[S]):
-    #: The events that it enqueues, the work that its leader lease is for, and the log event when
-    #: Redis is unavailable.
-    events: ClassVar[tuple[Wanted, ...]]
-    work: ClassVar[str]
-    failure: ClassVar[str]
-    #: Makes the store of a room's state.
-    open_store: Callable[[Store, str, float], S]
+class Detector(ABC):
+    """Detects some kinds of events in all rooms."""
+
+    events: ClassVar[tuple[WebhookEventName, ...]]
+    #: The name of the leader lease, and the log event for an unavailable Redis.
+    lease_name: ClassVar[str]
+    failure_event: ClassVar[str]
     lease_ms = LEASE_MS
 
     def __init__(
@@ -57,47 +56,48 @@ class Detector(ABC, Generic[S]):
         replica = secrets.token_urlsafe(9)
         self.webhooks = webhooks
         self.metrics = metrics.of(WebhookMetrics)
-        self.rooms = [
-            room for room in rooms if any(self.receivers(room.name, event) for event in self.events)
-        ]
-        self.stores = {
-            room.name: self.open_store(redis, room.name, timeout_s) for room in self.rooms
-        }
-        self._leases = {
-            room.name: LeaderLease(
-                redis, leader_key(room.name, self.work), owner=replica, timeout_s=timeout_s
-            )
-            for room in self.rooms
-        }
+        self.redis: Any = redis
+        self.timeout_s = timeout_s
+        #: By room, the state that this replica last stored, in case Redis loses the state.
+        self.last_states: dict[str, Any] = {}
+        #: The rooms of which a webhook wants an event.
+        self.rooms = [room for room in rooms if self._is_wanted(room.name)]
+        self._leases = {}
+        for room in self.rooms:
+            key = leader_key(room.name, self.lease_name)
+            self._leases[room.name] = LeaderLease(redis, key, owner=replica, timeout_s=timeout_s)
 
     async def run(self) -> None:
-        """Look every second until cancelled."""
+        """Check all rooms every second until cancelled."""
         while True:
-            await self.look()
-            await asyncio.sleep(LOOK_S)
+            await self.check_rooms()
+            await asyncio.sleep(CHECK_S)
 
-    async def look(self) -> None:
-        """Look once at every room that a webhook is about and whose store answers."""
-        await asyncio.gather(*map(self._look, self.rooms))
+    async def check_rooms(self) -> None:
+        """Check each room once, if this replica has the room's lease and Redis is available."""
+        await asyncio.gather(*map(self._check_room, self.rooms))
 
-    async def _look(self, room: WaitingRoom) -> None:
+    async def _check_room(self, room: WaitingRoom) -> None:
         if room.snapshot is None or room.store.is_away:
             return
         try:
             if await self._leases[room.name].hold(milliseconds=self.lease_ms):
-                await self.detect(room, self.stores[room.name], room.snapshot)
+                await self.handle_snapshot(room, room.snapshot)
         except StoreError as error:
-            log.warning(self.failure, room=room.name, error=str(error))
+            log.warning(self.failure_event, room=room.name, error=str(error))
 
-    def receivers(self, room: str, event: str) -> tuple[str, ...]:
+    def _is_wanted(self, room: str) -> bool:
+        return any(self.find_receivers(room, event) for event in self.events)
+
+    def find_receivers(self, room: str, event: str) -> tuple[str, ...]:
         """Return the names of the webhooks that want an event of a room."""
-        return tuple(hook.name for hook in self.webhooks if hook.wants(room, event))
+        return tuple(webhook.name for webhook in self.webhooks if webhook.wants(room, event))
 
     async def enqueue(self, notice: AnyNotice, names: Iterable[str]) -> None:
-        """Enqueue a message to the named webhooks that are still in the settings."""
-        hooks = filter(None, map(self.webhooks.find, names))
-        await asyncio.gather(*(hook.enqueue(notice) for hook in hooks))
+        """Enqueue a message for the named webhooks that are still configured."""
+        webhooks = filter(None, map(self.webhooks.find, names))
+        await asyncio.gather(*(webhook.enqueue(notice) for webhook in webhooks))
 
     @abstractmethod
-    async def detect(self, room: WaitingRoom, store: S, snapshot: Snapshot) -> None:
-        """Enqueue what has happened in a room. Raises StoreError."""
+    async def handle_snapshot(self, room: WaitingRoom, snapshot: Snapshot) -> None:
+        """Detect the room's new events, and enqueue messages about them. Raises StoreError."""

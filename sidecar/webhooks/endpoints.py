@@ -1,4 +1,4 @@
-"""Webhooks for operators: look at what was sent, send it again, send a test."""
+"""Endpoints of webhooks, for operators: list messages, resend messages, and send a test."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,16 @@ from sidecar.kit.clock import iso
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.service import ROOMS
 from sidecar.webhooks import schemas
-from sidecar.webhooks.deliveries import STATES, Delivery, State
-from sidecar.webhooks.model import CallNotice, new_test
-from sidecar.webhooks.service import WEBHOOKS, Receiver, receiver_of
+from sidecar.webhooks.deliveries import STATES, Delivery, DeliveryState
+from sidecar.webhooks.model import CallNotice, create_test
+from sidecar.webhooks.service import WEBHOOKS, Receiver
 
-ENDPOINTS = Endpoints("webhooks", find=receiver_of)
+
+def _find_webhook(request: web.Request) -> Receiver:
+    return request.app[WEBHOOKS].get(request.match_info["webhook"])
+
+
+ENDPOINTS = Endpoints("webhooks", find=_find_webhook)
 
 _WEBHOOK = "/admin/webhooks/{webhook}"
 
@@ -25,114 +30,113 @@ log = structlog.get_logger()
 
 @ENDPOINTS.get("/admin/webhooks", VIEWERS, replies={200: "The webhooks."})
 async def list_webhooks(request: web.Request) -> schemas.WebhookList:
-    """List all webhooks, and how they do."""
-    hooks = request.app[WEBHOOKS]
-    by_name = sorted(hooks, key=lambda hook: hook.name)
-    return schemas.WebhookList(webhooks=[await _state(hook) for hook in by_name])
+    """List all webhooks, each with its latest message."""
+    webhooks = request.app[WEBHOOKS]
+    by_name = sorted(webhooks, key=lambda webhook: webhook.name)
+    return schemas.WebhookList(webhooks=[await _describe_webhook(each) for each in by_name])
 
 
-async def _state(hook: Receiver) -> schemas.WebhookState:
-    settings = hook.settings
-    latest = await hook.deliveries.page(limit=1)
+async def _describe_webhook(webhook: Receiver) -> schemas.WebhookState:
+    settings = webhook.settings
+    latest = await webhook.deliveries.read_page(limit=1)
     return schemas.WebhookState(
-        name=hook.name,
+        name=webhook.name,
         host=settings.host,
         format=settings.format,
         is_signed=bool(settings.secret),
         events=[*settings.events],
         rooms=settings.rooms,
-        last=_delivery(*latest[0]) if latest else None,
-        **await hook.deliveries.counts(),
+        last=_describe_delivery(*latest[0]) if latest else None,
+        **await webhook.deliveries.count(),
     )
 
 
 @ENDPOINTS.get(
     _WEBHOOK + "/deliveries",
     VIEWERS,
-    replies={200: "A page of what is kept."},
+    replies={200: "A page of messages."},
     problems=(schemas.UNKNOWN_WEBHOOK,),
 )
 async def list_deliveries(
     request: web.Request, page: schemas.DeliveriesPage
 ) -> schemas.WebhookDeliveries:
-    """List what was sent to a webhook, latest first."""
-    store = receiver_of(request).deliveries
-    states: tuple[State, ...] = STATES if page.state == "all" else (page.state,)
-    deliveries = await store.page(states, start=page.start, limit=page.limit)
+    """List the messages of a webhook, latest first."""
+    store = _find_webhook(request).deliveries
+    states: tuple[DeliveryState, ...] = STATES if page.state == "all" else (page.state,)
+    deliveries = await store.read_page(states, start=page.start, limit=page.limit)
     return schemas.WebhookDeliveries(
         webhook=page.webhook,
-        deliveries=[_delivery(*each) for each in deliveries],
+        deliveries=[_describe_delivery(*each) for each in deliveries],
         next=page.next(len(deliveries)),
-        **await store.counts(),
+        **await store.count(),
     )
 
 
 @ENDPOINTS.post(
     _WEBHOOK + "/deliveries/{id}/resend",
     OPERATORS,
-    replies={200: "It is sent again, or was on its way already."},
+    replies={200: "The message is sent again, or was already waiting."},
     problems=(schemas.UNKNOWN_WEBHOOK, schemas.UNKNOWN_DELIVERY, schemas.DELIVERY_CHANGED),
 )
 async def resend_delivery(request: web.Request, at: schemas.ResendParameters) -> schemas.Resent:
     """Send one message again, with the same id.
 
-    It is sent within about a second, once. Idempotent while it is on its way.
+    The message is sent once, within about a second. Idempotent while the message waits.
     """
-    store, by = receiver_of(request).deliveries, find_logged_name(request)
+    store, by = _find_webhook(request).deliveries, find_logged_name(request)
     (reply,) = await store.resend([at.id], by=by, attempts=at.attempts)
     if reply == "unknown":
         raise ProblemError(schemas.UNKNOWN_DELIVERY, detail=f"There is none with the id {at.id}.")
     if reply == "changed":
         raise ProblemError(schemas.DELIVERY_CHANGED, detail="It is not as you saw it.")
     log.info("webhook_resent", webhook=at.webhook, id=at.id, result=reply, by=by)
-    return _resent(at, [reply])
+    return _count_resent(at, [reply])
 
 
 @ENDPOINTS.post(
     _WEBHOOK + "/resend",
     OPERATORS,
-    replies={200: "They are sent again."},
+    replies={200: "The messages are sent again."},
     problems=(schemas.UNKNOWN_WEBHOOK,),
 )
 async def resend_failed(request: web.Request, at: schemas.WebhookAddress) -> schemas.Resent:
     """Send all failed messages again, oldest first.
 
-    Each is sent once, with the same id.
+    Each message is sent once, with the same id.
     """
-    store, by = receiver_of(request).deliveries, find_logged_name(request)
-    failed = await store.failed()
-    replies = await store.resend(failed, by=by)
+    store, by = _find_webhook(request).deliveries, find_logged_name(request)
+    replies = await store.resend(await store.list_failed(), by=by)
     log.info("webhook_failed_resent", webhook=at.webhook, count=replies.count("queued"), by=by)
-    return _resent(at, replies)
+    return _count_resent(at, replies)
 
 
 @ENDPOINTS.post(
     _WEBHOOK + "/test",
     OPERATORS,
-    replies={200: "It is sent."},
+    replies={200: "The test message is sent."},
     problems=(schemas.UNKNOWN_WEBHOOK, UNKNOWN_ROOM),
 )
 async def send_test(request: web.Request, at: schemas.TestParameters) -> schemas.SentTest:
-    """Send a test, with the event `test`.
+    """Send a test message, with the event `test`.
 
-    It is sent within about a second, once.
+    The message is sent once, within about a second.
     """
-    hook, rooms, by = receiver_of(request), request.app[ROOMS], find_logged_name(request)
+    webhook, rooms, by = _find_webhook(request), request.app[ROOMS], find_logged_name(request)
     name = at.room
     if name is None:
-        name = min(room.name for room in rooms if hook.settings.is_about(room.name))
-    notice = new_test(name, rooms.get(name).settings.total_active_users)
-    await hook.deliveries.add(notice, by=by)
+        name = min(room.name for room in rooms if webhook.settings.is_about(room.name))
+    notice = create_test(name, rooms.get(name).settings.total_active_users)
+    await webhook.deliveries.add(notice, by=by)
     log.info("webhook_tested", webhook=at.webhook, id=notice.id, by=by)
     return schemas.SentTest(webhook=at.webhook, id=notice.id)
 
 
-def _resent(at: schemas.WebhookAddress, replies: Sequence[str]) -> schemas.Resent:
+def _count_resent(at: schemas.WebhookAddress, replies: Sequence[str]) -> schemas.Resent:
     queued, waiting = replies.count("queued"), replies.count("waiting")
     return schemas.Resent(webhook=at.webhook, queued=queued, waiting=waiting)
 
 
-def _delivery(state: State, delivery: Delivery) -> schemas.WebhookDelivery:
+def _describe_delivery(state: DeliveryState, delivery: Delivery) -> schemas.WebhookDelivery:
     notice = delivery.notice
     return schemas.WebhookDelivery(
         id=notice.id,

@@ -4,6 +4,8 @@ from sidecar.http.metrics import MetricSet, counter
 
 
 class WebhookMetrics(MetricSet):
+    """The counters of messages and of called visitors."""
+
     webhooks = counter(
         "waitroom_webhooks",
         "Webhooks of this replica, by their final result: delivered, failed, dropped.",

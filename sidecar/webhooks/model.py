@@ -1,22 +1,22 @@
-"""The messages of webhooks, and how Redis keeps them."""
+"""The messages of webhooks, and how Redis stores them as JSON."""
 
 import secrets
 import time
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AliasChoices, Field, TypeAdapter, ValidationError
 
-from sidecar.webhooks.settings import Event
+from sidecar.webhooks.settings import RoomEventName
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """An event of a room. `threshold`: the room's notify_above, for queue_over."""
+    """A message about an event of a room. Only queue_over has a `threshold`: notify_above."""
 
     id: str
-    event: Event | Literal["test"]
+    event: RoomEventName | Literal["test"]
     room: str
     at_ms: int
     waiting: int
@@ -28,22 +28,22 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class CalledVisitor:
-    """A visitor who was called. Redis keeps no `claim_url`: anyone who has it can use it.
-
-    `order` and `joined_ms` make the visitor's ticket. None: the room's event does not say them.
-    """
+    """A visitor who was called. `claim_url` is never stored, because the link admits anybody."""
 
     visitor: str
-    called_ms: int
+    called_ms: Annotated[int, Field(validation_alias=AliasChoices("called_ms", "at_ms"))]
     claim_before_ms: int = 0
     claim_url: str = ""
+    #: Parts of the visitor's ticket. None if the room's event does not have them.
     order: int | None = None
     joined_ms: int | None = None
+    #: The id of the event in the room's stream.
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CallNotice:
-    """Visitors of a room who were called. `at_ms`: when the last of them was."""
+    """A message about visitors of a room who were called, the last of them at `at_ms`."""
 
     id: str
     room: str
@@ -55,13 +55,14 @@ class CallNotice:
 AnyNotice: TypeAlias = Notice | CallNotice
 
 
-def new_test(room: str, cap: int) -> Notice:
+def create_test(room: str, cap: int) -> Notice:
+    """Create the test message that an operator sends."""
     at_ms = int(time.time() * 1000)
     return Notice(f"test-{secrets.token_hex(8)}", "test", room, at_ms, waiting=0, active=0, cap=cap)
 
 
 class Document:
-    """A dataclass that Redis keeps as JSON."""
+    """The base of dataclasses that Redis stores as JSON."""
 
     __slots__ = ()
 
@@ -70,12 +71,12 @@ class Document:
     def _adapter(cls) -> TypeAdapter[Any]:
         return TypeAdapter(cls)
 
-    def text(self) -> str:
+    def to_json(self) -> str:
         return self._adapter().dump_json(self, by_alias=True).decode()
 
     @classmethod
-    def read(cls, text: str | None) -> Self | None:
-        """Return None for no text, and for text of another version that cannot be read."""
+    def read(cls, text: str | bytes | None) -> Self | None:
+        """Read a document. Return None for no text, or text that this version cannot read."""
         try:
             return None if text is None else cls._adapter().validate_json(text)
         except ValidationError:

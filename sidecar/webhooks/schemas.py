@@ -1,4 +1,4 @@
-"""Requests and responses about webhooks, without addresses and secrets."""
+"""Requests and responses of webhooks, which never have URLs and secrets in them."""
 
 from typing import Annotated, Literal
 
@@ -15,7 +15,7 @@ from sidecar.http.models import (
     matching,
 )
 from sidecar.http.problem_kinds import Kind, unknown
-from sidecar.webhooks.deliveries import State
+from sidecar.webhooks.deliveries import DeliveryState
 
 UNKNOWN_WEBHOOK = unknown("webhook")
 UNKNOWN_DELIVERY = Kind(
@@ -38,103 +38,97 @@ Count = Annotated[int, Field(ge=0)]
 
 class WebhookAddress(Parameters):
     webhook: Annotated[Name, Field(examples=["team"])]
-    """A webhook that is configured."""
-
-
-class DeliveryAddress(WebhookAddress):
-    id: Annotated[str, *matching("[a-z0-9_-]{1,200}", "the id of a delivery")]
-    """The message's id: `id` in its body, and `X-Waitroom-Delivery`."""
+    """The name of a configured webhook."""
 
 
 class DeliveriesPage(WebhookAddress, OffsetPage):
     state: Literal["all", "waiting", "delivered", "failed"] = "all"
-    """Only these."""
+    """Only messages in this state."""
 
 
-class ResendParameters(DeliveryAddress):
+class ResendParameters(WebhookAddress):
+    id: Annotated[str, *matching("[a-z0-9_-]{1,200}", "the id of a delivery")]
+    """The message's id: `id` in its body, and the header `X-Waitroom-Delivery`."""
     attempts: Annotated[int, Field(ge=0, le=10**9)] | None = None
-    """Sends it again only if it has had so many attempts: of two operators who press at the same
-    moment, one sends it."""
+    """Resend the message only if it has had this number of attempts. If two operators resend a
+    message at the same time, one request fails."""
 
 
 class TestParameters(WebhookAddress):
     room: Name | None = None
-    """The room that the test names. Without it, the first one that the webhook is about."""
+    """The room that the test names. Default: the first room that the webhook is about."""
 
 
 class WebhookDelivery(Reply):
-    """A message, and what became of it."""
+    """A message and the result of its last attempt."""
 
     id: str
-    """Stays the same with each attempt, and when it is sent again."""
+    """The message's id, the same in each attempt."""
     event: str
-    """What happened, or `test`."""
+    """The event, or `test`."""
     room: str
-    """Where."""
+    """The room's name."""
     at: Time
-    """When it happened."""
-    state: State
-    """`waiting`: on its way, or tried again later. `failed`: given up."""
+    """When the event happened."""
+    state: DeliveryState
+    """`waiting`: the message will be sent, or sent again. `failed`: no more attempts follow."""
     attempts: Count
-    """How often it was sent."""
+    """How often the message was sent."""
     calls: Count | None
-    """With `called`: how many visitors were in it."""
+    """How many visitors are in the message, if the event is `called`."""
     last_attempt_at: Time | None
-    """null: none yet."""
+    """When the last attempt began. null: there was none."""
     took_seconds: Seconds | None
     """How long the last attempt took."""
     status: int | None
-    """The HTTP status of the last answer. null: there was none."""
+    """The HTTP status of the last response. null: there was none."""
     reason: str
-    """Why the last attempt did not succeed. Empty: it did, or there was none."""
+    """Why the last attempt failed. Empty: it succeeded, or there was none."""
     body: str
-    """The first 500 characters of what the receiver answered to an attempt that did not succeed.
-    Parts of the webhook's address and its secret are replaced by `…`."""
+    """The first 500 characters of the response to a failed attempt. Parts of the webhook's URL and
+    its secret are replaced by `…`."""
     resent_by: str | None
-    """Who sent it again last. null: nobody."""
+    """The operator who last resent the message. null: nobody did."""
 
 
-class WebhookState(Reply):
-    """One webhook."""
-
-    name: str
-    """Its name in the settings."""
-    host: str
-    """Of its address, all that is shown."""
-    format: Literal["generic", "slack", "dingtalk"]
-    """In which form messages are sent."""
-    is_signed: bool
-    """Whether it has a secret."""
-    events: list[str]
-    """Which events it gets."""
-    rooms: list[str]
-    """Of which rooms. Empty: of all."""
+class DeliveryCounts(Reply):
     waiting: Count
     """Messages that wait to be sent."""
     delivered: Count
-    """Messages that were delivered, of those that are kept."""
+    """Stored messages that were delivered."""
     failed: Count
-    """Messages that were given up, of those that are kept."""
+    """Stored messages that failed."""
+
+
+class WebhookState(DeliveryCounts):
+    """A webhook: its settings, and how many of its messages are stored."""
+
+    name: str
+    """The webhook's name in the settings."""
+    host: str
+    """The host in the webhook's URL, of which nothing else is shown."""
+    format: Literal["generic", "slack", "dingtalk"]
+    """The format of the messages."""
+    is_signed: bool
+    """Whether the webhook has a secret."""
+    events: list[str]
+    """The events that the webhook receives."""
+    rooms: list[str]
+    """The rooms whose events the webhook receives. Empty: all rooms."""
     last: WebhookDelivery | None
-    """The latest message. null: none is kept."""
+    """The latest message. null: none is stored."""
 
 
 class WebhookList(Reply):
     webhooks: list[WebhookState]
-    """By name."""
+    """All webhooks, by name."""
 
 
-class WebhookDeliveries(PageReply):
+class WebhookDeliveries(DeliveryCounts, PageReply):
     webhook: str
     """The webhook's name."""
     deliveries: list[WebhookDelivery]
-    """Latest first."""
-    waiting: Count
-    """Messages that wait to be sent."""
-    delivered: Count
-    """Messages that were delivered, of those that are kept."""
-    failed: Count
-    """Messages that were given up, of those that are kept."""
+    """The messages, latest first."""
 
 
 class Resent(Reply):
@@ -143,11 +137,11 @@ class Resent(Reply):
     queued: Count
     """Messages that are sent again now."""
     waiting: Count
-    """Messages that were on their way already: they are not sent twice."""
+    """Messages that were already waiting, and are sent once."""
 
 
 class SentTest(Reply):
     webhook: str
     """The webhook's name."""
     id: str
-    """The id of the test, by which it is in the list of deliveries."""
+    """The id of the test message in the list of deliveries."""

@@ -1,10 +1,11 @@
-"""Rooms on a real redis-server whose history goes to each kind of database in turn."""
+"""Rooms on a real redis-server, whose history is in each kind of database in turn."""
 
-import time
 from dataclasses import dataclass
 
 import pytest
+from sqlalchemy import func, select
 
+from sidecar.history.model import Entry
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.store.stays import History
 from sidecar.history.worker import Recorder
@@ -34,7 +35,7 @@ def sqlite(tmp_path):
 
 @dataclass
 class Recorded:
-    """A room, its stream, and the recorder that writes it."""
+    """A room, its event stream, and the recorder that writes the events."""
 
     room: WaitingRoom
     stream: EventStream
@@ -43,12 +44,17 @@ class Recorded:
     metrics: Metrics
     turn: RedisTime
 
-    def turn_to_now(self) -> None:
-        """For what compares with the real time."""
-        self.turn.now_ms = time.time_ns() // 1_000_000 - 60_000
+    async def count(self, table) -> int:
+        """Count the room's rows in a table."""
+        query = select(func.count()).select_from(table).where(table.c.room == self.room.name)
+        async with sql.begin(self.history._engine) as connection:
+            return (await connection.execute(query)).scalar_one()
+
+    async def entry(self, visitor: str) -> Entry | None:
+        return await self.history.find_entry(self.room.name, visitor)
 
     async def record(self) -> int:
-        """All that waits to be written. How many events."""
+        """Record all events that wait. Return how many."""
         total = 0
         while events := await self.recorder.record(self.room, self.stream):
             total += events
@@ -57,7 +63,7 @@ class Recorded:
 
 @pytest.fixture
 async def open_history():
-    """Makes a History on a database; closed when the test ends."""
+    """Open a History on a database, and close it when the test ends."""
     opened = []
 
     async def make(url: str) -> History:
@@ -80,7 +86,7 @@ async def redis(redis_socket):
 
 @pytest.fixture
 def record(redis, turn, open_history):
-    """Makes a room that is recorded: record(database_url, name=…, owner=…, **settings)."""
+    """Create a room that is recorded: record(database_url, name=…, owner=…, **settings)."""
 
     async def make(url: str, *, name: str = "", owner: str = "one", **settings) -> Recorded:
         file = RoomSettings(**{"total_active_users": 1, **settings})

@@ -1,7 +1,8 @@
-"""waitroom migrate, report and history, as an operator runs them."""
+"""The commands waitroom migrate, report and history."""
 
 import asyncio
 import json
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -14,27 +15,28 @@ from tests.support.visitors import queue
 
 @pytest.fixture
 def waitroom(tmp_path):
-    """Runs a command with a configuration of two rooms and an SQLite history."""
-    config = tmp_path / "waitroom.toml"
-    config.write_text(
-        f'secret_keys = ["{"k" * 32}"]\nhistory = "{Sqlite(tmp_path).url}"\n'
-        "[rooms.shop]\ntotal_active_users = 1\n"
-    )
+    """Return a function that runs a command with a room and a history, by default in SQLite."""
 
-    def run(*words, of=config):
-        return CliRunner().invoke(main, [*words[:1], "--config", str(of), *words[1:]])
+    def run(*words, history=None):
+        history = Sqlite(tmp_path).url if history is None else history
+        config = tmp_path / "waitroom.toml"
+        config.write_text(
+            f'secret_keys = ["{"k" * 32}"]\nhistory = "{history}"\n'
+            "[rooms.shop]\ntotal_active_users = 1\n"
+        )
+        return CliRunner().invoke(main, [*words[:1], "--config", str(config), *words[1:]])
 
     return run
 
 
 async def test_a_report_can_be_read(waitroom, record, tmp_path):
-    """As text, JSON and CSV; stays and what operators did too."""
+    """The commands print reports, stays and operators' actions as text, JSON and CSV."""
 
     async def ask(*words):
         return (await asyncio.to_thread(waitroom, *words)).stdout
 
     it = await record(Sqlite(tmp_path).url, name="shop", total_active_users=0)
-    it.turn_to_now()
+    it.turn.now_ms = time.time_ns() // 1_000_000 - 60_000  # the command has no other clock
     tickets = await queue(it.room.store, 3)
     it.turn.forward(1)
     await it.room.store.leave(tickets[0].visitor)
@@ -67,7 +69,7 @@ async def test_a_report_can_be_read(waitroom, record, tmp_path):
     ],
 )
 def test_a_mistake_is_named(waitroom, words, code, said):
-    """Exit 1, or 2 for wrong use, and what is wrong; no traceback."""
+    """The command exits with 1, or with 2 for wrong use, and names the mistake."""
     done = waitroom(*words)
     assert (done.exit_code, done.stdout) == (code, "")
     assert said in done.stderr
@@ -83,14 +85,9 @@ def test_a_mistake_is_named(waitroom, words, code, said):
         ("oracle://x", "history: write sqlite:///path, mysql://"),
     ],
 )
-def test_a_database_that_cannot_be_used_is_named(waitroom, tmp_path, history, said):
-    """Without the password."""
-    config = tmp_path / "other.toml"
-    config.write_text(
-        f'secret_keys = ["{"k" * 32}"]\nhistory = "{history}"\n'
-        "[rooms.shop]\ntotal_active_users = 1\n"
-    )
-    done = waitroom("migrate", of=config)
+def test_a_database_that_cannot_be_used_is_named(waitroom, history, said):
+    """The message does not have the password."""
+    done = waitroom("migrate", history=history)
     assert done.exit_code == (3 if "127.0.0.1" in history else 1)
     assert said in done.stderr
     assert "hidden" not in done.stderr

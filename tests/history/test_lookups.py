@@ -11,6 +11,7 @@ from sqlalchemy import event, text
 from sidecar.app.routes import Services
 from sidecar.history import lookups
 from sidecar.history.model import Period, read_period
+from sidecar.history.report import make_report
 from sidecar.http.problems import ProblemError
 from sidecar.kit.errors import InputError
 from sidecar.storage.sql import database as sql
@@ -22,7 +23,8 @@ HOUR = 3_600_000
 
 @pytest.fixture
 async def busy(record, database, turn):
-    """One inside who leaves, one let in after 12 s, one who gave up, two who wait."""
+    """Record a room: one visitor was inside and left, one was admitted after 12 s, one gave up, two
+    wait."""
     it = await record(database.url)
     inside = await go_in(it.room.store)
     turn.forward(1)
@@ -41,7 +43,7 @@ async def busy(record, database, turn):
 
 
 async def test_one_visitors_stay_and_place_over_time(busy):
-    """A visitor's place moves up when one ahead gives up and one is called."""
+    """A visitor moves up when one ahead gives up, and when one is called."""
     told = await lookups.find_visitor(busy.history, busy.room.name, busy.third.visitor)
     assert (told.stay.state, told.stay.end_reason) == ("waiting", None)
     assert (told.stay.first_position, told.stay.queue_order) == (3, busy.third.order)
@@ -54,7 +56,7 @@ async def test_one_visitors_stay_and_place_over_time(busy):
 
 
 async def test_a_visitor_is_looked_up_by_number(record, database):
-    """A number finds its own ids only: _ is no wildcard, and letters have their case."""
+    """A number finds its own ids only: _ is no wildcard, and case matters."""
     it = await record(database.url, total_active_users=0)
     one, twin = "a_b-YzA" + "1" * 15, "a_b-YzB" + "2" * 15
     others = [start + "A" + "3" * 15 for start in ("axb-Yz", "A_B-yZ", "a_b-Y_", "a_b-Z0")]
@@ -93,7 +95,7 @@ async def test_a_number_is_looked_up_by_the_index(record, sqlite):
 
 
 async def test_the_place_over_time_has_a_bound(busy, monkeypatch):
-    """With too many visitors ahead only the place over time is left out."""
+    """With too many visitors ahead only the positions over time are left out."""
     monkeypatch.setattr(lookups, "AHEAD_LIMIT", 1)
     told = await lookups.find_visitor(busy.history, busy.room.name, busy.third.visitor)
     assert (told.places, told.stay.first_position) == ([], 3)
@@ -108,28 +110,28 @@ async def test_ids_that_differ_in_case_are_two_visitors(record, database, turn):
     for visitor in ("a" * 22, "A" * 22):
         await it.room.store.enter(visitor)
     await it.record()
-    assert len([e async for e in it.history.entries(it.room.name, Period(0, 2 * turn()))]) == 2
-    entry = await it.history.entry(it.room.name, "A" * 22)
+    assert len([e async for e in it.history.read_entries(it.room.name, Period(0, 2 * turn()))]) == 2
+    entry = await it.history.find_entry(it.room.name, "A" * 22)
     assert (entry.visitor, entry.first_position) == ("A" * 22, 2)
 
 
 async def test_a_period_is_reported(busy):
     """A report counts five stays, one at once, and no inversion."""
-    told = await lookups.make_report(busy.history, busy.room.name, busy.period)
+    told = await make_report(busy.history, busy.room.name, busy.period)
     counts = told.stays, told.admitted_at_once, told.admitted_after_wait, told.waiting
     assert counts == (5, 1, 1, 2)
     assert (told.abandoned, told.abandonment, told.inversions) == (1, 0.25, 0)
     assert (told.wait_p50, told.gave_up_after_p50) == (12, 2)
     later = Period(busy.period.to_ms, busy.period.to_ms + HOUR)
-    assert (await lookups.make_report(busy.history, busy.room.name, later)).stays == 0
-    assert await lookups.make_report(busy.history, busy.room.name, busy.period, limit=4) is None
+    assert (await make_report(busy.history, busy.room.name, later)).stays == 0
+    assert await make_report(busy.history, busy.room.name, busy.period, limit=4) is None
 
 
 async def test_stays_are_listed_a_page_at_a_time(busy):
     """Stays are listed by when they began, page by page."""
 
     async def page(**options):
-        found = busy.history.entries(busy.room.name, busy.period, **options)
+        found = busy.history.read_entries(busy.room.name, busy.period, **options)
         return [stay.visitor async for stay in found]
 
     whole = await page()
@@ -190,19 +192,19 @@ def test_a_wrong_period_is_named(start, end, named):
 
 def test_csv_has_a_header_and_no_formulas():
     """CSV has a header, and formulas are quoted."""
-    written = lookups.as_csv(
+    written = lookups.format_csv(
         [{"by": "=1+1", "n": -3, "none": None}, {"by": "x,y", "n": 1, "none": 2}]
     )
     rows = list(csv.DictReader(io.StringIO(written)))
     assert rows == [{"by": "'=1+1", "n": "-3", "none": ""}, {"by": "x,y", "n": "1", "none": "2"}]
-    assert lookups.as_csv([]) == ""
+    assert lookups.format_csv([]) == ""
 
 
 # Through the ops listener -------------------------------------------------------------------------
 
 
 async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
-    """The endpoints answer JSON and CSV, name faults, and are a 404 without a history."""
+    """The endpoints answer JSON and CSV, name wrong parameters, and are a 404 without a history."""
     from sidecar.app.routes import create_ops_app
     from sidecar.rooms.service import WaitingRooms
     from sidecar.settings.model import Settings

@@ -12,8 +12,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import func, select, text
 
-from sidecar.history.model import Event, Period
-from sidecar.history.service import fold
+from sidecar.history.model import Period, StreamEvent
 from sidecar.history.store import stays
 from sidecar.history.store.stays import History
 from sidecar.history.store.tables import HISTORY, entries, events, metadata
@@ -29,19 +28,12 @@ from tests.support.visitors import go_in, queue
 IS_FULL = os.environ.get("HISTORY_FULL") == "1"
 
 
-async def count(recorded, table) -> int:
-    async with sql.begin(recorded.history._engine) as connection:
-        found = select(func.count()).select_from(table).where(table.c.room == recorded.room.name)
-        return (await connection.execute(found)).scalar_one()
-
-
-async def end_of(recorded, visitor):
-    entry = await recorded.history.entry(recorded.room.name, visitor)
-    return entry.end_reason
+async def end_of(it, ticket):
+    return (await it.entry(ticket.visitor)).end_reason
 
 
 async def test_stays_are_told_as_they_were(record, database, turn):
-    """Every kind of stay is recorded as it was; a place without polls is not recorded."""
+    """Every kind of stay is recorded, but not a place in the queue that never polled."""
     it = await record(database.url, claim_window=7, heartbeat_timeout=20)
     store = it.room.store
     began = turn()
@@ -63,39 +55,38 @@ async def test_stays_are_told_as_they_were(record, database, turn):
     assert await store.reset(by="night shift") == 2
     assert await it.record() > 10
 
-    entry = await it.history.entry(it.room.name, moved.visitor)
+    entry = await it.entry(moved.visitor)
     assert (entry.joined_ms, entry.queued_ms, entry.first_position) == (began, began, 4)
     assert (entry.moved_ms, entry.last_position) == (began + 2000, 1)
     assert (entry.admitted_ms, entry.ended_ms) == (turn(), None)
     assert entry.queue_order < first.order
-    entry = await it.history.entry(it.room.name, inside.visitor)
+    entry = await it.entry(inside.visitor)
     assert (entry.queued_ms, entry.admitted_ms, entry.end_reason) == (None, began, "left")
-    assert await end_of(it, left.visitor) == "left"
-    assert await end_of(it, released.visitor) == "released"
-    assert await it.history.entry(it.room.name, silent.visitor) is None
-    assert await it.history.events_of(it.room.name, silent.visitor, limit=9) == []
-    assert await end_of(it, first.visitor) == await end_of(it, waits.visitor) == "reset"
-    acts = await it.history.changes(it.room.name, Period(0, 2 * turn()), limit=9)
+    assert await end_of(it, left) == "left"
+    assert await end_of(it, released) == "released"
+    assert await it.entry(silent.visitor) is None
+    assert await it.history.find_events(it.room.name, silent.visitor, limit=9) == []
+    assert await end_of(it, first) == await end_of(it, waits) == "reset"
+    period = Period(0, 2 * turn())
+    acts = await it.history.read_changes(it.room.name, period, limit=9)
     assert [(act.operator, act.action, act.visitor) for act in acts] == [
         ("night shift", "reset", ""),
         ("night shift", "move", moved.visitor),
         ("night shift", "release", released.visitor),
     ]
     # Page by page nobody is left out, though all three are of one millisecond.
-    paged, before = [], None
-    while page := await it.history.changes(
-        it.room.name, Period(0, 2 * turn()), limit=1, before=before
-    ):
+    paged, options = [], {"limit": 1}
+    while page := await it.history.read_changes(it.room.name, period, **options):
         paged += page
-        before = page[-1].ms, page[-1].seq
+        options["before"] = page[-1].ms, page[-1].seq
     assert paged == acts
-    told = await it.history.events_of(it.room.name, moved.visitor, limit=99)
+    told = await it.history.find_events(it.room.name, moved.visitor, limit=99)
     assert [event.kind for event in told] == ["joined", "operator", "called", "admitted"]
     assert (await store.snapshot()).events == 0
 
 
 async def test_a_visitor_who_comes_back_goes_on_with_the_stay(record, database, turn):
-    """A visitor who returns, after Redis was emptied or after a silence, goes on with one stay."""
+    """A visitor who returns, after Redis was emptied or after a silence, has one stay."""
     it = await record(database.url, total_active_users=0, claim_window=7, heartbeat_timeout=20)
     store = it.room.store
     [ticket] = await queue(store, 1)
@@ -107,16 +98,16 @@ async def test_a_visitor_who_comes_back_goes_on_with_the_stay(record, database, 
     turn.forward(90)  # who comes back may poll once a minute
     await store.sweep()
     await it.record()
-    assert await end_of(it, ticket.visitor) == "swept"
+    assert await end_of(it, ticket) == "swept"
     await store.beat(ticket)
     await it.record()
-    entry = await it.history.entry(it.room.name, ticket.visitor)
+    entry = await it.entry(ticket.visitor)
     assert (entry.joined_ms, entry.returns, entry.end_reason) == (began, 2, None)
     assert entry.queued_ms == turn()
 
 
 async def test_a_database_that_stops_loses_nothing(record, database, monkeypatch):
-    """While the database is down events wait, and are written when it is back."""
+    """Events wait while the database is down, and are written when it is back."""
     monkeypatch.setattr(sql, "BUSY_MS", 50)
     it = await record(database.url, total_active_users=0)
     before = await queue(it.room.store, 3)
@@ -131,14 +122,14 @@ async def test_a_database_that_stops_loses_nothing(record, database, monkeypatch
         database.start()
     after += await queue(it.room.store, 2)
     assert await it.record() == 6
-    assert await count(it, events) == await count(it, entries) == 9
+    assert await it.count(events) == await it.count(entries) == 9
     for ticket in before + after:
-        assert (await it.history.entry(it.room.name, ticket.visitor)).queue_order == ticket.order
+        entry = await it.entry(ticket.visitor)
+        assert entry.queue_order == ticket.order
 
 
 KILLED = """
 import asyncio, os, signal, sys
-from sidecar.history.service import fold
 from sidecar.storage.redis.connect import connect
 from sidecar.history.store.stays import History
 from sidecar.storage.sql.database import open_database
@@ -148,7 +139,7 @@ async def main(redis, url, room):
     stream = EventStream(connect(redis, timeout_s=5), room, owner="other", timeout_s=5)
     assert await stream.lease.hold(milliseconds=60000)
     batch = await stream.read(3)
-    await History(open_database(url), partitions=1).write(room, batch.events, fold)
+    await History(open_database(url), partitions=1).write(room, batch.events)
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main(*sys.argv[1:]))
@@ -168,18 +159,16 @@ async def test_a_recorder_that_is_killed_between_write_and_acknowledge(
         timeout=60,
     )
     assert killed.returncode == -signal.SIGKILL
-    assert await count(it, events) == 3
+    assert await it.count(events) == 3
     assert not await it.stream.lease.hold(milliseconds=1000), "its turn has not run out"
     assert await it.record() == 5
-    assert await count(it, events) == await count(it, entries) == 5
-    entry = await it.history.entry(
-        it.room.name, (await it.room.store.lists.queue(offset=0, limit=1))[0][0]
-    )
+    assert await it.count(events) == await it.count(entries) == 5
+    entry = await it.entry((await it.room.store.lists.queue(offset=0, limit=1))[0][0])
     assert (entry.returns, entry.first_position) == (0, 1)
 
 
 async def test_two_recorders_at_once(record, database):
-    """Events that two recorders write are there once."""
+    """Events that two recorders write are in the database once."""
     one = await record(database.url, total_active_users=0)
     two = await record(database.url, name=one.room.name, owner="two", total_active_users=0)
     await queue(one.room.store, 40)
@@ -191,14 +180,13 @@ async def test_two_recorders_at_once(record, database):
             return await it.record()
 
     await asyncio.gather(race(one), race(two))
-    assert await count(one, events) == await count(one, entries) == 40
+    assert await one.count(events) == await one.count(entries) == 40
     assert (await one.room.store.snapshot()).events == 0
 
 
 @pytest.mark.slow
 async def test_thousands_of_events(record, database):
-    """Stays of four events, as fast as it goes: nothing lost, nothing double, and the stream is
-    empty afterwards."""
+    """No event is lost or written twice, and the stream is empty afterwards."""
     stays = 25_000 if IS_FULL else 4_000
     it = await record(database.url)
     redis, key = it.room.store._redis, room_key(it.room.name, "events")
@@ -212,7 +200,7 @@ async def test_thousands_of_events(record, database):
                 pipe.xadd(key, {"kind": kind, "visitor": visitor, "why": why, "at": 2000, **more})
         await pipe.execute()
     assert await it.record() == 4 * stays
-    assert (await count(it, events), await count(it, entries)) == (4 * stays, stays)
+    assert (await it.count(events), await it.count(entries)) == (4 * stays, stays)
     assert await redis.xlen(key) == 0
     async with sql.begin(it.history._engine) as connection:
         whole = select(func.count()).where(
@@ -226,7 +214,7 @@ async def test_thousands_of_events(record, database):
 
 @pytest.mark.parametrize("kind", [Mariadb, Postgresql], ids=lambda kind: kind.kind)
 async def test_a_database_that_hangs_is_not_waited_for(record, servers, monkeypatch, kind):
-    """A frozen database is an error after a while, and all is written afterwards."""
+    """A frozen database is an error after a while, and the events are written later."""
     database = servers(kind)
     it = await record(database.url, total_active_users=0)
     await queue(it.room.store, 1)
@@ -241,12 +229,12 @@ async def test_a_database_that_hangs_is_not_waited_for(record, servers, monkeypa
         database.thaw()
     monkeypatch.undo()
     assert await it.record() == 2
-    assert await count(it, events) == await count(it, entries) == 3
+    assert await it.count(events) == await it.count(entries) == 3
 
 
 @pytest.mark.full
 async def test_a_migration_that_was_killed_can_be_repeated(servers):
-    """MariaDB keeps the tables that it made, and has no version yet; rows are never dropped."""
+    """MariaDB keeps tables without a version then. Tables with rows are never dropped."""
     history = History(sql.open_database(servers(Mariadb).url), partitions=2)
     engine = history._engine
     try:
@@ -258,7 +246,7 @@ async def test_a_migration_that_was_killed_can_be_repeated(servers):
             await connection.execute(text("DROP TABLE waitroom_changes"))
         await history.migrate()
         assert await sql.revision(engine, HISTORY) == HISTORY.revision
-        await history.write("shop", [Event(1, 0, "joined", "v" * 22, "new", 1)], fold)
+        await history.write("shop", [StreamEvent(1, 0, "joined", "v" * 22, "new", 1)])
         async with sql.begin(engine) as connection:
             await connection.execute(text("DELETE FROM waitroom_version"))
         with pytest.raises(DatabaseError, match="has rows"):
@@ -276,7 +264,7 @@ async def test_a_migration_that_was_killed_can_be_repeated(servers):
 
 
 async def test_the_stream_is_trimmed_when_it_was_written_and_not_before(record, sqlite):
-    """The stream is trimmed by written batches, not by reading."""
+    """Reading a batch does not trim the stream, writing the batch does."""
     it = await record(sqlite.url, total_active_users=0)
     await asyncio.gather(*(it.room.store.enter(new_visitor()) for _ in range(BATCH + 7)))
     await it.stream.read(BATCH)
@@ -308,11 +296,11 @@ async def test_a_store_that_forgot_the_group_gets_it_again(record, sqlite):
     await it.room.store._redis.delete(*room_keys(it.room.name))
     await queue(it.room.store, 2)
     assert await it.record() + await it.record() == 2
-    assert await count(it, entries) == 3
+    assert await it.count(entries) == 3
 
 
 async def test_events_given_away_are_counted_as_lost(record, sqlite):
-    """Events that were read, and then trimmed by a full stream, count as lost."""
+    """Events that were trimmed after they were read, because the stream was full, are lost."""
     it = await record(sqlite.url, total_active_users=0)
     await queue(it.room.store, 5)
     await it.stream.read(BATCH)
@@ -334,7 +322,7 @@ async def test_tables_of_another_version_are_not_written(record, sqlite, monkeyp
 
 
 async def test_a_slow_recorder_overtakes_nobody(record, sqlite):
-    """A recorder that lost its lease reads first the events that the other one has taken."""
+    """A recorder that lost its lease first reads the events that the other recorder has read."""
     it = await record(sqlite.url, total_active_users=0)
     other = await record(sqlite.url, name=it.room.name, owner="two", total_active_users=0)
     assert (await it.stream.read(BATCH)).events == []
@@ -344,7 +332,7 @@ async def test_a_slow_recorder_overtakes_nobody(record, sqlite):
     again = await it.stream.read(2)
     assert again.events == taken.events
     assert await it.record() == 3
-    assert (await it.history.entry(it.room.name, third.visitor)).first_position == 3
+    assert (await it.entry(third.visitor)).first_position == 3
 
 
 async def test_a_full_backlog_is_told_once(record, sqlite, capsys):
@@ -363,12 +351,12 @@ async def test_a_full_backlog_is_told_once(record, sqlite, capsys):
 
 
 async def test_a_files_tables_are_made_once(sqlite):
-    """Simultaneous starts create a file's tables once."""
+    """Replicas that start at the same time create the tables of a file once."""
     histories = [History(sql.open_database(sqlite.url), partitions=1) for _ in range(2)]
     try:
         await asyncio.gather(*(history.check() for history in histories for _ in range(5)))
         assert await sql.revision(histories[0]._engine, HISTORY) == HISTORY.revision
-        assert await histories[0].entry("shop", "a" * 22) is None
+        assert await histories[0].find_entry("shop", "a" * 22) is None
     finally:
         for history in histories:
             await history.close()

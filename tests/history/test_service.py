@@ -1,105 +1,93 @@
-"""How events make up stays, and what stays say of a room."""
+"""How events change a stay, and what a report counts."""
 
+import functools
 import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.history.model import Entry, Event
-from sidecar.history.report import Tally, inversions, seconds
+from sidecar.history.model import Entry, StreamEvent
+from sidecar.history.report import Tally, count_inversions, percentiles_s
 from sidecar.history.schemas import Report
-from sidecar.history.service import fold, positions
+from sidecar.history.service import compute_positions, fold
 
 _ids = itertools.count()
 
 
 def event(kind, why, at, **more):
     told = {name: str(value) for name, value in more.items()}
-    return Event(at, next(_ids), kind, "v", why, at, told)
+    return StreamEvent(at, next(_ids), kind, "v", why, at, told)
 
 
 def report(entries):
     tally = Tally()
     for entry in entries:
         tally.add(entry)
-    return Report(**tally.figures())
-
-
-def story(*events):
-    entry = None
-    for one in events:
-        entry = fold(entry, one)
-    return entry
+    return Report(**tally.compute_figures())
 
 
 JOINED = event("joined", "new", 10, order=7, joined=10, position=4)
 
 
-def test_a_stay_from_end_to_end():
-    """Joined, called, admitted, gone: each time is kept, and both positions."""
-    entry = story(
-        JOINED,
-        event("called", "head", 50, position=1),
-        event("admitted", "claimed", 60, order=7, joined=10),
-        event("expired", "session", 90),
-    )
-    times = entry.joined_ms, entry.queued_ms, entry.called_ms, entry.admitted_ms, entry.ended_ms
-    assert times == (10, 10, 50, 60, 90)
-    assert (entry.queue_order, entry.first_position, entry.last_position) == (7, 4, 1)
-    assert (entry.end_reason, entry.returns, entry.changed_ms) == ("session", 0, 90)
+CALLED = event("called", "head", 20, position=1)
+CLAIMED = event("admitted", "claimed", 60, order=7, joined=10)
+AT_ONCE = event("admitted", "at_once", 5, order=3, joined=5)
+RESTORED = event("admitted", "restored", 60, order=7, joined=10)
+
+#: By claim: events of a visitor, and what the stay has then.
+STAYS = {
+    "joined, called, admitted, gone: each time is kept, and both positions": (
+        [JOINED, CALLED, CLAIMED, event("expired", "session", 90)],
+        {"joined_ms": 10, "queued_ms": 10, "called_ms": 20, "admitted_ms": 60, "ended_ms": 90,
+         "queue_order": 7, "first_position": 4, "last_position": 1, "end_reason": "session",
+         "returns": 0, "changed_ms": 90},
+    ),
+    "left, with the position": (
+        [JOINED, event("left", "waiting", 20, position=2)],
+        {"ended_ms": 20, "end_reason": "left", "last_position": 2},
+    ),
+    "released": (
+        [JOINED, event("released", "session", 20)],
+        {"ended_ms": 20, "end_reason": "released", "last_position": 4},
+    ),
+    "unseen": (
+        [JOINED, event("released", "unseen", 20)],
+        {"ended_ms": 20, "end_reason": "unseen", "last_position": 4},
+    ),
+    "swept, with the position": (
+        [JOINED, event("expired", "swept", 20, position=3)],
+        {"ended_ms": 20, "end_reason": "swept", "last_position": 3},
+    ),
+    "did not come": (
+        [JOINED, event("expired", "no_show", 20)],
+        {"ended_ms": 20, "end_reason": "no_show", "last_position": 4},
+    ),
+    "whoever comes back waits since then; the beginning and the first position stay": (
+        [JOINED, CALLED, event("expired", "no_show", 30),
+         event("joined", "ticket", 40, order=7, joined=10)],
+        {"joined_ms": 10, "queued_ms": 40, "first_position": 4, "called_ms": None,
+         "ended_ms": None, "end_reason": None, "returns": 1},
+    ),
+    "a session that the store lost is inside since the beginning": (
+        [AT_ONCE, event("admitted", "restored", 9)],
+        {"admitted_ms": 5, "queued_ms": None, "returns": 1, "ended_ms": None},
+    ),
+    "a claim says when a stay before the history joined": (
+        [CLAIMED], {"joined_ms": 10, "queue_order": 7, "queued_ms": 10},
+    ),
+    "a restored session too": ([RESTORED], {"joined_ms": 10, "queued_ms": None, "returns": 1}),
+    "an end alone leaves the beginning open": (
+        [event("expired", "session", 90)], {"joined_ms": None, "ended_ms": 90},
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("last", "reason"),
-    [
-        (event("left", "waiting", 20, position=2), "left"),
-        (event("released", "session", 20), "released"),
-        (event("released", "unseen", 20), "unseen"),
-        (event("expired", "swept", 20, position=3), "swept"),
-        (event("expired", "no_show", 20), "no_show"),
-    ],
-)
-def test_how_a_stay_ends(last, reason):
-    """Why, and at which position where it was in line."""
-    entry = story(JOINED, last)
-    assert (entry.ended_ms, entry.end_reason) == (20, reason)
-    assert entry.last_position == (last.number("position") or 4)
-
-
-def test_whoever_comes_back_goes_on():
-    """In line since then; the beginning and the first position stay."""
-    entry = story(
-        JOINED,
-        event("called", "head", 20, position=1),
-        event("expired", "no_show", 30),
-        event("joined", "ticket", 40, order=7, joined=10),
-    )
-    assert (entry.joined_ms, entry.queued_ms, entry.first_position) == (10, 40, 4)
-    assert (entry.called_ms, entry.ended_ms, entry.end_reason, entry.returns) == (
-        None,
-        None,
-        None,
-        1,
-    )
-
-
-def test_a_session_that_the_store_lost_comes_back():
-    """Restored: inside since the beginning, and not at an end."""
-    entry = story(
-        event("admitted", "at_once", 5, order=3, joined=5), event("admitted", "restored", 9)
-    )
-    assert (entry.admitted_ms, entry.queued_ms, entry.returns, entry.ended_ms) == (5, None, 1, None)
-
-
-def test_a_stay_that_began_before_there_was_a_history():
-    """Its claim says when it joined; its end alone leaves the beginning open."""
-    entry = story(event("admitted", "claimed", 60, order=7, joined=10))
-    assert (entry.joined_ms, entry.queue_order, entry.queued_ms) == (10, 7, 10)
-    entry = story(event("admitted", "restored", 60, order=7, joined=10))
-    assert (entry.joined_ms, entry.queued_ms, entry.returns) == (10, None, 1)
-    entry = story(event("expired", "session", 90))
-    assert (entry.joined_ms, entry.ended_ms) == (None, 90)
+@pytest.mark.parametrize(("events", "expected"), STAYS.values(), ids=STAYS)
+def test_what_events_make_of_a_stay(events, expected):
+    """The stay has the expected fields after the events."""
+    entry = functools.reduce(fold, events, None)
+    assert {name: getattr(entry, name) for name in expected} == expected
 
 
 def waited(joined, called, order=None, **more):
@@ -110,8 +98,8 @@ def waited(joined, called, order=None, **more):
 
 
 def test_what_a_report_counts():
-    """Every stay is one of: let in at once or after a wait, waiting, given up, no-show, or taken
-    out; shares are of those who joined the line."""
+    """Every stay is counted once: admitted at once or after a wait, waiting, given up, no-show, or
+    ended by others. Shares are of the visitors in the queue."""
     told = report(
         [
             Entry("v", joined_ms=0, admitted_ms=0, ended_ms=7000, end_reason="session"),
@@ -135,20 +123,20 @@ def test_what_a_report_counts():
 
 
 def test_a_report_of_nobody():
-    """Counts are 0, and shares and times are unknown, not 0."""
+    """Counts are 0. Shares and times are unknown."""
     told = report([])
     assert (told.stays, told.abandonment, told.wait_p50, told.inversions) == (0, None, None, 0)
 
 
 def test_percentiles_by_nearest_rank():
-    """Of 1 to 100 seconds."""
+    """The percentiles of 1 to 100 seconds are whole seconds."""
     values = [1000 * n for n in range(100, 0, -1)]
-    assert seconds(values, (0.5, 0.9, 0.99, 1.0)) == [50, 90, 99, 100]
+    assert percentiles_s(values, (0.5, 0.9, 0.99, 1.0)) == [50, 90, 99, 100]
 
 
 def test_who_is_called_in_order_is_no_inversion():
-    """Whoever joined after somebody behind was called neither; those whom an operator moved are
-    counted apart."""
+    """A visitor who joined after the other was called is no inversion. Visitors who were moved or
+    returned do not count."""
     assert report([waited(1, 10), waited(2, 20), waited(3, 20)]).inversions == 0
     assert report([waited(1, 30), waited(2, 20)]).inversions == 1
     late = Entry("v", queue_order=1, joined_ms=1, queued_ms=25, called_ms=30)
@@ -162,18 +150,18 @@ CALLS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0
 
 @given(CALLS)
 def test_inversions_are_those_that_looking_at_every_pair_finds(calls):
-    """(called, order, in line since): somebody behind was called strictly before, and strictly
-    after this one had joined."""
+    """A visitor of a higher order was called strictly before, and strictly after this one had
+    joined."""
     expected = sum(
         any(queued < at < called and behind > order for at, behind, _ in calls)
         for called, order, queued in calls
     )
-    assert inversions(list(calls)) == expected
+    assert count_inversions(list(calls)) == expected
 
 
 def test_a_place_over_time():
-    """From those ahead: two when it joined, one leaves, one comes back, until it is called."""
+    """Two are ahead at first. One leaves and one returns before the visitor is called."""
     entry = waited(100, 200)
     ahead = [(10, 150), (20, None), (160, None), (5, 90), (300, None)]
-    assert positions(entry, ahead) == [(100, 3), (150, 2), (160, 3)]
-    assert positions(Entry("v", admitted_ms=5), []) == []
+    assert compute_positions(entry, ahead) == [(100, 3), (150, 2), (160, 3)]
+    assert compute_positions(Entry("v", admitted_ms=5), []) == []

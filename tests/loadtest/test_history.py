@@ -11,8 +11,8 @@ from loadtest.history import report
 from loadtest.history.lookups import open_history
 from loadtest.history.measure import Amount, measure
 from loadtest.history.stays import DAY_MS, DAYS, events_of, make_stays, sizes
-from sidecar.history.model import Event
-from sidecar.history.service import fold, positions
+from sidecar.history.model import StreamEvent
+from sidecar.history.service import compute_positions, fold
 from sidecar.history.store.tables import entries
 from sidecar.storage.sql import database as sql
 
@@ -46,13 +46,13 @@ def test_stays_are_those_of_a_real_line(stays):
     for entry in stays[::50]:
         folded = None
         for seq, (ms, kind, visitor, why, more) in enumerate(events_of(entry)):
-            folded = fold(folded, Event(ms, seq, kind, visitor, why, ms, json.loads(more)))
+            folded = fold(folded, StreamEvent(ms, seq, kind, visitor, why, ms, json.loads(more)))
         assert folded == entry
     ahead = []
     for i, entry in enumerate(stays):
         if entry.queued_ms is not None:
             if i >= 15_000 and i % 50 == 0:
-                assert positions(entry, ahead)[0][1] == entry.first_position
+                assert compute_positions(entry, ahead)[0][1] == entry.first_position
             ahead.append((entry.queued_ms, entry.called_ms or entry.ended_ms))
     states = {entry.state for entry in stays}
     assert {"waiting", "inside", "ended"} <= states
@@ -76,9 +76,12 @@ async def test_those_ahead_are_found_however_long_they_wait(stays, tmp_path):
             longest = 0
             for i in range(0, len(line), 11):
                 stood = [(e.queued_ms, e.called_ms or e.ended_ms) for e in line[:i] if e.queued_ms]
-                ahead = await history.ahead_of(room, line[i], limit=10_000)
+                ahead = await history.find_ahead(room, line[i], limit=10_000)
                 if line[i].queued_ms is not None:
-                    told, found = positions(line[i], stood), positions(line[i], ahead)
+                    told, found = (
+                        compute_positions(line[i], stood),
+                        compute_positions(line[i], ahead),
+                    )
                     assert (1 - missed) * told[0][1] <= found[0][1] <= told[0][1]
                     assert missed or found == told
                     longest = max(longest, told[-1][0] - told[0][0])

@@ -8,7 +8,7 @@ import pytest
 from sidecar.kit.errors import InputError
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
-from sidecar.webhooks.settings import EVENTS, Webhook
+from sidecar.webhooks.settings import ROOM_EVENT_NAMES, Webhook
 from tests.support.settings_problems import GOOD, SECRET, problems
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()
@@ -19,7 +19,12 @@ def test_a_table_is_a_webhook(write):
     """Its address alone is enough; all events of all rooms are told then."""
     path = write(f'[webhooks.team]\nurl = "{URL}"')
     team = load(path, GOOD).webhooks["team"]
-    assert (team.format, team.secret, team.events, team.rooms) == ("generic", "", [*EVENTS], [])
+    assert (team.format, team.secret, team.events, team.rooms) == (
+        "generic",
+        "",
+        [*ROOM_EVENT_NAMES],
+        [],
+    )
     assert team.is_about("shop")
     assert team.host == "chat.test"
     assert load(None, GOOD).webhooks == {}
@@ -92,11 +97,11 @@ def test_a_webhook_without_an_address_is_a_problem(write):
 def test_calls_are_told_to_who_asks_for_them():
     """One message about a room is for everybody; one about each visitor is not."""
     team = Webhook(url=URL)
-    assert team.tells_of_calls is False
+    assert team.has_calls is False
     mailer = Webhook(url=URL, events=["called"])
-    assert mailer.tells_of_calls is True
+    assert mailer.has_calls is True
     both = Webhook(url=URL, events=["called", "room_full"])
-    assert both.tells_of_calls is True
+    assert both.has_calls is True
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""A worker that pays: each call goes to the target once, at a moment that a limit gave.
+"""A worker that pays: it sends each payment to the target once, at a time that a limit allowed.
 
-`payer.py URL TARGET FIRST STEP CALLS AT_ONCE RULE…`: of CALLS calls of each rule it makes those
-with the numbers FIRST, FIRST + STEP, …; so many of a rule AT_ONCE. In the end it tells all of them.
+`payer.py URL TARGET FIRST STEP CALLS AT_ONCE RULE…` sends the payments FIRST, FIRST + STEP, … of
+CALLS payments of each rule, AT_ONCE of a rule at the same time. At the end it prints all payments.
 """
 
 import sys
@@ -15,38 +15,37 @@ from tests.support.service import Api, print_document
 PAYMENT = {"fields": {"biz": "pay", "channel": "wx"}}
 
 
-def pay(url: str, target: str, rule: str, numbers: deque[int], told: list[Any]) -> None:
-    limits, there = Api(url), Api(target)
+def pay(url: str, target: str, rule: str, numbers: deque[int], payments: list[Any]) -> None:
+    limits, receiver = Api(url), Api(target)
     while True:
         try:
             number = numbers.popleft()
         except IndexError:
             return
-        asked = 0
-        status = 429
+        asked, status = 0, 429
         while status == 429:
             asked += 1
             status, leave = limits.call("POST", f"/limits/{rule}/acquire", PAYMENT)
-            time.sleep(leave["wait_seconds"])  # until it may ask again, or a paced call may go
-        there.call("POST", f"/{rule}/{number}")
-        told.append({"rule": rule, "number": number, "asked": asked, **leave})
+            time.sleep(leave["wait_seconds"])  # until the next request or the payment is due
+        receiver.call("POST", f"/{rule}/{number}")
+        payments.append({"rule": rule, "number": number, "asked": asked, **leave})
 
 
 def main(url: str, target: str, *words: str) -> None:
     first, step, calls, at_once = map(int, words[:4])
-    threads, told = [], []
+    threads, payments = [], []
     for rule in words[4:]:
         numbers = deque(range(first, calls, step))
         threads += [
-            threading.Thread(target=pay, args=(url, target, rule, numbers, told))
+            threading.Thread(target=pay, args=(url, target, rule, numbers, payments))
             for _ in range(at_once)
         ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for each in told:
-        print_document(each)
+    for payment in payments:
+        print_document(payment)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""A user who prepares something that only one may prepare at a time, and then takes a title.
+"""A user who prepares, which one user may do at a time, and then takes a title.
 
-`preparer.py URL HOLDER MARK`: MARK is a folder that is there while somebody prepares. It tells
-every answer.
+`preparer.py URL HOLDER MARK` prints every response. The folder MARK exists while a user prepares.
 """
 
 import sys
@@ -23,11 +22,11 @@ def main(url: str, holder: str, mark: Path) -> None:
         if status == 200:
             break
         time.sleep(min(ASK_S, permit["wait_seconds"]))
-    mark.mkdir()  # fails where somebody else prepares
+    mark.mkdir()  # fails if another user prepares
     time.sleep(PREPARES_S)
     mark.rmdir()
     api.call("POST", "/limits/prepare/release", {"permit": permit["permit"]})
-    # Only now: the term is for the work, and none of it is spent on waiting for others.
+    # The lease is taken last, so that no part of its term is spent on waiting.
     _, lease = api.call("POST", f"/leases/title/of-{holder}", {"holder": holder})
     print_document(lease)
 

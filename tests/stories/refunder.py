@@ -1,8 +1,8 @@
-"""Refunds go one at a time: each is asked for at once, and answered at its moment.
+"""Refunds, of which a limit allows one in each window.
 
-`refunder.py URL RULE WINDOW_MS REFUNDS`. Two more are asked for behind them, and their
-callers go away; two that come later take their moments. Tells that all are asked for, and then each
-answer.
+`refunder.py URL RULE WINDOW_MS REFUNDS` requests all refunds at once, prints that it has done so,
+and then prints each response. Two more requests wait behind these. Their clients disconnect, and
+two later requests get their times.
 """
 
 import select
@@ -16,7 +16,7 @@ GONE = 2
 
 
 def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
-    looking = Api(url)
+    reader = Api(url)
 
     def ask() -> Api:
         api = Api(url)
@@ -24,27 +24,27 @@ def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
         return api
 
     def free_ms() -> int:
-        """Return the moment that a refund would get now."""
+        """Return the time that a refund would get now."""
         query = "&".join(f"{name}={value}" for name, value in REFUND.items())
-        return to_ms(looking.call("GET", f"/limits/{rule}?{query}")[1]["at"])
+        return to_ms(reader.call("GET", f"/limits/{rule}?{query}")[1]["at"])
 
     asked = [ask() for _ in range(refunds)]
     [first], _, _ = select.select(asked, [], [])
     asked.remove(first)
     told = [first.answer()[1]]
     behind_ms = to_ms(told[0]["at"]) + refunds * window_ms
-    wait_until(lambda: free_ms() == behind_ms, "a moment for each refund")
+    wait_until(lambda: free_ms() == behind_ms, "a time for each refund")
     print_document({"state": "asked"})
     gone = [ask() for _ in range(GONE)]
     last_ms = behind_ms + GONE * window_ms
-    wait_until(lambda: free_ms() == last_ms, "moments for those who go away")
+    wait_until(lambda: free_ms() == last_ms, "times for those who disconnect")
     for api in gone:
         api.close()
     for _ in gone:
-        wait_until(lambda: free_ms() < last_ms, "a moment that was given back")
+        wait_until(lambda: free_ms() < last_ms, "a time that was given back")
         given_back_ms = free_ms()
         asked.append(ask())
-        wait_until(lambda ms=given_back_ms: free_ms() > ms, "somebody who takes it")
+        wait_until(lambda ms=given_back_ms: free_ms() > ms, "a request that gets it")
     told += [api.answer()[1] for api in asked]
     for each in told:
         print_document(each)

@@ -1,7 +1,7 @@
-"""What payments and refunds are sent to: `target.py PORT` notes whatever arrives.
+"""The receiver of payments and refunds: `target.py PORT` records all calls.
 
-`POST /v1/RULE/NUMBER` is one call; `GET /v1/` tells all of them in the order in which they came:
-[path, when (ms since 1970)].
+`POST /v1/RULE/NUMBER` is one call. `GET /v1/` returns all calls in the order in which they came:
+[path, time (ms since 1970)].
 """
 
 import json

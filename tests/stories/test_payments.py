@@ -1,8 +1,7 @@
-"""Payments over four worker processes, and refunds: what a limit gives is never more than it says,
-by the moments that the store gave.
+"""Payments by four worker processes, and refunds, never exceed their limits.
 
-PAYMENTS_FULL=1 in the environment runs them at the pace of a bank, 20 payments and a refund a
-second; otherwise all of it takes seconds.
+PAYMENTS_FULL=1 in the environment runs them at the rate of a bank, 20 payments and a refund a
+second. Otherwise the test takes seconds.
 """
 
 import os
@@ -19,12 +18,12 @@ from tests.support.site import answers
 
 IS_FULL = os.environ.get("PAYMENTS_FULL") == "1"
 WORKERS = 4
-#: By rule: payments in all, payments a window, the window's length, and refunds, one a window.
+#: For each rule: all payments, payments in a window, its length, and refunds, one in a window.
 CALLS = 2000 if IS_FULL else 500
 LIMIT, WINDOW_MS = (20, 1000) if IS_FULL else (40, 400)
 REFUNDS = 60 if IS_FULL else 20
 WINDOW_US = 1000 * WINDOW_MS
-#: Of each rule that a worker makes at the same time; together they are more than the limit.
+#: How many payments of a rule a worker makes at the same time. Together they exceed the limit.
 AT_ONCE = 12
 
 ALGORITHMS = ("fixed_window", "sliding_window")
@@ -33,16 +32,16 @@ RULES = {f"{algorithm[:5]}-{mode}": (algorithm, mode) for algorithm in ALGORITHM
 
 
 class Run(NamedTuple):
-    """All that was told and done."""
+    """All payments and refunds, and the calls that arrived."""
 
-    #: By rule: each payment as it was let through at last.
+    #: The payments by rule, with the response that allowed each.
     paid: dict[str, list[dict[str, Any]]]
     refunded: list[dict[str, Any]]
-    #: Of each call that reached the target, its path and when, ms.
+    #: The path and time (ms) of each call that reached the target.
     arrived: list[tuple[str, float]]
 
     def moments(self, rule: str) -> list[int]:
-        """µs since 1970."""
+        """Return the times of the payments in order, µs since 1970."""
         return sorted(to_us(call["at"]) for call in self.paid[rule])
 
 
@@ -60,7 +59,7 @@ def run():
         service.program("target", port)
         wait_until(lambda: answers(f"{target}/v1/"), "the target")
         refunder = service.program("refunder", service.urls[0], "slidi-pace", WINDOW_MS, REFUNDS)
-        refunder.read()  # beside payments they might be asked for more than a window apart
+        refunder.read()  # before the payments, which might delay the requests
         workers = [
             service.program("payer", service.urls[number % 2], target, number, WORKERS,
                             CALLS, AT_ONCE, *RULES)
@@ -79,7 +78,7 @@ def run():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_no_aligned_window_has_more_than_the_limit(run, mode):
-    """However many workers ask at the window's edge."""
+    """This holds although many workers ask at the edge of a window."""
     counts = Counter[int]()
     for call in run.paid[f"fixed-{mode}"]:
         counts[to_us(call["at"]) // WINDOW_US] += 1
@@ -89,7 +88,7 @@ def test_no_aligned_window_has_more_than_the_limit(run, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_no_window_at_all_has_more_than_the_limit(run, mode):
-    """Wherever it begins: a call and the one that comes `limit` after it lie a window apart."""
+    """A call and the one that is `limit` calls later are a window apart."""
     moments = run.moments(f"slidi-{mode}")
     assert len(moments) == CALLS
     assert min(b - a for a, b in zip(moments, moments[LIMIT:], strict=False)) >= WINDOW_US
@@ -97,7 +96,7 @@ def test_no_window_at_all_has_more_than_the_limit(run, mode):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_payment_is_made_once(run, rule):
-    """None is lost and none comes twice, though many had to ask again or to wait."""
+    """No payment is lost or repeated, although many had to ask again or wait."""
     numbers = [str(number) for number in range(CALLS)]
     assert sorted(str(call["number"]) for call in run.paid[rule]) == sorted(numbers)
     arrived = [path.split("/")[-1] for path, _ in run.arrived if f"/{rule}/" in path]
@@ -110,7 +109,7 @@ def test_every_payment_is_made_once(run, rule):
 
 
 def test_no_payment_arrives_before_its_moment(run):
-    """The target's clock is the store's."""
+    """The clock of the target is that of Redis."""
     at = {f"/v1/{call['rule']}/{call['number']}": to_us(call["at"]) / 1000
           for calls in run.paid.values() for call in calls}  # fmt: skip
     assert len(run.arrived) == len(at)
@@ -119,8 +118,8 @@ def test_no_payment_arrives_before_its_moment(run):
 
 
 def test_refunds_are_a_window_apart_while_payments_run(run):
-    """Each is answered, in the moment after the one before; moments of callers who went away went
-    to those who came later."""
+    """Each refund is allowed one window after the one before. Clients that disconnect lose their
+    times to later clients."""
     moments = sorted(to_us(refund["at"]) for refund in run.refunded)
     assert len(moments) == REFUNDS + GONE
     assert {later - earlier for earlier, later in pairwise(moments)} == {WINDOW_US}

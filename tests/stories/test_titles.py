@@ -1,4 +1,5 @@
-"""Titles that one holds at a time, for a term: users are processes, all times are the store's."""
+"""Titles that one user holds at a time, for a term. Users are processes, and all times are those of
+Redis."""
 
 import sqlite3
 from itertools import pairwise
@@ -34,8 +35,8 @@ def service():
 
 
 def test_a_title_goes_to_the_next_when_the_term_ends(service):
-    """Who waits has it with the first poll at or after the end, and not before; whoever wants
-    another title has that one at once."""
+    """The next user gets the title with the first poll at or after the end of the term. A user of
+    another title gets it at once."""
     first_url, second_url = service.urls
     one = service.program("user", first_url, "title/A", "one")
     two = service.program("user", second_url, "title/A", "two")
@@ -49,15 +50,14 @@ def test_a_title_goes_to_the_next_when_the_term_ends(service):
     three.send("take")
     other = three.read()
     assert other["state"] == "granted"
-    one.kill()  # nobody is told
+    one.kill()
 
     waited += two.read_until("granted")
     second = waited.pop()
     end = to_ms(first["expires_at"])
     assert end == to_ms(first["granted_at"]) + TERM_MS
     assert to_ms(second["granted_at"]) >= end
-    # The last poll that was in vain came before the end, and was told to ask again at the end; the
-    # very next one took the title.
+    # The last poll before the end was told to poll again at the end, and this poll took the title.
     asked = [to_ms(reply["updated_at"]) for reply in waited]
     assert {reply["state"] for reply in waited} == {"waiting"}
     assert max(asked) < end
@@ -66,7 +66,7 @@ def test_a_title_goes_to_the_next_when_the_term_ends(service):
     assert to_ms(second["expires_at"]) == to_ms(second["granted_at"]) + TERM_MS
     assert first["fence"] < other["fence"] < second["fence"]
 
-    # User 1 was only asleep, and goes on. It is refused wherever its fencing number is looked at.
+    # User 1 continues after a pause, and is refused because of its fencing number.
     late = Api(first_url)
     two.send("renew")
     assert two.read()["status"] == 200
@@ -85,8 +85,8 @@ def test_a_title_goes_to_the_next_when_the_term_ends(service):
 
 
 def test_an_early_release_hands_over_at_the_next_poll(service):
-    """Whoever waits has it long before the term would have ended, through another replica than the
-    one that was told."""
+    """The next user gets the lease before the end of the term, through another replica than the one
+    that released it."""
     first_url, second_url = service.urls
     one = service.program("user", first_url, "document/A", "one")
     two = service.program("user", second_url, "document/A", "two")
@@ -102,15 +102,15 @@ def test_an_early_release_hands_over_at_the_next_poll(service):
     api.close()
     waited += two.read_until("granted")
     second = waited.pop()
-    # `after` is a moment at which the document was free already.
+    # The document was already free when this response was made.
     assert all(to_ms(reply["updated_at"]) <= to_ms(after["updated_at"]) for reply in waited)
     assert to_ms(second["granted_at"]) < to_ms(first["expires_at"])
     assert second["fence"] > first["fence"]
 
 
 def test_a_shared_preparation_holds_up_no_term(service):
-    """Four prepare, never two at a time, and then each takes a title of its own: granted at once,
-    and for the whole term."""
+    """Four users prepare one at a time. Then each takes a title of its own, at once and for the
+    whole term."""
     mark = service.folder / "somebody-prepares"
     api = Api(service.urls[0])
     _, first = api.call("POST", "/limits/prepare/acquire", {"id": "first"})
@@ -120,10 +120,10 @@ def test_a_shared_preparation_holds_up_no_term(service):
     assert {user.read()["outcome"] for user in users} == {"refused"}
     api.call("POST", "/limits/prepare/release", {"permit": first["permit"]})
     api.close()
-    told = [user.read_all() for user in users]  # of one that met another at work this fails
+    told = [user.read_all() for user in users]  # this fails if two users prepared at the same time
     for *_, permit, lease in told:
         assert (permit["outcome"], lease["state"]) == ("granted", "granted")
-        # The one is told in whole ms, the other in µs.
+        # One time is in ms, the other in µs.
         assert to_ms(lease["granted_at"]) + 1 > to_us(permit["at"]) / 1000 + PREPARES_MS
         assert to_ms(lease["expires_at"]) == to_ms(lease["granted_at"]) + TERM_MS
     began = sorted(to_ms(permit["at"]) for *_, permit, _ in told)

@@ -1,7 +1,7 @@
-"""A user of one resource: asks for it, polls when told to, and has it until told otherwise.
+"""A user of one resource, who requests a lease and polls until it is granted.
 
-`user.py URL RESOURCE HOLDER`. It begins at the first line of its input. While it has the lease, a
-line "release" gives it up, and "renew" renews it.
+`user.py URL RESOURCE HOLDER` begins at the first line of its input. When it has the lease, a line
+"release" releases the lease, and a line "renew" renews it.
 """
 
 import sys

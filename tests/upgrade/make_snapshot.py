@@ -12,6 +12,7 @@ it writes is text: the test moves its times to the present.
 import contextlib
 import http.server
 import json
+import operator
 import re
 import socket
 import sqlite3
@@ -23,6 +24,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +85,7 @@ key = "{{who}}"
 
 
 class Target(http.server.BaseHTTPRequestHandler):
-    """Respond with the request's body."""
+    """Responds with the body of the request."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -97,7 +99,7 @@ class Target(http.server.BaseHTTPRequestHandler):
 
 
 class Site:
-    """A replica, and the documents of its responses."""
+    """Sends requests to a replica, and returns the documents of its responses."""
 
     def __init__(self, edge: int, ops: int) -> None:
         self._edge, self._ops = f"http://127.0.0.1:{edge}", f"http://127.0.0.1:{ops}"
@@ -113,7 +115,7 @@ class Site:
             raise SystemExit(f"{method} {path}: {error} {error.read().decode()}") from error
 
     def visit(self, path: str, cookie: str = "", method: str = "GET") -> tuple[int, str, Any]:
-        """Return status, new cookie, and document, if there is one."""
+        """Return the status, the new cookie, and the document if there is one."""
         headers = {"X-Waitroom-Room": "shop", "Accept": "text/html", "Cookie": cookie}
         request = urllib.request.Request(self._edge + path, headers=headers, method=method)
         try:
@@ -177,36 +179,27 @@ def fill(site: Site) -> dict[str, Any]:
 
 def describe(site: Site) -> dict[str, list[str]]:
     """Return each endpoint with the names of its parameters and of its body's fields."""
-    document, found = site.ask("GET", "/openapi.json"), {}
+    document, endpoints = site.ask("GET", "/openapi.json"), {}
 
     def resolve(part: dict[str, Any]) -> dict[str, Any]:
         while "$ref" in part:
-            whole: Any = document
-            for name in part["$ref"].removeprefix("#/").split("/"):
-                whole = whole[name]
-            part = whole
+            part = reduce(operator.getitem, part["$ref"].removeprefix("#/").split("/"), document)
         return part
 
     for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            if method not in {"get", "post", "put", "patch", "delete"}:
-                continue
+        for method in sorted(methods.keys() & {"get", "post", "put", "patch", "delete"}):
+            operation = methods[method]
             parameters = methods.get("parameters", []) + operation.get("parameters", [])
-            names = {
-                part["name"]
-                for part in map(resolve, parameters)
-                if part["in"] in {"query", "header"}
-            }
+            parts = map(resolve, parameters)
+            names = {part["name"] for part in parts if part["in"] in {"query", "header"}}
             content = resolve(operation.get("requestBody", {})).get("content", {})
             for media in content.values():
                 schema = resolve(media["schema"])
-                for one in [
-                    schema,
-                    *map(resolve, schema.get("oneOf", []) + schema.get("anyOf", [])),
-                ]:
-                    names |= set(one.get("properties", {}))
-            found[f"{method.upper()} {re.sub('{[^}]*}', '{}', path)}"] = sorted(names)
-    return found
+                choices = schema.get("oneOf", []) + schema.get("anyOf", [])
+                for each in (schema, *map(resolve, choices)):
+                    names |= set(each.get("properties", {}))
+            endpoints[f"{method.upper()} {re.sub('{[^}]*}', '{}', path)}"] = sorted(names)
+    return endpoints
 
 
 def commands_of(store: redis.Redis) -> list[list[Any]]:
@@ -215,20 +208,18 @@ def commands_of(store: redis.Redis) -> list[list[Any]]:
     for key in sorted(store.scan_iter(count=1000)):
         kind = store.type(key)
         if kind == "zset":
-            found = store.execute_command("ZRANGE", key, 0, -1, "WITHSCORES")
-            pairs = (
-                found if isinstance(found[0], list) else zip(found[::2], found[1::2], strict=True)
-            )
-            commands.append(["ZADD", key, *_flat((_text(at), one) for one, at in pairs)])
+            scores = store.zrange(key, 0, -1, withscores=True)
+            pairs = [(repr(int(at) if at == int(at) else at), member) for member, at in scores]
+            commands.append(["ZADD", key, *_flatten(pairs)])
         elif kind == "hash":
-            commands.append(["HSET", key, *_flat(sorted(store.hgetall(key).items()))])
+            commands.append(["HSET", key, *_flatten(sorted(store.hgetall(key).items()))])
         elif kind == "list":
             commands.append(["RPUSH", key, *store.lrange(key, 0, -1)])
         elif kind == "set":
             commands.append(["SADD", key, *sorted(store.smembers(key))])
         elif kind == "stream":
             for id_, fields in store.xrange(key):
-                commands.append(["XADD", key, id_, *_flat(fields.items())])
+                commands.append(["XADD", key, id_, *_flatten(fields.items())])
             commands += [
                 ["XGROUP", "CREATE", key, group["name"], group["last-delivered-id"], "MKSTREAM"]
                 for group in store.xinfo_groups(key)
@@ -241,12 +232,8 @@ def commands_of(store: redis.Redis) -> list[list[Any]]:
     return commands
 
 
-def _flat(pairs: Iterable[tuple[str, str]]) -> list[str]:
+def _flatten(pairs: Iterable[tuple[str, str]]) -> list[str]:
     return [part for pair in pairs for part in pair]
-
-
-def _text(score: float) -> str:
-    return repr(int(score)) if score == int(score) else repr(score)
 
 
 def free_port() -> int:

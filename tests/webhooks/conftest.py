@@ -1,4 +1,4 @@
-"""Receivers of webhooks, and a room with replicas (world.py)."""
+"""Fixtures: receivers of webhooks, and a room with replicas (world.py)."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.webhooks.world import make_world
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch):
-    """Whatever this machine's own way out is."""
+    """Let requests to receivers bypass the proxy of this machine."""
     monkeypatch.setenv("NO_PROXY", "*")
 
 

@@ -1,4 +1,4 @@
-"""Webhooks about visitors who were called: to a real receiver, from a real store's stream."""
+"""Messages about called visitors, from an event stream in Redis to a receiver."""
 
 import json
 import re
@@ -15,8 +15,8 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.model import Ticket
 from sidecar.webhooks import calls as module
 from sidecar.webhooks import deliveries as kept
-from sidecar.webhooks.calls import BATCH, CallEvent, CallPage, Cursor, ticket_of
-from sidecar.webhooks.messages import compose
+from sidecar.webhooks.calls import BATCH_SIZE, CallPage, Cursor, create_ticket
+from sidecar.webhooks.messages import compose_message
 from sidecar.webhooks.model import CalledVisitor, CallNotice
 from sidecar.webhooks.settings import Webhook
 from tests.support.receiver import Receiver, until
@@ -29,19 +29,22 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text(
 SETTINGS = {"total_active_users": 0, "claim_window": 30, "public_url": URL}
 
 
-def calls_of(replica):
-    return replica.call_detector.stores[replica.room.name]
-
-
 async def batches(world) -> list[str]:
-    """The ids of what is not enqueued yet."""
+    """Return the ids of the batches that are not enqueued yet."""
     fields = await world.redis.hkeys(world.key("calls"))
     return [name.decode() for name in fields if name != b"cursor"]
 
 
 def told(receiver: Receiver) -> list[str]:
-    """The visitors in all messages, in the order in which they came."""
+    """Return the visitors in all messages, in the order in which the messages came."""
     return [call["visitor"] for _, body in receiver.came for call in body["calls"]]
+
+
+async def expect_call(world, replica, receiver: Receiver) -> None:
+    """Call a visitor, and check that the first message has this call."""
+    (visitor,) = await world.call_and_check()
+    await until(lambda: replica.counted("delivered") == 1, "the message")
+    assert told(receiver) == [visitor]
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def world(world):
 
 @pytest.fixture
 async def any_world(store_url, turn):
-    """With each kind of store in turn."""
+    """Create a world with each kind of store in turn."""
     async for world in make_world(store_url, turn, settings=SETTINGS):
         yield world
 
@@ -66,7 +69,7 @@ def hook(receiver):
 
 
 async def test_a_call_is_told_once_by_one_of_two_replicas(any_world, receiver, hook):
-    """With who it is, since when, until when, and a link that is the visitor's ticket, signed."""
+    """The message has the visitor, the times of the call, and a link with the signed ticket."""
     world = any_world
     replicas = [world.replica(hook), world.replica(hook)]
     await world.seconds()
@@ -95,12 +98,10 @@ async def test_a_call_is_told_once_by_one_of_two_replicas(any_world, receiver, h
 
 
 async def test_the_link_lets_in_whoever_brings_its_ticket(world, receiver, hook):
-    """The ticket of the link claims the turn like the visitor's own, and a second time the same
-    session is found."""
-    replica = world.replica(hook)
-    await world.seconds()
-    (visitor,) = await world.call(1)
-    await world.seconds()
+    """The link claims the call like the visitor's own ticket. Claiming twice finds the same
+    session."""
+    replica = await world.start(hook)
+    (visitor,) = await world.call_and_check()
     await until(lambda: told(receiver) == [visitor], "the message")
     token = receiver.came[0][1]["calls"][0]["claim_url"].partition("?token=")[2]
     for ticket in (replica.room.tokens.read_claim(token), world.tickets[visitor]):
@@ -110,33 +111,28 @@ async def test_the_link_lets_in_whoever_brings_its_ticket(world, receiver, hook)
 
 
 async def test_without_the_sites_address_the_link_is_a_path(world, receiver, hook):
-    """The receiver knows where it is."""
+    """The receiver knows the address of the site."""
     world.settings = {**SETTINGS, "public_url": None}
-    world.replica(hook)
-    await world.seconds()
-    await world.call(1)
-    await world.seconds()
+    await world.start(hook)
+    await world.call_and_check()
     await until(lambda: len(receiver.came) == 1, "the message")
     path = receiver.came[0][1]["calls"][0]["claim_url"]
     assert path.startswith(f"/_waitroom/{world.name}/claim?token=c~")
 
 
 async def test_a_message_has_a_hundred_calls_at_most(world, receiver, hook):
-    """All are told, in the order of the calls, none twice."""
-    replica = world.replica(hook)
-    await world.seconds()
-    visitors = await world.call(2 * BATCH + 50)
-    await world.seconds()
+    """All calls are in messages, in their order, and none comes twice."""
+    replica = await world.start(hook)
+    visitors = await world.call_and_check(2 * BATCH_SIZE + 50)
     await until(lambda: replica.counted("delivered") == len(visitors), "all messages")
-    assert [len(body["calls"]) for _, body in receiver.came] == [BATCH, BATCH, 50]
+    assert [len(body["calls"]) for _, body in receiver.came] == [BATCH_SIZE, BATCH_SIZE, 50]
     assert sorted(told(receiver)) == sorted(visitors)
     assert len(set(receiver.ids)) == 3
 
 
 async def test_who_came_before_the_message_was_made_is_not_in_it(world, receiver, hook):
-    """Nor who gave up the turn, nor whose turn is over: only the one who may still come."""
-    replica = world.replica(hook)
-    await world.seconds()
+    """Visitors who left or whose call has expired are not in the message either."""
+    replica = await world.start(hook)
     late, came, left, waits = await world.call(4)
     await world.redis.zadd(world.key("active"), {late: world.turn.now_ms + 500})
     await replica.room.check(world.tickets[came], may_join=False)
@@ -148,21 +144,16 @@ async def test_who_came_before_the_message_was_made_is_not_in_it(world, receiver
 
 
 async def test_what_was_called_before_anybody_asked_is_not_told(world, receiver, hook):
-    """The first look at a room begins at the end."""
+    """The first check of a room begins at the end of its stream."""
     replica = world.replica(hook)
-    await world.call(3)
-    await world.seconds()
-    (visitor,) = await world.call(1)
-    await world.seconds()
-    await until(lambda: replica.counted("delivered") == 1, "the message")
-    assert told(receiver) == [visitor]
+    await world.call_and_check(3)
+    await expect_call(world, replica, receiver)
 
 
 async def test_each_webhook_is_told_of_its_rooms(world, receiver, hook):
-    """One that is about another room is not, and its room is not looked at."""
+    """A webhook about another room gets no message, and does not cause checks of this room."""
     elsewhere = Webhook(url="http://127.0.0.1:1/x", events=["called"], rooms=["another"])
-    world.replica(elsewhere)
-    await world.seconds()
+    await world.start(elsewhere)
     assert await world.redis.exists(world.key("calls")) == 0
     replica = world.replica(elsewhere, hook)
     await world.seconds(1, replica)
@@ -176,10 +167,9 @@ async def test_each_webhook_is_told_of_its_rooms(world, receiver, hook):
 
 
 async def test_a_replica_that_dies_before_it_enqueues_loses_nothing(world, receiver, hook):
-    """What it read and noted the next one enqueues, with the same id, whatever was called since: so
-    is what an older version had not sent."""
-    first = world.replica(hook)
-    await world.seconds()
+    """The next replica enqueues the stored batches with the same ids, and later calls after
+    them."""
+    first = await world.start(hook)
     visitors = await world.call(2)
 
     async def die(*_):
@@ -200,27 +190,24 @@ async def test_a_replica_that_dies_before_it_enqueues_loses_nothing(world, recei
 
 
 async def test_a_replica_that_dies_between_reading_and_noting_loses_nothing(world, receiver, hook):
-    """Nothing was sent, and the next one reads the same."""
-    first = world.replica(hook)
-    await world.seconds()
+    """Nothing was sent, and the next replica reads the same calls."""
+    first = await world.start(hook)
     visitors = await world.call(2)
-    note = calls_of(first).note
+    save = first.call_detector.save_batches
 
     async def die(*_):
         raise StoreError("gone")
 
-    calls_of(first).note = die
+    first.call_detector.save_batches = die
     with capture_logs() as logs:
         await world.seconds()
     assert [line["event"] for line in logs] == ["calls_failed"]
     assert (receiver.came, await world.waiting()) == ([], [])
-    await world.leases_run_out()
-    heir = world.replica(hook)
-    await world.seconds(1, heir)
+    heir = await world.start_heir(hook)
     await until(lambda: heir.counted("delivered") == 2, "the message")
     await world.seconds(1, heir)
     # I expect the first, when it has its turn again, to go on from there.
-    calls_of(first).note = note
+    first.call_detector.save_batches = save
     await world.leases_run_out()
     await world.seconds(1, first)
     await world.seconds(1, first)
@@ -228,21 +215,21 @@ async def test_a_replica_that_dies_between_reading_and_noting_loses_nothing(worl
 
 
 async def test_two_that_read_at_once_enqueue_one(world, receiver, hook):
-    """A replica that was held up may enqueue just as another has the lease: the id is the same."""
+    """A slow replica may enqueue after it has lost its lease, but the message has the same id."""
     one, two = world.replica(hook), world.replica(hook)
     await world.seconds()
     await world.call(1)
-    load = calls_of(two).load
-    before = await load()
+    load = two.call_detector.load_batches
+    before = await load(world.name)
 
-    async def load_before():
+    async def load_before(_):
         return before
 
     await world.seconds(1, one)
-    calls_of(two).load = load_before
+    two.call_detector.load_batches = load_before
     await world.leases_run_out()
     await world.seconds(1, two)
-    calls_of(two).load = load
+    two.call_detector.load_batches = load
     (visitor,) = await world.call(1)
     await world.seconds(1, two)
     await until(lambda: len(receiver.came) == 2, "the next")
@@ -251,11 +238,9 @@ async def test_two_that_read_at_once_enqueue_one(world, receiver, hook):
 
 
 async def test_a_claim_between_death_and_heir_is_not_repeated(world, receiver, hook):
-    """What the dead one had not sent is looked at again: who came meanwhile needs no message."""
-    mute = world.replica(hook, sends=False)
-    await world.seconds()
-    came, waits = await world.call(2)
-    await world.seconds()
+    """A visitor who is admitted before the next replica sends is not in the message."""
+    mute = await world.start(hook, sends=False)
+    came, waits = await world.call_and_check(2)
     mute.die()
     await mute.room.check(world.tickets[came], may_join=False)
     heir = world.replica(hook)
@@ -265,9 +250,8 @@ async def test_a_claim_between_death_and_heir_is_not_repeated(world, receiver, h
 
 
 async def test_what_nobody_needs_any_more_is_not_sent_at_all(world, receiver, hook):
-    """A batch of which all have come is forgotten without a message."""
-    replica = world.replica(hook)
-    await world.seconds()
+    """A message whose visitors were all admitted is deleted."""
+    replica = await world.start(hook)
     (came,) = await world.call(1)
     await replica.room.check(world.tickets[came], may_join=False)
     await world.seconds()
@@ -277,20 +261,17 @@ async def test_what_nobody_needs_any_more_is_not_sent_at_all(world, receiver, ho
 
 
 async def test_a_message_is_tried_until_the_turn_is_over(world, receiver, hook):
-    """Then it has failed, and the next one is sent."""
+    """When its calls have expired the message fails, and the next message is sent."""
     receiver.answers = [503] * 4
     world.hurries = True
-    replica = world.replica(hook)
-    await world.seconds()
-    await world.call(1)
-    await world.seconds()
+    replica = await world.start(hook)
+    await world.call_and_check()
     await until(lambda: replica.counted("failed") == 1, "the end of trying")
     # The turn lasts for half a minute and a poll: pauses of 1, 4 and 16 s fit in.
     assert 2 <= len(receiver.came) <= 4
     assert len(set(receiver.ids)) == 1
     receiver.answers = []
-    (visitor,) = await world.call(1)
-    await world.seconds()
+    (visitor,) = await world.call_and_check()
     await until(lambda: replica.counted("delivered") == 1, "the next")
     assert told(receiver)[-1] == visitor
 
@@ -298,17 +279,13 @@ async def test_a_message_is_tried_until_the_turn_is_over(world, receiver, hook):
 async def test_who_comes_while_a_slow_receiver_keeps_the_sender_is_in_no_message(
     world, receiver, hook
 ):
-    """A message has only those who can still come when it is sent."""
+    """A message has only the calls that can still be claimed when the message is sent."""
     receiver.answers = [None]
-    replica = world.replica(hook)
-    await world.seconds()
-    (slow,) = await world.call(1)
-    await world.seconds()
+    replica = await world.start(hook)
+    (slow,) = await world.call_and_check()
     await until(lambda: len(receiver.came) == 1, "the first")
-    (came,) = await world.call(1)
-    await world.seconds()
-    (waits,) = await world.call(1)
-    await world.seconds()
+    (came,) = await world.call_and_check()
+    (waits,) = await world.call_and_check()
     await replica.room.check(world.tickets[came], may_join=False)
     receiver.let_go()
     await until(lambda: replica.counted("delivered") == 2, "the last")
@@ -317,12 +294,10 @@ async def test_who_comes_while_a_slow_receiver_keeps_the_sender_is_in_no_message
 
 
 async def test_who_comes_before_a_retry_is_not_in_it(world, receiver, hook):
-    """Each call is counted once, by what became of it."""
+    """Each call is counted once, by its final result."""
     receiver.answers = [503]
-    replica = world.replica(hook)
-    await world.seconds()
-    came, waits = await world.call(2)
-    await world.seconds()
+    replica = await world.start(hook)
+    came, waits = await world.call_and_check(2)
     await until(lambda: len(receiver.came) == 1, "the first try")
     await replica.room.check(world.tickets[came], may_join=False)
     for _ in range(2):
@@ -333,16 +308,14 @@ async def test_who_comes_before_a_retry_is_not_in_it(world, receiver, hook):
 
 
 async def test_too_many_drop_the_oldest(monkeypatch, world, receiver, hook):
-    """What is being sent stays; the oldest behind it gives way, and is counted and logged."""
-    monkeypatch.setattr(kept, "BACKLOG", 1)
+    """The message that is being sent stays. The oldest behind it is dropped, counted and logged."""
+    monkeypatch.setattr(kept, "QUEUE_LIMIT", 1)
     receiver.answers = [None]
-    replica = world.replica(hook)
-    await world.seconds()
+    replica = await world.start(hook)
     visitors = []
     with capture_logs() as logs:
         for _ in range(4):
-            visitors += await world.call(1)
-            await world.seconds()
+            visitors += await world.call_and_check()
             await until(lambda: len(receiver.came) == 1, "the first")
     assert replica.counted("dropped") == replica.counted("dropped", "called") == 2
     assert [line["event"] for line in logs if "dropped" in line["event"]] == ["webhook_dropped"] * 2
@@ -352,10 +325,9 @@ async def test_too_many_drop_the_oldest(monkeypatch, world, receiver, hook):
 
 
 async def test_too_many_that_cannot_be_enqueued_drop_the_oldest(monkeypatch, world, receiver, hook):
-    """While a webhook's keys are unavailable; each is counted and logged once."""
-    monkeypatch.setattr(module, "UNSENT", 2)
-    replica = world.replica(hook)
-    await world.seconds()
+    """While Redis refuses messages, each dropped message is counted and logged once."""
+    monkeypatch.setattr(module, "UNSENT_LIMIT", 2)
+    replica = await world.start(hook)
 
     async def fail(*_):
         raise StoreError("away")
@@ -365,8 +337,7 @@ async def test_too_many_that_cannot_be_enqueued_drop_the_oldest(monkeypatch, wor
         away.setattr(detector, "enqueue", fail)
         visitors = []
         for _ in range(4):
-            visitors += await world.call(1)
-            await world.seconds()
+            visitors += await world.call_and_check()
     assert replica.counted("dropped") == 2
     assert [line["event"] for line in logs if "dropped" in line["event"]] == ["calls_dropped"] * 2
     await world.seconds()
@@ -378,10 +349,9 @@ async def test_too_many_that_cannot_be_enqueued_drop_the_oldest(monkeypatch, wor
 
 
 async def test_a_stream_that_was_trimmed_is_said_and_gone_on_with(world, receiver, hook):
-    """How many were lost is logged and counted; what came later is told."""
+    """The number of lost calls is logged and counted, and later calls are sent."""
     replica = world.replica(hook)
-    await world.call(1)
-    await world.seconds()
+    await world.call_and_check()
     await world.call(3)
     await world.redis.xtrim(world.key("events"), maxlen=0, approximate=False)
     (visitor,) = await world.call(1)
@@ -398,11 +368,10 @@ async def test_a_stream_that_was_trimmed_is_said_and_gone_on_with(world, receive
 
 
 async def test_a_long_stream_is_read_in_pages(monkeypatch, world, receiver, hook):
-    """Whatever fits in between, and with a rest for the next look."""
-    monkeypatch.setattr(module, "PAGE", 7)
+    """A check reads a limited number of pages, and the next check reads the others."""
+    monkeypatch.setattr(module, "PAGE_SIZE", 7)
     monkeypatch.setattr(module, "PAGES", 3)
-    replica = world.replica(hook)
-    await world.seconds()
+    replica = await world.start(hook)
     visitors = await world.call(20)  # and as many events of joining
     for _ in range(3):
         await world.seconds()
@@ -412,26 +381,22 @@ async def test_a_long_stream_is_read_in_pages(monkeypatch, world, receiver, hook
 
 
 async def test_a_store_that_was_emptied_is_read_from_its_beginning(world, receiver, hook):
-    """The replicas that were there know that all in it is new."""
+    """A replica that ran before knows that all events are new."""
     world.settings = {**SETTINGS, "recovery_window": 0}
     replica = world.replica(hook)
     await world.arrive(3)
     await world.seconds()
     await world.redis.delete(*[key async for key in world.redis.scan_iter(world.key("*"))])
-    (visitor,) = await world.call(1)
-    await world.seconds()
-    await until(lambda: replica.counted("delivered") == 1, "the message")
-    assert told(receiver) == [visitor]
+    await expect_call(world, replica, receiver)
     assert replica.counted("lost") == 0
 
 
 async def test_the_recorder_leaves_what_is_not_read_yet(world, receiver, hook):
-    """A history that is written faster than calls are read takes none away; what stayed is trimmed
-    when it was read, though nothing more happens."""
+    """The recorder does not trim events before the calls are read. It trims them later even if
+    there are no new events."""
     replica = world.replica(hook)
     stream = EventStream(world.redis, world.name, owner="me", timeout_s=5)
-    await world.call(1)
-    await world.seconds()
+    await world.call_and_check()
     await world.seconds()
     (visitor,) = await world.call(1)
     written = (await stream.read(100)).events
@@ -448,16 +413,14 @@ async def test_the_recorder_leaves_what_is_not_read_yet(world, receiver, hook):
     assert told(receiver) == [visitor]
     assert (await other.read(100)).events == []
     assert await world.redis.xlen(world.key("events")) == 0
-    (again,) = await world.call(1)
-    await world.seconds()
+    (again,) = await world.call_and_check()
     await until(lambda: told(receiver) == [visitor, again], "the next")
     assert replica.counted("lost") == 0
 
 
 async def test_a_reader_that_is_gone_holds_the_recorder_for_a_minute_only(world, hook):
-    """A webhook that was taken out of the settings must not fill the store."""
-    world.replica(hook)
-    await world.seconds()
+    """A webhook that was removed from the settings must not fill Redis."""
+    await world.start(hook)
     await world.seconds()
     assert 0 < await world.redis.ttl(called_key(world.name)) <= 60
     assert 0 < await world.redis.ttl(world.key("calls")) <= 3 * 3600
@@ -469,30 +432,26 @@ async def test_a_reader_that_is_gone_holds_the_recorder_for_a_minute_only(world,
 
 
 async def test_what_another_version_noted_is_no_error(world, receiver, hook):
-    """It begins anew, at the end."""
+    """Reading begins again at the end of the stream."""
     replica = world.replica(hook)
     key = world.key("calls")
     await world.redis.hset(key, mapping={"cursor": '{"until": 7}', "x": "[]", "y": '{"calls": 1}'})
     await world.seconds()
-    (visitor,) = await world.call(1)
-    await world.seconds()
-    await until(lambda: replica.counted("delivered") == 1, "the message")
-    assert told(receiver) == [visitor]
+    await expect_call(world, replica, receiver)
     await world.seconds()
     assert await world.waiting() == []
 
 
 async def test_a_store_that_does_not_answer_is_tried_again(world, tmp_path, receiver, hook):
-    """Looking raises nothing, and tells when the store is back."""
-    replica = world.replica(hook)
-    await world.seconds()
+    """A check raises nothing, and sends the call when Redis is available again."""
+    replica = await world.start(hook)
     await world.call(1)
     gone = connect(f"unix://{tmp_path}/none.sock", timeout_s=1)
-    calls_of(replica)._redis, real = gone, calls_of(replica)._redis
+    replica.call_detector.redis, real = gone, replica.call_detector.redis
     with capture_logs() as logs:
         await world.seconds()
     assert [line["event"] for line in logs] == ["calls_failed"]
-    calls_of(replica)._redis = real
+    replica.call_detector.redis = real
     await world.seconds()
     await until(lambda: replica.counted("delivered") == 1, "the message")
     await close(gone)
@@ -502,44 +461,44 @@ async def test_a_store_that_does_not_answer_is_tried_again(world, tmp_path, rece
 
 
 def test_a_cursor_tells_what_was_lost():
-    """At the end of the stream, where the room had more calls than were seen, and the event that
-    was read last is gone. A room that was imported has a higher number, and has lost nothing."""
-    call = CallEvent("5-0", "v", 5)
-    page = CallPage([call], "6-0", is_end=True, ever=10, is_gone=True)
+    """Calls are lost if the last event that was read is gone from the stream and the room had more
+    calls than were read. A room that was imported has a higher number, and has lost nothing."""
+    call = CalledVisitor("v", 5)
+    page = CallPage([call], "6-0", is_end=True, total_calls=10, is_gone=True)
     assert Cursor("4-0", 7).after(page) == (Cursor("6-0", 10), 2)
     assert Cursor("4-0", 9).after(page) == (Cursor("6-0", 10), 0)
-    kept = CallPage([call], "6-0", is_end=True, ever=10, is_gone=False)
+    kept = CallPage([call], "6-0", is_end=True, total_calls=10, is_gone=False)
     assert Cursor("4-0", 7).after(kept) == (Cursor("6-0", 10), 0)
-    more = CallPage([call], "6-0", is_end=False, ever=10, is_gone=True)
+    more = CallPage([call], "6-0", is_end=False, total_calls=10, is_gone=True)
     assert Cursor("4-0", 7).after(more) == (Cursor("6-0", 8), 0)
     # I expect a store that was emptied to count anew, and nothing to be lost by it.
-    fewer = CallPage([], "6-0", is_end=True, ever=1, is_gone=True)
+    fewer = CallPage([], "6-0", is_end=True, total_calls=1, is_gone=True)
     assert Cursor("4-0", 7).after(fewer) == (Cursor("6-0", 1), 0)
     assert Cursor.read(None) is Cursor.read("{") is Cursor.read("[]") is None
 
 
 def test_a_ticket_is_made_of_what_the_call_says():
-    """Order and time of joining as far as they are said; else they are the call's time, so that
-    its bearer goes behind those who waited then, if the store is emptied."""
+    """A part that the event does not have is computed from the time of the call. If Redis is
+    emptied, the visitor is then behind those who waited at this time."""
     settings = RoomSettings(total_active_users=1)
     full = CalledVisitor("v" * 22, called_ms=9_000, order=5_000_000, joined_ms=4_000)
-    assert ticket_of(full, settings, epoch=3) == Ticket("v" * 22, 5_000_000, 4_000, 3)
+    assert create_ticket(full, settings, epoch=3) == Ticket("v" * 22, 5_000_000, 4_000, 3)
     order_only = CalledVisitor("v" * 22, called_ms=9_000, order=5_000_000)
-    assert ticket_of(order_only, settings, epoch=3) == Ticket("v" * 22, 5_000_000, 5_000, 3)
+    assert create_ticket(order_only, settings, epoch=3) == Ticket("v" * 22, 5_000_000, 5_000, 3)
     drawn = CalledVisitor("v" * 22, called_ms=9_000, order=-5)
-    assert ticket_of(drawn, settings, epoch=3) == Ticket("v" * 22, -5, 9_000, 3)
+    assert create_ticket(drawn, settings, epoch=3) == Ticket("v" * 22, -5, 9_000, 3)
     random = settings.changed({"queueing_method": "random"})
-    assert ticket_of(order_only, random, epoch=3).joined_ms == 9_000
+    assert create_ticket(order_only, random, epoch=3).joined_ms == 9_000
     nothing = CalledVisitor("v" * 22, called_ms=9_000)
-    assert ticket_of(nothing, settings, epoch=3) == Ticket("v" * 22, 9_000_000, 9_000, 3)
+    assert create_ticket(nothing, settings, epoch=3) == Ticket("v" * 22, 9_000_000, 9_000, 3)
 
 
 def test_the_docs_show_the_body():
-    """The page's example has the keys that are sent, and is signed as all is."""
+    """The example on the page has the keys of a message, which is signed."""
     shown = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
     invited = CalledVisitor("v" * 22, 1_000, 31_000, "/_waitroom/shop/claim?token=c~")
     webhook = Webhook(url=URL, secret="s" * 16, events=["called"])
-    message = compose(webhook, CallNotice("n1", "shop", 1_000, (invited,)), now_s=1)
+    message = compose_message(webhook, CallNotice("n1", "shop", 1_000, (invited,)), now_s=1)
     sent = json.loads(message.body)
     assert list(shown[1]) == list(sent)
     assert list(shown[1]["calls"][0]) == list(sent["calls"][0])

@@ -1,4 +1,4 @@
-"""`waitroom webhooks test`, run as its user runs it."""
+"""Tests of `waitroom webhooks test`, which run the command as its user does."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ GOOD = {"WAITROOM_SECRET_KEYS": "s" * 32, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_US
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs `waitroom webhooks test`; its exit status, output and errors."""
+    """Return a function that runs `waitroom webhooks test`: exit status, output and errors."""
 
     async def run(*names: str, **webhooks: dict[str, str]) -> tuple[int, str, str]:
         variables = {
@@ -28,7 +28,7 @@ def run(tmp_path):
 
 
 async def test_each_webhook_is_tried_and_its_answer_told(receiver, run):
-    """A line each with name, host and outcome; exit 1 when one did not take it."""
+    """Each line has name, host and result. The exit status is 1 if a receiver refused."""
     chat, pager = {"url": receiver.url, "format": "slack"}, {"url": receiver.url}
     code, out, err = await run(chat=chat, pager=pager)
     assert (code, err) == (0, "")
@@ -48,7 +48,7 @@ async def test_each_webhook_is_tried_and_its_answer_told(receiver, run):
 
 
 async def test_there_must_be_something_to_try(run):
-    """No webhook, or one that nobody knows, is an error that says what to do."""
+    """No webhook or an unknown webhook is an error that says what to do."""
     code, out, err = await run()
     assert (code, out) == (1, "")
     assert "[webhooks.team]" in err

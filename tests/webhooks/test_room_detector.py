@@ -1,4 +1,4 @@
-"""Webhooks about a room: to a real receiver, from what a real store holds."""
+"""Messages about events of a room, from a room in Redis to a receiver."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from tests.support.rooms import new_room_name
 
 
 async def unsent(world):
-    """What the room has that is not enqueued."""
+    """Return the messages of the room that are not enqueued yet."""
     return json.loads(await world.redis.get(world.key("notices")))["unsent"]
 
 
@@ -28,7 +28,7 @@ async def die(*_):
 
 
 async def test_two_replicas_send_one_event(world, receiver):
-    """Of several replicas one has the leases; each event is sent once, with the room's numbers."""
+    """One of several replicas has the leases. Each event is sent once, with the room's numbers."""
     hook = Webhook(url=receiver.url, secret="s" * 16)
     first, second = world.replica(hook), world.replica(hook)
     await world.seconds(2)
@@ -49,10 +49,9 @@ async def test_two_replicas_send_one_event(world, receiver):
 
 
 async def test_a_replica_that_dies_before_it_sends_loses_nothing(world, receiver):
-    """The next one sends what is enqueued, in order, with the ids that were given to it."""
+    """The next replica sends the enqueued messages in order, with their ids."""
     hook = Webhook(url=receiver.url)
-    mute = world.replica(hook)
-    await world.seconds(2)
+    mute = await world.start(hook, seconds=2)
     mute.sends = False
     await world.arrive(2)
     await world.seconds(1)
@@ -71,10 +70,9 @@ async def test_a_replica_that_dies_before_it_sends_loses_nothing(world, receiver
 
 
 async def test_a_replica_that_dies_before_it_enqueues_loses_nothing(world, receiver):
-    """What it wrote is enqueued by the next one: so is what an older version had not sent."""
+    """The next replica enqueues the messages that the first one stored."""
     hook = Webhook(url=receiver.url)
-    first = world.replica(hook)
-    await world.seconds(2)
+    first = await world.start(hook, seconds=2)
     first.room_detector.enqueue = die
     await world.arrive(2)
     with pytest.raises(ZeroDivisionError):
@@ -84,27 +82,22 @@ async def test_a_replica_that_dies_before_it_enqueues_loses_nothing(world, recei
     await world.deliveries().enqueue(Notice(**(await unsent(world))[0]["notice"]))
     assert (len(written), await world.waiting()) == (2, written[:1])
     first.die()
-    await world.leases_run_out()
-    heir = world.replica(hook)
-    await world.seconds(2, heir)
+    heir = await world.start_heir(hook, seconds=2)
     await until(lambda: receiver.ids == written, "both")
     await heir.settled()
     assert (await unsent(world), await world.waiting()) == ([], [])
 
 
 async def test_a_replica_that_dies_before_it_settles_repeats_with_the_same_id(world, receiver):
-    """A receiver that looks at the ids drops the repeat; it comes once, not for ever."""
+    """The message comes twice, not for ever, and a receiver can drop the repetition by its id."""
     hook = Webhook(url=receiver.url, events=["queue_started"])
     receiver.answers = [None]
-    first = world.replica(hook)
-    await world.seconds(2)
+    first = await world.start(hook, seconds=2)
     await world.arrive(2)
     await world.seconds(1)
     await until(lambda: len(receiver.came) == 1, "the event")
     first.die()
-    heir = world.replica(hook)
-    await world.leases_run_out()
-    await world.seconds(1, heir)
+    heir = await world.start_heir(hook)
     await until(lambda: len(receiver.came) == 2, "the repeat")
     await heir.settled()
     for _ in range(3):
@@ -116,34 +109,30 @@ async def test_a_replica_that_dies_before_it_settles_repeats_with_the_same_id(wo
 
 
 async def test_a_dead_receiver_alone_is_told_again(world, receiver):
-    """The next replica sends to those who did not have it, and to no other."""
+    """The next replica sends only to the webhooks that have not received the message."""
     dead = Webhook(url=f"http://127.0.0.1:{free_port()}/x")
     alive = Webhook(url=receiver.url, events=["queue_started"])
-    first = world.replica(dead, alive)
-    await world.seconds(2)
+    first = await world.start(dead, alive, seconds=2)
     await world.arrive(2)
     await world.seconds(1)
     await until(lambda: first.counted("delivered", "queue_started") == 1, "the event")
     first.die()
-    await world.leases_run_out()
-    world.replica(dead, alive, sends=False)
-    await world.seconds(2, world.replicas[-1])
+    await world.start_heir(dead, alive, sends=False, seconds=2)
     assert (len(await world.waiting(0)), await world.waiting(1)) == (2, [])
 
 
 async def test_a_restart_goes_on_where_it_was(world, receiver):
-    """A queue that was told is not told again, and its end is, although nobody looked between."""
+    """The begin of a queue is not sent again. Its end is sent, although nobody checked in
+    between."""
     hook = Webhook(url=receiver.url, events=["queue_started", "queue_empty"])
-    world.replica(hook)
-    await world.seconds(2)
+    await world.start(hook, seconds=2)
     await world.arrive(2)
     await world.seconds(2)
     await until(lambda: receiver.events == ["queue_started"], "the beginning")
     await world.replicas.pop().settled()
     await world.leases_run_out()
     world.turn.forward(20)
-    world.replica(hook)
-    await world.seconds(5)
+    await world.start(hook, seconds=5)
     assert receiver.events == ["queue_started"]
     await world.go(1)
     await world.seconds(12)
@@ -151,7 +140,7 @@ async def test_a_restart_goes_on_where_it_was(world, receiver):
 
 
 async def test_queue_over_follows_a_setting_that_changes(world, receiver):
-    """notify_above may be set while the room runs, as `waitroom rooms set` does."""
+    """notify_above can be changed at run time, as `waitroom rooms set` does."""
     replica = world.replica(Webhook(url=receiver.url, events=["queue_over"]))
     await world.arrive(4)
     await world.seconds(3)
@@ -162,9 +151,8 @@ async def test_queue_over_follows_a_setting_that_changes(world, receiver):
 
 
 async def test_rooms_and_events_are_chosen(world, receiver):
-    """A webhook hears of its rooms and its events; a room that none is about is not looked at."""
-    replica = world.replica(Webhook(url=receiver.url, rooms=["another"]))
-    await world.seconds(2)
+    """A room that no webhook is about is not checked."""
+    replica = await world.start(Webhook(url=receiver.url, rooms=["another"]), seconds=2)
     await world.arrive(2)
     await world.seconds(2)
     keys = room_key(world.name, "notices"), leader_key(world.name, "notifying")
@@ -173,43 +161,39 @@ async def test_rooms_and_events_are_chosen(world, receiver):
 
 
 async def test_a_webhook_that_is_gone_is_not_waited_for(world):
-    """What was to be enqueued to one that is in the settings no more is forgotten."""
+    """Messages to a webhook that was removed from the settings are deleted."""
     hook = Webhook(url="http://127.0.0.1:1/x")
-    first = world.replica(hook, hook, sends=False)
-    await world.seconds(2)
+    first = await world.start(hook, hook, sends=False, seconds=2)
     await world.arrive(2)
     first.room_detector.enqueue = die
     with pytest.raises(ZeroDivisionError):
         await world.seconds(1)
     assert {len(each["webhooks"]) for each in await unsent(world)} == {2}
-    await world.leases_run_out()
-    heir = world.replica(hook, sends=False)
-    await world.seconds(1, heir)
+    await world.start_heir(hook, sends=False)
     assert (await unsent(world), await world.waiting(1)) == ([], [])
     assert len(await world.waiting(0)) == 2
 
 
 async def test_a_store_that_does_not_answer_is_tried_again(world, tmp_path, receiver):
-    """Looking raises nothing, and tells when the store is back."""
-    replica = world.replica(Webhook(url=receiver.url, events=["room_full"]))
-    await world.seconds(2)
+    """A check raises nothing, and sends the event when Redis is available again."""
+    replica = await world.start(Webhook(url=receiver.url, events=["room_full"]), seconds=2)
     await world.arrive(1)
-    memory = replica.room_detector.stores[world.name]
+    detector = replica.room_detector
     gone = connect(f"unix://{tmp_path}/none.sock", timeout_s=1)
-    memory._redis, real = gone, memory._redis
+    detector.redis, real = gone, detector.redis
     with capture_logs() as logs:
         await world.seconds(2)
     assert [line["event"] for line in logs] == ["notify_failed"] * 2
-    memory._redis = real
+    detector.redis = real
     await world.seconds(1)
     await until(lambda: receiver.events == ["room_full"], "the event")
     await close(gone)
 
 
 async def test_what_the_store_forgot_is_remembered(world, receiver):
-    """The detector has its memory too: a queue that it told of has an end in an emptied store."""
-    world.replica(Webhook(url=receiver.url, events=["queue_started", "queue_empty"]))
-    await world.seconds(2)
+    """The detector has a copy of the latches, so it sends the end of a queue after Redis was
+    emptied."""
+    await world.start(Webhook(url=receiver.url, events=["queue_started", "queue_empty"]), seconds=2)
     await world.arrive(2)
     await world.seconds(2)
     await world.redis.delete(room_key(world.name, "notices"), leader_key(world.name, "notifying"))
@@ -219,10 +203,10 @@ async def test_what_the_store_forgot_is_remembered(world, receiver):
 
 
 async def test_a_replica_sends_what_its_settings_say(monkeypatch, redis_socket, tmp_path, receiver):
-    """`webhooks` in the settings is all that it takes, for the events of rooms and for calls; and a
-    stop does not wait for a receiver that hangs, and says what is left."""
-    monkeypatch.setattr("sidecar.webhooks.detector.LOOK_S", 0.02)
-    monkeypatch.setattr("sidecar.webhooks.sender.LOOK_S", 0.02)
+    """A replica whose settings name webhooks sends events and calls. It stops without waiting for a
+    receiver that hangs, and logs how many messages wait."""
+    monkeypatch.setattr("sidecar.webhooks.detector.CHECK_S", 0.02)
+    monkeypatch.setattr("sidecar.webhooks.sender.CHECK_S", 0.02)
     monkeypatch.setattr("sidecar.rooms.worker.REFRESH_MS", 20)
     name = new_room_name()
     store = f"unix://{redis_socket}"

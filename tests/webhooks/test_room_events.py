@@ -1,9 +1,8 @@
-"""What webhooks are told: over sequences of snapshots, in words, signed."""
+"""Events of a room by sequences of snapshots, and the messages about them."""
 
 import base64
 import hashlib
 import hmac
-import itertools
 import json
 import re
 import time
@@ -14,10 +13,10 @@ import pytest
 from sidecar.kit.http_post import judge
 from sidecar.kit.retry import parse_retry_after
 from sidecar.rooms.store.replies import Snapshot
-from sidecar.webhooks.messages import compose, read_dingtalk, sentence
+from sidecar.webhooks.messages import compose_message, read_dingtalk, write_sentence
 from sidecar.webhooks.model import Notice
-from sidecar.webhooks.room_events import Memory, Unsent, detect
-from sidecar.webhooks.settings import EVENTS, Webhook
+from sidecar.webhooks.room_events import Latches, Unsent, detect_events
+from sidecar.webhooks.settings import ROOM_EVENT_NAMES, Webhook
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()
 START_MS = 1_800_000_000_000
@@ -35,169 +34,131 @@ def snapshot(second: float, *, waiting: int = 0, active: int = 0, stage: int = 0
 
 
 class Watch:
-    """Looks at a room whose numbers the test says; what was told, by second."""
+    """Checks a room once a second, with the numbers that a test gives."""
 
-    def __init__(self, *, above: int | None = None, cap: int = CAP) -> None:
-        self.above, self.cap = above, cap
-        self.memory = None
+    def __init__(self) -> None:
+        self.above, self.cap = None, CAP
+        self.latches = None
         self.second = 0
-        self.told: list[tuple[int, str]] = []
         self.notices: list[Notice] = []
-        self.see(1)
 
-    def see(self, seconds: int, **numbers: int) -> list[str]:
-        """These numbers for so many seconds; what was told meanwhile."""
-        before = len(self.told)
+    def check(self, seconds: int, **numbers: int) -> list[str]:
+        """Return the events that these numbers cause in so many seconds."""
+        self.above, self.cap = numbers.pop("n", self.above), numbers.pop("cap", self.cap)
+        before = len(self.notices)
         for _ in range(seconds):
-            found = snapshot(self.second, **numbers)
-            self.memory, notices = detect(
-                self.memory, "shop", found, cap=self.cap, above=self.above
+            room = snapshot(self.second, **numbers)
+            self.latches, notices = detect_events(
+                self.latches, "shop", room, cap=self.cap, above=self.above
             )
-            # It goes through the store every second.
-            if self.memory is not None:
-                assert Memory.read(self.memory.text()) == self.memory
-            self.told += [(self.second, notice.event) for notice in notices]
+            # Redis stores the latches every second.
+            if self.latches is not None:
+                assert Latches.read(self.latches.to_json()) == self.latches
+            for each in notices:
+                assert each.threshold == (self.above if each.event == "queue_over" else None)
             self.notices += notices
             self.second += 1
-        return [event for _, event in self.told[before:]]
+        return [notice.event for notice in self.notices[before:]]
 
 
 # When.
 
 
-def test_a_queue_begins_and_ends_once():
-    """It has begun when somebody waits, and is over when nobody did for ten seconds."""
+#: By claim: `SECONDS NUMBERS: EVENTS`, one after the other. `n` and `cap` hold until they change.
+STORIES = {
+    "a queue begins when somebody waits, and is over when nobody did for ten seconds": (
+        "5: | 1 waiting=3: queue_started | 59 waiting=3: | 10: | 1: queue_empty | 100:"
+    ),
+    "somebody who comes again within ten seconds goes on with the same queue": (
+        "1 waiting=1: queue_started" + 20 * " | 9: | 1 waiting=1:"
+    ),
+    "short queues are told once a minute": (
+        "0:" + 3 * " | 1 waiting=1: queue_started | 19: queue_empty | 1 waiting=1: | 19:"
+        " | 1 waiting=1: | 19:"
+    ),
+    "a queue within a minute of the last is told when the minute is over, if it lasts": (
+        "1 waiting=1: queue_started | 11: queue_empty | 48 waiting=1: | 1 waiting=1: queue_started"
+        " | 51 waiting=1:"
+    ),
+    "more than n is told once, again after fewer than 80 % of n, and never twice in a minute": (
+        "10 waiting=100 n=100: queue_started | 1 waiting=101: queue_over"
+        + 50 * " | 5 waiting=80: | 5 waiting=150:"
+        + " | 1 waiting=79: | 1 waiting=101: queue_over | 1 waiting=10: | 58 waiting=500:"
+        " | 1 waiting=500: queue_over"
+    ),
+    "a lower n is told at once, a higher one when it is passed": (
+        "100 waiting=500: queue_started | 100 waiting=500 n=400: queue_over"
+        " | 100 waiting=500 n=1000: | 1 waiting=1001: queue_over"
+    ),
+    "the least n is told when two wait, and again after nobody did": (
+        "1 waiting=1 n=1: queue_started | 60 waiting=2: queue_over | 60 waiting=1: | 5:"
+        " | 1 waiting=2: queue_over"
+    ),
+    "a full room is told once until it had a free slot for a minute": (
+        "30 active=9: | 30 active=10: room_full" + 20 * " | 59 active=9: | 1 active=10:"
+        " | 61 active=9: | 1 active=11: room_full"
+    ),
+    "a room of no slots is never full": "100 cap=0:",
+    "nothing is told while visitors are on their way back after the store was emptied": (
+        "100 waiting=9 active=10: room_full queue_started | 100 stage=2: | 60 waiting=3 stage=1:"
+        " | 100 waiting=9 active=10:"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_when_events_are_told(story):
+    """Each event is sent at its time in the story, and no other event is sent."""
     watch = Watch()
-    assert watch.see(5) == []
-    assert watch.see(60, waiting=3) == ["queue_started"]
-    assert watch.see(10) == []
-    assert watch.see(1) == ["queue_empty"]
-    assert watch.see(100) == []
-    assert watch.told[0] == (6, "queue_started")
+    watch.check(1)
+    for step in story.split(" | "):
+        (seconds, *numbers), events = (part.split() for part in step.split(":"))
+        values = {name: int(value) for name, value in (each.split("=") for each in numbers)}
+        assert (step, watch.check(int(seconds), **values)) == (step, events)
 
 
-def test_a_gap_of_some_seconds_is_no_end():
-    """Somebody who comes again within ten seconds goes on with the same queue."""
+def test_no_n_is_never_told():
+    """The event is not sent after n was removed."""
     watch = Watch()
-    watch.see(1, waiting=1)
-    for _ in range(20):
-        assert watch.see(9) == []
-        assert watch.see(1, waiting=1) == []
-
-
-def test_short_queues_are_told_once_a_minute():
-    """One that begins within a minute of the last is told when the minute is over, if it lasts."""
-    watch = Watch()
-    for _ in range(10):
-        watch.see(1, waiting=1)
-        watch.see(19)
-    began = [second for second, event in watch.told if event == "queue_started"]
-    assert len(began) == 4
-    assert min(later - sooner for sooner, later in itertools.pairwise(began)) >= 60
-    watch = Watch()
-    assert watch.see(1, waiting=1) + watch.see(11) == ["queue_started", "queue_empty"]
-    assert watch.see(100, waiting=1) == ["queue_started"]
-    assert watch.told[-1][0] == 1 + 60
-
-
-def test_more_than_n_is_told_once_until_it_was_clearly_fewer():
-    """Above n once; again after fewer than 80 % of n, and never twice in a minute."""
-    watch = Watch(above=100)
-    assert watch.see(10, waiting=100) == ["queue_started"]
-    assert watch.see(1, waiting=101) == ["queue_over"]
-    for _ in range(50):
-        assert watch.see(5, waiting=80) == []
-        assert watch.see(5, waiting=150) == []
-    assert watch.see(1, waiting=79) == []
-    assert watch.see(1, waiting=101) == ["queue_over"]
-    # I expect nothing within the minute, and then what still holds.
-    assert watch.see(1, waiting=10) + watch.see(58, waiting=500) == []
-    assert watch.see(1, waiting=500) == ["queue_over"]
-    assert watch.notices[-1].threshold == 100
-    assert watch.notices[0].threshold is None
-
-
-def test_n_can_change_while_it_runs():
-    """A lower n is told at once, a higher one when it is passed, and none is never told."""
-    watch = Watch()
-    assert watch.see(100, waiting=500) == ["queue_started"]
-    watch.above = 400
-    assert watch.see(100, waiting=500) == ["queue_over"]
-    watch.above = 1000
-    assert watch.see(100, waiting=500) == []
-    assert watch.see(1, waiting=1001) == ["queue_over"]
-    watch.above = None
-    assert watch.see(100, waiting=5000) == []
-
-
-def test_n_of_one():
-    """The least n is told when two wait, and again after nobody did."""
-    watch = Watch(above=1)
-    assert watch.see(1, waiting=1) == ["queue_started"]
-    assert watch.see(60, waiting=2) == ["queue_over"]
-    assert watch.see(60, waiting=1) == []
-    assert watch.see(5, waiting=0) + watch.see(1, waiting=2) == ["queue_over"]
-
-
-def test_a_full_room_is_told_once_until_it_had_room_for_a_minute():
-    """A slot that comes free and is taken again is no news."""
-    watch = Watch()
-    assert watch.see(30, active=CAP - 1) == []
-    assert watch.see(30, active=CAP) == ["room_full"]
-    for _ in range(20):
-        assert watch.see(59, active=CAP - 1) == []
-        assert watch.see(1, active=CAP) == []
-    assert watch.see(61, active=CAP - 1) == []
-    assert watch.see(1, active=CAP + 1) == ["room_full"]
-
-
-def test_a_room_of_no_slots_is_never_full():
-    """A cap of 0 is an operator's word, not a rush."""
-    assert Watch(cap=0).see(100) == []
+    watch.check(100, waiting=500, n=400)
+    assert watch.check(100, waiting=5000, n=None) == []
 
 
 def test_what_holds_at_the_first_look_is_no_news():
-    """A queue that was there before anybody looked has not just begun; its end is told."""
-    watch = Watch.__new__(Watch)
-    watch.above, watch.cap, watch.memory, watch.second = 5, CAP, None, 0
-    watch.told, watch.notices = [], []
-    assert watch.see(100, waiting=9, active=CAP) == []
-    assert watch.see(20) == ["queue_empty"]
-
-
-def test_a_room_that_recovers_is_not_looked_at():
-    """While people are on their way back after the store was emptied nothing is told."""
+    """A queue before the first check has not just begun, but its end is sent."""
     watch = Watch()
-    assert watch.see(100, waiting=9, active=CAP) == ["room_full", "queue_started"]
-    assert watch.see(100, stage=2) + watch.see(60, waiting=3, stage=1) == []
-    assert watch.see(100, waiting=9, active=CAP) == []
-    watch.memory = None
-    assert watch.see(30, stage=2) == []
-    assert watch.memory is None
+    assert watch.check(100, waiting=9, active=CAP, n=5) == []
+    assert watch.check(20) == ["queue_empty"]
 
 
-def test_ids_are_of_the_memory():
-    """Two that tell the same from the same memory give it one id; no id comes twice."""
+def test_a_room_that_recovers_has_no_first_look():
+    """The latches are created when the visitors are back."""
     watch = Watch()
-    memory = watch.memory
+    assert watch.check(30, stage=2) == []
+    assert watch.latches is None
+
+
+def test_ids_are_of_the_latches():
+    """An event gets the same id twice from the same latches. No two events have the same id."""
+    watch = Watch()
+    watch.check(1)
+    latches = watch.latches
     for second in (5, 6):
-        _, (notice,) = detect(memory, "shop", snapshot(second, waiting=1), cap=CAP, above=None)
+        room = snapshot(second, waiting=1)
+        _, (notice,) = detect_events(latches, "shop", room, cap=CAP, above=None)
         assert notice.id == f"shop-{START_MS}-1-queue_started"
-    watch.see(1, waiting=1, active=CAP)
-    watch.see(100)
-    watch.see(1, waiting=1, active=CAP)
+    watch.check(1, waiting=1, active=CAP)
+    watch.check(100)
+    watch.check(1, waiting=1, active=CAP)
     assert len({notice.id for notice in watch.notices}) == len(watch.notices) == 5
 
 
-def test_a_memory_that_cannot_be_read_is_none():
-    """What another version wrote is begun anew; what is on its way is in what can be read."""
+def test_latches_that_cannot_be_read_are_none():
+    """Latches that another version wrote are created anew. Unsent messages are stored with them."""
     for text in ("", "[]", "{", '{"began_ms": "soon"}', '{"began_ms": 1, "queue": 3}'):
-        assert Memory.read(text) is None
-    watch = Watch()
-    watch.see(1, waiting=1)
-    (notice,) = watch.notices
-    kept = watch.memory.__class__(1, unsent=(Unsent(notice, ("team", "pager")),))
-    assert Memory.read(kept.text()) == kept
+        assert Latches.read(text) is None
+    kept = Latches(1, unsent=(Unsent(notice(), ("team", "pager")),))
+    assert Latches.read(kept.to_json()) == kept
 
 
 # How it is written.
@@ -208,13 +169,17 @@ def notice(event: str = "queue_over", **numbers) -> Notice:
     return Notice("shop-1-2", event, "shop", START_MS, threshold=1000, **values)
 
 
+def compose(webhook: Webhook, event: str = "queue_over", *, now_s: float = NOW_S):
+    return compose_message(webhook, notice(event), now_s=now_s)
+
+
 def hook(kind: str = "generic", *, url: str = "https://chat.test/x", secret: str = "") -> Webhook:
     return Webhook(url=url, format=kind, secret=secret)
 
 
 def test_the_generic_body_has_every_number():
-    """The keys are a contract."""
-    message = compose(hook(), notice(), now_s=NOW_S)
+    """Receivers rely on the keys."""
+    message = compose(hook())
     assert json.loads(message.body) == {
         "id": "shop-1-2", "event": "queue_over", "room": "shop",
         "at": "2027-01-15T08:00:00.000+00:00", "waiting": 1204, "active": 300, "cap": 300,
@@ -226,19 +191,19 @@ def test_the_generic_body_has_every_number():
 
 
 def test_the_docs_show_the_body():
-    """The page's example has the keys that are sent, and its table the events that there are."""
+    """The page's example has the keys of a message, and its table has all events."""
     example = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
-    assert list(example) == list(json.loads(compose(hook(), notice(), now_s=1).body))
-    assert re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE) == [*EVENTS]
+    assert list(example) == list(json.loads(compose(hook(), now_s=1).body))
+    assert re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE) == [*ROOM_EVENT_NAMES]
 
 
 def test_the_docs_show_how_to_verify():
-    """The page's function takes what is sent, and nothing that was changed or is old."""
+    """The page's function accepts a message, but neither a changed nor an old one."""
     namespace = {}
     exec(re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1], namespace)
     is_genuine = namespace["is_genuine"]
     secret, now_s = "k" * 16, time.time()
-    new, old = (compose(hook(secret=secret), notice(), now_s=at) for at in (now_s, now_s - 400))
+    new, old = (compose(hook(secret=secret), now_s=at) for at in (now_s, now_s - 400))
     header = new.headers["X-Waitroom-Signature"]
     assert is_genuine(secret, header, new.body)
     assert not is_genuine(secret, header, new.body + b" ")
@@ -248,9 +213,9 @@ def test_the_docs_show_how_to_verify():
 
 
 def test_the_signature_is_of_time_and_body():
-    """HMAC-SHA256 of time, point and body, by the shared secret; made anew for each try."""
+    """The signature is an HMAC-SHA256 of time, full stop and body, new for each attempt."""
     secret = "k" * 16
-    first, second = (compose(hook(secret=secret), notice(), now_s=at) for at in (NOW_S, NOW_S + 9))
+    first, second = (compose(hook(secret=secret), now_s=at) for at in (NOW_S, NOW_S + 9))
     stamp, _, mac = first.headers["X-Waitroom-Signature"].partition(",v1=")
     assert stamp == "t=1800000000"
     signed = b"1800000000." + first.body
@@ -259,36 +224,36 @@ def test_the_signature_is_of_time_and_body():
     assert "t=1800000009," in second.headers["X-Waitroom-Signature"]
 
 
-@pytest.mark.parametrize("event", [*EVENTS, "test"])
+@pytest.mark.parametrize("event", [*ROOM_EVENT_NAMES, "test"])
 def test_chats_get_a_sentence(event):
-    """Slack and DingTalk get a sentence in their own shape, which begins with Waitroom."""
-    said = sentence(notice(event))
+    """Slack and DingTalk get a sentence in their own format, which begins with Waitroom."""
+    said = write_sentence(notice(event))
     assert said.startswith("Waitroom shop: ")
-    assert json.loads(compose(hook("slack"), notice(event), now_s=1).body) == {"text": said}
-    assert json.loads(compose(hook("dingtalk"), notice(event), now_s=1).body) == {
+    assert json.loads(compose(hook("slack"), event).body) == {"text": said}
+    assert json.loads(compose(hook("dingtalk"), event).body) == {
         "msgtype": "text", "text": {"content": said},
     }  # fmt: skip
 
 
 def test_sentences_say_how_it_stands():
-    """Numbers can be read, and a wait that nobody knows is left out."""
-    assert sentence(notice()) == (
+    """Numbers are formatted, and an unknown wait is left out."""
+    assert write_sentence(notice()) == (
         "Waitroom shop: more than 1,000 people wait. 1,204 waiting, 300 of 300 inside, "
         "wait about 14 min."
     )
-    assert sentence(notice("queue_empty", waiting=0)) == (
+    assert write_sentence(notice("queue_empty", waiting=0)) == (
         "Waitroom shop: the queue is empty. 0 waiting, 300 of 300 inside."
     )
-    assert sentence(notice("room_full", wait_seconds=None)) == (
+    assert write_sentence(notice("room_full", wait_seconds=None)) == (
         "Waitroom shop: the room is full. 1,204 waiting, 300 of 300 inside."
     )
-    assert "wait about 90 s" in sentence(notice("queue_started", wait_seconds=90))
+    assert "wait about 90 s" in write_sentence(notice("queue_started", wait_seconds=90))
 
 
 def test_dingtalk_has_a_signature_of_its_own():
-    """The time in ms and its HMAC go into the query, beside the token that is there."""
+    """The time in ms and its HMAC are added to the query."""
     url = "https://chat.test/robot/send?access_token=a%2Bb"
-    message = compose(hook("dingtalk", url=url, secret="SEC" + "0" * 64), notice(), now_s=NOW_S)
+    message = compose(hook("dingtalk", url=url, secret="SEC" + "0" * 64), now_s=NOW_S)
     signed = b"1800000000500\nSEC" + b"0" * 64
     digest = hmac.new(b"SEC" + b"0" * 64, signed, hashlib.sha256).digest()
     assert dict(message.url.query) == {
@@ -297,7 +262,7 @@ def test_dingtalk_has_a_signature_of_its_own():
         "sign": base64.b64encode(digest).decode(),
     }
     assert "+" not in message.url.raw_query_string
-    assert str(compose(hook("dingtalk", url=url), notice(), now_s=NOW_S).url) == url
+    assert str(compose(hook("dingtalk", url=url)).url) == url
 
 
 # What an answer means.
@@ -312,7 +277,7 @@ def test_dingtalk_has_a_signature_of_its_own():
     ],
 )  # fmt: skip
 def test_what_a_status_means(status, taken, later):
-    """2xx is taken; busy and broken may take it later; what else is refused stays refused."""
+    """Only some statuses allow a retry."""
     answer = judge(status, "7")
     assert (answer.is_taken, answer.may_retry) == (taken, later)
     assert answer.after_s == (7 if later else 0)
@@ -334,7 +299,7 @@ def test_what_a_status_means(status, taken, later):
     ],
 )
 def test_dingtalk_says_no_with_200(body, taken, later):
-    """It is its errcode that counts."""
+    """The errcode in the body decides."""
     answer = read_dingtalk(body)
     assert (answer.is_taken, answer.may_retry) == (taken, later)
     assert taken or answer.reason
@@ -350,5 +315,5 @@ def test_dingtalk_says_no_with_200(body, taken, later):
     ],
 )  # fmt: skip
 def test_retry_after(text, seconds):
-    """Seconds or a date; whatever else it is, it is no reason to wait."""
+    """The header is a number of seconds or a date. Anything else is ignored."""
     assert parse_retry_after(text, START_MS / 1000) == seconds

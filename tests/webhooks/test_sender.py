@@ -1,5 +1,4 @@
-"""The sender of a webhook: to a real receiver, from a real store, by replicas that are killed at
-the worst moments; what is kept of deliveries, and what an operator sends again."""
+"""The sender of a webhook, with replicas that are killed at the worst moments."""
 
 import asyncio
 from dataclasses import replace
@@ -10,22 +9,22 @@ from structlog.testing import capture_logs
 from sidecar.storage.redis.connect import connect
 from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.webhooks import deliveries as kept
-from sidecar.webhooks.deliveries import KEPT_S, Delivery, Head
-from sidecar.webhooks.messages import legible
-from sidecar.webhooks.model import CalledVisitor, CallNotice, Notice, new_test
+from sidecar.webhooks.deliveries import STORED_S, Delivery, Head
+from sidecar.webhooks.messages import redact_response
+from sidecar.webhooks.model import CalledVisitor, CallNotice, Notice, create_test
 from sidecar.webhooks.redis_keys import webhook_key
-from sidecar.webhooks.retry import FRESH_S, SCHEDULE
-from sidecar.webhooks.sender import send
+from sidecar.webhooks.retry import EXPIRY_S, SCHEDULE
+from sidecar.webhooks.sender import send_notice
 from sidecar.webhooks.settings import Webhook
 from tests.support.processes import free_port
 from tests.support.receiver import Receiver, until
 
-NOW_MS = new_test("shop", 1).at_ms
+NOW_MS = create_test("shop", 1).at_ms
 
 
 @pytest.fixture(autouse=True)
 def now(turn):
-    """Scripts drop what is old by the time of Redis."""
+    """Set the test's time to that of Redis, by which scripts delete old messages."""
     turn.now_ms = NOW_MS
 
 
@@ -50,8 +49,13 @@ def notice(id_: str | int = 1, at_ms: int = NOW_MS) -> Notice:
     return Notice(id_, "room_full", "shop", at_ms, waiting=1, active=1, cap=1)
 
 
+async def enqueue(store, *numbers: int) -> None:
+    for number in numbers:
+        await store.enqueue(notice(number))
+
+
 async def settle(store, each, state="failed", attempts=8, request="", **more) -> None:
-    """As a sender does."""
+    """Store a result as the sender does."""
     delivery = Delivery(each, attempts, **more)
     await store.enqueue(each)
     await store.settle(Head(each.id, delivery, request, 0), delivery, state)
@@ -66,14 +70,25 @@ async def one(store, id_: str = "n1") -> Delivery:
     return (await store.find([id_]))[id_]
 
 
+async def until_attempted(store) -> None:
+    while (await one(store)).attempts == 0:
+        await asyncio.sleep(0.005)
+
+
 async def requests(world) -> list[str]:
-    """The operators whose requests are not over."""
+    """Return the operators whose requests are not finished."""
     values = await world.redis.hvals(webhook_key(world.hook(), "resends"))
     return [value.decode().partition(" ")[2] for value in values]
 
 
+async def send_first(replica, receiver) -> None:
+    """Send until the receiver has one message."""
+    await replica.send()
+    await until(lambda: len(receiver.came) == 1, "the message")
+
+
 async def finish(replica) -> None:
-    """Sends all that is due."""
+    """Send all messages that are due."""
     await replica.send()
     await replica.settled()
 
@@ -82,12 +97,11 @@ async def finish(replica) -> None:
 
 
 async def test_it_is_tried_again_with_growing_pauses(world, store, receiver):
-    """Broken, then busy, then taken: in order, with the pause that the receiver asks for."""
+    """The messages stay in order, and the receiver can ask for a longer pause."""
     receiver.answers = [500, 502, (429, {"Retry-After": "77"}), 200]
     world.hurries = True
     replica = world.replica(hook(receiver))
-    for number in (1, 2):
-        await store.enqueue(notice(number))
+    await enqueue(store, 1, 2)
     with capture_logs() as logs:
         await finish(replica)
     assert receiver.ids == ["n1"] * 4 + ["n2"]
@@ -102,24 +116,22 @@ async def test_it_is_tried_again_with_growing_pauses(world, store, receiver):
 
 @pytest.mark.parametrize("answer", [400, 404, 410, (307, {"Location": "/elsewhere"})])
 async def test_what_is_refused_is_not_tried_again(world, store, receiver, answer):
-    """A wrong address stays wrong, a redirect leads nowhere, and the next message has its turn."""
+    """A redirect is not followed, and the next message is sent."""
     receiver.answers = [answer]
     replica = world.replica(hook(receiver))
-    for number in (1, 2):
-        await store.enqueue(notice(number))
+    await enqueue(store, 1, 2)
     await finish(replica)
     assert await world.states() == {"n1": "failed", "n2": "delivered"}
     assert len(receiver.came) == 2
 
 
 async def test_it_gives_up(world, store, receiver):
-    """After eight tries, which take about a quarter of an hour; what failed is kept with the
-    answer, and a crash in between begins no new count."""
+    """A message fails after eight attempts, which take a quarter of an hour. The last result is
+    stored, and attempts before a crash count."""
     receiver.answers = [503] * SCHEDULE.attempts
     replica = world.replica(hook(receiver))
-    await store.enqueue(notice())
-    await replica.send()
-    await until(lambda: len(receiver.came) == 1, "the first try")
+    await enqueue(store, 1)
+    await send_first(replica, receiver)
     await until_attempted(store)
     replica.die()
     await world.leases_run_out()
@@ -132,16 +144,11 @@ async def test_it_gives_up(world, store, receiver):
     assert (found.attempts, found.status, found.reason) == (8, 503, "HTTP 503")
 
 
-async def until_attempted(store) -> None:
-    while (await one(store)).attempts == 0:
-        await asyncio.sleep(0.005)
-
-
 async def test_what_is_old_is_not_sent(world, store, receiver):
-    """An hour after the event nobody wants it; a pause that would go beyond is not begun."""
+    """A message expires after an hour. A retry after this time is not waited for."""
     receiver.answers = [(503, {"Retry-After": "7200"})]
     replica = world.replica(hook(receiver))
-    for number, age_s in enumerate((0, FRESH_S, FRESH_S - 10), start=1):
+    for number, age_s in enumerate((0, EXPIRY_S, EXPIRY_S - 10), start=1):
         await store.enqueue(notice(number, NOW_MS - age_s * 1000))
     await finish(replica)
     assert await world.states() == {"n1": "failed", "n2": "failed", "n3": "delivered"}
@@ -150,14 +157,13 @@ async def test_what_is_old_is_not_sent(world, store, receiver):
 
 
 async def test_too_many_drop_the_oldest(monkeypatch, world, store, receiver):
-    """The one that is on its way stays; the oldest behind it gives way, and is counted."""
-    monkeypatch.setattr(kept, "BACKLOG", 3)
+    """The message that is being sent stays. The oldest behind it is dropped and counted."""
+    monkeypatch.setattr(kept, "QUEUE_LIMIT", 3)
     receiver.answers = [None]
     replica = world.replica(hook(receiver))
     (sender,) = replica.senders
     await sender.receiver.enqueue(notice(0))
-    await replica.send()
-    await until(lambda: len(receiver.came) == 1, "the first")
+    await send_first(replica, receiver)
     with capture_logs() as logs:
         for number in range(1, 6):
             await sender.receiver.enqueue(notice(number))
@@ -172,7 +178,8 @@ async def test_too_many_drop_the_oldest(monkeypatch, world, store, receiver):
 
 
 async def test_one_that_hangs_delays_no_other(world, receiver, quick):
-    """Others get everything meanwhile; so does the same receiver, of calls and what is resent."""
+    """A receiver that hangs delays neither other receivers nor its own calls and resent
+    messages."""
     receiver.answers = [None]
     replica = world.replica(hook(receiver), hook(quick))
     for number in (0, 1):
@@ -181,38 +188,36 @@ async def test_one_that_hangs_delays_no_other(world, receiver, quick):
     await replica.send()
     await until(lambda: len(receiver.came) == 1, "one that is not answered")
     await until(lambda: quick.ids == ["n1", "n2"], "both of the other")
-    test = new_test("shop", 1)
+    test = create_test("shop", 1)
     await world.deliveries().add(test, by="Ann")
     await replica.send()
     await until(lambda: receiver.ids == ["n1", test.id], "the test")
 
 
 async def test_what_is_enqueued_twice_is_sent_once(world, store, receiver):
-    """While it waits, when it is settled, and while an operator sends it again."""
+    """This holds while the message waits, after its result, and while an operator resends it."""
     replica = world.replica(hook(receiver))
     for _ in range(2):
-        await store.enqueue(notice())
+        await enqueue(store, 1)
     await finish(replica)
     await fail(store, "n2")
     await store.resend(["n2"], by="Ann")
-    for number in (1, 2):
-        await store.enqueue(notice(number))
+    await enqueue(store, 1, 2)
     await finish(replica)
     assert receiver.ids == ["n1", "n2"]
     await fail(store, "n3")
-    await store.enqueue(notice(3))
+    await enqueue(store, 3)
     await finish(replica)
     assert receiver.ids == ["n1", "n2"]
 
 
 async def test_what_cannot_be_settled_is_settled_later(world, store, tmp_path, receiver):
-    """It is sent and counted once all the same."""
+    """The message is sent and counted once."""
     receiver.answers = [None]
     replica = world.replica(hook(receiver))
     (sender,) = replica.senders
-    await store.enqueue(notice())
-    await replica.send()
-    await until(lambda: len(receiver.came) == 1, "the message")
+    await enqueue(store, 1)
+    await send_first(replica, receiver)
     gone = connect(f"unix://{tmp_path}/none.sock", timeout_s=1)
     deliveries = sender.receiver.deliveries
     deliveries._redis, real = gone, deliveries._redis
@@ -229,14 +234,12 @@ async def test_what_cannot_be_settled_is_settled_later(world, store, tmp_path, r
 
 
 async def test_a_replica_that_lost_its_lease_settles_nothing_twice(world, store, receiver, quick):
-    """What it sends meanwhile comes again with the same id; it takes nothing more, and its answer
-    counts for nothing once another has settled the message."""
+    """The next replica sends the message again with the same id. The first replica sends no other
+    message, and its late result is ignored."""
     receiver.answers = [None, 200]
     slow = world.replica(hook(receiver))
-    for number in (1, 2):
-        await store.enqueue(notice(number))
-    await slow.send()
-    await until(lambda: receiver.ids == ["n1"], "the message")
+    await enqueue(store, 1, 2)
+    await send_first(slow, receiver)
     await world.leases_run_out()
     heir = world.replica(hook(quick))
     await finish(heir)
@@ -250,13 +253,13 @@ async def test_a_replica_that_lost_its_lease_settles_nothing_twice(world, store,
 
 
 async def test_what_another_version_wrote_stops_nothing(world, store, receiver):
-    """What cannot be read is forgotten; what waits in no queue any more has failed after a time."""
-    await store.enqueue(notice(1))
-    await store.enqueue(notice(2))
+    """A message that cannot be read is deleted. A waiting message that is in no queue fails after a
+    time."""
+    await enqueue(store, 1, 2)
     await world.redis.hset(webhook_key(world.hook(), "deliveries"), "n1", '{"notice": 1}')
     long_ago = notice(3, NOW_MS - 3 * 3_600_000)
     keys = [webhook_key(world.hook(), name) for name in ("deliveries", "waiting")]
-    await world.redis.hset(keys[0], "n3", Delivery(long_ago).text())
+    await world.redis.hset(keys[0], "n3", Delivery(long_ago).to_json())
     await world.redis.zadd(keys[1], {"n3": long_ago.at_ms})
     await finish(world.replica(hook(receiver)))
     assert receiver.ids == ["n2"]
@@ -267,7 +270,7 @@ async def test_what_another_version_wrote_stops_nothing(world, store, receiver):
 
 
 async def test_two_operators_who_press_together_send_one(world, store, receiver):
-    """And again while it is on its way, and from an old look when it is over."""
+    """A request has no effect while the message waits, or if the operator saw an older result."""
     await fail(store, "n1")
     replies = await asyncio.gather(
         store.resend(["n1"], by="Ann", attempts=8), store.resend(["n1"], by="Ben", attempts=8)
@@ -275,8 +278,7 @@ async def test_two_operators_who_press_together_send_one(world, store, receiver)
     assert sorted(each[0] for each in replies) == ["queued", "waiting"]
     receiver.answers = [None]
     replica = world.replica(hook(receiver))
-    await replica.send()
-    await until(lambda: receiver.ids == ["n1"], "the message")
+    await send_first(replica, receiver)
     assert await store.resend(["n1"], by="Eve") == ["waiting"]
     receiver.let_go()
     await replica.settled()
@@ -293,12 +295,12 @@ async def test_two_operators_who_press_together_send_one(world, store, receiver)
 
 
 async def test_two_replicas_send_one(world, store, receiver):
-    """One of them has the leader lease; the oldest is sent first."""
+    """The replica with the leader lease sends, the oldest message first."""
     first, second = world.replica(hook(receiver)), world.replica(hook(receiver))
     ids = [f"n{number}" for number in range(10, 22)]
     for number, id_ in enumerate(ids):
         await settle(store, notice(id_, NOW_MS + number))
-    await store.resend(await store.failed(), by="Ann")
+    await store.resend(await store.list_failed(), by="Ann")
     for replica in (first, second):
         await replica.send()
     for replica in (first, second):
@@ -309,14 +311,13 @@ async def test_two_replicas_send_one(world, store, receiver):
 
 @pytest.mark.parametrize("is_sent", [False, True])
 async def test_a_crash_between_sending_and_settling_loses_nothing(world, store, receiver, is_sent):
-    """The next replica sends it, with the same id; and then it is over."""
+    """The next replica sends the message once more, with the same id."""
     await fail(store, "n1")
     await store.resend(["n1"], by="Ann")
     first = world.replica(hook(receiver))
     receiver.answers = [None] * is_sent
     if is_sent:
-        await first.send()
-        await until(lambda: receiver.ids == ["n1"], "the message")
+        await send_first(first, receiver)
     else:
         await first.senders[0]._lease.hold(milliseconds=600_000)
     first.die()
@@ -331,14 +332,14 @@ async def test_a_crash_between_sending_and_settling_loses_nothing(world, store, 
 
 
 async def test_a_slow_replica_ends_no_later_request(world, store):
-    """What one that lost its lease has to say ends the request that it had, and no other."""
+    """A replica that lost its lease ends the request that it had, and no later request."""
     await fail(store, "n1")
     await store.resend(["n1"], by="Ann")
     lease = LeaderLease(
         store._redis, webhook_key(world.hook(), "resending"), owner="a", timeout_s=5
     )
     await lease.hold(milliseconds=600_000)
-    head = await store.head("resends", owner="a")
+    head = await store.read_head("resends", owner="a")
     await store.settle(head, head.delivery, "delivered")
     await store.resend(["n1"], by="Ben")
     await store.settle(head, head.delivery, "delivered")
@@ -348,10 +349,10 @@ async def test_a_slow_replica_ends_no_later_request(world, store):
 
 
 async def test_while_it_is_retried_by_itself_nothing_is_added(world, store, receiver):
-    """It is on its way already; once it is given up it can be sent again."""
+    """A waiting message cannot be resent. A failed message can."""
     receiver.answers = [503]
     replica = world.replica(hook(receiver))
-    await store.enqueue(notice())
+    await enqueue(store, 1)
     await replica.send()
     await until_attempted(store)
     assert await store.resend(["n1"], by="Ann") == ["waiting"]
@@ -361,7 +362,7 @@ async def test_while_it_is_retried_by_itself_nothing_is_added(world, store, rece
 
 
 async def test_it_is_one_attempt_whose_answer_is_kept(world, store, receiver):
-    """No retry: an operator sees the answer. It has the message's id."""
+    """The message has the same id. It is not retried, so that the operator sees the result."""
     receiver.answers = [503]
     await fail(store, "n1")
     await store.resend(["n1"], by="Ann")
@@ -372,8 +373,8 @@ async def test_it_is_one_attempt_whose_answer_is_kept(world, store, receiver):
 
 
 async def test_a_test_is_sent_and_kept(world, store, receiver):
-    """By its event a program can tell it."""
-    test = new_test(world.name, 5)
+    """A program recognizes a test by its event."""
+    test = create_test(world.name, 5)
     await store.add(test, by="Ann")
     assert await world.states() == {test.id: "waiting"}
     await finish(world.replica(hook(receiver)))
@@ -381,7 +382,7 @@ async def test_a_test_is_sent_and_kept(world, store, receiver):
 
 
 async def test_calls_that_are_over_are_not_sent_again(world, store, receiver):
-    """It fails with a reason."""
+    """The message fails with a reason."""
     replica = world.replica(hook(receiver))
     await replica.look()
     called = CallNotice("c1", world.name, NOW_MS, (CalledVisitor("v" * 22, 1, 2),))
@@ -393,7 +394,7 @@ async def test_calls_that_are_over_are_not_sent_again(world, store, receiver):
 
 
 async def test_calls_are_sent_again_to_those_who_may_still_come(world, store, receiver):
-    """With a link that is made anew, and is not kept."""
+    """The message has a new link, which is not stored."""
     replica = world.replica(hook(receiver))
     (gone,) = await world.arrive()
     (here,) = await world.arrive()
@@ -408,36 +409,36 @@ async def test_calls_are_sent_again_to_those_who_may_still_come(world, store, re
     (call,) = receiver.came[0][1]["calls"]
     assert call["visitor"] == here
     assert call["claim_url"].startswith(f"/_waitroom/{world.name}/claim?token=")
-    assert "claim?token" not in (await one(store, "c1")).text()
+    assert "claim?token" not in (await one(store, "c1")).to_json()
 
 
 # What is kept.
 
 
 async def test_bounds(monkeypatch, world, store):
-    """The oldest give way, of those that failed and of the others; a week later, all."""
-    monkeypatch.setattr(kept, "DELIVERED_KEPT", 3)
-    monkeypatch.setattr(kept, "FAILED_KEPT", 5)
+    """The oldest failed and the oldest delivered messages are deleted, and after a week all."""
+    monkeypatch.setattr(kept, "DELIVERED_LIMIT", 3)
+    monkeypatch.setattr(kept, "FAILED_LIMIT", 5)
     for number in range(20):
         state, id_ = "failed" if number % 2 else "delivered", f"n{number:02}"
         await settle(store, notice(id_, NOW_MS + number), state)
     latest = ["n19", "n18", "n17", "n16", "n15", "n14", "n13", "n11"]
     assert [*await world.states()] == latest
     assert await world.redis.hlen(webhook_key(world.hook(), "deliveries")) == len(latest)
-    page = await store.page(("failed",), start=1, limit=2)
+    page = await store.read_page(("failed",), start=1, limit=2)
     assert [found.notice.id for _, found in page] == ["n17", "n15"]
     await settle(store, notice("old", NOW_MS - 8 * 86_400_000))
     assert "old" not in await world.states()
     for name in ("deliveries", "failed"):
-        assert 0 < await world.redis.ttl(webhook_key(world.hook(), name)) <= KEPT_S
+        assert 0 < await world.redis.ttl(webhook_key(world.hook(), name)) <= STORED_S
 
 
 def test_what_a_receiver_says_shows_no_secret():
-    """Whatever it repeats; on one line, and not too long."""
+    """The response is stored as one line of limited length."""
     url = "https://user:pass-word@chat.test/hook/T0KEN-a%2Fb?key=qu%C3%A9ry&x=1#frag"
     hook = Webhook(url=url, secret="s" * 16)
     said = f"Cannot POST {url}\n/hook/T0KEN-a%2Fb T0KEN-a/b quéry {'s' * 16} <b>no</b>\x00"
-    text = legible(hook, said.encode() + b"\xff" + b"x" * 4000)
+    text = redact_response(hook, said.encode() + b"\xff" + b"x" * 4000)
     assert not any(word in text for word in ("T0KEN", "qu", "pass-word", "ssss", "\n", "\x00"))
     assert text.startswith("Cannot POST …")
     assert "<b>no</b>" in text
@@ -445,7 +446,7 @@ def test_what_a_receiver_says_shows_no_secret():
 
 
 async def test_the_log_shows_no_address(world, receiver):
-    """Of a webhook its name and host: paths and queries of chats are secrets."""
+    """The log has the name and host of a webhook. Paths and queries of chats are secret."""
     receiver.answers = [404]
     closed = Webhook(url=f"http://127.0.0.1:{free_port()}/token-that-nobody-sees")
     replica = world.replica(closed, hook(receiver))
@@ -465,7 +466,7 @@ async def test_the_log_shows_no_address(world, receiver):
 
 @pytest.mark.parametrize("sent", [b"no http\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\nContent-Le"])
 async def test_garbage_is_an_answer_like_any(world, sent):
-    """What answers no HTTP at all is tried again, and raises nothing."""
+    """A response that is not HTTP causes a retry, and raises nothing."""
 
     async def talk(reader, writer):
         await reader.read(100)
@@ -475,7 +476,7 @@ async def test_garbage_is_an_answer_like_any(world, sent):
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     hook = Webhook(url=f"http://127.0.0.1:{port}/token-that-nobody-sees")
-    answer = await send(world.session, hook, notice())
+    answer = await send_notice(world.session, hook, notice())
     assert (answer.is_taken, answer.may_retry) == (False, True)
     assert "nobody-sees" not in answer.reason
     server.close()
@@ -483,8 +484,8 @@ async def test_garbage_is_an_answer_like_any(world, sent):
 
 
 async def test_a_host_that_cannot_be_one_is_no_crash(world):
-    """It fails for good, or after a while, with a reason."""
+    """The attempt fails with a reason."""
     for url in ("http://" + "a" * 64 + ".test/x", "http://a..b/x"):
-        answer = await send(world.session, Webhook(url=url), notice())
+        answer = await send_notice(world.session, Webhook(url=url), notice())
         assert not answer.is_taken
         assert answer.reason

@@ -1,4 +1,4 @@
-"""A room in a real store, and replicas that are moved by hand."""
+"""A room in Redis, and replicas that a test moves step by step."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.redis_keys import webhook_key
 from sidecar.webhooks.room_events import RoomDetector
-from sidecar.webhooks.sender import Sender, new_session
+from sidecar.webhooks.sender import Sender, open_session
 from sidecar.webhooks.service import Receiver as Hook
 from sidecar.webhooks.service import Webhooks
 from sidecar.webhooks.settings import Webhook
@@ -27,7 +27,7 @@ from tests.support.rooms import attended, new_room_name
 
 @dataclass
 class Replica:
-    """A replica's detectors and senders of one room."""
+    """The detectors and senders of a replica with one room."""
 
     room: WaitingRoom
     room_detector: RoomDetector
@@ -38,23 +38,24 @@ class Replica:
 
     async def look(self) -> None:
         await self.room.refresh()
-        await self.room_detector.look()
-        await self.call_detector.look()
+        await self.room_detector.check_rooms()
+        await self.call_detector.check_rooms()
         if self.sends:
             await self.send()
 
     async def send(self) -> None:
-        await asyncio.gather(*(sender.look() for sender in self.senders))
+        await asyncio.gather(*(sender.check_queues() for sender in self.senders))
 
     async def settled(self) -> None:
-        """The senders are idle."""
+        """Wait until the senders are idle."""
         await until(
-            lambda: all(task.done() for sender in self.senders for task in sender.lanes.values()),
+            lambda: all(task.done() for sender in self.senders for task in sender.tasks.values()),
             "the end of sending",
         )
 
     def counted(self, result: str, event: str | None = None) -> float | None:
-        """Messages about an event; without one, calls."""
+        """Return how many messages about an event had a result. Without an event, return how many
+        calls."""
         labels = {"room": self.room.name, "result": result}
         name = "waitroom_calls_total"
         if event is not None:
@@ -62,9 +63,9 @@ class Replica:
         return self.metrics.registry.get_sample_value(name, labels)
 
     def die(self) -> None:
-        """As killed: nothing that was begun ends."""
+        """Cancel all tasks, as if the replica was killed."""
         for sender in self.senders:
-            for task in sender.lanes.values():
+            for task in sender.tasks.values():
                 task.cancel()
 
 
@@ -113,6 +114,19 @@ class World:
         self.replicas.append(replica)
         return replica
 
+    async def start(self, *webhooks: Webhook, seconds: int = 1, **options) -> Replica:
+        """Create a replica, and let all replicas check the room once a second."""
+        replica = self.replica(*webhooks, **options)
+        await self.seconds(seconds)
+        return replica
+
+    async def start_heir(self, *webhooks: Webhook, seconds: int = 1, **options) -> Replica:
+        """Let all leases expire, and let a new replica alone check the room."""
+        await self.leases_run_out()
+        heir = self.replica(*webhooks, **options)
+        await self.seconds(seconds, heir)
+        return heir
+
     async def sleep(self, seconds: float) -> None:
         if self.hurries:
             self.turn.forward(seconds)
@@ -135,12 +149,12 @@ class World:
         return visitors
 
     async def go(self, number: int) -> None:
-        """The last of those who came leave."""
+        """Let the visitors who came last leave."""
         for _ in range(number):
             await self.store.leave(self.visitors.pop())
 
     async def call(self, number: int) -> list[str]:
-        """Visitors come and are called, in the order in which they came."""
+        """Let visitors come and be called, in order."""
         visitors = await self.arrive(number)
         cap = int(await self.redis.zcard(self.key("active"))) + number
         await self.store.configure({"total_active_users": cap})
@@ -148,8 +162,14 @@ class World:
         assert await self.redis.zcard(self.key("active")) == cap
         return visitors
 
+    async def call_and_check(self, number: int = 1) -> list[str]:
+        """Let visitors be called, and let all replicas check the room."""
+        visitors = await self.call(number)
+        await self.seconds()
+        return visitors
+
     async def seconds(self, number: int = 1, *replicas: Replica) -> None:
-        """Each replica looks once a second."""
+        """Let each replica check the room once a second."""
         for _ in range(number):
             self.turn.forward(1)
             for replica in replicas or self.replicas:
@@ -161,23 +181,23 @@ class World:
         assert await self.redis.delete(*rooms, *hooks) > 0
 
     async def waiting(self, number: int = 0) -> list[str]:
-        """The ids of the messages that wait for a webhook, oldest first."""
-        page = await self.deliveries(number).page(("waiting",), limit=100)
+        """Return the ids of the waiting messages of a webhook, oldest first."""
+        page = await self.deliveries(number).read_page(("waiting",), limit=100)
         return [delivery.notice.id for _, delivery in reversed(page)]
 
     async def states(self) -> dict[str, str]:
-        """The state of each message of the first webhook."""
-        page = await self.deliveries().page(limit=1000)
+        """Return the state of each message of the first webhook."""
+        page = await self.deliveries().read_page(limit=1000)
         return {delivery.notice.id: state for state, delivery in page}
 
 
 async def make_world(url, turn, **settings):
     redis = connect(url, timeout_s=5)
-    async with new_session() as session:
+    async with open_session() as session:
         world = World(redis, turn, session, **settings)
         yield world
         for replica in world.replicas:
             replica.die()
-            lanes = [task for sender in replica.senders for task in sender.lanes.values()]
-            await asyncio.gather(*lanes, return_exceptions=True)
+            tasks = [task for sender in replica.senders for task in sender.tasks.values()]
+            await asyncio.gather(*tasks, return_exceptions=True)
     await close(redis)

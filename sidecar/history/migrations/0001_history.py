@@ -14,7 +14,6 @@ from sidecar.storage.sql.database import UnversionedError
 revision = "0001"
 down_revision = None
 
-BIG = sa.BigInteger
 TABLES = {
     "waitroom_entries",
     "waitroom_entries_archive",
@@ -37,15 +36,15 @@ def upgrade() -> None:
     for suffix in ("", "_archive"):
         count = 1 if suffix else partitions
         entries, events = f"waitroom_entries{suffix}", f"waitroom_events{suffix}"
-        _create(entries, count, *_entries(), sa.PrimaryKeyConstraint("room", "visitor"))
+        _create_table(entries, count, *_entry_columns())
         op.create_index(f"ix_{entries}_joined", entries, ["room", "joined_ms"])
         op.create_index(f"ix_{entries}_ended", entries, ["room", "ended_ms", "changed_ms"])
-        _create(events, count, *_events(), sa.PrimaryKeyConstraint("room", "ms", "seq"))
+        _create_table(events, count, *_event_columns())
         op.create_index(f"ix_{events}_visitor", events, ["room", "visitor"])
-    _create("waitroom_changes", 1, *_changes(), sa.PrimaryKeyConstraint("room", "ms", "seq"))
+    _create_table("waitroom_changes", 1, *_change_columns())
 
 
-def _create(name: str, partitions: int, *parts: Any) -> None:
+def _create_table(name: str, partitions: int, *parts: Any) -> None:
     """Create a table, partitioned by a hash of the room if the database can."""
     kind = op.get_bind().dialect.name
     options: dict[str, Any] = {}
@@ -64,56 +63,57 @@ def _create(name: str, partitions: int, *parts: Any) -> None:
             )
 
 
-def _word(length: int) -> sa.String:
+def _word_column(name: str, length: int, **options: Any) -> sa.Column[str]:
     binary = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
-    return sa.String(length).with_variant(binary, "mysql", "mariadb")
+    kind = sa.String(length).with_variant(binary, "mysql", "mariadb")
+    return sa.Column(name, kind, **{"nullable": False, **options})
 
 
-def _text() -> sa.Text:
-    return sa.Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
+def _text_column(name: str) -> sa.Column[str]:
+    kind = sa.Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
+    return sa.Column(name, kind, nullable=False)
 
 
-def _entries() -> list[sa.Column[Any]]:
+def _bigints(*names: str, **options: Any) -> list[sa.Column[int]]:
+    return [sa.Column(name, sa.BigInteger, **options) for name in names]
+
+
+def _entry_columns() -> list[Any]:
     return [
-        sa.Column("room", _word(48), nullable=False),
-        sa.Column("visitor", _word(22), nullable=False),
-        sa.Column("class_name", _word(48), nullable=False, server_default=""),
-        sa.Column("queue_order", BIG),
-        sa.Column("joined_ms", BIG),
-        sa.Column("queued_ms", BIG),
-        sa.Column("called_ms", BIG),
-        sa.Column("admitted_ms", BIG),
-        sa.Column("ended_ms", BIG),
-        sa.Column("end_reason", _word(16)),
-        sa.Column("first_position", BIG),
-        sa.Column("last_position", BIG),
+        _word_column("room", 48),
+        _word_column("visitor", 22),
+        _word_column("class_name", 48, server_default=""),
+        *_bigints("queue_order", "joined_ms", "queued_ms", "called_ms", "admitted_ms", "ended_ms"),
+        _word_column("end_reason", 16, nullable=True),
+        *_bigints("first_position", "last_position"),
         sa.Column("returns", sa.Integer, nullable=False, server_default="0"),
-        sa.Column("moved_ms", BIG),
-        sa.Column("changed_ms", BIG, nullable=False),
+        *_bigints("moved_ms"),
+        *_bigints("changed_ms", nullable=False),
+        sa.PrimaryKeyConstraint("room", "visitor"),
     ]
 
 
-def _events() -> list[sa.Column[Any]]:
+def _event_columns() -> list[Any]:
     return [
-        sa.Column("room", _word(48), nullable=False),
-        sa.Column("ms", BIG, nullable=False, autoincrement=False),
-        sa.Column("seq", BIG, nullable=False, autoincrement=False),
-        sa.Column("kind", _word(16), nullable=False),
-        sa.Column("visitor", _word(22), nullable=False),
-        sa.Column("why", _word(16), nullable=False),
-        sa.Column("at_ms", BIG, nullable=False),
-        sa.Column("more", _text(), nullable=False),
+        _word_column("room", 48),
+        *_bigints("ms", "seq", nullable=False, autoincrement=False),
+        _word_column("kind", 16),
+        _word_column("visitor", 22),
+        _word_column("why", 16),
+        *_bigints("at_ms", nullable=False),
+        _text_column("more"),
+        sa.PrimaryKeyConstraint("room", "ms", "seq"),
     ]
 
 
-def _changes() -> list[sa.Column[Any]]:
+def _change_columns() -> list[Any]:
     return [
-        sa.Column("room", _word(48), nullable=False),
-        sa.Column("ms", BIG, nullable=False, autoincrement=False),
-        sa.Column("seq", BIG, nullable=False, autoincrement=False),
-        sa.Column("at_ms", BIG, nullable=False),
-        sa.Column("operator", _text(), nullable=False),
-        sa.Column("action", _word(16), nullable=False),
-        sa.Column("visitor", _word(22), nullable=False),
-        sa.Column("detail", _text(), nullable=False),
+        _word_column("room", 48),
+        *_bigints("ms", "seq", nullable=False, autoincrement=False),
+        *_bigints("at_ms", nullable=False),
+        _text_column("operator"),
+        _word_column("action", 16),
+        _word_column("visitor", 22),
+        _text_column("detail"),
+        sa.PrimaryKeyConstraint("room", "ms", "seq"),
     ]

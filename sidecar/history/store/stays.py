@@ -1,17 +1,18 @@
 """The history in SQL: write, tidy and look up stays, events and operators' actions.
 
-Every method raises DatabaseError if the database is unavailable or refuses.
+Every method raises DatabaseError if the database is unavailable or refuses a statement.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import fields
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
-from sqlalchemy import Table, and_, delete, func, insert, or_, select, text, update
+from sqlalchemy import Row, Table, and_, delete, func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from sidecar.history.model import Change, Entry, Event, Period
+from sidecar.history.model import Entry, Period, StreamEvent
+from sidecar.history.service import fold
 from sidecar.history.store.tables import (
     HISTORY,
     changes,
@@ -24,18 +25,12 @@ from sidecar.storage.sql import database as sql
 from sidecar.storage.sql.transactions import Transactions
 from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
 
-Fold = Callable[[Entry | None, Event], Entry | None]
-
-#: The most visitors in one IN (…).
-_IN_LIMIT = 500
 #: How many rows a streamed query fetches at a time.
 _STREAM_ROWS = 2000
-#: The steps of a search for visitors ahead: how far back to search, ms, and the share of these
-#: visitors that is enough to stop, because those who returned meanwhile count as joined later.
+#: The steps of a search for visitors ahead: how long before the stay they joined at most (ms), and
+#: the share of them that is enough to stop. Visitors who returned meanwhile count as joined later.
 _SEARCH_STEPS = ((3_600_000, 1.0), (86_400_000, 0.9), (1 << 62, 0.0))
-_FIELDS, _EVENT_FIELDS, _CHANGE_FIELDS = (
-    tuple(field.name for field in fields(kind)) for kind in (Entry, Event, Change)
-)
+_FIELDS, _EVENT_FIELDS = ([field.name for field in fields(kind)] for kind in (Entry, StreamEvent))
 _COLUMNS = [entries.c[name] for name in _FIELDS]
 _RESET = "reset"
 
@@ -76,10 +71,9 @@ class History:
 
     # Writing ----------------------------------------------------------------------------------
 
-    async def write(self, room: str, batch: Sequence[Event], fold: Fold) -> int:
-        """Write events of one room in their order, and the stays that `fold` makes of these events,
-        in one transaction. If `fold` returns None, the visitor's stay and events are deleted.
-        Events already in the database are skipped. Return how many events were new."""
+    async def write(self, room: str, batch: Sequence[StreamEvent]) -> int:
+        """Write events of one room in their order, and the stays that these events change, in one
+        transaction. Skip events that are already in the database. Return how many were new."""
         async with sql.begin(self._engine) as connection:
             ids = select(events.c.ms, events.c.seq).where(
                 events.c.room == room, events.c.ms.between(batch[0].ms, batch[-1].ms)
@@ -88,30 +82,40 @@ class History:
             new = [event for event in batch if (event.ms, event.seq) not in written]
             if not new:
                 return 0
-            await self._write_rows(connection, self._insert, [_event_row(room, e) for e in new])
-            actions = [event for event in new if event.kind == "operator"]
+            rows = [_event_row(room, event) for event in new]
+            await self._write_rows(connection, self._insert, rows)
+            actions = [_change_row(room, event) for event in new if event.kind == "operator"]
             if actions:
-                await connection.execute(insert(changes), [_change_row(room, e) for e in actions])
-            for run in _split_at_resets(new):
-                await self._fold(connection, room, run, fold)
+                await connection.execute(insert(changes), actions)
+            run: list[StreamEvent] = []
+            for event in new:
+                run.append(event)
+                if _is_reset(event) or event is new[-1]:
+                    await self._change_stays(connection, room, run)
+                    run = []
         return len(new)
 
-    async def _fold(
-        self, connection: AsyncConnection, room: str, run: list[Event], fold: Fold
+    async def _change_stays(
+        self, connection: AsyncConnection, room: str, run: list[StreamEvent]
     ) -> None:
-        """Update stays by events of which the last may be a reset, which ends all waiting stays."""
+        """Change stays by events. If the last event is a reset, all waiting stays end. A stay that
+        `fold` does not record is deleted with its events."""
         visitors = list({event.visitor for event in run if event.visitor})
-        stays: dict[str, Entry | None] = {**await _load(connection, room, visitors)}
+        stays: dict[str, Entry | None] = {**await _load_stays(connection, room, visitors)}
         for event in run:
             if event.visitor:
                 stays[event.visitor] = fold(stays.get(event.visitor), event)
-        rows = [{"room": room, **_row_values(entry, _FIELDS)} for entry in stays.values() if entry]
+        rows = [
+            {"room": room, **{name: getattr(entry, name) for name in _FIELDS}}
+            for entry in stays.values()
+            if entry
+        ]
         if rows:
             await self._write_rows(connection, self._upsert, rows)
-        if gone := [visitor for visitor, entry in stays.items() if entry is None]:
+        if unrecorded := [visitor for visitor, entry in stays.items() if entry is None]:
             for table in (entries, events):
-                of_gone = and_(table.c.room == room, table.c.visitor.in_(gone))
-                await connection.execute(delete(table).where(of_gone))
+                is_unrecorded = and_(table.c.room == room, table.c.visitor.in_(unrecorded))
+                await connection.execute(delete(table).where(is_unrecorded))
         if _is_reset(run[-1]):
             is_waiting = and_(entries.c.called_ms.is_(None), entries.c.admitted_ms.is_(None))
             await connection.execute(
@@ -132,34 +136,36 @@ class History:
         """Return visitors whose stay has not ended and had no event since `before_ms`."""
         query = (
             select(entries.c.visitor)
-            .where(*_is_silent(room, before_ms))
+            .where(*_silent_conditions(room, before_ms))
             .order_by(entries.c.changed_ms)
             .limit(limit)
         )
         return [visitor for (visitor,) in await self._sql.read(query)]
 
     async def close_silent(
-        self, room: str, *, gone: Sequence[str], here: Sequence[str], now_ms: int, before_ms: int
+        self, room: str, *, absent: list[str], present: list[str], now_ms: int, before_ms: int
     ) -> int:
-        """Close the stays of `gone` visitors, and mark the stays of visitors who are `here` as
-        changed now; leave stays with an event since `before_ms`. Return how many were closed."""
-        is_silent = _is_silent(room, before_ms)
+        """Close the stays of `absent` visitors. Set the time of those of `present` visitors to now.
+        Skip stays with an event since `before_ms`. Return how many were closed."""
+        is_silent = _silent_conditions(room, before_ms)
         async with sql.begin(self._engine) as connection:
-            if here:
-                of_here = update(entries).where(*is_silent, entries.c.visitor.in_(here))
-                await connection.execute(of_here.values(changed_ms=now_ms))
-            if not gone:
+            if present:
+                is_present = entries.c.visitor.in_(present)
+                await connection.execute(
+                    update(entries).where(*is_silent, is_present).values(changed_ms=now_ms)
+                )
+            if not absent:
                 return 0
             result = await connection.execute(
                 update(entries)
-                .where(*is_silent, entries.c.visitor.in_(gone))
+                .where(*is_silent, entries.c.visitor.in_(absent))
                 .values(ended_ms=now_ms, end_reason="stuck", changed_ms=now_ms)
             )
             return int(result.rowcount)
 
-    async def retire(self, room: str, *, before_ms: int, limit: int, keep: bool) -> int:
-        """Delete old stays and events, at most `limit` of each, oldest first, or move them to the
-        archive if `keep`. Return how many. Two replicas at the same time move a row only once."""
+    async def retire(self, room: str, *, before_ms: int, limit: int, archive: bool) -> int:
+        """Delete old stays and events, oldest first, at most `limit` of each, or move them to
+        the archive. Return how many. Two replicas at the same time move a row only once."""
         old_entries = (
             select(entries.c.visitor)
             .where(entries.c.room == room, entries.c.ended_ms < before_ms)
@@ -176,41 +182,43 @@ class History:
             visitors = list((await connection.execute(old_entries)).scalars())
             ids = [(ms, seq) for ms, seq in await connection.execute(old_events)]
             if visitors:
-                is_old = entries.c.ended_ms < before_ms  # unless the visitor returned meanwhile
+                # Check the end again, because the visitor may have returned meanwhile.
+                is_old = entries.c.ended_ms < before_ms
                 which = (entries.c.room == room, entries.c.visitor.in_(visitors), is_old)
-                if keep:  # the archive may have an earlier stay of the same visitor
-                    is_earlier = entries_archive.c.visitor.in_(visitors)
-                    await connection.execute(
-                        delete(entries_archive).where(entries_archive.c.room == room, is_earlier)
-                    )
-                await _remove_rows(connection, entries, entries_archive, which, keep=keep)
+                if archive:  # the archive may have an earlier stay of the same visitor
+                    c = entries_archive.c
+                    is_earlier = c.room == room, c.visitor.in_(visitors)
+                    await connection.execute(delete(entries_archive).where(*is_earlier))
+                copy_to = entries_archive if archive else None
+                await _remove_rows(connection, entries, which, copy_to)
             if ids:
-                # The ids are the oldest, so the condition is all events up to the last id.
+                # The ids are the oldest, so all events up to the last id are meant.
                 ms, seq = ids[-1]
-                until = or_(events.c.ms < ms, and_(events.c.ms == ms, events.c.seq <= seq))
-                await _remove_rows(
-                    connection, events, events_archive, (events.c.room == room, until), keep=keep
-                )
+                is_old = or_(events.c.ms < ms, and_(events.c.ms == ms, events.c.seq <= seq))
+                which_events = (events.c.room == room, is_old)
+                copy_to = events_archive if archive else None
+                await _remove_rows(connection, events, which_events, copy_to)
         return len(visitors) + len(ids)
 
     # Looking up -------------------------------------------------------------------------------
 
-    async def entry(self, room: str, visitor: str) -> Entry | None:
+    async def find_entry(self, room: str, visitor: str) -> Entry | None:
+        """Return a visitor's stay, or None if none is recorded."""
         async with sql.begin(self._engine) as connection:
-            return (await _load(connection, room, [visitor])).get(visitor)
+            return (await _load_stays(connection, room, [visitor])).get(visitor)
 
     async def find_by_number(self, room: str, number: str) -> list[str]:
         """Return the ids of the visitors who have this visitor number."""
         prefix, visitor = get_id_prefix(number), entries.c.visitor
-        if self._is_postgresql:  # in which the order of strings depends on their collation
+        if self._is_postgresql:  # its order of strings depends on the collation
             has_prefix = visitor.startswith(prefix, autoescape=True)
-        else:  # by a range, which an index can find: every character of an id sorts below ~
+        else:  # an index finds a range; every character of an id sorts before ~
             has_prefix = and_(visitor >= prefix, visitor < prefix + "~")
         query = select(visitor).where(entries.c.room == room, has_prefix).order_by(visitor)
         rows = await self._sql.read(query)
         return [id_ for (id_,) in rows if visitor_number(id_) == number]
 
-    async def events_of(self, room: str, visitor: str, *, limit: int) -> list[Event]:
+    async def find_events(self, room: str, visitor: str, *, limit: int) -> list[StreamEvent]:
         """Return the latest events of one visitor, oldest first."""
         query = (
             select(*(events.c[name] for name in _EVENT_FIELDS))
@@ -218,18 +226,16 @@ class History:
             .order_by(events.c.ms.desc(), events.c.seq.desc())
             .limit(limit)
         )
-        rows = await self._sql.read(query)
-        return [
-            Event(ms, seq, kind, visitor, why, at_ms, json.loads(more))
-            for ms, seq, kind, visitor, why, at_ms, more in reversed(rows)
-        ]
+        rows = reversed(await self._sql.read(query))
+        return [replace(StreamEvent(*row), more=json.loads(row.more)) for row in rows]
 
-    async def ahead_of(
+    async def find_ahead(
         self, room: str, entry: Entry, *, limit: int
     ) -> list[tuple[int, int | None]] | None:
-        """Return, for each visitor of a lower order who waited at the same time, since when and
-        until when (None: still). None if there are more than `limit`. Searches for visitors who
-        joined long before only if the stay's first position shows that some are missing."""
+        """Return between which times (ms) each visitor of a lower order waited, if they waited at
+        the same time as the stay's visitor. The second time is None for one who still waits. Return
+        None if there are more than `limit`. Visitors who joined long before are searched only if
+        the stay's first position shows that some are missing."""
         if entry.queued_ms is None or entry.queue_order is None:
             return []
         gone_ms = func.coalesce(entries.c.called_ms, entries.c.ended_ms)
@@ -246,8 +252,8 @@ class History:
         if until_ms is not None:
             query = query.where(entries.c.joined_ms <= until_ms, entries.c.queued_ms <= until_ms)
         joined_ms = entry.joined_ms or entry.queued_ms
-        is_known = entry.returns == 0 and entry.moved_ms is None
-        ahead = entry.first_position - 1 if entry.first_position and is_known else None
+        is_exact = entry.first_position and entry.returns == 0 and entry.moved_ms is None
+        ahead = (entry.first_position or 0) - 1 if is_exact else None
         async with sql.begin(self._engine) as connection:
             for back_ms, share in _SEARCH_STEPS[1:] if ahead is None else _SEARCH_STEPS:
                 recent = query.where(entries.c.joined_ms >= joined_ms - back_ms)
@@ -258,7 +264,7 @@ class History:
                     break
         return [(queued, gone) for queued, gone in rows]
 
-    async def entries(
+    async def read_entries(
         self, room: str, period: Period, *, limit: int | None = None, offset: int = 0
     ) -> AsyncIterator[Entry]:
         """Yield the stays that began in a period, oldest first."""
@@ -276,82 +282,55 @@ class History:
             async for row in rows:
                 yield Entry(*row)
 
-    async def changes(
+    async def read_changes(
         self, room: str, period: Period, *, limit: int, before: tuple[int, int] | None = None
-    ) -> list[Change]:
-        """Return operators' actions, latest first. `before` is the ms and seq of the last action on
-        the page before."""
+    ) -> list[Row[Any]]:
+        """Return rows of operators' actions, latest first. `before` is the ms and seq of the last
+        action on the previous page."""
         ms, seq = before or (period.to_ms, 0)
         query = (
-            select(*(changes.c[name] for name in _CHANGE_FIELDS))
+            select(changes)
             .where(changes.c.room == room, changes.c.ms >= period.from_ms)
             .where(changes.c.ms < period.to_ms)
             .where(or_(changes.c.ms < ms, and_(changes.c.ms == ms, changes.c.seq < seq)))
             .order_by(changes.c.ms.desc(), changes.c.seq.desc())
             .limit(limit)
         )
-        return [Change(*row) for row in await self._sql.read(query)]
+        return await self._sql.read(query)
 
 
-def _is_silent(room: str, before_ms: int) -> tuple[Any, ...]:
+def _silent_conditions(room: str, before_ms: int) -> tuple[Any, ...]:
     """Return conditions for stays that have not ended and had no event since `before_ms`."""
     c = entries.c
     return (c.room == room, c.ended_ms.is_(None), c.changed_ms < before_ms)
 
 
-async def _load(connection: AsyncConnection, room: str, visitors: list[str]) -> dict[str, Entry]:
-    stays: dict[str, Entry] = {}
-    for start in range(0, len(visitors), _IN_LIMIT):
-        part = visitors[start : start + _IN_LIMIT]
-        rows = await connection.execute(
-            select(*_COLUMNS).where(entries.c.room == room, entries.c.visitor.in_(part))
-        )
-        stays.update((row.visitor, Entry(*row)) for row in rows)
-    return stays
+async def _load_stays(connection: AsyncConnection, room: str, ids: list[str]) -> dict[str, Entry]:
+    which = entries.c.room == room, entries.c.visitor.in_(ids)
+    rows = await connection.execute(select(*_COLUMNS).where(*which))
+    return {row.visitor: Entry(*row) for row in rows}
 
 
 async def _remove_rows(
-    connection: AsyncConnection, table: Table, archive: Table, which: Any, *, keep: bool
+    connection: AsyncConnection, table: Table, which: Any, copy_to: Table | None
 ) -> None:
-    if keep:
-        columns = [column.name for column in table.columns]
-        await connection.execute(
-            archive.insert().from_select(columns, select(table).where(*which).with_for_update())
-        )
+    if copy_to is not None:
+        rows = select(table).where(*which).with_for_update()
+        names = [column.name for column in table.columns]
+        await connection.execute(copy_to.insert().from_select(names, rows))
     await connection.execute(delete(table).where(*which))
 
 
-def _split_at_resets(batch: Sequence[Event]) -> list[list[Event]]:
-    """Split events into runs, each of which ends with a reset of the queue or the last event."""
-    runs: list[list[Event]] = [[]]
-    for event in batch:
-        runs[-1].append(event)
-        if _is_reset(event):
-            runs.append([])
-    return [run for run in runs if run]
-
-
-def _is_reset(event: Event) -> bool:
+def _is_reset(event: StreamEvent) -> bool:
     return event.kind == "operator" and event.why == _RESET
 
 
-def _event_row(room: str, event: Event) -> dict[str, Any]:
-    more = json.dumps(event.more, separators=(",", ":"))
-    return {"room": room, **_row_values(event, _EVENT_FIELDS), "more": more}
+def _event_row(room: str, event: StreamEvent) -> dict[str, Any]:
+    values = {name: getattr(event, name) for name in _EVENT_FIELDS}
+    return {"room": room, **values, "more": json.dumps(event.more, separators=(",", ":"))}
 
 
-def _change_row(room: str, event: Event) -> dict[str, Any]:
-    return {
-        "room": room,
-        "ms": event.ms,
-        "seq": event.seq,
-        "at_ms": event.at_ms,
-        "operator": event.more.get("by", ""),
-        "action": event.why,
-        "visitor": event.visitor,
-        "detail": event.more.get("detail", ""),
-    }
-
-
-def _row_values(row: Entry | Event, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in names}
+def _change_row(room: str, event: StreamEvent) -> dict[str, Any]:
+    values = {name: getattr(event, name) for name in ("ms", "seq", "at_ms", "visitor")}
+    operator, detail = (event.more.get(name, "") for name in ("by", "detail"))
+    return {"room": room, **values, "operator": operator, "action": event.why, "detail": detail}

@@ -14,25 +14,25 @@ HISTORY = Tables("history", "0001", "waitroom_version")
 metadata = MetaData()
 
 
-def _numbers(*names: str) -> list[Column[int]]:
+def _bigints(*names: str) -> list[Column[int]]:
     return [Column(name, BigInteger) for name in names]
 
 
-def _id() -> list[Column[int]]:
+def _event_id_columns() -> list[Column[int]]:
     """Return the columns of an event's id in its room's stream."""
     return [Column(n, BigInteger, nullable=False, autoincrement=False) for n in ("ms", "seq")]
 
 
-def _entries(name: str) -> Table:
+def _create_entries_table(name: str) -> Table:
     return Table(
         name,
         metadata,
         Column("room", word(48), nullable=False),
         Column("visitor", word(22), nullable=False),
         Column("class_name", word(48), nullable=False, server_default=""),
-        *_numbers("queue_order", "joined_ms", "queued_ms", "called_ms", "admitted_ms", "ended_ms"),
+        *_bigints("queue_order", "joined_ms", "queued_ms", "called_ms", "admitted_ms", "ended_ms"),
         Column("end_reason", word(16)),
-        *_numbers("first_position", "last_position"),
+        *_bigints("first_position", "last_position"),
         Column("returns", Integer, nullable=False, server_default="0"),
         Column("moved_ms", BigInteger),
         Column("changed_ms", BigInteger, nullable=False),
@@ -42,12 +42,12 @@ def _entries(name: str) -> Table:
     )
 
 
-def _events(name: str) -> Table:
+def _create_events_table(name: str) -> Table:
     return Table(
         name,
         metadata,
         Column("room", word(48), nullable=False),
-        *_id(),
+        *_event_id_columns(),
         Column("kind", word(16), nullable=False),
         Column("visitor", word(22), nullable=False),
         Column("why", word(16), nullable=False),
@@ -59,19 +59,19 @@ def _events(name: str) -> Table:
 
 
 #: Stays (one row for each visitor's last stay) and events, partitioned by room if the database can.
-entries = _entries("waitroom_entries")
-events = _events("waitroom_events")
+entries = _create_entries_table("waitroom_entries")
+events = _create_events_table("waitroom_events")
 
 #: Old stays and events, if history_archive = "move".
-entries_archive = _entries("waitroom_entries_archive")
-events_archive = _events("waitroom_events_archive")
+entries_archive = _create_entries_table("waitroom_entries_archive")
+events_archive = _create_events_table("waitroom_events_archive")
 
 #: Operators' actions: changed settings with their new values, moves, releases, resets.
 changes = Table(
     "waitroom_changes",
     metadata,
     Column("room", word(48), nullable=False),
-    *_id(),
+    *_event_id_columns(),
     Column("at_ms", BigInteger, nullable=False),
     Column("operator", long_text(), nullable=False),
     Column("action", word(16), nullable=False),
