@@ -74,11 +74,7 @@ def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (
-            ("set", "shop", "total_active_users=-1"),
-            2,
-            "total_active_users: .*greater than",
-        ),
+        (("set", "shop", "total_active_users=-1"), 2, "total_active_users: .*greater than"),
         (("set", "shop", "capacity=1"), 2, "capacity: unknown setting"),
         (("set", "shop", "nothing"), 2, "write SETTING=VALUE"),
         (("release", "shop", "x"), 2, "visitor: a visitor's id"),

@@ -33,11 +33,7 @@ print(json.dumps(sorted(sys.modules)), file=sys.stderr)
         ("--version", set(), 160),
         ("rooms --help", set(), 200),
         ("--help", {"asyncio"}, 300),
-        (
-            "rooms list --url http://127.0.0.1:1 --token-file TOKEN",
-            CLIENT,
-            480,
-        ),
+        ("rooms list --url http://127.0.0.1:1 --token-file TOKEN", CLIENT, 480),
     ],
 )
 def test_a_command_imports_what_it_needs(words, needed, most, tmp_path):

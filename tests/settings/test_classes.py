@@ -93,17 +93,10 @@ def test_every_problem_is_named_at_once(write):
     )
     found = problems(path, **GOOD)
     assert sorted(line.partition(": ")[0].removeprefix("rooms.shop.") for line in found) == [
-        "classes.VIP",
-        "classes.guest",
-        "classes.partner.head_start",
-        "classes.partner.line",
-        "classes.vip.colour",
-        "classes.vip.head_start",
-        "classes.vip.priority",
-        "lines.0.weight",
-        "lines.1.name",
-        "lines.1.weight",
-    ]
+        "classes.VIP", "classes.guest", "classes.partner.head_start", "classes.partner.line",
+        "classes.vip.colour", "classes.vip.head_start", "classes.vip.priority",
+        "lines.0.weight", "lines.1.name", "lines.1.weight",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -114,17 +107,13 @@ def test_every_problem_is_named_at_once(write):
         ({"lines": [LINES[0], LINES[0]]}, "lines: two lines are called 'first'"),
         ({"lines": [LINES[0], {"name": "rest"}]}, "lines: give each line a weight, or none"),
         ({"classes": {c: {} for c in "abcdefgh"}}, f"classes: at most {MAX_CLASSES} classes: thes"),
-        (
-            {"classes": {"vip": {"line": "x"}}, "lines": LINES},
-            "classes: vip.line: no line of this room is called 'x'",
-        ),
+        ({"classes": {"vip": {"line": "x"}}, "lines": LINES},
+         "classes: vip.line: no line of this room is called 'x'"),
         ({"classes": {"vip": {"line": "first"}}}, "classes: vip.line: no line of this room"),
-        (
-            {"classes": {"vip": {"priority": 1}}, "lines": LINES},
-            "classes: vip.priority: where a room has lines, those say who goes first",
-        ),
+        ({"classes": {"vip": {"priority": 1}}, "lines": LINES},
+         "classes: vip.priority: where a room has lines, those say who goes first"),
     ],
-)
+)  # fmt: skip
 def test_rules_between_them(values, problem):
     """How many, their names, and which lines there are."""
     (line,) = room_problems(**values)

@@ -22,9 +22,7 @@ def test_a_password_or_a_proxy(write):
     accounts = load(None, {**ANNA, **PASSWORD}).accounts
     assert (accounts.named["anna"].role, accounts.find_role("eve")) == ("viewer", None)
     accounts = load(None, {**ANNA, **HEADER, **SOURCES}).accounts
-    assert accounts.proxy.sources == {
-        ip_network("10.0.0.7"), ip_network("fd00::/8"), "unix"
-    }  # fmt: skip
+    assert accounts.proxy.sources == {ip_network("10.0.0.7"), ip_network("fd00::/8"), "unix"}
     file = write('[operators."Ben.Smith+1@example.org"]\nrole = "admin"\n' + f"password = '{HASH}'")
     assert load(file, GOOD).accounts.find_role("Ben.Smith+1@example.org") == "admin"
     assert not load(None, GOOD).accounts
@@ -35,10 +33,8 @@ def test_a_password_or_a_proxy(write):
     [
         ({}, "operator_header_from: no password for anna, and there is no operator_header"),
         ({"WAITROOM_OPERATORS__ANNA__PASSWORD": "hunter22"}, "no Argon2 hash; waitroom hash-"),
-        (
-            {"WAITROOM_OPERATORS__ANNA__PASSWORD": "$argon2id$v=19$m=65536,t=3,p=4$hünter22$o"},
-            "no Argon2 hash; waitroom hash-",
-        ),
+        ({"WAITROOM_OPERATORS__ANNA__PASSWORD": "$argon2id$v=19$m=65536,t=3,p=4$hünter22$o"},
+         "no Argon2 hash; waitroom hash-"),
         ({**PASSWORD, "WAITROOM_OPERATORS__ANNA__ROLE": "root"}, "operators.anna.role: "),
         (HEADER, "operator_header_from: operator_header needs it"),
         ({**PASSWORD, **SOURCES}, "operator_header_from: operator_header is not set"),
@@ -47,7 +43,7 @@ def test_a_password_or_a_proxy(write):
         ({**SOURCES, "WAITROOM_OPERATOR_HEADER": "Cookie"}, "the name of the header that your"),
         ({**PASSWORD, "WAITROOM_OPERATORS__A B__ROLE": "viewer"}, "a name has letters, digits"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_said(environ, said):
     """One problem each, which repeats no password."""
     (found,) = problems(**{**ANNA, **environ})

@@ -36,10 +36,8 @@ def test_a_variable_overrides_the_file(write):
         f'log_level = "error"\nlog_format = "console"\nsecret_keys = ["{SECRET}"]\n'
         "[rooms.shop]\ntotal_active_users = 3\nmax_waiting = 9"
     )
-    settings = load(
-        path,
-        {"WAITROOM_LOG_LEVEL": "debug", "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "4"},
-    )
+    environ = {"WAITROOM_LOG_LEVEL": "debug", "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "4"}
+    settings = load(path, environ)
     assert (settings.log_level, settings.log_format) == ("debug", "console")
     shop = settings.rooms["shop"]
     assert (shop.total_active_users, shop.max_waiting) == (4, 9)
@@ -68,16 +66,10 @@ def test_a_secret_comes_from_a_file(folder):
     """_FILE reads a file, without the line's end, and wins over the plain variable."""
     (folder / "keys").write_text("f" * 40 + "\n")
     (folder / "token").write_text("t" * 20 + "\r\n")
-    settings = load(
-        None,
-        {
-            **GOOD,
-            "WAITROOM_SECRET_KEYS_FILE": str(folder / "keys"),
-            "WAITROOM_ADMIN_TOKEN_FILE": str(folder / "token"),
-        },
-    )
-    assert settings.secret_keys == ["f" * 40]
-    assert settings.admin_token == "t" * 20
+    paths = {"SECRET_KEYS": folder / "keys", "ADMIN_TOKEN": folder / "token"}
+    environ = {f"WAITROOM_{name}_FILE": str(path) for name, path in paths.items()}
+    settings = load(None, GOOD | environ)
+    assert (settings.secret_keys, settings.admin_token) == (["f" * 40], "t" * 20)
 
 
 @pytest.mark.parametrize("between", [",", ", ", "\n", "\r\n", ",\n", "\n\n"])
@@ -122,23 +114,12 @@ def test_every_problem_is_reported_at_once(write):
     found = problems(path, WAITROOM_STATIC_DIR_FILE="/nowhere", WAITROOM_ROOMS__SHOP__SUSPENDED="?")
     # I expect each of them named, once.
     assert sorted(line.partition(":")[0] for line in found) == [
-        "WAITROOM_STATIC_DIR_FILE",
-        "admin_token",
-        "colour",
-        "edge_listen",
-        "log_level",
-        "rooms.Two Words",
-        "rooms.Two Words.queueing_status_code",
-        "rooms.Two Words.total_active_users",
-        "rooms.shop.claim_window",
-        "rooms.shop.heartbeat_interval",
-        "rooms.shop.sesion_duration",
-        "rooms.shop.suspended",
-        "rooms.shop.total_active_users",
-        "secret_keys",
-        "store",
-        "store_timeout",
-    ]
+        "WAITROOM_STATIC_DIR_FILE", "admin_token", "colour", "edge_listen", "log_level",
+        "rooms.Two Words", "rooms.Two Words.queueing_status_code",
+        "rooms.Two Words.total_active_users", "rooms.shop.claim_window",
+        "rooms.shop.heartbeat_interval", "rooms.shop.sesion_duration", "rooms.shop.suspended",
+        "rooms.shop.total_active_users", "secret_keys", "store", "store_timeout",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -342,18 +323,15 @@ def warnings_of(write, lines):
 @pytest.mark.parametrize(
     ("pattern", "good", "bad"),
     [
-        (
-            "{biz}:{channel}",
-            ["refund:wx", "a%2Fb:@+,.-_~"],
-            ["refund", "refund:", "a/b:c", "a:b:c"],
-        ),
+        ("{biz}:{channel}", ["refund:wx", "a%2Fb:@+,.-_~"],
+         ["refund", "refund:", "a/b:c", "a:b:c"]),
         ("pay.{biz}", ["pay.a"], ["pay_a", "a"]),
         ("{a}-{a}", ["x-x", "x-y-x-y"], ["x-y"]),
         ("all", ["all"], ["al"]),
         # Nginx gives the keys.
         ("", ["", "203.0.113.7", "a/b"], []),
     ],
-)
+)  # fmt: skip
 def test_values_of_keys_that_no_fields_can_make(write, pattern, good, bad):
     """One warning for each, which says what such keys are."""
     values = ", ".join(f'"{key}" = 1' for key in [*good, *bad])
