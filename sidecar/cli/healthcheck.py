@@ -27,7 +27,7 @@ def healthcheck(options: ReplicaOptions, timeout: float, *, as_json: bool) -> No
 
     import waitroom  # noqa: F401, PLC0415 - slow to import: must not count as waiting
 
-    # The client's timeout is for each part of the response, this one for the whole of it.
+    # The client's timeout is for each part of the response, and this one for the whole response.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(timeout)

@@ -37,9 +37,8 @@ def jobs() -> None:
     """Submit jobs, look them up and wait for them, through a replica's ops listener."""
 
 
-def _headers(
-    _: click.Context, __: click.Parameter, lines: tuple[str, ...]
-) -> dict[str, str] | None:
+def _split(_: click.Context, __: click.Parameter, lines: tuple[str, ...]) -> dict[str, str] | None:
+    """Split the lines of headers into names and values. Raises UsageError."""
     headers = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -54,7 +53,7 @@ def _headers(
 @click.option("--method", "-X", metavar="WORD", help="GET, or POST where there is a body.")
 @click.option("--path", metavar="PATH", help="Below the target's url.")
 @click.option("--query", metavar="TEXT", help="What follows the ?, as it is sent.")
-@click.option("--header", "-H", "headers", multiple=True, callback=_headers, metavar="NAME: VALUE")
+@click.option("--header", "-H", "headers", multiple=True, metavar="NAME: VALUE", callback=_split)
 @click.option("--body", "-d", metavar="TEXT", help="The request's body; -: standard input.")
 @click.option("--body-file", type=click.File("rb"), metavar="FILE", help="The same, from a file.")
 @click.option("--kind", type=click.Choice(["offline", "online"]), help="Whether a worker calls.")

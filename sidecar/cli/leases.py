@@ -21,7 +21,7 @@ def leases() -> None:
     """Show who holds which resource, and release it, through a replica's ops listener."""
 
 
-def _print_list(document: dict[str, Any]) -> None:
+def _print_leases(document: dict[str, Any]) -> None:
     if "leases" in document:
         rows: Any = (
             (each["name"], f"{each['term']:g} s", each["capacity"], each["in_use"])
@@ -36,7 +36,7 @@ def _print_list(document: dict[str, Any]) -> None:
     print_table(("resource", "waiting", "held by"), rows)
 
 
-@leases.reply_command(_print_list, name="list")
+@leases.reply_command(_print_leases, name="list")
 @click.argument("template", required=False)
 @click.option(
     "--find",

@@ -36,12 +36,12 @@ def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
         raise click.UsageError(str(error)) from None
     if as_json:
         document = {
-            "problems": findings.count(results, findings.Level.PROBLEM),
-            "warnings": findings.count(results, findings.Level.WARNING),
+            "problems": findings.count_findings(results, findings.Level.PROBLEM),
+            "warnings": findings.count_findings(results, findings.Level.WARNING),
             "findings": [asdict(each) for each in results],
         }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-        click.echo(findings.as_text(results, columns=columns, add_colour=add_colour))
-    sys.exit(1 if findings.count(results, findings.Level.PROBLEM) else 0)
+        click.echo(findings.format_findings(results, columns=columns, add_colour=add_colour))
+    sys.exit(1 if findings.count_findings(results, findings.Level.PROBLEM) else 0)

@@ -38,7 +38,7 @@ def find(name: str, /, **values: object) -> Finding:
     return Finding(Level(level), *(text.replace("\n", " ").format(**values) for text in texts))
 
 
-def as_text(
+def format_findings(
     findings: Sequence[Finding], *, columns: int, add_colour: Callable[[str, str], str]
 ) -> str:
     """Format findings, each with its fix below. Lines are wrapped unless `columns` is 0."""
@@ -48,12 +48,13 @@ def as_text(
         lines.append(label + _wrap(finding.what, columns))
         if finding.fix:
             lines.append(" " * _WIDTH + _wrap(f"-> {finding.fix}", columns))
-    problems, warnings = (count(findings, level) for level in (Level.PROBLEM, Level.WARNING))
+    levels = Level.PROBLEM, Level.WARNING
+    problems, warnings = (count_findings(findings, level) for level in levels)
     summary = f"{problems} problem(s), {warnings} warning(s)."
     return "\n".join([*lines, "", summary if problems or warnings else "Everything is right."])
 
 
-def count(findings: Sequence[Finding], level: Level) -> int:
+def count_findings(findings: Sequence[Finding], level: Level) -> int:
     return sum(finding.level is level for finding in findings)
 
 

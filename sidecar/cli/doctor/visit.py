@@ -171,7 +171,7 @@ class Visit:
         replies = (self.poll, self.late_poll, self.join, *self.heartbeats)
         if any(_is_without_redis(reply.document) for reply in replies):
             return True
-        if SEPARATOR in (self.room or ""):  # the status of a resource names no store
+        if SEPARATOR in (self.room or ""):  # The status document of a resource names no store.
             return False
         polls = (self.poll.document, self.late_poll.document)
         return any(poll.get("store", "unsaid") is None for poll in polls)

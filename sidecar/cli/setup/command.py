@@ -84,7 +84,7 @@ class Destination:
     dry_run: bool
 
     def write_shipped(self) -> list[tuple[str, Outcome]]:
-        files = read_shipped_files(_program_path(), self.system)
+        files = read_shipped_files(_find_program(), self.system)
         return write_shipped(self.root, files, dry_run=self.dry_run)
 
     def report(self, write: Callable[[], list[tuple[str, Outcome]]]) -> set[Outcome]:
@@ -249,7 +249,7 @@ def _derive_room_name(host: str) -> str:
     return label if is_name else "site"
 
 
-def _program_path() -> str:
+def _find_program() -> str:
     """Return the path of this program for systemd units."""
     return str(Path(sys.executable).with_name("waitroom"))
 
@@ -311,7 +311,7 @@ def _format_next_steps(to: Destination, edit: tuple[str, ...], url: str) -> list
     lines = ["", "What is left to do:"]
     for number, (sentence, *commands) in enumerate(steps, 1):
         lines += ["", f"{number}. {sentence}", *(f"     {line}" for line in commands)]
-    program = _program_path()
+    program = _find_program()
     if system.has_units and program.startswith(_HOMES):
         lines += [
             "",

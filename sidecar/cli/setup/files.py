@@ -172,10 +172,10 @@ def write_shipped(root: Path, files: Iterable[File], *, dry_run: bool) -> list[t
                 continue
             if outcome != "kept":
                 _write(root, file)
-                digests[file.path] = _digest(file.data)
+                digests[file.path] = _hash(file.data)
             elif digests.get(new := f"{file.path}{NEW_SUFFIX}") in {None, _read_digest(root / new)}:
                 _write(root, file, NEW_SUFFIX)
-                digests[new] = _digest(file.data)
+                digests[new] = _hash(file.data)
     finally:
         if not dry_run:
             text = json.dumps(digests, indent=1, sort_keys=True) + "\n"
@@ -187,7 +187,7 @@ def _find_outcome(path: Path, file: File, written_digest: str | None) -> Outcome
     current = _read_digest(path)
     if current is None:
         return "new"
-    if current == _digest(file.data):
+    if current == _hash(file.data):
         return "same"
     return "updated" if current == written_digest else "kept"
 
@@ -205,8 +205,8 @@ def _write(root: Path, file: File, suffix: str = "") -> None:
 
 
 def _read_digest(path: Path) -> str | None:
-    return _digest(path.read_bytes()) if path.exists() else None
+    return _hash(path.read_bytes()) if path.exists() else None
 
 
-def _digest(data: bytes) -> str:
+def _hash(data: bytes) -> str:
     return sha256(data).hexdigest()

@@ -10,7 +10,7 @@ _SERVER = "include waitroom/server.conf;"
 _LOCATION = "waitroom/location.conf"
 #: Directives that cancel the server's own in a location, with the include that repeats ours.
 _REPEATED_BY = {"add_header": "waitroom/headers.conf", "error_page": "waitroom/errors.conf"}
-#: Locations that need no room, because machines or files are behind them.
+#: Locations that need no room, because programs request them or they only have files.
 _WITHOUT_ROOM = {
     *("/webhooks/", "/webhook/", "/health", "/healthz", "/metrics", "/.well-known/"),
     *("/static/", "/media/", "/assets/"),

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
-from sidecar.cli.doctor.findings import Finding, Level, as_text
+from sidecar.cli.doctor.findings import Finding, Level, format_findings
 from sidecar.cli.output import add_colour
 from tests.support.processes import free_port
 from tests.support.site import PLAIN_LOCATION, Site
@@ -65,11 +65,11 @@ def test_a_terminal_gets_colours_and_lines_of_its_width(monkeypatch):
         Finding(Level.WARNING, "two", "do " * 30),
         Finding(Level.PROBLEM, "three", "that"),
     ]
-    text = as_text(findings, columns=60, add_colour=add_colour)
+    text = format_findings(findings, columns=60, add_colour=add_colour)
     assert text.startswith("\x1b[32mok       \x1b[0mone one")
     lines = [line for line in text.splitlines() if "\x1b" not in line]
     assert all(len(line) <= 60 for line in lines)
     assert lines[0].startswith("         one")
     assert text.endswith("1 problem(s), 1 warning(s).")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in as_text(findings, columns=60, add_colour=add_colour)
+    assert "\x1b" not in format_findings(findings, columns=60, add_colour=add_colour)
