@@ -108,7 +108,13 @@ def test_everything_is_measured_and_told(tmp_path):
         assert [run.events for run in runs] == [400]
         assert all(0 < run.seconds < time.time() - began_ms / 1000 for run in runs)
     text = report.report(result).write(tmp_path, machine.describe())
-    parts = "3,000 stays", "| history (events) | hot | p", "| MariaDB |", "bytes of the store"
-    assert [part for part in parts if part not in text] == []
-    document = json.loads((tmp_path / "data/history.json").read_text())
-    assert document["figures"]["live"]["number"] == 6
+    for part in (
+        "3,000 stays",
+        "| history (events) | hot | p",
+        "| MariaDB |",
+        "bytes of the store",
+    ):
+        assert part in text
+    assert (
+        json.loads((tmp_path / "data/history.json").read_text())["figures"]["live"]["number"] == 6
+    )
