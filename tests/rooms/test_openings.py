@@ -190,8 +190,8 @@ async def test_whoever_left_the_prequeue_stays_in_its_list(redis, shop, turn):
     await beat_all(store, [tickets[0], tickets[3]])
     assert (await store.snapshot()).active == 2
     listed = await redis.zrange(room_key(store._name, "drawn"), 0, -1, withscores=True)
-    sort_by_lot = [tickets[n] for n in (1, 3, 2, 0)]
-    assert listed == [(t.visitor.encode(), t.order) for t in sort_by_lot]
+    in_lot_order = [tickets[n] for n in (1, 3, 2, 0)]
+    assert listed == [(t.visitor.encode(), t.order) for t in in_lot_order]
 
 
 async def test_an_operators_hand_does_not_change_the_list(redis, shop, turn):
