@@ -120,7 +120,7 @@ async def test_the_shield_meets_who_is_outside_too(replica):
     assert replies[-1].headers["X-Accel-Expires"] == "1"
     picture = await site.check(headers={**outside, "Sec-Fetch-Mode": "no-cors"})
     assert picture.status == 401  # as nginx tells it by what it keeps
-    joined = await site.edge.post((f"/_waitroom/{site.room.name}/join"), headers=outside)
+    joined = await site.edge.post(f"/_waitroom/{site.room.name}/join", headers=outside)
     assert (await joined.json())["state"] == "admitted"
     assert (await site.check(cookie_of(joined))).status == 204
 
