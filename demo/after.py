@@ -1,5 +1,4 @@
-"""Wait for addresses or sockets, then become a command:
-after.py HTTP-ADDRESS-OR-SOCKET… -- COMMAND…"""
+"""`after.py HTTP-ADDRESS-OR-SOCKET… -- COMMAND…`: wait for servers, then execute a command."""
 
 import os
 import sys
@@ -18,7 +17,7 @@ def main(arguments: list[str]) -> None:
         if time.monotonic() > give_up:
             sys.exit(f"After {PATIENCE_S} s there is no answer yet from {' '.join(missing)}")
         time.sleep(0.1)
-    os.execv(command[0], command)  # the command is demo/run.py's
+    os.execv(command[0], command)
 
 
 def answers(address: str) -> bool:

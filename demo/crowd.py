@@ -1,6 +1,6 @@
-"""Visitors for the demo: each arrives, polls as told, looks around and finishes.
+"""Visitors for the demo, who join, poll as advised, visit the shop and finish.
 
-Sends to this machine only, and ends by itself.
+The program sends requests to this machine only, and ends by itself.
 """
 
 import argparse
@@ -22,22 +22,22 @@ async def visit(url: str, stay_s: float, end: float, states: Counter[str]) -> No
         state = "arriving"
         states[state] += 1
 
-        def become(new: str) -> None:
+        def change_state(new_state: str) -> None:
             nonlocal state
             states[state] -= 1
-            state = new
+            state = new_state
             states[state] += 1
 
         while time.monotonic() < end:
             async with session.get(f"{url}/") as reply:
                 inside = reply.status == 200
             if inside:
-                become("inside")
+                change_state("inside")
                 await asyncio.sleep(random.expovariate(1 / stay_s))
                 async with session.get(f"{url}/checkout/done"):
-                    become("done")
+                    change_state("done")
                 return
-            become("waiting")
+            change_state("waiting")
             while time.monotonic() < end:
                 async with session.get(f"{url}/_waitroom/shop/status") as reply:
                     pause = float(reply.headers.get("Retry-After", "5"))
@@ -49,10 +49,9 @@ async def visit(url: str, stay_s: float, end: float, states: Counter[str]) -> No
                 await asyncio.sleep(pause)
 
 
-async def crowd(url: str, visitors: int, stay_s: float, minutes: float) -> None:
+async def send_visitors(url: str, visitors: int, stay_s: float, minutes: float) -> None:
     states: Counter[str] = Counter()
     end = time.monotonic() + min(minutes * 60, LONGEST_S)
-    tasks = []
 
     async def arrive(delay: float) -> None:
         await asyncio.sleep(delay)
@@ -78,7 +77,8 @@ def main() -> None:
     if urlsplit(options.url).hostname not in {"localhost", "127.0.0.1", "::1"}:
         parser.error("the crowd visits this machine only")
     try:
-        asyncio.run(crowd(options.url.rstrip("/"), options.visitors, options.stay, options.minutes))
+        url = options.url.rstrip("/")
+        asyncio.run(send_visitors(url, options.visitors, options.stay, options.minutes))
     except KeyboardInterrupt:
         print()
 

@@ -1,5 +1,7 @@
-"""Pictures for the shop's visitors. The studio draws slowly, one at a time, so the page submits
-jobs and shows their state. Visitors need no token."""
+"""The shop's page of pictures, which submits a job for each picture and shows the state of jobs.
+
+The studio draws slowly, one picture at a time. Visitors need no token.
+"""
 
 import asyncio
 import html
@@ -18,7 +20,7 @@ Page: TypeAlias = Callable[[str, str], web.Response]
 
 
 async def draw(_request: web.Request) -> web.Response:
-    """Draw a picture: the target of jobs."""
+    """Draw a picture. Jobs call this endpoint."""
     await asyncio.sleep(DRAWING_S)
     shapes = "".join(
         f'<circle cx="{random.randrange(100)}" cy="{random.randrange(60)}" '
@@ -29,8 +31,8 @@ async def draw(_request: web.Request) -> web.Response:
     return web.Response(text=picture, content_type="image/svg+xml")
 
 
-def add(app: web.Application, page: Page, url: str, token: str) -> None:
-    """Add the page. `url` is a replica's ops listener."""
+def add_pictures(app: web.Application, page: Page, url: str, token: str) -> None:
+    """Add the page to the shop. `url` is the ops listener of a replica."""
 
     async def service(app: web.Application) -> AsyncIterator[None]:
         headers = {"Authorization": f"Bearer {token}"}
@@ -49,8 +51,8 @@ def add(app: web.Application, page: Page, url: str, token: str) -> None:
 
     async def show(request: web.Request) -> web.Response:
         ids = [id_ for id_ in request.query.get("of", "").split(".")[:AT_ONCE] if id_]
-        jobs = await asyncio.gather(*(look(request.app[SERVICE], id_) for id_ in ids))
-        cards = "".join(f"<li>{card(job)}</li>" for job in jobs)
+        jobs = await asyncio.gather(*(read_job(request.app[SERVICE], id_) for id_ in ids))
+        cards = "".join(f"<li>{render_job(job)}</li>" for job in jobs)
         is_waiting = any(job.get("state") in {"pending", "processing"} for job in jobs)
         again = '<meta http-equiv="refresh" content="1">' if is_waiting else ""
         return page(
@@ -66,16 +68,17 @@ def add(app: web.Application, page: Page, url: str, token: str) -> None:
     )
 
 
-async def look(session: aiohttp.ClientSession, id_: str) -> dict[str, Any]:
+async def read_job(session: aiohttp.ClientSession, id_: str) -> dict[str, Any]:
     async with session.get(f"/v1/jobs/{id_}") as reply:
         job: dict[str, Any] = await reply.json()
         return job
 
 
-def card(job: dict[str, Any]) -> str:
+def render_job(job: dict[str, Any]) -> str:
     if job.get("state") == "completed":
-        return str(job["result"]["body"])  # the studio's own, so it may be shown
-    said = str(job.get("state", "unknown"))
+        # The studio is trusted, so its SVG is not escaped.
+        return str(job["result"]["body"])
+    text = str(job.get("state", "unknown"))
     if job.get("position"):
-        said += f", number {job['position']} in the queue, about {job['wait_seconds']:.0f} s"
-    return html.escape(said)
+        text += f", number {job['position']} in the queue, about {job['wait_seconds']:.0f} s"
+    return html.escape(text)

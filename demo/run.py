@@ -1,7 +1,6 @@
-"""The demo: redis, two replicas, a runner of jobs, a shop and nginx in the foreground, with
-labelled logs.
+"""Run the demo in the foreground: Redis, two replicas, a job worker, a shop and nginx.
 
-Everything but nginx's port is in a temporary folder that goes when the demo ends.
+All files and most sockets are in a temporary folder, which is deleted at the end.
 """
 
 import argparse
@@ -23,10 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo"
 PORT = 8080
 OPS_PORTS = (8401, 8402)
-#: The service_token of waitroom.toml.
+#: The service_token in waitroom.toml.
 TOKEN = "demo-service-token"
 STOPPED = {None, 0, 130, 143}
-#: How long a process may take to stop, seconds: a replica gives its last requests 5 s.
+#: Time that a process may take to stop. A replica gives its last requests 5 s.
 STOP_S = 15
 
 
@@ -34,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, help="8080, or the next one that is free")
     port = choose_port(parser.parse_args().port)
-    # A unix socket's path has 107 bytes at most, so not below the project.
+    # The folder is not in the project, because a path of a unix socket has at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="waitroom-demo-") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -43,24 +42,26 @@ def main() -> None:
         configs = [write_replica(folder, number, port, studio) for number, port in enumerate(ops)]
         write_nginx(folder, port, studio)
         write_key(folder, configs[0])
-        remember(configs[0])
+        write_run_config(configs[0])
         honcho.KILL_WAIT = STOP_S
         manager = honcho.Manager()
-        for label, command in commands(folder, configs, ops).items():
-            manager.add_process(label, command, env=environment(), cwd=str(ROOT))
-        threading.Thread(target=greet, args=(port, ops[0]), daemon=True).start()
+        for label, command in build_commands(folder, configs, ops).items():
+            manager.add_process(
+                label, command, env={**os.environ, "PYTHONUNBUFFERED": "1"}, cwd=str(ROOT)
+            )
+        threading.Thread(target=print_greeting, args=(port, ops[0]), daemon=True).start()
         manager.loop()
-    # Ctrl-C and SIGTERM are how it is meant to end.
+    # Ctrl-C and SIGTERM are the normal ends of the demo.
     sys.exit(0 if manager.returncode in STOPPED else manager.returncode)
 
 
-def commands(folder: Path, configs: list[Path], ops: list[int]) -> dict[str, str]:
+def build_commands(folder: Path, configs: list[Path], ops: list[int]) -> dict[str, str]:
     python = sys.executable
-    # Before they answer, the first visitors would see a waiting page, and nginx's log be full.
+    # Without these servers, visitors would see the waiting page, and nginx would log errors.
     needed = " ".join([f"{folder}/shop.sock", *(f"http://127.0.0.1:{at}/readyz" for at in ops)])
     waitroom = Path(python).parent / "waitroom"
     nginx = shutil.which("nginx") or "/usr/sbin/nginx"
-    started = {
+    commands = {
         "redis": f"exec redis-server --port 0 --unixsocket {folder}/redis.sock --save '' "
         f"--dir {folder} --loglevel warning",
         "shop": f"exec {python} demo/shop.py --socket {folder}/shop.sock "
@@ -70,12 +71,8 @@ def commands(folder: Path, configs: list[Path], ops: list[int]) -> dict[str, str
         f"{nginx} -p {folder} -c {folder}/nginx.conf",
     }
     for number, config in enumerate(configs, start=1):
-        started[f"replica.{number}"] = f"exec {waitroom} serve --config {config}"
-    return started
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONUNBUFFERED": "1"}
+        commands[f"replica.{number}"] = f"exec {waitroom} serve --config {config}"
+    return commands
 
 
 def write_replica(folder: Path, number: int, ops_port: int, studio_port: int) -> Path:
@@ -114,7 +111,7 @@ def write_nginx(folder: Path, port: int, studio_port: int) -> None:
 
 
 def write_key(folder: Path, config: Path) -> None:
-    """Write nginx's key for stamps."""
+    """Write the key with which nginx checks stamps."""
     waitroom, file = Path(sys.executable).parent / "waitroom", folder / "waitroom-stamp.conf"
     subprocess.run(
         [waitroom, "nginx-key", file, "--config", config],
@@ -122,14 +119,14 @@ def write_key(folder: Path, config: Path) -> None:
     )  # fmt: skip
 
 
-def remember(config: Path) -> None:
-    """Write .run/waitroom.toml, by which `waitroom rooms` finds the demo."""
+def write_run_config(config: Path) -> None:
+    """Write .run/waitroom.toml, so that `waitroom rooms` finds the demo."""
     run = ROOT / ".run"
     run.mkdir(exist_ok=True)
     (run / "waitroom.toml").write_text(config.read_text())
 
 
-def greet(port: int, ops_port: int) -> None:
+def print_greeting(port: int, ops_port: int) -> None:
     url = f"http://localhost:{port}"
     while not answers(f"{url}/_waitroom/shop/status"):
         time.sleep(0.1)
@@ -172,7 +169,7 @@ def is_free(port: int) -> bool:
 
 
 def take_port(preferred: int) -> int:
-    """Return the preferred port, or any free one; 0 has no preference."""
+    """Return the preferred port if it is free, else any free port. 0 means no preference."""
     if preferred and is_free(preferred):
         return preferred
     with socket.socket() as probe:

@@ -1,5 +1,4 @@
-"""A small shop behind a waiting room, of which it knows nothing. Its page of pictures (pictures.py)
-submits jobs."""
+"""A small shop behind a waiting room. The shop itself contains no code for the waiting room."""
 
 import argparse
 import html
@@ -134,11 +133,11 @@ def main() -> None:
         ]
     )
     if options.ops:
-        pictures.add(app, page, options.ops, options.token)
-    where = (
+        pictures.add_pictures(app, page, options.ops, options.token)
+    address = (
         {"path": options.socket} if options.socket else {"host": options.host, "port": options.port}
     )
-    web.run_app(app, print=None, access_log=None, **where)
+    web.run_app(app, print=None, access_log=None, **address)
 
 
 if __name__ == "__main__":

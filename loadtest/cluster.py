@@ -1,7 +1,6 @@
-"""`make loadtest`: a room under up to 3,000 users, before one replica, three, and a cluster.
+"""`make loadtest`: a room with up to 3,000 users, on one replica, on three, and on a cluster.
 
-Everything runs on this machine, on loopback: replicas, Redis, nginx, the site behind it
-and the users. Each step has a fresh site.
+Replicas, Redis, nginx, the site and the users run on this machine. Each step has a fresh site.
 """
 
 import argparse
@@ -28,22 +27,22 @@ from loadtest.report import OLD, OURS, PLAIN, Report, new_figure, table
 from tests.support.processes import free_port
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, TO_ORIGIN, Site, gated
 
-#: How many users start within a second.
+#: Number of users that start per second.
 SPAWN = 600
 THINK_S = 0.25
 STAY = 60
 GENERATORS = 2
 NOFILE = 65536
-#: The folder of sites: nginx keeps verdicts in files, on a server in /run, which is memory.
+#: Folder for sites. nginx caches verdicts in files, on a server in /run, which is in memory.
 MEMORY = Path("/dev/shm")
-#: A site that answers at once; it logs which visitors it served.
+#: A site that responds at once, and logs the visitors.
 ORIGIN = "location / { access_log @folder@/hits.log load; return 200 'Welcome.'; }"
-#: The older system's requests/s and mean in ms: one machine, and ten at a number of users.
+#: Requests/s and mean response time in ms of the older system, on one machine and on ten.
 OLD_ONE = (833.3, 348)
 OLD_TEN_USERS, OLD_TEN = 2000, (4062, 355)
-#: At 3,000 users: more requests/s than these within 300 to 600 ms.
+#: With 3,000 users it served more requests/s than this, within 300 to 600 ms.
 OLD_MOST_USERS, OLD_MOST = 3000, (4000, 600)
-#: Names of requests by kind; see journeys.py.
+#: Names of requests by kind (see journeys.py).
 KINDS = {"passes": ("pass",), "polls": ("poll",), "arrivals": ("arrival", "join")}
 
 
@@ -53,9 +52,9 @@ class Amount:
     cap: int = 1500
     warm_up_s: float = 4
     measured_s: float = 12
-    #: How often each step with a target is measured.
+    #: Number of measurements of each step that has a target.
     rounds: int = 5
-    #: Replicas of the cluster; and the numbers of replicas that are measured beside it.
+    #: Number of replicas of the cluster, and further numbers of replicas to measure.
     replicas: int = field(default=10, compare=False)
     fewer: tuple[int, ...] = (1, 3)
 
@@ -66,7 +65,7 @@ QUICK = Amount(users=(500, 1000), cap=800, measured_s=6, rounds=1, fewer=(1,))
 
 @dataclass(frozen=True, slots=True)
 class SpeedTarget:
-    """A wanted rate, and a bound of the mean response time."""
+    """A target: a minimum rate, and a maximum mean response time."""
 
     replicas: int
     users: int
@@ -88,7 +87,7 @@ class Step:
     users: int
     replicas: int
     figures: dict[str, Any]
-    #: CPU time of each part, in cores, the ramp included.
+    #: CPU time of each part in cores, including the ramp.
     cores: dict[str, float]
 
     @property
@@ -168,7 +167,7 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
 
 
 def _order(counts: list[int], users: Sequence[int], rounds: int) -> list[tuple[int, int]]:
-    """Return all steps, and those with a target again for each further round."""
+    """Return all steps, followed by those with a target once per further round."""
     steps = [(count, each) for count in counts for each in users]
     again = [(target.replicas, target.users) for target in TARGETS]
     return steps + [step for step in again if step in steps] * (rounds - 1)
@@ -195,7 +194,7 @@ def _run_step(plan: Amount, replicas: int, users: int) -> Step:
 
 
 def _cpu(site: Site) -> dict[str, float]:
-    """Return CPU seconds so far by part; the last is the whole machine's."""
+    """Return the CPU seconds so far by part. The last value is that of the whole machine."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "nginx": cpu_seconds([site.nginx.pid]),
@@ -238,7 +237,7 @@ def _load(plan: Amount, site: Site, users: int, report: Path) -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Stop the generator and its workers, which are a session of their own."""
+    """Stop the load generator and its workers, which are a separate session."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -251,7 +250,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _raise_limits() -> None:
-    """Allow thousands of connections, also to the processes that are started."""
+    """Allow thousands of connections, for this process and its children."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = NOFILE if hard == resource.RLIM_INFINITY else min(NOFILE, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -319,7 +318,7 @@ def _paragraphs(amount: Amount, steps: Sequence[Step], shown: Sequence[Step]) ->
 
 
 def typical(steps: Sequence[Step]) -> list[Step]:
-    """Return one step of each number of replicas and users: the one in the middle by its rate."""
+    """Return the step with the median rate for each number of replicas and users."""
     by_kind: dict[tuple[int, int], list[Step]] = {}
     for step in steps:
         by_kind.setdefault((step.replicas, step.users), []).append(step)
@@ -327,7 +326,7 @@ def typical(steps: Sequence[Step]) -> list[Step]:
 
 
 def targets(steps: Sequence[Step]) -> list[tuple[str, bool | None, str]]:
-    """Return each target, whether it was reached (None: not measured), and the figures."""
+    """Return each target, whether it was reached (None if not measured), and the figures."""
     rows: list[tuple[str, bool | None, str]] = []
     for target in TARGETS:
         of = [s for s in steps if (s.replicas, s.users) == (target.replicas, target.users)]

@@ -95,7 +95,7 @@ def _poll_room(environment: Environment) -> None:
             with urllib.request.urlopen(request, timeout=5) as response:
                 room = json.load(response)
         except OSError:
-            pass  # a replica may be down; the verdict fails if none ever answered
+            pass  # A replica may be down. The verdict fails if no replica ever responded.
         else:
             cap = room["settings"]["total_active_users"]
             _counts.append((room["active"], cap, room["waiting"]))

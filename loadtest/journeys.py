@@ -44,7 +44,7 @@ class Visitor(FastHttpUser):
         self.begin_stay()
 
     def begin_stay(self) -> None:
-        """Take a new name: each stay inside is an interval of its own for the origin."""
+        """Take a new name, so that the origin sees each stay inside as a separate interval."""
         self.headers["X-Load-Visitor"] = LEDGER.next_name()
 
     def is_denied(self, reply: Reply) -> bool:
@@ -56,7 +56,7 @@ class Visitor(FastHttpUser):
         return bool(reply.header("Retry-After")) and "no-store" in reply.header("Cache-Control")
 
     def open(self) -> bool | None:
-        """Request the page. Return whether it came; None for an unexpected response."""
+        """Request the page. Return whether the site responded, or None for other responses."""
         reply = self.wire.send("GET", self.set.waitroom_path, self.headers, self.judge_page)
         self.is_new = False
         self.last = reply
@@ -71,13 +71,13 @@ class Visitor(FastHttpUser):
         return name, None if fine else _complain(reply)
 
     def judge_any(self, reply: Reply) -> tuple[str, str | None]:
-        """Judge a request that may be refused for coming too often."""
+        """Judge a request that may be refused by a rate limit."""
         fine = self.is_denied(reply) or 200 <= reply.status < 400 or reply.status == 429
         return self.journey, None if fine else _complain(reply)
 
     def call(self, endpoint: str, at: str | None = None) -> dict[str, Any] | None:
-        """Poll, join or leave. Return the document, if there is one. `at` is the address that the
-        last document named."""
+        """Poll, join or leave. Return the document, if any. `at` is an address from the last
+        document."""
         name = "poll" if endpoint == "status" else endpoint
 
         def judge(reply: Reply) -> tuple[str, str | None]:
@@ -95,7 +95,7 @@ class Visitor(FastHttpUser):
 
 
 class Shopper(Visitor):
-    """Arrives, waits as advised, looks around, finishes; some give up or vanish."""
+    """A visitor who waits as advised, visits pages and finishes. Some give up or disappear."""
 
     journey = "shopper"
 
@@ -134,7 +134,7 @@ class Shopper(Visitor):
             self.call("leave")
 
     def wait_in_line(self) -> bool:
-        """Return True if the visitor was admitted, False if they gave up."""
+        """Wait in the queue. Return True if the visitor was admitted, False after giving up."""
         wanted = self.set
         fate = random.random()
         patience = random.randint(1, 4)
@@ -154,7 +154,7 @@ class Shopper(Visitor):
             if state == "admitted":
                 return True
             if state == "not_queued":
-                # Newcomers come back spread out, so that they are no second rush.
+                # Random pauses prevent a second rush of newcomers.
                 endpoint, at = "join", document.get("join_url")
                 gevent.sleep(random.uniform(2 if at else 0, pause))
                 continue
@@ -169,7 +169,7 @@ class Shopper(Visitor):
 
 
 class ApiClient(Shopper):
-    """A program: asks for JSON, and finds its way by the 503's problem document."""
+    """A program that requests JSON, and follows the problem document of status 503."""
 
     journey = "api"
     accept = JSON
@@ -192,7 +192,7 @@ class ApiClient(Shopper):
 
 
 class Flood(Visitor):
-    """Sends no cookie: every request is a newcomer's."""
+    """A client without cookies, so that each request is that of a newcomer."""
 
     journey = "flood"
 
@@ -204,7 +204,7 @@ class Flood(Visitor):
 
 
 class Storm(Visitor):
-    """Keeps its cookie, and reloads and polls several times a second, whatever it is told."""
+    """A client that reloads and polls several times a second, and ignores advice."""
 
     journey = "storm"
 

@@ -1,5 +1,5 @@
-"""An opening with 100,000 in the pre-queue: how long scripts hold Redis, and how soon all visitors
-know their places (docs/benchmark.md).
+"""An opening with 100,000 visitors in the pre-queue: how long scripts block Redis, and how soon all
+visitors know their places (docs/benchmark.md).
 
 Replicas refresh and sweep, and everybody polls. The rooms' code is the product's, from
 rooms/service.py on; HTTP is left out. Redis' time stands still until the opening, and then runs.
@@ -40,28 +40,28 @@ from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
 NAME = "sale"
 OPENS_MS = 1_800_000_000_000
-#: The longest that a script may hold Redis, ms.
+#: The longest time that a script may block Redis.
 GOAL_MS = 10
-#: Shorter commands are not logged: logging each command of a script takes longer than running it.
+#: Shorter commands are not logged, because logging would take longer than the commands.
 LOGGED_US = 100
-#: More than Redis logs in one part of a measurement.
+#: More entries than Redis logs in a part of a measurement.
 _LOG_LENGTH = 1_000_000
 _KEYS = ["k" * 32]
-#: Calls that wait for their replies at the same time, as of that many browsers.
+#: Number of concurrent calls, as from that many browsers.
 _AT_ONCE = 2000
-#: How long before the opening the visitors in the pre-queue polled last.
+#: Time between the last poll of visitors in the pre-queue and the opening.
 _LAST_POLL_MS = 20_000
 _CLASSES = ("", "member", "partner")
 
 _Item = TypeVar("_Item")
-#: Durations in ms by the names of scripts and commands.
+#: Durations in ms by name of script or command.
 Durations = dict[str, list[float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
     visitors: int = 100_000
-    #: Visitors of all classes who come while those of the pre-queue look for their places.
+    #: Number of visitors of all classes who join while those of the pre-queue poll.
     latecomers: int = 5_000
     replicas: int = 4
     rounds: int = 5
@@ -73,16 +73,16 @@ QUICK = Amount(visitors=20_000, latecomers=1_000, rounds=1)
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """One round."""
+    """The results of a round."""
 
-    #: How long joining took for all visitors, s.
+    #: Time in which all visitors joined.
     joined_s: float
-    #: From the opening until the first and the last visitor was answered, s.
+    #: Time from the opening until the first and the last visitor got a response.
     first_s: float
     answered_s: float
-    #: How many were called at once.
+    #: Number of visitors who were called at once.
     called: int
-    #: Before and from the opening on.
+    #: Durations before the opening, and from the opening on.
     before: Durations
     after: Durations
     load: float
@@ -90,7 +90,7 @@ class Opening:
 
     @property
     def longest_ms(self) -> float:
-        """How long a script held Redis at most, after the opening."""
+        """Return the longest time that a script blocked Redis after the opening."""
         return max(max(ms) for name, ms in self.after.items() if name.endswith(".lua"))
 
 
@@ -114,8 +114,10 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
 
 
 def settings_of(amount: Amount) -> RoomSettings:
-    """Return the settings of a big sale: one in fifty is admitted at once; lines and classes, as
-    they cost most."""
+    """Return the settings of a big sale, with the most expensive features: sub-queues and classes.
+
+    One visitor in fifty is admitted at once.
+    """
     event = {"name": NAME, "prequeue_from": OPENS_MS - 3_600_000, "opens_at": OPENS_MS}
     return RoomSettings.model_validate({
         "total_active_users": max(1, amount.visitors // 50),
@@ -126,7 +128,7 @@ def settings_of(amount: Amount) -> RoomSettings:
 
 
 class Clock:
-    """Redis' time: it stands still until `go`."""
+    """Redis' time, which does not change until `go` is called."""
 
     def __init__(self, now_ms: int) -> None:
         self.still_ms = now_ms
@@ -151,7 +153,7 @@ def make_replica(redis: Redis, settings: RoomSettings, clock: Clock, number: int
 
 
 async def measure_opening(amount: Amount) -> Opening:
-    """Measure one round, with a server of its own."""
+    """Measure a round, with a new server."""
     load = os.getloadavg()[0]
     async with redis_server() as server:
         redis, clock = server.redis, Clock(OPENS_MS - _LAST_POLL_MS)
@@ -177,7 +179,7 @@ async def measure_opening(amount: Amount) -> Opening:
 
 
 async def _take_durations(redis: Redis) -> Durations:
-    """Return what Redis' slow log has, and empty it."""
+    """Return the durations in Redis' slow log, and clear the log."""
     names = {function: f"{verb}.lua" for verb, function in library("rooms").functions.items()}
     durations: Durations = {}
     entries: list[dict[str, Any]] = await redis.slowlog_get(_LOG_LENGTH)
@@ -193,12 +195,14 @@ async def _take_durations(redis: Redis) -> Durations:
 async def _open(
     rooms: list[WaitingRoom], tickets: list[Ticket], amount: Amount
 ) -> tuple[float, float, int, list[str]]:
-    """Poll once for everybody through one replica, while latecomers join and all replicas do what
-    they do every second. Return after how many seconds the first and the last was answered, how
-    many were called, and problems."""
+    """Poll once for each visitor through one replica, while latecomers join and replicas refresh.
+
+    Return the times of the first and the last response in seconds, the number of called visitors,
+    and problems.
+    """
     began = time.perf_counter()
     others = [asyncio.create_task(_repeat(room.refresh)) for room in rooms]
-    # Replicas sweep far less often.
+    # Real replicas sweep far less often.
     others.append(asyncio.create_task(_repeat(rooms[-1].store.sweep)))
     late = asyncio.create_task(_ask(lambda n: _join(rooms[1 % len(rooms)], _CLASSES[n % 3]),
                                     range(amount.latecomers), at_once=200))  # fmt: skip
@@ -229,7 +233,7 @@ async def _open(
 async def _find_misplaced(
     redis: Redis, room: WaitingRoom, tickets: list[Ticket], amount: Amount
 ) -> list[str]:
-    """Return a problem unless all visitors stand in the order of the draw."""
+    """Return a problem unless all visitors are in the order of the draw."""
     if not isinstance(room.draws, Draws):
         return ["nothing is drawn"]
     drawn: list[Any] = await redis.zrange(room_key(NAME, "drawn"), 0, -1)
@@ -243,7 +247,7 @@ async def _find_misplaced(
 async def _ask(
     ask: Callable[[_Item], Awaitable[Answer]], items: Iterable[_Item], at_once: int = _AT_ONCE
 ) -> list[Answer]:
-    """Return an answer for each item; `at_once` calls are under way at a time."""
+    """Return an answer for each item. `at_once` calls run concurrently."""
     answers: list[Answer] = []
     left = iter(items)
 

@@ -1,4 +1,4 @@
-"""A redis-server for a measurement, what scripts cost it, and rooms that are full already."""
+"""A redis-server for measurements, the cost of its scripts, and full rooms."""
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
@@ -26,16 +26,16 @@ Item = TypeVar("Item")
 
 @dataclass
 class Cost:
-    """The cost of all scripts of one kind."""
+    """The total cost of all scripts of a kind."""
 
     scripts: int = 0
     visitors: int = 0
-    #: Redis's CPU time for all of them, replies and parsing included.
+    #: CPU time of Redis for all scripts, including parsing and replies.
     cpu_us: float = 0
-    #: The part of it inside FCALL, by the clock (INFO commandstats).
+    #: Wall-clock time inside FCALL (INFO commandstats).
     script_us: float = 0
     longest_cpu_ms: float = 0
-    #: By the clock (SLOWLOG): another program that needs the processor lengthens it.
+    #: Wall-clock time (SLOWLOG), which other programs may lengthen.
     longest_ms: float = 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -46,19 +46,19 @@ class Cost:
 
 @dataclass
 class Server:
-    """A redis-server, and the costs of scripts by name."""
+    """A redis-server and the costs of scripts by name."""
 
     redis: Redis
     pid: int
     costs: dict[str, Cost] = field(default_factory=dict)
 
     def cpu_ns(self) -> int:
-        """Return the CPU time of the main thread; exact while it waits for the next command."""
+        """Return the CPU time of the main thread, which is exact between commands."""
         return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0])
 
     @asynccontextmanager
     async def cost(self, name: str) -> "AsyncIterator[Meter]":
-        """Add up the scripts that run within the block, under this name."""
+        """Record the costs of the scripts that run in the block under this name."""
         meter = Meter(self)
         await self.redis.slowlog_reset()
         before = await self._script_us()
@@ -75,7 +75,7 @@ class Server:
         self.costs[name] = meter.cost
 
     async def used_memory(self) -> int:
-        """Return the memory without that of connections and the SLOWLOG."""
+        """Return the used memory without that of connections and the slow log."""
         await self.redis.slowlog_reset()
         info = await self.redis.info("memory")
         return int(info["used_memory"]) - int(info["mem_clients_normal"])
@@ -89,7 +89,7 @@ class Server:
 
 
 class Meter:
-    """Runs scripts one after the other, and adds up their cost."""
+    """Runs scripts one after the other, and adds up their costs."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -98,7 +98,7 @@ class Meter:
     async def script(
         self, reply: Awaitable[Reply], *, visitors: int = 0, scripts: int = 1
     ) -> Reply:
-        """Return the reply of a script, or of `scripts` that were sent together."""
+        """Run a script, or several scripts at once. Return the reply."""
         before = self._server.cpu_ns()
         answer = await reply
         cpu_us = (self._server.cpu_ns() - before) / 1000
@@ -114,14 +114,14 @@ async def redis_server() -> AsyncIterator[Server]:
     options = ["--slowlog-log-slower-than", str(_SLOW_US), "--slowlog-max-len", "100000"]
     with SocketRedis(*options) as started:
         redis = connect(started.url, timeout_s=60)
-        assert isinstance(redis, Redis)  # which a socket's always is
+        assert isinstance(redis, Redis)
         await redis.function_load(library("rooms").text)
         yield Server(redis, started.pid)
         await close(redis)
 
 
 async def fill_sessions(redis: Redis, room: str, number: int) -> None:
-    """Admit `number` visitors, who stay."""
+    """Admit `number` visitors, who stay inside."""
     visitors = [new_visitor() for _ in range(number)]
     ends = NOW_MS + 7 * 86_400_000
     await redis.zadd(room_key(room, "active"), dict.fromkeys(visitors, ends))
@@ -129,8 +129,11 @@ async def fill_sessions(redis: Redis, room: str, number: int) -> None:
 
 
 async def fill_line(redis: Redis, room: str, number: int) -> list[tuple[int, Ticket]]:
-    """Queue `number` visitors who joined in the last ten minutes: the keys that joins and polls
-    leave behind, without the scripts. Return when each polls next, ms, with their ticket."""
+    """Write the keys of `number` waiting visitors, who joined in the last ten minutes.
+
+    The keys are those that joins and polls leave. Return the time of the next poll in ms and the
+    ticket of each visitor.
+    """
     first = (NOW_MS - 600_000) * 1000
     tickets = [
         Ticket(new_visitor(), first + i * 600_000_000 // number, NOW_MS, 0) for i in range(number)

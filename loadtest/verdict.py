@@ -1,7 +1,4 @@
-"""The verdict on a run: the cap, the order, and no unexpected responses.
-
-Pure functions, so that tests need no run.
-"""
+"""The verdict on a run: whether the cap and the order held, and unexpected responses."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -9,25 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-#: Visitors who joined within this time have no order, ms.
+#: The order of visitors who joined within this time does not matter.
 MARGIN_MS = 50
-#: How exactly a worker knows Redis' clock where it has to guess, ms.
+#: Error of a worker's estimate of Redis' clock.
 CLOCK_MS = 250
 
 
 @dataclass(slots=True)
 class Stay:
-    """One honest visitor's wait; times are by Redis' clock, ms.
+    """The wait of an honest visitor. Times are in ms by Redis' clock.
 
     `waiting` is the last moment at which the visitor waited, `admitted` when they were admitted.
-    `direct`: the visitor never waited, so both times are the worker's guess.
+    If `direct`, the visitor never waited, and both times are the worker's estimates.
     """
 
     joined: float
     waiting: float | None = None
     admitted: float | None = None
     direct: bool = False
-    #: The visitor polled so late that others may have been let in; `waiting` is from before.
+    #: Whether the visitor polled so late that others may have been admitted first.
     late: bool = False
 
 
@@ -37,7 +34,7 @@ class Overtaking:
 
     joined: float
     admitted: float
-    #: When the other visitor was still waiting.
+    #: A time at which the other visitor was still waiting.
     waiting: float
 
 
@@ -50,16 +47,16 @@ class Finding:
 
 @dataclass(slots=True)
 class Evidence:
-    """What a run observed. Values that are None were not observed, and are not judged."""
+    """Observations of a run. Values of None were not observed, and are not judged."""
 
     requests: int
     errors: Mapping[str, int] = field(default_factory=dict)
     stays: Sequence[Stay] = ()
-    #: The room's sessions and cap in each report of the ops listener.
+    #: Sessions and cap of the room in each report of the ops listener.
     sessions: Sequence[tuple[int, int]] | None = None
-    #: The most visitors who were inside at once, by the origin's log.
+    #: The highest number of visitors inside at once, by the origin's log.
     inside: int | None = None
-    #: The cap; None: the one that the ops listener reports.
+    #: The cap. If None, the cap that the ops listener reports applies.
     cap: int | None = None
 
 
@@ -78,10 +75,10 @@ def judge(evidence: Evidence) -> list[Finding]:
 
 
 def overtakings(stays: Iterable[Stay], margin: float = MARGIN_MS) -> list[Overtaking]:
-    """Return every admission of a visitor while one who had joined earlier went on waiting."""
+    """Return all admissions of visitors while a visitor who had joined earlier still waited."""
     joined = sorted(stays, key=lambda stay: stay.joined)
     times = [stay.joined for stay in joined]
-    # The latest wait among the visitors before each.
+    # For each visitor, this is the latest wait among the earlier visitors.
     latest = list(
         accumulate(
             (float("-inf") if stay.waiting is None else stay.waiting for stay in joined),
@@ -101,9 +98,10 @@ def overtakings(stays: Iterable[Stay], margin: float = MARGIN_MS) -> list[Overta
 
 
 def peak_inside(lines: Iterable[str]) -> int:
-    """Return the most visitors inside at once, by an origin's log of `seconds visitor` lines.
+    """Return the highest number of visitors inside at once, by an origin's log.
 
-    A visitor is inside from the first request that the origin answered to the last.
+    Lines of the log are `seconds visitor`. A visitor is inside from the first to the last request
+    that the origin answered.
     """
     first: dict[str, float] = {}
     last: dict[str, float] = {}
@@ -114,14 +112,14 @@ def peak_inside(lines: Iterable[str]) -> int:
         try:
             at = float(moment)
         except ValueError:
-            continue  # a line that is being written
+            continue  # The line is incomplete.
         first[visitor] = min(at, first.get(visitor, at))
         last[visitor] = max(at, last.get(visitor, at))
     return peak_overlap([(first[visitor], last[visitor]) for visitor in first])
 
 
 def peak_overlap(intervals: Iterable[tuple[float, float]]) -> int:
-    """Return the most closed intervals that share a moment."""
+    """Return the highest number of closed intervals that overlap at a time."""
     changes: defaultdict[float, list[int]] = defaultdict(lambda: [0, 0])
     for begin, end in intervals:
         changes[begin][0] += 1

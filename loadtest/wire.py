@@ -1,4 +1,4 @@
-"""The users' clients: FastHttpUser's, or a leaner one, for a machine that runs everything.
+"""The HTTP clients of users: that of FastHttpUser, and a lean client for machines that run all.
 
 On one core of a small machine Locust's own client sends some 4,000 requests a second, a plain
 socket eight times as many. The lean client understands what nginx on loopback sends: HTTP/1.1, a
@@ -31,7 +31,7 @@ class Reply:
     error: Exception | None = None
     sent: float = 0.0
     received: float = 0.0
-    #: `head` in lower case, after the first look.
+    #: `head` in lower case, once a header was read.
     folded: bytes = b""
 
     def header(self, name: str) -> str:
@@ -48,7 +48,7 @@ class Reply:
         return self.head[start : self.head.index(b"\r\n", start)].strip().decode("latin-1")
 
 
-#: Returns the name under which a reply counts, and what is wrong with it, if anything is.
+#: Returns the name under which a reply counts, and a description of the problem, if any.
 Judge: TypeAlias = Callable[[Reply], tuple[str, str | None]]
 
 
@@ -56,11 +56,11 @@ class Wire(Protocol):
     def send(self, method: str, path: str, headers: dict[str, str], judge: Judge) -> Reply: ...
 
     def forget(self) -> None:
-        """Forget all cookies: the next request is another visitor's."""
+        """Delete all cookies, so that the next request is that of a new visitor."""
 
 
 class FastWire:
-    """Locust's FastHttpUser client: TLS, compression, everything."""
+    """The client of Locust's FastHttpUser, with TLS and compression."""
 
     def __init__(self, user: FastHttpUser) -> None:
         self._client = user.client
@@ -88,7 +88,7 @@ class FastWire:
 
 
 class LeanWire:
-    """A keep-alive connection and a dictionary of cookies."""
+    """A lean client: a keep-alive connection and a dictionary of cookies."""
 
     def __init__(self, user: FastHttpUser) -> None:
         url = urlsplit(user.host or "")
@@ -101,7 +101,7 @@ class LeanWire:
         self._readable: Any = None
         self._began = 0.0
         self._cookies: dict[str, str] = {}
-        _PATIENCE.watch(self)
+        _TIMEOUTS.watch(self)
 
     def send(self, method: str, path: str, headers: dict[str, str], judge: Judge) -> Reply:
         lines = [f"{method} {path} HTTP/1.1\r\nHost: {self._host}"]
@@ -141,7 +141,7 @@ class LeanWire:
             self._socket = None
 
     def give_up(self, now: float) -> None:
-        """End a request that has waited too long."""
+        """End the request if it has waited too long."""
         if self._began and now - self._began > TIMEOUT_S:
             gevent.get_hub().cancel_wait(self._readable, TimeoutError("no answer"))
 
@@ -194,20 +194,20 @@ class LeanWire:
                     self._cookies[name] = text
 
 
-class _Patience:
-    """Checks all requests of this process now and then. A timer for each request would cost a
+class _Timeouts:
+    """A periodic check of all requests in this process. A timer for each request would cost a
     twentieth of the process' time."""
 
     def __init__(self) -> None:
         self._wires: WeakSet[LeanWire] = WeakSet()
-        self._looking: Any = None
+        self._task: Any = None
 
     def watch(self, wire: LeanWire) -> None:
         self._wires.add(wire)
-        if not self._looking:
-            self._looking = gevent.spawn(self._look)
+        if not self._task:
+            self._task = gevent.spawn(self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         while True:
             gevent.sleep(TIMEOUT_S / 6)
             now = time.monotonic()
@@ -216,7 +216,7 @@ class _Patience:
 
 
 _READ = 1  # in gevent's loop
-_PATIENCE = _Patience()
+_TIMEOUTS = _Timeouts()
 
 
 def _join_chunks(body: bytes) -> bytes:

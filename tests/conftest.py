@@ -1,16 +1,14 @@
-"""Fixtures that every test may use: a redis-server of the session, replicas, a clock to turn."""
+"""Fixtures for all tests (Redis, replicas, a clock), and the order and marks of tests."""
 
 import gc
 import os
 import shutil
 import signal
-import subprocess
-import tempfile
 from collections import Counter
-from pathlib import Path
 
 import hypothesis
 import pytest
+from fakeredis.commands_mixins import scripting_mixin
 
 pytest.register_assert_rewrite("tests.support")
 
@@ -19,27 +17,44 @@ from sidecar.kit.clock import StoreClock
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
-from tests.support.memory import compile_scripts_once
-from tests.support.processes import Process, listens, wait_until
 from tests.support.replica import replica, service
 from tests.support.rooms import RedisTime, attended, new_room_name
+from tests.support.site import SocketRedis
 from tests.support.tiers import is_full_file, mark_full
 from tests.support.unit import Guard, mark_servers
 
-# Hypothesis looks at answers, not at the time they take on a busy machine.
-# The same cases each time, so that no change fails by chance; others where somebody looks longer.
+# On a busy machine, Hypothesis must not check how long a test takes. Its cases are always the same,
+# so that no change fails by chance, unless WAITROOM_TEST_EXAMPLES asks for more.
 hypothesis.settings.register_profile(
     "unhurried", deadline=None, derandomize="WAITROOM_TEST_EXAMPLES" not in os.environ
 )
 hypothesis.settings.load_profile("unhurried")
-compile_scripts_once()
 
-# A shell ignores it for what it starts in the background, and so would all that tests start.
+
+class CachingRuntime(scripting_mixin.LUA_MODULE.LuaRuntime):
+    """A Lua runtime for fakeredis that compiles a script once, as Redis does.
+
+    The default runtime compiles a script and collects garbage on each call. In both, each call has
+    new local variables.
+    """
+
+    def execute(self, code, *arguments):
+        if code == "collectgarbage()":
+            return None
+        compiled = self.__dict__.setdefault("compiled", {})
+        if code not in compiled:
+            compiled[code] = self.compile(code)
+        return compiled[code](*arguments)
+
+
+scripting_mixin.LUA_MODULE.LuaRuntime = CachingRuntime
+
+# A shell ignores SIGINT for background jobs, and processes that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-#: Where the seconds of each file in the last run are kept.
-SECONDS = "waitroom/seconds"
+#: Key in the cache of pytest for the duration of each file in the last run.
+SECONDS_KEY = "waitroom/seconds"
 
 __all__ = ["replica", "service"]
 
@@ -48,7 +63,7 @@ _guard = Guard()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What is collected stays until the end: the garbage collector need not look at it."""
+    """Keep collected tests from the garbage collector, because they live until the end."""
     gc.disable()
     try:
         return (yield)
@@ -58,22 +73,24 @@ def pytest_collection():
 
 
 def pytest_ignore_collect(collection_path, config):
-    """What make test leaves out need not be importable there."""
+    """Ignore files that `make test` does not run, because they may not be importable."""
     is_left_out = "not full" in config.option.markexpr and is_full_file(collection_path)
     return True if is_left_out else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark tests that start a server, and begin with the longest files, so that no worker is left
-    alone with one: by the last run, or by their servers. The order within a file stays."""
+    """Mark tests that start a server, and sort files by duration in the last run, else by servers.
+
+    The longest files come first, so that the workers end at about the same time.
+    """
     mark_servers(items)
     mark_full(items)
     servers = Counter(item.path for item in items if item.get_closest_marker("server"))
-    seconds = config.cache.get(SECONDS, {})
+    seconds = config.cache.get(SECONDS_KEY, {})
 
     def weight(item):
-        return seconds.get(_file(item.nodeid), 0), servers[item.path]
+        return seconds.get(item.nodeid.partition("::")[0], 0), servers[item.path]
 
     items.sort(key=weight, reverse=True)
 
@@ -82,62 +99,35 @@ _seconds: Counter[str] = Counter()
 
 
 def pytest_runtest_logreport(report):
-    _seconds[_file(report.nodeid)] += report.duration
+    _seconds[report.nodeid.partition("::")[0]] += report.duration
 
 
 def pytest_sessionfinish(session):
-    """The process that all reports reach writes them down."""
+    """Store the durations of files, in the process that receives all reports."""
     if not hasattr(session.config, "workerinput"):
-        known = session.config.cache.get(SECONDS, {})
-        session.config.cache.set(SECONDS, {**known, **_seconds})
-
-
-def _file(nodeid: str) -> str:
-    return nodeid.partition("::")[0]
+        known = session.config.cache.get(SECONDS_KEY, {})
+        session.config.cache.set(SECONDS_KEY, {**known, **_seconds})
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """A test without the mark starts no process."""
+    """Fail a test that starts a process without the mark `server`."""
     with _guard.during(item):
         return (yield)
 
 
 @pytest.fixture(scope="session")
 def redis_socket():
-    """The socket of a redis-server that lives as long as the test session."""
-    binary = shutil.which("redis-server")
-    if binary is None:
+    """Return the socket of a redis-server that runs as long as the test session."""
+    if shutil.which("redis-server") is None:
         pytest.fail("redis-server is not installed; run make install")
-    with tempfile.TemporaryDirectory(prefix="waitroom-test-") as folder:
-        socket = Path(folder) / "redis.sock"
-        command = [
-            binary,
-            "--port",
-            "0",
-            "--unixsocket",
-            str(socket),
-            "--save",
-            "",
-            "--dir",
-            folder,
-        ]
-        with Process(command, log=Path(folder) / "redis.log"):
-            wait_until(lambda: listens(socket), "redis-server's socket")
-            wait_until(lambda: _ping(socket), "redis-server's answer")
-            yield socket
-
-
-def _ping(socket: Path) -> bool:
-    done = subprocess.run(
-        ["redis-cli", "-s", str(socket), "ping"], capture_output=True, check=False, timeout=5
-    )
-    return done.stdout.strip() == b"PONG"
+    with SocketRedis() as server:
+        yield server.socket
 
 
 @pytest.fixture(params=[pytest.param("redis", marks=pytest.mark.server), "memory"])
 def store_url(request):
-    """Each kind of store in turn. Rooms are named apart, so nothing is ever flushed."""
+    """Return the URL of each kind of store in turn. Tests share stores, so names must differ."""
     if request.param == "memory":
         return "memory://"
     return f"unix://{request.getfixturevalue('redis_socket')}"
@@ -157,7 +147,7 @@ def turn():
 
 @pytest.fixture
 def make_room_store(redis, turn):
-    """Makes the store of a new room; settings by name."""
+    """Return a function that creates the store of a new room. Its arguments are settings."""
 
     def make(*, room: str | None = None, **settings) -> RoomStore:
         settings = {"total_active_users": 1, **settings}
@@ -175,5 +165,5 @@ def make_room_store(redis, turn):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["kept", "stamps"])
 def stamps(request: pytest.FixtureRequest) -> bool:
-    """An admitted visitor passes by what nginx keeps, or by a stamp that the browser brings."""
+    """Return whether stamps admit visitors. Otherwise verdicts that nginx has cached do."""
     return bool(request.param)

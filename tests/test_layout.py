@@ -1,4 +1,7 @@
-"""The layout: the map names each folder; no cycles; no growth unsaid. Layers: import-linter."""
+"""The layout: no import cycles, a complete map of folders, no unexplained growth.
+
+import-linter checks the layers.
+"""
 
 import ast
 import graphlib
@@ -9,7 +12,7 @@ import pytest
 
 from tests.support.site import ROOT
 
-#: What a script includes of another product: a target's rate is counted by a limit's algorithm.
+#: Products whose scripts include those of another product. A limit counts the rate of a target.
 INCLUDED = {("jobs", "limits")}
 
 
@@ -22,13 +25,13 @@ def find_modules(package: Path) -> dict[str, Path]:
 
 
 def find_imports(file: Path, modules: dict[str, Path]) -> set[str]:
-    """Return the modules that a file imports, inside of functions too. No import is relative."""
+    """Return the modules that a file imports, also in functions. No import is relative."""
     names = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            # `from a import b` imports the module a.b, or a name that a itself holds.
+            # `from a import b` imports the module a.b, or a name in the module a.
             full = {f"{node.module}.{alias.name}" for alias in node.names}
             names |= (full & modules.keys()) or {node.module or ""}
     return names & modules.keys()
@@ -36,14 +39,14 @@ def find_imports(file: Path, modules: dict[str, Path]) -> set[str]:
 
 @pytest.mark.parametrize("package", ["sidecar", "waitroom", "loadtest", "tests", "demo"])
 def test_no_module_imports_itself_by_a_detour(package):
-    """There is no cycle of imports, late ones included."""
+    """No imports form a cycle, including imports in functions."""
     modules = find_modules(ROOT / package)
     graph = {name: find_imports(file, modules) - {name} for name, file in modules.items()}
     graphlib.TopologicalSorter(graph).prepare()
 
 
 def test_a_detour_is_found(tmp_path):
-    """Also one by an import inside of a function."""
+    """A cycle is found if one of its imports is in a function."""
     (tmp_path / "a.py").write_text("from pack import b\n")
     (tmp_path / "b.py").write_text("def f():\n    import pack.a\n")
     modules = {"pack.a": tmp_path / "a.py", "pack.b": tmp_path / "b.py"}
@@ -51,7 +54,7 @@ def test_a_detour_is_found(tmp_path):
 
 
 def test_no_test_imports_another():
-    """What folders of tests share is in tests/support/."""
+    """Code that folders of tests share is in tests/support/."""
     modules = find_modules(ROOT / "tests")
     assert [
         f"{name} imports {other}"
@@ -63,7 +66,7 @@ def test_no_test_imports_another():
 
 
 def test_the_map_names_each_folder():
-    """The docstring of the package names the folders that there are, and no others."""
+    """The docstring of the package names exactly the folders and modules that exist."""
     package = ROOT / "sidecar"
     text = ast.get_docstring(ast.parse((package / "__init__.py").read_text()), clean=False) or ""
     there = {path.stem for path in package.iterdir() if not path.name.startswith((".", "__init"))}
@@ -71,7 +74,7 @@ def test_the_map_names_each_folder():
 
 
 def test_a_script_includes_what_is_its_own():
-    """Its own product's fragments, and what all products share."""
+    """Scripts include fragments of their own product and of visitors/, with exceptions."""
     package = ROOT / "sidecar"
     found = {
         (file.relative_to(package).parts[0], other)
@@ -82,9 +85,9 @@ def test_a_script_includes_what_is_its_own():
 
 
 def test_the_product_grows_only_for_a_feature():
-    """CHANGELOG says how many lines of Python the product has, and what more of them pay for."""
-    said = re.search(r"Product Python has ([\d,]+) lines", (ROOT / "CHANGELOG.md").read_text())
-    assert said
+    """The product has at most as many lines of Python as CHANGELOG.md states and explains."""
+    stated = re.search(r"Product Python has ([\d,]+) lines", (ROOT / "CHANGELOG.md").read_text())
+    assert stated
     files = [file for folder in ("sidecar", "waitroom") for file in (ROOT / folder).rglob("*.py")]
     lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
-    assert lines <= int(said[1].replace(",", ""))
+    assert lines <= int(stated[1].replace(",", ""))

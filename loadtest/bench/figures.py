@@ -1,7 +1,7 @@
-"""Medians and paired ratios. Pure.
+"""Medians and paired ratios of runs.
 
-A ratio compares two runs of one round, which were neighbours, so that whatever else the machine did
-slowed both. The median of the rounds' ratios counts.
+A ratio compares two runs of the same round, which ran one after the other, so that other load on
+the machine slowed both. The result is the median of the ratios of all rounds.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ def per_second(run: Run) -> float:
 
 
 class Figures:
-    """All runs, by workload and system; `lost` has the runs that failed, with the reason."""
+    """All runs of a benchmark. `lost` has a line for each failed run."""
 
     def __init__(self, runs: Iterable[Run], lost: Iterable[str] = ()) -> None:
         self.runs, self.lost = list(runs), list(lost)
@@ -39,7 +39,7 @@ class Figures:
         return median(values) if values else None
 
     def ratio(self, workload: str, system: str, to: str, value: Value) -> float | None:
-        """Return the median of the rounds' ratios; None if a side was not measured."""
+        """Return the median of the ratios of all rounds, or None if a system was not measured."""
         others = {run.round: value(run) for run in self.of(workload, to)}
         ratios = [
             value(run) / others[run.round]
@@ -49,18 +49,18 @@ class Figures:
         return median(ratios) if ratios else None
 
     def spread(self, workload: str, system: str, value: Value) -> float | None:
-        """Return half the range of the rounds, as a share of the median."""
+        """Return half the range of the values, divided by the median."""
         values = [value(run) for run in self.of(workload, system)]
         if not values or not median(values):
             return None
         return (max(values) - min(values)) / 2 / median(values)
 
     def overshoot(self, system: str) -> int | None:
-        """Return the most visitors above the cap in any run."""
+        """Return the highest number of visitors above the cap in any run."""
         return max((r.overshoot for r in self.runs if r.system == system and r.cap), default=None)
 
     def memory_mb(self, workload: str, system: str) -> float | None:
-        """Return the most memory that a replica had by the end of these runs."""
+        """Return the highest memory usage of a replica in these runs."""
         return max((run.memory_mb for run in self.of(workload, system)), default=None)
 
     def problems(self) -> list[str]:

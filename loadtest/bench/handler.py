@@ -1,6 +1,6 @@
-"""`python -m loadtest.bench.handler SOCKET`: an aiohttp handler that only answers, with uvloop.
+"""`python -m loadtest.bench.handler SOCKET`: serve a fixed document by aiohttp and uvloop.
 
-A replica's poll is compared with it: the same server, a document of the same size.
+Polls of a replica are compared with this server, whose document has the same size.
 """
 
 import json
@@ -9,7 +9,7 @@ import sys
 import uvloop
 from aiohttp import web
 
-#: As large as the response to a poll.
+#: A document as large as the response to a poll.
 DOCUMENT = json.dumps(
     {
         "room": "polls", "state": "waiting", "position": 12_345, "ahead": 12_344,

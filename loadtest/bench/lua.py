@@ -1,27 +1,22 @@
-"""The Lua design as it is measured (baselines/lua).
+"""The Lua design (baselines/lua) as a measured system.
 
-Its visitors poll every ten seconds. A visitor who has to wait is redirected to the waiting page,
-and fetches it, except in the flood.
+Visitors poll every ten seconds. A visitor who has to wait is redirected to the waiting page, and
+requests that page, except in the flood.
 """
 
 import secrets
 
-import redis
-
 from loadtest.baselines.lua.site import LuaSite
-from loadtest.bench.runs import Load, Reply, Request, Room, System
+from loadtest.bench.runs import Load, Reply, Request, Room
 from loadtest.bench.systems import (
     DEEP,
     DEEP_POLLED,
-    MIX_WAITING,
     OPEN_CAP,
     ORIGIN,
     RUSH_CAP,
-    VISITORS,
     WAITING,
+    QueueingSystem,
     is_site,
-    mixed,
-    pictures,
     poll,
     spread,
     visit,
@@ -32,14 +27,16 @@ _PAGE = "/queue/waiting.html"
 _AT_ONCE = 5_000
 
 
-class Lua(System):
+class Lua(QueueingSystem):
     name = "lua"
     site: LuaSite
 
     def _start(self) -> None:
         self.site = self._stack.enter_context(LuaSite(max_active=1, origin=ORIGIN))
-        self._redis = redis.Redis(unix_socket_path=str(self.site.redis_socket))
-        self._stack.callback(self._redis.close)
+        self._connect()
+
+    def path(self, workload: str) -> str:  # noqa: ARG002 - it has one room
+        return "/"
 
     def room(self, workload: str) -> Room | None:  # noqa: ARG002 - it has one room
         return Room(self.site.authorized, self.site.waiting, self.site.max_active)
@@ -54,12 +51,6 @@ class Lua(System):
         if reply.status == 200 and b"<html" in reply.body:
             return "page"
         return f"status {reply.status}"
-
-    def _admitted(self) -> Load:
-        return Load(self._passes(VISITORS), pictures=pictures("/"))
-
-    def _kept(self) -> Load:
-        return Load(self._passes(VISITORS))
 
     def _newcomers(self) -> Load:
         return self._arriving(OPEN_CAP, visit("/", "site"))
@@ -76,16 +67,11 @@ class Lua(System):
 
     def _polls(self) -> Load:
         self._fill(1, inside=1)
-        return Load(self._polling(WAITING, WAITING), apart=True)
-
-    def _mix(self) -> Load:
-        passes = self._passes(VISITORS)
-        requests = mixed(passes, self._polling(MIX_WAITING, MIX_WAITING), visit("/", "place"))
-        return Load(requests, pictures=pictures("/"), pages=passes)
+        return Load(self._polling("polls", WAITING), apart=True)
 
     def _deep(self) -> Load:
         self._fill(1, inside=1)
-        requests = self._polling(DEEP, DEEP_POLLED)
+        requests = self._polling("deep", DEEP, DEEP_POLLED)
         return Load(requests, apart=True, polls_per_minute=POLLS_PER_MINUTE)
 
     def _rush(self) -> Load:
@@ -103,16 +89,18 @@ class Lua(System):
             self._redis.set("queue:active:count", inside)
         return visitors
 
-    def _passes(self, number: int) -> list[Request]:
+    def _passes(self, workload: str, number: int) -> list[Request]:  # noqa: ARG002 - as above
         return [
             visit("/", "site", cookie=f"queue_id={visitor}; queue_authorized=1")
             for visitor in self._fill(number, inside=number)
         ]
 
-    def _polling(self, number: int, polled: int) -> list[Request]:
+    def _polling(self, workload: str, number: int, polled: int = 0) -> list[Request]:  # noqa: ARG002
         visitors = [secrets.token_hex(16) for _ in range(number)]
         for start in range(0, number, _AT_ONCE):
             part = visitors[start : start + _AT_ONCE]
             line = {visitor: start + place for place, visitor in enumerate(part)}
             self._redis.zadd("queue:zset", line)
-        return [poll("/queue/status", f"queue_id={each}") for each in spread(visitors, polled)]
+        return [
+            poll("/queue/status", f"queue_id={each}") for each in spread(visitors, polled or number)
+        ]

@@ -1,11 +1,10 @@
 """`make bench`: Waitroom beside plain nginx and a Lua design, in paired, alternating runs.
 
-systems.py, waitroom.py and lua.py are what is measured, workloads.py what they are asked; runs.py
-measures, and figures.py makes medians and ratios.
+systems.py, waitroom.py and lua.py have the measured systems, workloads.py the workloads. runs.py
+measures, and figures.py computes medians and ratios.
 """
 
 import argparse
-import importlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from loadtest import quiet
-from loadtest.bench import long_line, scale
+from loadtest.bench import scale
 from loadtest.bench.figures import KINDS, Figures, per_second
+from loadtest.bench.lua import Lua
 from loadtest.bench.runs import MeasurementError, Run, System, measure
 from loadtest.bench.systems import Bare, Plain, in_memory
 from loadtest.bench.targets import targets
@@ -75,7 +75,7 @@ class Amount:
     seconds: int = 3
     #: Names of workloads.
     only: tuple[str, ...] = tuple(workload.name for workload in WORKLOADS)
-    #: What a long queue costs, and `make bench-jobs`, are measured too.
+    #: Whether to measure the cost of a long queue, and to run `make bench-jobs`.
     scale: bool = True
     jobs: bool = True
 
@@ -93,7 +93,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure_reports(amount: Amount) -> Iterator[Report]:
-    """Yield the report anew after each part: should one fail, the rest is written."""
+    """Yield the report again after each part, so that a failure does not lose earlier parts."""
     figures = compare(amount)
     how = f"{count(amount.rounds, 'round')}, {amount.seconds} s a run, after a second of warming."
     charts: dict[str, Figure | str] = {}
@@ -107,8 +107,8 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
     yield write()
     if amount.scale:
         data["scale"] = scale.measure(amount.seconds < WHOLE.seconds)
-        charts["scale.svg"] = long_line.draw(data["scale"])
-        sections.append(long_line.section(data["scale"]))
+        charts["scale.svg"] = scale.draw(data["scale"])
+        sections.append(scale.section(data["scale"]))
         yield write()
     if amount.jobs:
         made = uvloop.run(jobs.measure(jobs.WHOLE if amount.rounds == WHOLE.rounds else jobs.QUICK))
@@ -120,7 +120,7 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
 
 
 def compare(amount: Amount) -> Figures:
-    """Let every system run every workload once a round."""
+    """Run each workload on each system once a round."""
     runs, lost = [], []
     workloads = [workload for workload in WORKLOADS if workload.name in amount.only]
     with ExitStack() as stack:
@@ -152,9 +152,8 @@ def _start(stack: ExitStack) -> list[System]:
     systems.append(stack.enter_context(Plain(ours.site)))
     systems.append(stack.enter_context(Bare()))
     try:
-        lua = importlib.import_module("loadtest.bench.lua")
-        systems.append(stack.enter_context(lua.Lua()))
-    except (ImportError, OSError, AssertionError) as error:
+        systems.append(stack.enter_context(Lua()))
+    except (OSError, AssertionError) as error:
         print(f"The Lua design is not measured: {error}", file=sys.stderr)
     return systems
 
@@ -168,7 +167,7 @@ def report(  # noqa: PLR0913 - what a report is made of
     data: Any = None,
     rows: Sequence[Target] = (),
 ) -> Report:
-    """Return the report. `rows` are the targets of jobs; others are read from REPORTS."""
+    """Build the report. `rows` are the targets of jobs. Others are read from REPORTS."""
     rows = targets(figures, quiet.REPORTS, rows)
     parts = [
         f"{how} {_SHARED}",
@@ -210,7 +209,7 @@ def _targets(rows: list[Target]) -> str:
 
 
 def _why_not(rows: list[Target]) -> list[str]:
-    """Return a list of reasons, each once."""
+    """Return a list of the distinct reasons."""
     missed = [row for row in rows if row.is_reached is False and row.why_not]
     whats = {row.why_not: row.what for row in missed}
     if not whats:
@@ -335,7 +334,8 @@ def draw_throughput(figures: Figures) -> Figure:
 def draw_cpu(figures: Figures) -> Figure:
     """Draw CPU per 1,000, by kind of process."""
     figure = new_figure(9, 5.2)
-    figure.set_layout_engine("constrained", w_pad=0.1)  # the names are not as wide everywhere
+    # The width of the names differs between machines.
+    figure.set_layout_engine("constrained", w_pad=0.1)
     axes = figure.subplots()
     places, names, place = [], [], 0.0
     for workload in _STEADY:

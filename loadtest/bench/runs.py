@@ -1,8 +1,8 @@
-"""One measured run: wrk sends requests, and the processes' CPU time is read before and after.
+"""A measured run: wrk sends requests, and the CPU time of processes is read before and after.
 
-wrk only counts responses with a status above 399, and no workload should have one. Samples before
-and after the run and the room's counters show what was served: `problems` has the differences from
-what the workload claims.
+wrk counts responses with a status above 399, which no workload should have. Samples before and
+after the run, and counters of the room, show what was served. `problems` has all differences from
+the workload's claims.
 """
 
 import http.client
@@ -21,12 +21,12 @@ from tests.support.site import Servers, Site
 SCRIPT = Path(__file__).with_name("requests.lua")
 CONNECTIONS = 64
 SAMPLE = 60
-#: Requests that were on their way when wrk stopped are in a room's counters only.
+#: Tolerance for requests in progress when wrk stopped, which only counters of a room include.
 SLACK = 2 * CONNECTIONS
 
 
 class MeasurementError(Exception):
-    """A run that cannot be measured at all."""
+    """Error: a run cannot be measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Request:
     method: str
     path: str
     headers: tuple[tuple[str, str], ...] = ()
-    #: The results of `System.served` that are right.
+    #: Expected results of `System.served`.
     serves: tuple[str, ...] = ("site",)
 
     @property
@@ -52,7 +52,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many are in a room, and its cap."""
+    """Numbers of visitors in a room, and its cap."""
 
     inside: int
     waiting: int
@@ -61,24 +61,25 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The requests of one run of a workload to one system."""
+    """The requests to a system in a run of a workload."""
 
     requests: list[Request]
-    #: What a visitor requests after a page, with the cookies that came with it.
+    #: Requests that follow each page, with the cookies of its response.
     pictures: tuple[Request, ...] = ()
-    #: The requests that are such pages; empty: all are.
+    #: Requests for these pages. If empty, all requests are.
     pages: Sequence[Request] = ()
-    #: How many requests make one arrival.
+    #: Number of requests per arrival.
     each: int = 1
-    #: Every arrival must take a place.
+    #: Whether every arrival must take a place.
     joins: bool = False
-    #: Count responses with status 200.
+    #: Whether to count responses with status 200.
     count: bool = False
-    #: Warming sends an eighth of the requests and the run the others: nobody polls again at once.
+    #: Whether warming sends an eighth of the requests and the run the others, so that no visitor
+    #: polls again too soon.
     apart: bool = False
-    #: No visitor may be asked about twice within two seconds: nginx may have kept the response.
+    #: Whether the requests of a visitor must be two seconds apart, as nginx may cache responses.
     distinct: bool = False
-    #: How often a waiting visitor should poll.
+    #: Number of polls per minute that a waiting visitor should send.
     polls_per_minute: float = 0.0
     connections: int = CONNECTIONS
 
@@ -101,7 +102,7 @@ class Load:
 
 
 class System(Servers):
-    """A measured system: `_start` sets `site`, and a method `_NAME` prepares each workload."""
+    """A measured system. `_start` sets `site`, and a method `_NAME` prepares each workload."""
 
     name: ClassVar[str]
     site: Site
@@ -117,7 +118,7 @@ class System(Servers):
         return pids
 
     def prepare(self, workload: str) -> Load | None:
-        """Return the requests of a workload, with its room filled anew; None if there are none."""
+        """Fill the room of a workload. Return its requests, or None if there are none."""
         make: Callable[[], Load] | None = getattr(self, f"_{workload}", None)
         return make() if make else None
 
@@ -125,13 +126,13 @@ class System(Servers):
         return None
 
     def served(self, reply: Reply) -> str:
-        """Return what a response is, in a word or two."""
+        """Return the kind of a response, such as "site" or "page"."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What wrk counted."""
+    """Counts and latencies of wrk."""
 
     requests: int
     seconds: float
@@ -157,7 +158,7 @@ class Run:
     inside: int = 0
     cap: int = 0
     polls_per_minute: float = 0.0
-    #: The most memory that a replica has had, MB.
+    #: Highest memory usage of a replica, MB.
     memory_mb: float = 0.0
     problems: list[str] = field(default_factory=list)
 
@@ -175,12 +176,12 @@ class Run:
 
     @property
     def serving_us(self) -> float:
-        """CPU microseconds of nginx and the replicas for one arrival."""
+        """Return the CPU time of nginx and the replicas for an arrival in µs."""
         return 1000 * self.cpu_per_1000("nginx", "replicas")
 
     @property
     def own_cpu(self) -> float:
-        """CPU seconds of everything but the site."""
+        """Return the CPU time of all processes except the site in seconds."""
         return sum(value for kind, value in self.cpu.items() if kind != "origin")
 
     @property
@@ -189,7 +190,7 @@ class Run:
 
     @property
     def cpu_per_waiting_minute(self) -> float:
-        """CPU milliseconds that one waiting visitor costs in a minute."""
+        """Return the CPU time that a waiting visitor costs per minute in ms."""
         return 1000 * self.polls_per_minute * self.own_cpu / self.arrivals
 
     @property
@@ -198,7 +199,7 @@ class Run:
 
 
 def parse(output: str) -> Totals:
-    """Read what requests.lua printed. Raises MeasurementError if it printed nothing."""
+    """Parse the output of requests.lua. Raises MeasurementError if there is none."""
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
             totals = Totals(**json.loads(line))
@@ -209,7 +210,7 @@ def parse(output: str) -> Totals:
 
 
 def ask(system: System, load: Load, requests: Sequence[Request], seconds: int) -> Totals:
-    """Send these requests in turn, as fast as they are answered."""
+    """Send these requests in turn, as fast as possible."""
     path = system.site.folder / "requests.txt"
     path.write_text("".join(f"{line}\n" for line in load.lines(requests)))
     command = [
@@ -225,7 +226,7 @@ def ask(system: System, load: Load, requests: Sequence[Request], seconds: int) -
 
 
 def sample(system: System, requests: Sequence[Request]) -> list[str]:
-    """Send some of the requests, one by one. Return what should not have been served."""
+    """Send some of the requests one by one. Return a line for each kind of wrong response."""
     wrong: Counter[str] = Counter()
     step = max(1, len(requests) // SAMPLE)
     connection = http.client.HTTPConnection("127.0.0.1", system.site.port, timeout=10)
@@ -246,7 +247,7 @@ def fetch(connection: http.client.HTTPConnection, request: Request) -> Reply:
 
 
 def measure(system: System, workload: str, number: int, *, warm_s: int, seconds: int) -> Run | None:
-    """Run a workload once; None if the system does not have it."""
+    """Run a workload once. Return None if the system lacks the workload."""
     load = system.prepare(workload)
     if load is None:
         return None

@@ -1,7 +1,7 @@
-"""What all systems share, and those without a waiting room.
+"""Parts of all measured systems, and the systems without a waiting room.
 
-All have the same site behind them, one nginx worker, the same backlog and the same keepalive
-connections to the site.
+All systems have the same site behind them, one nginx worker, the same backlog and the same
+keep-alive connections to the site.
 """
 
 import os
@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
+
+import redis
 
 from loadtest.bench.runs import Load, Reply, Request, System
 from tests.support.processes import Process, free_port, wait_until
@@ -30,14 +32,14 @@ _T = TypeVar("_T")
 
 MARK = "the site itself"
 BODY = f"<!doctype html><title>Shop</title><p>{MARK}</p>".ljust(1024, ".")
-#: The site: a small page that costs next to nothing, and names the visitor (requests.lua).
+#: nginx lines of the site: a small page that names the visitor (requests.lua).
 ORIGIN = (
     "location / { default_type text/html; add_header X-Visitor $http_x_visitor; "
     f"return 200 '{BODY}'; }}"
 )
 
-#: How many visitors are admitted, in all systems.
 REPLICAS = 2
+#: Number of admitted visitors in all systems.
 VISITORS = 2_000
 PICTURES = 20
 WAITING = 40_000
@@ -61,19 +63,19 @@ _PICTURE = (
 
 
 def visit(path: str, *serves: str, cookie: str = "") -> Request:
-    """Return a browser's request for a page."""
+    """Create a browser's request for a page."""
     cookies = (("Cookie", cookie),) if cookie else ()
     return Request("GET", path, (*_BROWSER, *cookies), serves)
 
 
 def pictures(path: str) -> tuple[Request, ...]:
-    """Return the requests that a browser sends after a page."""
+    """Create the requests for the pictures of a page."""
     headers = (*_PICTURE, ("Sec-Fetch-Mode", "no-cors"), _BROWSER[-1])
     return tuple(Request("GET", f"{path}{n}.webp", headers) for n in range(PICTURES))
 
 
 def poll(path: str, cookie: str) -> Request:
-    """Return a poll of the waiting page."""
+    """Create a poll of the waiting page."""
     return Request("GET", path, (("Accept", "application/json"), ("Cookie", cookie)), ("status",))
 
 
@@ -82,15 +84,15 @@ def is_site(reply: Reply) -> bool:
 
 
 def spread(items: list[_T], number: int) -> list[_T]:
-    """Return `number` of the items, evenly from all."""
+    """Return `number` evenly spaced items."""
     return [items[i * len(items) // number] for i in range(number)]
 
 
 @contextmanager
 def in_memory() -> Iterator[bool]:
-    """Create temporary folders in memory. Yield False if there is no such file system.
+    """Create temporary folders in memory. Yield False if there is no file system in memory.
 
-    nginx keeps verdicts in memory as delivered. On a disk they cost many times more.
+    By default nginx caches verdicts in memory. On a disk they cost many times more.
     """
     memory = Path("/dev/shm")
     before = tempfile.tempdir
@@ -104,7 +106,7 @@ def in_memory() -> Iterator[bool]:
 
 
 class PlainSite(Site):
-    """nginx that hands every request on to the site of another system."""
+    """nginx that passes all requests to the site of another system."""
 
     def __init__(self, other: Site) -> None:
         super().__init__(replicas=0)
@@ -143,8 +145,7 @@ class Plain(System):
 
 
 class Bare(System):
-    """nginx with the includes, and handlers that only answer in place of replicas: the cost of
-    aiohttp itself."""
+    """nginx with the includes, and bare aiohttp handlers in place of replicas."""
 
     name = "bare"
 
@@ -172,15 +173,50 @@ class Bare(System):
         return "status" if is_status else f"status {reply.status}"
 
     def _polls(self) -> Load:
-        """Send different cookies, as long as a ticket."""
+        """Create polls with different cookies, each as long as a ticket."""
         tickets = (
             f"waitroom_polls=t~{n:022}~{n:016}~{n:013}~0.{n:06}.{n:043}" for n in range(WAITING)
         )
         return Load([poll("/_waitroom/polls/status", each) for each in tickets], apart=True)
 
 
+class QueueingSystem(System):
+    """A system with a waiting room. Subclasses create visitors of the rooms."""
+
+    site: Site
+
+    def _connect(self) -> None:
+        """Open a connection to the Redis of `site`."""
+        self._redis = redis.Redis(unix_socket_path=str(self.site.redis_socket))
+        self._stack.callback(self._redis.close)
+
+    def path(self, workload: str) -> str:
+        """Return the path of the page of a workload."""
+        raise NotImplementedError
+
+    def _passes(self, workload: str, number: int) -> list[Request]:
+        """Admit visitors to the room of a workload. Return their requests for the page."""
+        raise NotImplementedError
+
+    def _polling(self, workload: str, number: int) -> list[Request]:
+        """Let visitors wait in the room of a workload. Return their polls."""
+        raise NotImplementedError
+
+    def _admitted(self) -> Load:
+        passes = self._passes("admitted", VISITORS)
+        return Load(passes, pictures=pictures(self.path("admitted")))
+
+    def _kept(self) -> Load:
+        return Load(self._passes("kept", VISITORS))
+
+    def _mix(self) -> Load:
+        passes, path = self._passes("mix", VISITORS), self.path("mix")
+        requests = mixed(passes, self._polling("mix", MIX_WAITING), visit(path, "place"))
+        return Load(requests, pictures=pictures(path), pages=passes)
+
+
 def mixed(passes: Iterable[Request], polls: Iterable[Request], arrival: Request) -> list[Request]:
-    """Return 70 % requests of visitors inside, 25 % polls, 5 % arrivals, always in one order."""
+    """Return 70 % requests of visitors inside, 25 % polls and 5 % arrivals, in a fixed order."""
     inside, waiting = list(passes), list(polls)
     total = len(waiting) * 4
     requests = [inside[i % len(inside)] for i in range(total * 70 // 100)]

@@ -1,6 +1,6 @@
-"""The table of targets: what is wanted, what was reached, and where the time goes otherwise.
+"""The table of targets: wanted and measured values, and reasons for targets that were missed.
 
-Other measurements' rows are read from the files that they wrote into the folder of this report.
+Rows of other measurements are read from their files in the folder of this report.
 """
 
 import csv
@@ -18,7 +18,7 @@ from loadtest.report import NOT_MEASURED, Target, read_targets
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The ratio of two systems' figures in the same workload and round."""
+    """A target for the ratio of two systems in the same workload and round."""
 
     what: str
     workload: str
@@ -102,7 +102,7 @@ RATIOS = (
 def targets(
     figures: Figures, folder: Path | None = None, jobs: Sequence[Target] = ()
 ) -> list[Target]:
-    """Return all rows."""
+    """Return all rows of the table."""
     rows = [ratio.target(figures) for ratio in RATIOS]
     loads = _loads(folder)
     rows += [_load(loads, target) for target in cluster.TARGETS]
@@ -137,7 +137,7 @@ def _load(rows: Sequence[dict[str, str]], load: cluster.SpeedTarget) -> Target:
 
 
 def _overshoot(figures: Figures, loads: Sequence[dict[str, str]]) -> Target:
-    """Return the row about every run with a cap, here and of `make loadtest`."""
+    """Return the row about all runs with a cap, including those of `make loadtest`."""
     theirs = figures.overshoot("lua")
     found = [] if (ours := figures.overshoot("waitroom")) is None else [ours]
     for load in loads:

@@ -1,8 +1,8 @@
-"""Waitroom as it is measured: two replicas, a room for each workload.
+"""Waitroom as a measured system: two replicas, a room for each workload.
 
-The settings are the defaults but for these: a full room answers 202, so that wrk can tell an
-error from a waiting page; the shield is out of reach but in `flood`; `poll_limit` is out of
-reach, as wrk polls as fast as it can; there is no recovery window.
+Some settings differ from the defaults: A full room sends status 202, so that wrk can tell an error
+from a waiting page. The shield works in `flood` only. There is no `poll_limit`, because wrk polls
+as fast as it can, and no recovery window.
 """
 
 import asyncio
@@ -13,23 +13,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import redis
 import redis.asyncio
 
-from loadtest.bench.runs import Load, Reply, Request, Room, System, fetch
+from loadtest.bench.runs import Load, Reply, Request, Room, fetch
 from loadtest.bench.systems import (
     DEEP,
     DEEP_POLLED,
-    MIX_WAITING,
     OPEN_CAP,
     ORIGIN,
     REPLICAS,
     RUSH_CAP,
     VISITORS,
     WAITING,
+    QueueingSystem,
     is_site,
-    mixed,
-    pictures,
     poll,
     spread,
     visit,
@@ -42,10 +39,10 @@ from sidecar.visitors.model import Pass, QueueOutcome, Standing, Ticket
 from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.site import BY_DEFAULT, SECRET, TO_ORIGIN, Site, gated
 
-#: How many newcomers per second and replica raise the shield of the flooded room.
+#: Number of newcomers per second and replica that raises the shield of the flooded room.
 SHIELD = 50
 _NEVER = 10_000_000
-#: The cap of the deep room, with which its queue moves as fast as a big site's.
+#: Cap of the deep room. With this cap its queue moves as fast as that of a big site.
 DEEP_CAP = 5_000
 _AT_ONCE = 5_000
 
@@ -67,13 +64,13 @@ def _settings(workload: str) -> dict[str, Any]:
         "total_active_users": _CAPS[workload],
         "queueing_status_code": 202,
         "poll_limit": _NEVER,
-        # A room is emptied before each run, and that is no accident.
+        # Each run begins with an empty room, which must not count as data loss.
         "recovery_window": 0,
         "shield_above": SHIELD if workload == "flood" else _NEVER,
     }
 
 
-class Waitroom(System):
+class Waitroom(QueueingSystem):
     name = "waitroom"
 
     def _start(self) -> None:
@@ -87,8 +84,10 @@ class Waitroom(System):
             locations="".join(gated(f"/{name}/", *TO_ORIGIN, room=name) for name in _CAPS),
         )
         self.site = self._stack.enter_context(site)
-        self._redis = redis.Redis(unix_socket_path=str(self.site.redis_socket))
-        self._stack.callback(self._redis.close)
+        self._connect()
+
+    def path(self, workload: str) -> str:
+        return f"/{workload}/"
 
     def room(self, workload: str) -> Room | None:
         inside = int(self._redis.zcard(room_key(workload, "active")))
@@ -105,15 +104,9 @@ class Waitroom(System):
         return f"status {reply.status}"
 
     def prepare(self, workload: str) -> Load | None:
-        """Empty the room first: passes are new, so that none is due for renewal."""
+        """Empty the room, so that all passes are new and no pass is due for renewal."""
         self._redis.delete(*room_keys(workload))
         return super().prepare(workload)
-
-    def _admitted(self) -> Load:
-        return Load(self._passes("admitted", VISITORS), pictures=pictures("/admitted/"))
-
-    def _kept(self) -> Load:
-        return Load(self._passes("kept", VISITORS))
 
     def _newcomers(self) -> Load:
         return Load([visit("/newcomers/", "site")], joins=True)
@@ -129,12 +122,6 @@ class Waitroom(System):
     def _polls(self) -> Load:
         self._passes("polls", 1)
         return Load(self._polling("polls", WAITING), apart=True, distinct=True)
-
-    def _mix(self) -> Load:
-        passes = self._passes("mix", VISITORS)
-        polls = self._polling("mix", MIX_WAITING)
-        requests = mixed(passes, polls, visit("/mix/", "place"))
-        return Load(requests, pictures=pictures("/mix/"), pages=passes)
 
     def _deep(self) -> Load:
         self._passes("deep", DEEP_CAP)
@@ -155,8 +142,8 @@ class Waitroom(System):
         return [poll(f"/_waitroom/{room}/status", each) for each in _cookies(room, entered)]
 
     def _line(self, room: str, number: int, polled: int) -> list[Request]:
-        """Write a queue of `number` into Redis, which is quicker than joining. Return the polls of
-        `polled` visitors, evenly from all."""
+        """Write a queue of `number` visitors into Redis, which is faster than joining. Return the
+        polls of `polled` evenly spaced visitors."""
         now_ms = StoreClock().now_ms()
         settings = RoomSettings(**_settings(room))
         due = now_ms + 1000 * (settings.claim_window - settings.heartbeat_timeout) + 0.5
@@ -170,7 +157,7 @@ class Waitroom(System):
         return [poll(f"/_waitroom/{room}/status", each) for each in _cookies(room, tickets)]
 
     def _advised(self, requests: list[Request]) -> float:
-        """Return the mean of the seconds after which visitors should poll again."""
+        """Return the mean time in seconds after which visitors should poll again."""
         connection = http.client.HTTPConnection("127.0.0.1", self.site.port, timeout=10)
         try:
             documents = [json.loads(fetch(connection, each).body) for each in spread(requests, 100)]
@@ -179,7 +166,7 @@ class Waitroom(System):
         return statistics.fmean(each["refresh_after_seconds"] for each in documents)
 
     def _enter(self, room: str, number: int, outcome: QueueOutcome) -> list[Ticket | Pass]:
-        """Let newcomers join through the product's script. Return their tokens."""
+        """Let newcomers join by the script of Waitroom. Return their tokens."""
         entered = asyncio.run(_enter(self.site.redis_socket, room, number))
         for _, standing in entered:
             if standing.outcome is not outcome:

@@ -1,4 +1,4 @@
-"""The documentation: pages written by hand in docs/, and pages made from the code.
+"""Documentation pages: those written by hand in docs/, and those generated from the code.
 
 `python -m scripts.docs_pages` writes all of them to .docs/, of which mkdocs, or its successor,
 builds the site. It also writes anew what is kept in the tree although it is made: the texts of
@@ -51,7 +51,7 @@ def write_kept() -> None:
 
 
 def write_site(folder: Path) -> None:
-    """Write every page and picture to an empty or new folder, as a site generator reads them.
+    """Write all pages and pictures to an empty or new folder, for the site generator.
 
     Links out of docs/ become names of files: the site is read where no repository is.
     """

@@ -1,4 +1,4 @@
-"""Write the pages anew: make docs does it before it builds the site."""
+"""Write the generated pages, as `make docs` does before it builds the site."""
 
 import shutil
 

@@ -1,5 +1,5 @@
-"""What is made from deploy/monitoring/alerts.toml: Prometheus's rules, the dashboard's conditions
-and texts, and docs/alerts.md."""
+"""Generators of files from deploy/monitoring/alerts.toml: Prometheus rules, the dashboard's alerts
+and docs/alerts.md."""
 
 import json
 import re
@@ -54,7 +54,7 @@ groups:
 
 
 def expression(alert: dict[str, Any]) -> str:
-    """Return the PromQL of an alert."""
+    """Return the PromQL expression of an alert."""
     if "expr" in alert:
         return str(alert["expr"])
     terms = "\n  and ".join(_term(*term.split()) for term in alert["when"])
@@ -68,7 +68,7 @@ def _term(figure: str, operator: str, limit: str) -> str:
 
 
 def rules() -> str:
-    """Return waitroom.rules.yml."""
+    """Return the content of waitroom.rules.yml."""
     lines = []
     for name, threshold in TABLE["thresholds"].items():
         lines += textwrap.wrap(f"# {threshold['meaning']}", 92, subsequent_indent="# ")
@@ -94,7 +94,7 @@ def _rule(alert: dict[str, Any]) -> str:
 
 
 def _templated(text: str) -> str:
-    """Return a text with Prometheus's templates in place of {room}, {value} and the others."""
+    """Replace {room}, {value} and other placeholders of a text with Prometheus templates."""
 
     def template(name: str) -> str:
         printed = _DURATIONS.get(name)
@@ -108,7 +108,7 @@ def _indented(text: str, spaces: int) -> str:
 
 
 def dashboard() -> str:
-    """Return sidecar/dashboard/page/alerts.json."""
+    """Return the content of sidecar/dashboard/page/alerts.json."""
     thresholds = {name: threshold["value"] for name, threshold in TABLE["thresholds"].items()}
     alerts = {}
     for alert in ALERTS:
@@ -145,7 +145,7 @@ def _section(alert: dict[str, Any]) -> Iterator[str]:
 
 
 def _named(text: str) -> str:
-    """Return a text with words in place of labels and values: ROOM, N."""
+    """Replace placeholders for labels and values of a text with words such as ROOM and N."""
     return re.sub(
         r"{(\w+)}", lambda match: "N" if match[1] in _DURATIONS else match[1].upper(), text
     )

@@ -1,4 +1,4 @@
-"""docs/commands.md: every command, from click."""
+"""Generator of docs/commands.md, which lists all commands as click knows them."""
 
 import inspect
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ fields stand between tabs: `waitroom rooms list | cut -f1,4`. `--json` prints th
 
 
 def page() -> str:
-    """Every command with its arguments and options, as `--help` has them."""
+    """Return the page with all commands, arguments and options, as in `--help`."""
     parts = [
         "# Commands",
         _INTRODUCTION,

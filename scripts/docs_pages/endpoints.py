@@ -1,4 +1,4 @@
-"""docs/endpoints.md: every endpoint, from the OpenAPI document that a replica serves."""
+"""Generator of docs/endpoints.md from the OpenAPI document that a replica serves."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -67,7 +67,7 @@ def page() -> str:
 
 
 def _operations(described: Json) -> Iterator[Json]:
-    """Each with its method, its path and all its parameters."""
+    """Yield all operations with method, path and parameters."""
     shared = described["components"]["parameters"]
     for path, item in described["paths"].items():
         for method in _METHODS:
@@ -161,7 +161,7 @@ def _fields(response: Json, content: Json, documents: Documents) -> Iterator[str
 
 
 def _codes(operation: Json) -> dict[str, int]:
-    """Of problem documents, with the status of each."""
+    """Return the problem codes of an operation with the status of each."""
     found = {}
     for status, response in operation["responses"].items():
         for part in (

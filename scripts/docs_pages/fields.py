@@ -1,4 +1,4 @@
-"""Fields of documents, from their JSON Schema, as lists: a table is too wide for a phone."""
+"""Lists of the fields of documents, from their JSON Schema. Tables are too wide for phones."""
 
 import json
 from collections import Counter
@@ -31,8 +31,10 @@ _UNITS = {"_seconds": "seconds", "_ms": "ms since 1970"}
 
 
 class Documents:
-    """The schemas of an OpenAPI document. One that is used at a single place is described there,
-    the others in a section of their own."""
+    """The schemas of an OpenAPI document.
+
+    A schema that is used once is described where it is used; all others have their own section.
+    """
 
     def __init__(self, described: Json) -> None:
         self._schemas: dict[str, Json] = described["components"]["schemas"]
@@ -53,7 +55,7 @@ class Documents:
         return found
 
     def section(self) -> Iterator[str]:
-        """Those that several places name."""
+        """Return the schemas that are used more than once."""
         yield "## Documents"
         yield "Objects that more than one place above refers to."
         for name in sorted(self._found):
@@ -65,7 +67,7 @@ class Documents:
         return self._uses[name] > 1 and "properties" in self._schemas[name]
 
     def body(self, schema: Json) -> Iterator[str]:
-        """What a document is, its fields and its examples."""
+        """Yield the description of a document, its fields and its examples."""
         found = self._resolved(schema)
         if "description" in found and "properties" in found:
             yield one_line(found["description"])
@@ -74,7 +76,7 @@ class Documents:
             yield f"```json\n{_example(example)}\n```"
 
     def listed(self, schema: Json) -> str:
-        """Its fields, one below the other; or what it is, where that has none."""
+        """Return the list of fields of a schema, or its description if it has no fields."""
         found = self._resolved(schema)
         if "properties" not in found:
             return "\n".join([bullet(self._kind(schema)), *map(indented, self._inside(schema))])
@@ -85,7 +87,7 @@ class Documents:
         )
 
     def field(self, name: str, schema: Json, *, notes: list[str]) -> str:
-        """One field, with those inside of it below."""
+        """Return the description of a field, followed by those of its inner fields."""
         kinds = [self._kind(schema), *(unit for end, unit in _UNITS.items() if name.endswith(end))]
         if schema.get("default") not in (None, "", [], {}):
             notes = [*notes, f"default {json.dumps(schema['default'])}"]
@@ -96,19 +98,19 @@ class Documents:
         return "\n".join([bullet(line), *map(indented, self._inside(schema))])
 
     def members(self, content: Json) -> str:
-        """Links to what a problem document is made of besides."""
+        """Return links to the further fields of a problem document."""
         parts = content.get("schema", {}).get("allOf", [])
         return " and ".join(self._kind(part) for part in parts[2:])
 
     def _resolved(self, schema: Json) -> Json:
-        """The schema that is described here; the given one, where that is elsewhere."""
+        """Return the referenced schema if it is described here, else the given schema."""
         name = schema.get("$ref", "").rpartition("/")[2]
         if not name or name in _ELSEWHERE or self._is_linked(name):
             return schema
         return self._schemas[name]
 
     def _inside(self, schema: Json) -> Iterator[str]:
-        """The fields of the objects in a field."""
+        """Return the fields of the objects in a field."""
         found = self._resolved(schema)
         if "properties" in found:
             yield self.listed(found)

@@ -1,4 +1,4 @@
-"""docs/doctor.md: the list at its end, from the texts that the doctor prints."""
+"""Generator of the list of findings in docs/doctor.md, from the texts of `waitroom doctor`."""
 
 import re
 from pathlib import Path
@@ -69,7 +69,7 @@ _OTHERS = {
 
 
 def page() -> str:
-    """What is written by hand stays."""
+    """Return the page with a new list. Text written by hand does not change."""
     return _PAGE.read_text(encoding="utf-8").partition(_HEADING)[0] + _list()
 
 

@@ -1,13 +1,13 @@
-"""What the pages have in common: cells of tables."""
+"""Markdown helpers that several generators use."""
 
 
 def cell(text: str) -> str:
-    """Text as it may stand in a cell: on one line, without pipes or tags."""
+    """Convert a text for a table cell: one line, with pipes and tags escaped."""
     return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
 
 
 def one_line(text: str) -> str:
-    """Text that was wrapped, unwrapped; outside of code, what looks like a tag is escaped."""
+    """Join wrapped lines of a text, and escape text outside of code that looks like a tag."""
     parts = " ".join(text.split()).split("`")
     return "`".join(part.replace("<", "&lt;") if n % 2 == 0 else part
                     for n, part in enumerate(parts))  # fmt: skip
@@ -18,5 +18,5 @@ def bullet(text: str) -> str:
 
 
 def indented(lines: str) -> str:
-    """Below a bullet. Python-Markdown wants four spaces, and GitHub takes them."""
+    """Indent a text below a bullet by four spaces, which Python-Markdown requires."""
     return "\n".join(f"    {line}" for line in lines.splitlines())

@@ -1,4 +1,4 @@
-"""docs/metrics-reference.md: every metric, from where it is declared."""
+"""Generator of docs/metrics-reference.md from the declarations of all metrics."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -55,7 +55,7 @@ def _line(name: str, metric: Metric) -> str:
 
 
 def _declared_in(metrics: MetricSet, registry: CollectorRegistry) -> dict[str, Metric]:
-    """By the name in the output."""
+    """Return the metrics of a class by their names in the output."""
     found: dict[str, Metric] = {}
     for family in registry.collect():
         found[_exported(family.name, family.type)] = Metric(

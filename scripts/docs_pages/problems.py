@@ -1,4 +1,4 @@
-"""docs/problems.md: every code of a problem document, from where it is declared."""
+"""Generator of docs/problems.md from the declarations of all problem codes."""
 
 from http import HTTPStatus
 from itertools import groupby
@@ -40,7 +40,7 @@ def page() -> str:
 
 
 def find_kinds() -> set[Kind]:
-    """Those that an endpoint declares, and those of any endpoint."""
+    """Return the problems that an endpoint declares, and those that all endpoints have."""
     found = {kind for kind in vars(problem_kinds).values() if isinstance(kind, Kind)}
     declared = {
         kind for endpoint in (*PROXY, *VISITOR, *JOBS, *OPS) for kind in endpoint.all_problems()

@@ -1,4 +1,4 @@
-"""What docs/settings.md has beside the settings: the text of each section, examples, links."""
+"""Texts of the sections of docs/settings.md, with examples and links."""
 
 import tomllib
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""docs/settings.md: every setting, from the models that read them.
+"""Generator of docs/settings.md from the models of all settings.
 
 What a setting does is the string below its field. Type, range and default are the field's own. Only
 examples and links to guides are here: scripts/docs_pages/setting_sections.py.
@@ -70,8 +70,7 @@ def _anchor(section: Section, name: str) -> str:
 
 
 def _linked(section: Section, name: str, text: str) -> str:
-    """Other settings of this section, or of what it belongs to, are links at their first mention;
-    not where their names are values of this one."""
+    """Turn the first mention of other settings of the section into links, except in values."""
     seen = {name, *_words(section.model.model_fields[name])}
     sections = [section, *(one for one in SECTIONS if one.title == section.belongs_to)]
 
@@ -86,7 +85,7 @@ def _linked(section: Section, name: str, text: str) -> str:
 
 
 def _parts(hint: Any) -> Iterator[Any]:
-    """A type and all that it is made of, validators and bounds included."""
+    """Yield a type and all types, validators and bounds that it consists of."""
     yield hint
     for part in (*get_args(hint), *getattr(hint, "__metadata__", ())):
         yield from _parts(part)
@@ -101,7 +100,7 @@ def _words(field: FieldInfo) -> list[str | int]:
 
 
 def _type(field: FieldInfo, name: str) -> str:
-    """In plain words, with what is allowed."""
+    """Return a description of a type in plain words, with the allowed values."""
     parts = _of_field(field)
     readers = [_READ_BY.get(getattr(getattr(part, "func", None), "__name__", "")) for part in parts]
     plain = _plain_type(field.annotation)
@@ -120,7 +119,7 @@ def _type(field: FieldInfo, name: str) -> str:
 
 
 def _plain_type(hint: Any) -> str:
-    """Without what reads it."""
+    """Return a type in plain words, such as "list of texts", without validators."""
     inner = [one for one in get_args(hint) if one is not type(None)]
     origin = get_origin(hint)
     if origin is Literal:
@@ -160,7 +159,7 @@ def _written(field: FieldInfo, value: Any) -> str:
 
 
 def written_duration(seconds: float) -> str:
-    """As short as a setting has it: 5m, 500ms."""
+    """Format a duration as short as in a setting, such as 5m or 500ms."""
     for unit, size in _DURATIONS.items():
         if seconds >= size and seconds % size == 0:
             return f"{seconds // size:.0f}{unit}"
@@ -181,7 +180,7 @@ def _default(model: type[BaseModel], field: FieldInfo, name: str) -> str:
 
 
 def _needed() -> set[str]:
-    """Settings of a replica that may not stay empty, where it has jobs to do."""
+    """Return the settings that a replica with jobs requires."""
     try:
         Settings.model_validate({"jobs": "sqlite:///jobs.db"})
     except ValidationError as error:
@@ -196,7 +195,7 @@ def _toml(field: FieldInfo, value: Any) -> str:
 
 
 def example(section: Section, name: str) -> str:
-    """A line of a configuration, with another value than the default."""
+    """Return a line of a configuration with a value other than the default."""
     if line := section.examples.get(name):
         return line
     field = section.model.model_fields[name]

@@ -1,6 +1,21 @@
-"""Visitors with a real browser."""
+"""Fixtures for tests in a real browser."""
+
+import pytest
 
 from tests.support.browser import browser, visitor
-from tests.support.played_page import told
+from tests.support.dashboard import log_in
+from tests.support.played_page import play
 
-__all__ = ["browser", "told", "visitor"]
+__all__ = ["browser", "play", "visitor"]
+
+
+@pytest.fixture
+def operator(site, visitor):
+    """Return a function that opens the dashboard as an operator."""
+    return lambda name="Ada", **options: log_in(site, visitor(**options), name)
+
+
+@pytest.fixture
+def opened(site, visitor):
+    """Return a function that opens a view of the dashboard."""
+    return lambda address, **options: site.open(visitor(**options), address)

@@ -1,12 +1,11 @@
-"""What keeps the waiting page open to all: axe-core's rules in every state, the keyboard alone, a
-zoom of 400 %, and colours that the system forces."""
+"""Accessibility of the waiting page: axe-core's rules, the keyboard, zoom and forced colours."""
 
 from datetime import timedelta
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.accessibility import find_violations
+from tests.support.browser import find_violations
 from tests.support.played_page import NOWHERE, SERVER, closed, prequeue
 
 STATES = {
@@ -23,21 +22,23 @@ STATES = {
 
 
 @pytest.mark.parametrize(("scheme", "locale"), [("light", "en-GB"), ("dark", "ar")])
-def test_no_rule_is_broken_in_any_state(told, scheme, locale):
-    """In light and dark, from left and from right, also where the replica is away and where
-    somebody leaves."""
-    site = told(locale=locale, color_scheme=scheme)
+def test_no_rule_is_broken_in_any_state(play, scheme, locale):
+    """No state breaks a rule of axe-core, in light and dark, from left and from right, also without
+    a replica and while a visitor leaves."""
+    site = play(locale=locale, color_scheme=scheme)
     found = {}
     page = None
     for name, answer in STATES.items():
-        if name == "admitted":  # sent back here again and again, it goes in with a delay
+        # After several returns, the page enters with a delay.
+        if name == "admitted":
             page.evaluate("sessionStorage['wr-shop-enter'] = `{'count':9,'at':${Date.now()}}`"
                           ".replaceAll(\"'\", '\"')")  # fmt: skip
         page = site.open(**answer)
         page.clock.resume()
         expect(page.locator("#heading")).not_to_be_empty()
         expect(page.locator("#intro")).not_to_be_empty()
-        expect(page.locator("html.load")).to_have_count(0)  # hidden until it has its texts
+        # The page is hidden until it has its texts.
+        expect(page.locator("html.load")).to_have_count(0)
         found[name] = find_violations(page)
     page = site.open(**STATES["waiting"])
     expect(page.locator("#know li")).not_to_have_count(0)
@@ -53,10 +54,10 @@ def test_no_rule_is_broken_in_any_state(told, scheme, locale):
     assert {name: each for name, each in found.items() if each} == {}
 
 
-def test_the_keyboard_is_enough(told):
-    """Each control is reached in the order in which it is seen, shows that it has the focus, and
-    does its work; the focus is never lost to the page's top."""
-    site = told()
+def test_the_keyboard_is_enough(play):
+    """The keyboard reaches all controls in visual order. Each shows its focus and works. The focus
+    never returns to the top of the page."""
+    site = play()
     page = site.open()
     expect(page.locator("#know li")).not_to_have_count(0)
 
@@ -81,14 +82,14 @@ def test_the_keyboard_is_enough(told):
     page.locator("summary").focus()
     site.again(state="full", **NOWHERE)
     expect(page.locator("html")).to_have_attribute("data-state", "full")
-    assert focused() == "heading"  # what had it is gone
+    assert focused() == "heading"  # The focused element is hidden.
     assert page.problems == []
 
 
 @pytest.mark.parametrize("locale", ["de-DE", "ar", "ja"])
-def test_a_zoom_of_400_percent_loses_nothing(told, locale):
-    """A screen of 1280 x 1024 has 320 x 256 left then: nothing scrolls sideways or is cut off."""
-    site = told(locale=locale, viewport={"width": 320, "height": 256})
+def test_a_zoom_of_400_percent_loses_nothing(play, locale):
+    """At 320 x 256, as on a screen of 1280 x 1024, nothing scrolls sideways or is cut off."""
+    site = play(locale=locale, viewport={"width": 320, "height": 256})
     for answer in STATES.values():
         page = site.open(**answer)
         expect(page.locator("#heading")).not_to_be_empty()
@@ -100,9 +101,9 @@ def test_a_zoom_of_400_percent_loses_nothing(told, locale):
         assert cut == []
 
 
-def test_forced_colours_show_the_progress_and_what_is_pressed(told):
-    """Where the system takes the colours, the bar and the buttons keep an edge."""
-    site = told(forced_colors="active")
+def test_forced_colours_show_the_progress_and_what_is_pressed(play):
+    """With forced colours, the bar and the buttons have a border."""
+    site = play(forced_colors="active")
     page = site.open(position=5)
     site.again(position=3, ahead=2)
     bar, button = page.locator("progress"), page.locator("#notify")
@@ -113,15 +114,15 @@ def test_forced_colours_show_the_progress_and_what_is_pressed(told):
     assert find_violations(page) == []
 
 
-def test_no_rule_is_broken_without_scripts(told):
-    """The page as it is before any script, and where none comes."""
-    site = told()
+def test_no_rule_is_broken_without_scripts(play):
+    """The page breaks no rule before its script runs, or if the script does not load."""
+    site = play()
     site.page.route("**/waiting.js*", lambda route: route.abort())
     page = site.open()
     page.clock.resume()
     expect(page.get_by_role("button", name="Join again")).to_have_count(0)
     page.get_by_text("Leave the line").click()
     expect(page.get_by_role("button", name="Leave", exact=True)).to_be_visible()
-    page.evaluate("document.documentElement.lang = 'en'")  # of the page that the sidecar makes
-    # It loads itself again: without a script there is no other way in.
+    page.evaluate("document.documentElement.lang = 'en'")  # The sidecar sets it.
+    # Without a script the page must reload itself.
     assert [each for each in find_violations(page) if "meta-refresh" not in each] == []

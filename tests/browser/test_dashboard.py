@@ -1,4 +1,4 @@
-"""The dashboard as an operator uses it: real browser, real replica, real store; no nginx."""
+"""The dashboard in a browser, with a real replica and Redis, and without nginx."""
 
 import json
 import re
@@ -26,11 +26,12 @@ from tests.support.dashboard import (
     press,
     room,
     said,
+    send_log_in,
 )
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, answers
 
-#: In a pre-queue that opens in some five hours.
+#: An event in its pre-queue, which opens in about five hours.
 NOW = int(time.time() * 1000)
 EVENT = {"name": "autumn", "prequeue_from": NOW - 60_000, "opens_at": NOW + 17_000_000}
 ROOMS = {
@@ -56,26 +57,12 @@ def site():
         yield site
 
 
-@pytest.fixture
-def operator(site, visitor):
-    """Opens the dashboard, logged in."""
-
-    def make(name="Night shift", **options):
-        return log_in(site, visitor(**options), name)
-
-    return make
-
-
 def test_the_way_in_and_out(site, visitor):
-    """A wrong token is refused in words; the right one opens; logging out closes, also in the other
-    tab."""
+    """A wrong token is refused with a message. Logging out also ends the session in other tabs."""
     page = visitor()
-    page.goto(site.dashboard)
-    page.get_by_label("Who are you?").fill("Ada")
-    page.get_by_label("Admin token").fill("wrong")
-    press(page, "Log in")
+    send_log_in(page, site.ops[0], "Ada", "wrong")
     expect(page.get_by_role("alert")).to_contain_text("not the admin token")
-    page.problems.clear()  # the browser notes that the answer was a 401
+    page.problems.clear()  # The browser reports the status 401.
     page.get_by_label("Who are you?").fill("Ada")
     page.get_by_label("Admin token").fill(ADMIN_TOKEN)
     press(page, "Log in")
@@ -90,8 +77,8 @@ def test_the_way_in_and_out(site, visitor):
 
 
 def test_what_is_set_is_in_force(site, operator, visitor):
-    """Cap, rate and message: what came back is shown, the room has it, whoever waits reads it; and
-    the file's values come back."""
+    """Changes of cap, rate and message are shown, apply to the room and its visitors, and can be
+    reset."""
     page, waiting = operator(), visitor()
     site.arrive("act")
     waiting.goto(site.page("act"))
@@ -104,7 +91,7 @@ def test_what_is_set_is_in_force(site, operator, visitor):
     expect(said(page, "act", "total_active_users")).to_contain_text(
         "Not done: The request is not allowed: total_active_users: Input should be greater"
     )
-    page.problems.clear()  # the browser notes that the answer was a 422
+    page.problems.clear()  # The browser reports the status 422.
     cap.get_by_label("Cap").fill("0")
     press(cap, "Set")
     expect(said(page, "act", "total_active_users")).to_have_text("✓ It is 0 now.")
@@ -140,7 +127,7 @@ def test_what_is_set_is_in_force(site, operator, visitor):
 
 
 def test_running_pausing_draining_suspending(site, operator):
-    """Each word is in force and shown; what sends people about asks first; no is no."""
+    """Modes apply and are shown. Pause, drain and suspend ask first, and Cancel changes nothing."""
     page = operator()
     mode = room(page, "act").locator(".mode")
     press(room(page, "act"), "Pause")
@@ -176,8 +163,8 @@ def test_running_pausing_draining_suspending(site, operator):
 
 
 def test_the_line_is_in_the_operators_hands(site, operator, visitor):
-    """Somebody is released from the line and from inside, looked up with what happened to them, and
-    the line is emptied; their pages say so."""
+    """Visitors are released from the queue and from inside, and looked up with their past. The
+    queue is emptied. The visitors' pages show it."""
     page, inside, first, second = operator(), visitor(), visitor(), visitor()
     inside.goto(site.page("line"))
     guest = site.admin("GET", "/rooms/line/sessions")["sessions"][0]["visitor"]
@@ -209,7 +196,7 @@ def test_the_line_is_in_the_operators_hands(site, operator, visitor):
         press(look, "Look up")
         expect(look.locator("output")).to_contain_text(words)
     expect(look.locator(".past")).to_contain_text("admitted, at_once")
-    page.problems.clear()  # the browser notes that nothing is recorded of the unknown one: a 404
+    page.problems.clear()  # The browser reports the 404 of the unknown visitor.
 
     press(room(page, "line"), "Reset the queue")
     confirm(page, "Reset the queue", typed="lime")
@@ -231,7 +218,8 @@ def test_the_line_is_in_the_operators_hands(site, operator, visitor):
 
 
 def test_somebody_is_moved(site, operator, visitor):
-    """To the head, to a place and back; their page says so, and the log says why."""
+    """A visitor is moved to the head, to a place and back. The visitor's page shows it, and the log
+    has the reason."""
     page, guest = operator(), visitor()
     site.arrive("move")
     first = site.arrive("move")
@@ -264,8 +252,8 @@ def test_somebody_is_moved(site, operator, visitor):
 
 
 def test_each_line_is_shown_and_a_class_is_given(site, operator):
-    """How long it is and what a newcomer waits there; at the head, and of who is looked up, the
-    place in the own line. Somebody is given a class, and stands in its line then."""
+    """Each sub-queue has its length and wait. Places are those in the sub-queue. A visitor with a
+    new class moves to the sub-queue of the class."""
     for class_name in ("", "", "vip", "", ""):
         site.arrive("lines", class_name)
     ids = site.line("lines")
@@ -296,8 +284,8 @@ def test_each_line_is_shown_and_a_class_is_given(site, operator):
 
 
 def test_a_pre_queue_is_shown_with_its_opening_and_without_its_lots(site, operator):
-    """The room is said to be in it, and when it opens by the browser's clock; nobody has a place
-    yet, neither at the head nor looked up."""
+    """The room is in its pre-queue, with the opening in the browser's time zone. Nobody has a place
+    yet."""
     guest = site.arrive("draw")
     page = operator(timezone_id="Asia/Kathmandu")
     expect(room(page, "draw").locator(".mode")).to_have_text("Pre-queue")
@@ -316,8 +304,8 @@ def test_a_pre_queue_is_shown_with_its_opening_and_without_its_lots(site, operat
 
 
 def test_the_page_lives(site, operator):
-    """Who comes, and what others change, is seen without a reload; what somebody types stays; what
-    they call themselves is text. Of targets, where there are none, nothing is said."""
+    """Newcomers and changes of others appear without a reload. Typed text stays. Names of operators
+    are shown as text. Without targets there is no link to targets."""
     page = operator(name="<img src=x onerror=alert(1)>")
     page.evaluate("window.loaded = 'once'")
     before = int(figure(page, "live", "active").inner_text())
@@ -343,7 +331,8 @@ def test_the_page_lives(site, operator):
 
 
 def test_a_room_on_a_wall(site, operator, visitor):
-    """The link opens the display, also where nobody is logged in; it lives, and fits."""
+    """The link opens the wall display without a log-in. The display updates, and fits the
+    screen."""
     page = operator()
     with page.expect_popup() as popup:
         room(page, "act").get_by_role("link", name="Wall display").click()
@@ -360,8 +349,8 @@ def test_a_room_on_a_wall(site, operator, visitor):
 
 
 def test_by_keyboard_only(site, visitor):
-    """In, pause, resume, a question answered with no and one with yes, and out: Tab and Enter; what
-    has the focus shows it, and has it again after a question."""
+    """Log-in, pause, resume, both answers to a question and log-out work by Tab and Enter. The
+    focus is visible, and returns after a question."""
     page = visitor()
     page.goto(site.dashboard)
 
@@ -396,7 +385,7 @@ def test_by_keyboard_only(site, visitor):
     tab_to("Drain")
     page.keyboard.press("Enter")
     expect(page.locator("#ask button").first).to_be_focused()
-    page.keyboard.press("Enter")  # cancel comes first
+    page.keyboard.press("Enter")  # Cancel is the first button.
     expect(page.locator("#ask")).to_be_hidden()
     tab_to("Drain")
     page.keyboard.press("Enter")
@@ -434,8 +423,8 @@ def test_a_question_right_after_another_waits_for_its_own_answer(operator):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_in_either_light(site, operator, scheme):
-    """390 pixels wide nothing scrolls sideways, the way in included; pause, cap and message come
-    before the curves; what is pressed is as large as a thumb; text stands out from its ground."""
+    """At 390 px nothing scrolls sideways. Pause, cap and message precede the charts. Controls are
+    as large as a thumb, and text has contrast."""
     site.arrive("line")
     site.arrive("line")
     page = operator(viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
@@ -464,8 +453,8 @@ def test_a_phone_in_either_light(site, operator, scheme):
 
 
 def test_a_lost_connection_is_said_and_comes_back(site, operator):
-    """The replica goes: the figures are said to be stale and are greyed, and a control says that
-    nothing answers; it comes back: so do they, in the same page."""
+    """Without the replica, figures are stale and grey, and controls report the failure. The same
+    page recovers with the replica."""
     page = operator()
     page.evaluate("window.loaded = 'once'")
     replica = site.replicas[0]
@@ -486,7 +475,7 @@ def test_a_lost_connection_is_said_and_comes_back(site, operator):
 
 
 def test_a_store_that_is_away_is_said(site, operator):
-    """The room says so, and since when, while the page itself is live."""
+    """The room says that Redis does not respond, while the page itself is live."""
     page = operator()
     site.redis.freeze()
     try:
@@ -498,7 +487,7 @@ def test_a_store_that_is_away_is_said(site, operator):
 
 
 def test_a_store_in_memory_is_said(operator, visitor):
-    """At the top, for as long as it is so; nothing where replicas share a store."""
+    """A notice at the top says that the store is in memory, but not if replicas share Redis."""
     expect(operator().locator("#memory")).to_be_hidden()
     with WithHistory(rooms={"live": ROOMS["live"]}, store="memory://") as site:
         page = log_in(site, visitor(), "Ada")

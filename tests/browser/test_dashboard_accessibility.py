@@ -1,10 +1,9 @@
-"""axe-core's rules on every view of the dashboard, in light and dark, on a phone and a laptop, and
-in colours that the system forces."""
+"""axe-core's rules in all views of the dashboard, in several colour schemes and widths."""
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.accessibility import find_violations
+from tests.support.browser import find_violations
 from tests.support.dashboard import WithHistory, log_in, view
 
 VIEWS = ("", "rooms/sale", "look/sale", "leases", "leases/seat", "leases/seat/17", "limits",
@@ -43,7 +42,7 @@ def site(tmp_path_factory):
     [("light", 1280, "none"), ("dark", 390, "none"), ("light", 390, "active")],
 )
 def test_no_rule_is_broken_in_any_view(site, browser, scheme, width, forced):
-    """And nothing scrolls sideways."""
+    """No view breaks a rule of axe-core or scrolls sideways."""
     with browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, forced_colors=forced
     ) as context:
@@ -55,7 +54,7 @@ def test_no_rule_is_broken_in_any_view(site, browser, scheme, width, forced):
         for address in VIEWS:
             view(page, address)
             expect(page.locator("main h1:visible, main h2:visible").first).to_be_visible()
-            page.wait_for_timeout(300)  # what the replica lists
+            page.wait_for_timeout(300)  # The replica sends its lists.
             found[address or "overview"] = find_violations(page)
             width_of_all = page.evaluate("document.documentElement.scrollWidth")
             if width_of_all > width:

@@ -1,12 +1,10 @@
-"""Jobs searched, retried and cancelled in bulk, in a real browser, with a real runner, store and
-database."""
+"""The list of all jobs on the dashboard: search, and retry and cancel in bulk."""
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.dashboard import confirm, press, view
+from tests.support.dashboard import confirm, press, send_log_in, view
 from tests.support.processes import wait_until
-from tests.support.site import ADMIN_TOKEN
 from tests.support.works import JobSystem
 
 FAILED, HELD = 7, 3
@@ -14,7 +12,7 @@ FAILED, HELD = 7, 3
 
 @pytest.fixture(scope="module")
 def works():
-    """Jobs that failed with 503 and 404, and some that wait."""
+    """Start a job system with jobs that failed with 503 and 404, and with waiting jobs."""
     targets = {
         "images": {"retries": 0, "fail_on": ["4xx", "5xx"], "break_after": 999},
         "held": {"paused": True},
@@ -32,10 +30,7 @@ def works():
 @pytest.fixture
 def page(works, visitor):
     page = visitor()
-    page.goto(f"{works.urls[0]}/dashboard")
-    page.get_by_label("Who are you?").fill("Night shift")
-    page.get_by_label("Admin token").fill(ADMIN_TOKEN)
-    press(page, "Log in")
+    send_log_in(page, works.urls[0])
     page.get_by_role("link", name="Jobs", exact=True).click()
     return page
 
@@ -56,8 +51,8 @@ def search(page, **fields):
 
 
 def test_jobs_are_found(works, page):
-    """By status, by the beginning of an id, by target from the address; what cannot be searched for
-    is said."""
+    """Jobs are found by status, by the beginning of an id, and by a target in the address. The page
+    reports invalid search values."""
     expect(rows(page)).to_have_count(FAILED + 1 + HELD)
     search(page, status="5xx")
     expect(rows(page)).to_have_count(FAILED)
@@ -78,7 +73,8 @@ def test_jobs_are_found(works, page):
 
 
 def test_a_late_answer_does_not_widen_the_list(works, page):
-    """The names of the targets come after another target was opened, whose jobs alone are shown."""
+    """If the list of targets arrives after a target was opened, only jobs of that target are
+    shown."""
     view(page, "")
     late = []
     page.route("**/v1/targets", lambda route: route.continue_() if late else late.append(route))
@@ -96,10 +92,11 @@ def test_a_late_answer_does_not_widen_the_list(works, page):
 
 
 def test_all_that_match_wait_again(works, page):
-    """The number is asked, and said; nothing is offered that the state does not allow."""
+    """The question and the result name the number of jobs. Actions that the state forbids are
+    disabled."""
     every = page.locator("#jobs .every")
     again, cancel = (every.get_by_role("button", name=name) for name in ("Retry", "Cancel"))
-    expect(again).to_have_attribute("aria-disabled", "true")  # all jobs are not meant
+    expect(again).to_have_attribute("aria-disabled", "true")
     expect(every).to_contain_text("Search first")
     search(page, status="503")
     expect(rows(page)).to_have_count(FAILED)
@@ -118,7 +115,7 @@ def test_all_that_match_wait_again(works, page):
 
 
 def test_those_selected_are_cancelled(works, page):
-    """Those that were changed meanwhile are skipped, with the reason."""
+    """Selected jobs are cancelled, also a job that was cancelled and retried meanwhile."""
     view(page, "jobs/held")
     expect(rows(page)).to_have_count(HELD)
     page.locator("#jobs").get_by_label("Select all on this page").check()

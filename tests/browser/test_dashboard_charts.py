@@ -1,4 +1,4 @@
-"""A room's charts as an operator reads them: real browser, real replica, real store."""
+"""The charts of a room on the dashboard."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def site():
 
 @pytest.fixture
 def charts(site, visitor):
-    """Opens a room's charts."""
+    """Return a function that opens the charts of a room."""
 
     def make(room="shop", **options):
         page = log_in(site, visitor(**options), "Ada")
@@ -41,25 +41,25 @@ def charts(site, visitor):
     return make
 
 
-def steps(site, **asked):
+def read_steps(site, **asked):
     query = "&".join(f"{name}={value}" for name, value in asked.items())
     return site.admin("GET", f"/rooms/shop/series?{query}")["steps"]
 
 
-def reader(shown, title):
+def find_slider(shown, title):
     return shown.get_by_role("slider", name=title)
 
 
-def first_shown(shown):
-    """The time at which the charts begin."""
+def read_first_time(shown):
+    """Return the time at which the charts begin."""
     summary = shown.get_by_role("img").first.get_attribute("aria-label")
     return re.search(r"a minute, (.*) to .*?\. Joined", summary)[1]
 
 
 def test_what_is_pointed_at_is_what_the_api_says(site, charts):
-    """In each chart, for the same minute; and by keyboard."""
+    """All charts show the API's values for the same minute, by mouse and by keyboard."""
     page, shown = charts()
-    slider = reader(shown, "Waiting")
+    slider = find_slider(shown, "Waiting")
     expect(slider).to_have_attribute("aria-valuemax", re.compile(r"\d\d"))
     slider.scroll_into_view_if_needed()
     box = slider.bounding_box()
@@ -70,7 +70,7 @@ def test_what_is_pointed_at_is_what_the_api_says(site, charts):
         page.evaluate(
             "ms => new Date(ms).toLocaleTimeString('en-GB').slice(0, 5)", each["ends_ms"]
         ): each
-        for each in steps(site)
+        for each in read_steps(site)
     }
     row = known[at[-5:]]
     minutes = (row["ends_ms"] - row["from_ms"]) / 60_000
@@ -92,18 +92,18 @@ def test_what_is_pointed_at_is_what_the_api_says(site, charts):
 
 
 def test_a_range_and_a_zoom_are_of_all_charts(charts):
-    """What is dragged over is shown, in all; Escape, a double click and the button go back."""
+    """Dragging zooms all charts. Escape, a double click and the button reset the zoom."""
     page, shown = charts()
-    hour = first_shown(shown)
+    hour = read_first_time(shown)
     shown.get_by_role("button", name="15 min").click()
     expect(shown.get_by_role("img").nth(4)).not_to_have_attribute("aria-label", re.compile(hour))
     shown.get_by_role("button", name="6 h").click()
-    # It begins where the data does, an hour and forty minutes ago.
+    # The charts begin with the data, an hour and forty minutes ago.
     expect(shown.get_by_role("button", name="6 h")).to_have_attribute("aria-pressed", "true")
     expect(shown.get_by_role("img").first).not_to_have_attribute("aria-label", re.compile(hour))
     shown.get_by_role("button", name="1 h").click()
     expect(shown.get_by_role("img").first).to_have_attribute("aria-label", re.compile(hour))
-    slider = reader(shown, "Inside")
+    slider = find_slider(shown, "Inside")
     for back in ("Escape", "button", "double"):
         slider.scroll_into_view_if_needed()
         box = slider.bounding_box()
@@ -130,12 +130,12 @@ def test_a_range_and_a_zoom_are_of_all_charts(charts):
 
 
 def test_nothing_is_drawn_where_nothing_was_measured(site, charts):
-    """A gap is a gap; a room that has just begun has no line, and says so."""
+    """Gaps in the data are gaps in the line. The charts of a new room say that there is no data."""
     page, shown = charts()
     chart = shown.locator(".chart", has=page.get_by_role("slider", name="Waiting"))
     expect(chart.locator("polyline.area")).to_have_count(2)
     with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
-        store.delete(room_key("new", "minutes"))  # on a slow machine it has run for a while
+        store.delete(room_key("new", "minutes"))  # On a slow machine there may be some.
     view(page, "rooms/new")
     fresh = page.locator("#room-new .charts")
     expect(fresh.locator(".readout")).to_contain_text("No data here")
@@ -144,14 +144,14 @@ def test_nothing_is_drawn_where_nothing_was_measured(site, charts):
 
 
 def test_both_waits_name_their_window(charts):
-    """A room that has run for less than an hour has a shorter one."""
+    """A room that has run for less than an hour has a shorter window."""
     page, _ = charts("young")
     named = page.locator("#room-young [data-f=window]")
     expect(named).to_have_text([re.compile(r"^last 1\d min$")] * 2)
 
 
 def test_a_change_has_its_mark(site, charts):
-    """Who did what and when, also by keyboard; the event's opening, and its range."""
+    """Marks show changes with operator and time, and the opening of an event, also by keyboard."""
     page, shown = charts()
     site.admin("PATCH", "/rooms/shop", {"total_active_users": 60})
     flags = shown.locator(".flag")
@@ -170,9 +170,9 @@ def test_a_change_has_its_mark(site, charts):
 
 
 def test_a_table_and_a_phone(charts):
-    """The same figures as text; nothing scrolls sideways at 390 px."""
+    """A table has the same values as the charts. At 390 px nothing scrolls sideways."""
     page, shown = charts(viewport={"width": 390, "height": 844}, has_touch=True)
-    expect(reader(shown, "Waiting")).to_have_attribute("aria-valuemax", re.compile(r"\d\d"))
+    expect(find_slider(shown, "Waiting")).to_have_attribute("aria-valuemax", re.compile(r"\d\d"))
     shown.get_by_text("Show as table").click()
     rows = shown.locator("tbody tr")
     expect(rows.last).to_contain_text("48")

@@ -1,5 +1,4 @@
-"""The controls of a room as an operator uses them at night: what a change will do, its undo, the
-log, the queue a page at a time. Real browser, real replica, real store."""
+"""The controls of a room: forecasts of changes, undo, the log, and the queue in pages."""
 
 import functools
 import re
@@ -15,7 +14,6 @@ from tests.support.dashboard import (
     confirm,
     control,
     log,
-    log_in,
     press,
     room,
     said,
@@ -36,18 +34,8 @@ def site():
         yield site
 
 
-@pytest.fixture
-def operator(site, visitor):
-    """Opens the dashboard, logged in."""
-
-    def make(name="Ada", **options):
-        return log_in(site, visitor(**options), name)
-
-    return make
-
-
 def will(page, name, what):
-    """What the control says that it will do."""
+    """Return the element in which a control forecasts its effect."""
     return control(page, name, what).locator(".will")
 
 
@@ -56,29 +44,30 @@ def cap_of(site, name):
 
 
 def test_what_a_change_will_do_is_said_before(site, operator):
-    """With numbers, while it is typed, and nothing is done; what was said then comes true."""
+    """While an operator types, a forecast with numbers appears, and nothing changes. Later the
+    forecast comes true."""
     page = operator()
     cap = control(page, "sale", "total_active_users").get_by_label("Cap")
     cap.fill("21")
-    said_so = will(page, "sale", "total_active_users")
-    expect(said_so).to_contain_text(re.compile(r"Raise to 21: 2\d more are called within about a"))
-    expect(said_so).to_contain_text(
+    forecast = will(page, "sale", "total_active_users")
+    expect(forecast).to_contain_text(re.compile(r"Raise to 21: 2\d more are called within about a"))
+    expect(forecast).to_contain_text(
         re.compile(rf"The last of the {PEOPLE} waiting now gets in at about .*\(now: .*\d\d:\d\d\)")
     )
     assert cap_of(site, "sale") == 1
     cap.fill("0")
-    expect(said_so).to_have_text(
+    expect(forecast).to_have_text(
         f"Set to 0: nobody is called. {PEOPLE} wait, and the 1 inside stay."
     )
     cap.fill("-1")
-    expect(said_so).to_be_hidden()
+    expect(forecast).to_be_hidden()
     cap.fill("21")
     cap.press("Enter")
     expect(said(page, "sale", "total_active_users")).to_have_text("✓ It is 21 now.")
-    expect(said_so).to_be_hidden()
+    expect(forecast).to_be_hidden()
     expect(room(page, "sale").locator("[data-f=active]")).to_have_text("21")
     cap.fill("5")
-    expect(said_so).to_contain_text(
+    expect(forecast).to_contain_text(
         "Lower to 5: 21 are inside: nobody is called until 16 have left"
     )
 
@@ -113,7 +102,7 @@ def test_what_a_change_will_do_is_said_before(site, operator):
 
 
 def test_the_accented_button_is_what_the_state_calls_for(site, operator):
-    """None while it runs; Resume while it is paused or drains; End it while it is suspended."""
+    """No button is accented while the room runs. Resume or End it is accented in other modes."""
     page = operator()
     accented = room(page, "act").locator("button.main")
     expect(room(page, "act").locator(".mode")).to_have_text("Running")
@@ -130,8 +119,8 @@ def test_the_accented_button_is_what_the_state_calls_for(site, operator):
 
 
 def test_one_click_undoes(site, operator):
-    """Cap, rate, message, pause, drain and suspend: what was before is back, also no value of its
-    own, and both are in the log by name, with what each was and is."""
+    """Undo restores cap, rate, message and mode, also if there was no own value. The log names both
+    changes with old and new values."""
     page = operator()
     site.admin("PATCH", "/rooms/act", {"new_users_per_minute": 30})
     for what, label, value in (
@@ -162,8 +151,8 @@ def test_one_click_undoes(site, operator):
 
 
 def test_two_operators_do_not_fight(site, operator):
-    """Ada's undo does not overwrite what Bo set since, and names Bo; a change of Bo's that nobody
-    touched can be undone by Ada, from the list of latest changes."""
+    """Ada's undo does not overwrite a later change of Bo, and names Bo. Ada can undo Bo's latest
+    change from the list."""
     page, other = operator(), operator("Bo")
     cap = control(page, "calm", "total_active_users")
     cap.get_by_label("Cap").fill("5")
@@ -177,18 +166,18 @@ def test_two_operators_do_not_fight(site, operator):
         "✗ Not done: Changed since: Bo changed total_active_users at "
     )
     assert cap_of(site, "calm") == 7
-    page.problems.clear()  # the browser notes that the answer was a 409
+    page.problems.clear()  # The browser reports the status 409.
     newest = room(page, "calm").locator(".latest li").first
     expect(newest).to_contain_text("Bo")
     press(newest, "Undo")
     expect(room(page, "calm").locator("[data-f=cap]")).to_have_text("5")
     expect(room(page, "calm").locator(".latest output")).to_contain_text("Undone")
-    assert page.problems == []
     assert other.problems == []
+    assert page.problems == []
 
 
 def test_the_log_of_all_rooms(site, operator):
-    """By room and by operator; behind the latest of Redis the history has the older ones."""
+    """The log can be filtered by room and operator. Older entries come from the history."""
     for number in range(70):
         site.admin("PATCH", "/rooms/calm", {"total_active_users": 100 + number})
     first = "total_active_users: 100 → 101"
@@ -215,8 +204,8 @@ def test_the_log_of_all_rooms(site, operator):
 
 
 def test_somebody_in_the_middle_is_found_and_moved(site, operator):
-    """Fifty at a time behind the head, with place and how long ago they joined; the row's menu by
-    keyboard alone, and the focus comes back to it."""
+    """The queue is shown in pages of fifty, with places and times. A row's menu works by keyboard,
+    and the focus returns to its button."""
     page = operator()
     rows = room(page, "sale").locator(".line tbody tr")
     expect(rows).to_have_count(10)
@@ -249,8 +238,8 @@ def test_somebody_in_the_middle_is_found_and_moved(site, operator):
 
 
 def test_one_hand_at_night(site, operator):
-    """On a phone, dark: a row's menu opens within the page, nothing scrolls sideways, and what is
-    pressed is as large as a thumb, Undo too."""
+    """On a dark phone, a row's menu opens within the page, nothing scrolls sideways, and controls
+    are as large as a thumb."""
     phone = {"width": 390, "height": 844}
     page = operator(viewport=phone, color_scheme="dark", has_touch=True)
     rows = room(page, "sale").locator(".line tbody tr")

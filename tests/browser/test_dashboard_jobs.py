@@ -1,5 +1,4 @@
-"""Targets and jobs on the dashboard: real browser, replica, runner, store and database, and a
-target that answers as it is told."""
+"""Targets and jobs on the dashboard, with a real worker, database and target."""
 
 import contextlib
 import re
@@ -9,8 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from sidecar.jobs.redis_keys import target_key
+from tests.support.dashboard import press, send_log_in
 from tests.support.processes import wait_until
-from tests.support.site import ADMIN_TOKEN
 from tests.support.works import JobSystem
 
 TARGETS = {"images": {"concurrency": 2}, "reports": {"retries": 0}, "films": {"abort": True}}
@@ -25,14 +24,11 @@ def works():
 
 @pytest.fixture
 def desk(works, visitor):
-    """Opens the dashboard, logged in. Asked for after `works`, which has a loop of its own."""
+    """Return a function that opens the targets. `works` must start before the browser's loop."""
 
     def make(**options):
         page = visitor(**options)
-        page.goto(f"{works.urls[0]}/dashboard")
-        page.get_by_label("Who are you?").fill("Night shift")
-        page.get_by_label("Admin token").fill(ADMIN_TOKEN)
-        page.get_by_role("button", name="Log in").click()
+        send_log_in(page, works.urls[0])
         page.get_by_role("link", name="Targets").click()
         expect(target(page, "images")).to_be_visible()
         return page
@@ -45,7 +41,7 @@ def target(page, name):
 
 
 def jobs(page, name):
-    """Its list of jobs, opened."""
+    """Open the list of jobs of a target. Return the list."""
     target(page, name).get_by_role("button", name=f"Jobs of {name}").click()
     return target(page, name).locator(".jobs")
 
@@ -58,12 +54,8 @@ def figure(page, name, what):
     return target(page, name).locator(f"[data-f={what}]")
 
 
-def press(within, name):
-    within.get_by_role("button", name=name).first.click()
-
-
 def do(page, within, name, answer):
-    """Presses a button and answers the question that comes."""
+    """Press a button, and answer the question of the dialog."""
     press(within, name)
     press(page.locator("#ask"), answer)
 
@@ -72,15 +64,15 @@ def said(page, name, control):
     return target(page, name).locator(f"[data-control={control}] output")
 
 
-def runner_knows(works, name):
-    """It heard that the target was changed."""
-    heard = re.compile(rf'"target": "{name}".*"target_changed"')
-    wait_until(lambda: heard.search(works.runners[0].output) is not None, "the runner's word")
+def wait_for_runner(works, name):
+    """Wait until the worker has read the changed settings of a target."""
+    change = re.compile(rf'"target": "{name}".*"target_changed"')
+    wait_until(lambda: change.search(works.runners[0].output) is not None, "the change")
 
 
 @contextlib.contextmanager
 def without_jobs(works):
-    """The database has no table of them, which is as if it were away."""
+    """Rename the table of jobs, as if the database were unavailable."""
     with contextlib.closing(sqlite3.connect(works.folder / "jobs.db", timeout=10)) as database:
         database.execute("ALTER TABLE waitroom_jobs RENAME TO gone")
         try:
@@ -90,9 +82,11 @@ def without_jobs(works):
 
 
 def test_pause_stops_and_resume_goes_on(works, desk):
-    """A paused target is called by no runner; what waits is listed a page at a time with its place,
-    one of them is cancelled, the others are called after the pause. The target's capacity is
-    changed, and is the file's again; what somebody types stays."""
+    """Workers do not call a paused target.
+
+    Waiting jobs are listed in pages with their places. A job is cancelled, the others are called
+    after the pause. The capacity is changed and reset. Typed text stays.
+    """
     page, caller = desk(), works.caller("shop")
     card = target(page, "images")
     do(page, card, "Pause", "Cancel")
@@ -100,8 +94,8 @@ def test_pause_stops_and_resume_goes_on(works, desk):
     do(page, card, "Pause", "Pause")
     expect(said(page, "images", "run")).to_contain_text("✓ It is paused.")
     expect(card.locator(".mode")).to_have_text("Paused")
-    expect(card.locator("button.main")).to_have_text(["Resume …"])  # what the state calls for
-    runner_knows(works, "images")
+    expect(card.locator("button.main")).to_have_text(["Resume …"])
+    wait_for_runner(works, "images")
     sent = [caller.submit(target="images", path=f"ok/{n}").id for n in range(22)]
 
     listed = jobs(page, "images")
@@ -146,7 +140,8 @@ def test_pause_stops_and_resume_goes_on(works, desk):
 
 
 def test_a_runner_that_is_missing_is_missed(works, desk):
-    """The store forgets when the one that stands still last asked: nobody waits for 15 s."""
+    """If no worker claims jobs, the dashboard says so. Deleting the time of the last claim saves
+    waiting 15 s."""
     page = desk()
     mode, meaning = (target(page, "images").locator(f".{what}") for what in ("mode", "meaning"))
     expect(mode).to_have_text("Running")
@@ -165,9 +160,11 @@ def test_a_runner_that_is_missing_is_missed(works, desk):
 
 
 def test_jobs_are_tried_again_and_cut_off_on_a_phone(works, desk):
-    """One that failed says why; the button has it called once more, and its details say what came
-    of it. One that is called is cut off where the target allows it. What was sent is text, whatever
-    it says. 390 pixels wide nothing scrolls sideways; what is pressed is as large as a thumb."""
+    """A failed job shows its reason and can be retried.
+
+    A running job can be aborted if the target allows it. Bodies are shown as text. At 390 px
+    nothing scrolls sideways, and controls are as large as a thumb.
+    """
     page = desk(viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True)
     caller, details = works.caller("shop"), page.locator("#job")
     works.target.mood("503")
@@ -208,8 +205,8 @@ def test_jobs_are_tried_again_and_cut_off_on_a_phone(works, desk):
 
 
 def test_a_database_that_is_away_is_said(works, desk):
-    """The figures are said to be old, and are grey, until it is back. A target that is made then is
-    shown without a reload, and goes again."""
+    """While the database is unavailable, the dashboard greys out its figures and says that they are
+    old. A new target appears and disappears without a reload."""
     page, operator = desk(), works.caller("operator")
     note = page.locator("#targets > [role=alert]")
     target(page, "images").scroll_into_view_if_needed()

@@ -1,4 +1,4 @@
-"""Leases on the dashboard: who holds what and who waits, in a real browser."""
+"""Leases on the dashboard: holders, waiting clients, and their removal."""
 
 import re
 import urllib.error
@@ -22,11 +22,6 @@ def site():
         yield site
 
 
-@pytest.fixture
-def opened(site, visitor):
-    return lambda address, **options: site.open(visitor(**options), address)
-
-
 def row(page, text):
     return page.locator("#leases tbody tr:visible").filter(has_text=text)
 
@@ -36,7 +31,8 @@ def take(site, template, resource, holder):
 
 
 def test_who_holds_what_and_who_waits(site, opened):
-    """From the templates to one resource; a lease that a program takes meanwhile appears."""
+    """The page leads from templates to a resource, and shows leases that programs take
+    meanwhile."""
     page = opened("leases")
     expect(page).to_have_title(re.compile("Leases"))
     expect(row(page, "seat")).to_contain_text("60 min")
@@ -52,7 +48,7 @@ def test_who_holds_what_and_who_waits(site, opened):
         expect(row(page, str(held.fence))).to_contain_text("by the token service")
         expect(row(page, "order-2")).to_contain_text("Remove")
         expect(page.locator("#leases [data-f=wait]:visible")).to_have_text(re.compile("h|min"))
-    # The block is over, and it is the next one's turn.
+    # The lease has ended, so the next client is called.
     expect(row(page, "order-2")).to_contain_text("called, has not come yet")
     take(site, "seat", "A", "order-2")
     expect(row(page, "order-2")).to_contain_text(re.compile(r"\d{16}"))
@@ -61,8 +57,8 @@ def test_who_holds_what_and_who_waits(site, opened):
 
 
 def test_releasing(site, opened):
-    """Asks with numbers; one, several, and somebody who waits. A newer lease of the same holder
-    stays."""
+    """Leases and waiting clients can be removed, one or several at a time. Questions name numbers.
+    A newer lease of the same holder is not removed."""
     for holder in ("anna", "ben", "eva", "zoe"):
         take(site, "seat", "R", holder)
     page = opened("leases/seat~R")
@@ -83,7 +79,7 @@ def test_releasing(site, opened):
     page.get_by_label("Select two (service)").check()
     page.locator("#leases .chosen:visible").get_by_role("button", name="Release").click()
     expect(page.locator("#ask-title")).to_have_text("Release 2 leases?")
-    # Meanwhile the first one's lease ended, and the holder has another.
+    # Meanwhile the lease of the first holder ended, and the holder took another.
     site.api("DELETE", "/leases/hall/H?holder=one")
     newer = take(site, "hall", "H", "one")["fence"]
     confirm(page, "Release")
@@ -107,7 +103,7 @@ def test_a_no_changes_nothing(site, opened):
 
 
 def test_pages_and_a_search(site, opened):
-    """50 of many on a page; what was selected is not when the page is turned."""
+    """A page has 50 rows. Turning the page clears the selection."""
     for number in range(120):
         take(site, "many", f"r{number:03}", f"holder-{number}")
     page = opened("leases/many")
@@ -135,7 +131,7 @@ def test_pages_and_a_search(site, opened):
 
 
 def test_an_address_that_names_nothing(opened):
-    """Says what there is; a name is text and never markup."""
+    """The page lists the existing names, and shows the wrong name as text, not as markup."""
     page = opened("leases/seet")
     note = page.locator("#leases .away-note")
     expect(note).to_contain_text(
@@ -147,7 +143,7 @@ def test_an_address_that_names_nothing(opened):
 
 
 def test_on_a_phone(site, opened):
-    """Nothing is wider than the screen."""
+    """No view is wider than the screen."""
     take(site, "seat", "x" * 128, "h" * 128)
     page = opened("leases/seat", viewport={"width": 390, "height": 844})
     for address in ("leases", "leases/seat", f"leases/seat~{'x' * 128}"):
@@ -157,7 +153,7 @@ def test_on_a_phone(site, opened):
 
 
 def test_without_any(visitor):
-    """It says how to make one."""
+    """The page says how to configure a template or a limit."""
     with Dashboard() as site:
         page = site.open(visitor(), "leases")
         expect(page.locator("#leases .none")).to_contain_text("[leases.seat]")

@@ -28,11 +28,6 @@ def site():
         yield site
 
 
-@pytest.fixture
-def opened(site, visitor):
-    return lambda address, **options: site.open(visitor(**options), address)
-
-
 def row(page, text):
     return page.locator("#limits tbody tr:visible").filter(has_text=text)
 

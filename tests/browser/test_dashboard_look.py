@@ -1,4 +1,4 @@
-"""An operator changes what a room's page looks like: sees it before visitors do, saves, undoes."""
+"""An operator changes the appearance of a room's page: preview, save and undo."""
 
 import json
 import re
@@ -6,7 +6,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.site import ADMIN_TOKEN, Site
+from tests.support.dashboard import log_in
+from tests.support.site import Site
 
 ROSE = "rgb(225, 29, 72)"
 
@@ -21,13 +22,8 @@ def site():
 
 @pytest.fixture
 def look(site, visitor):
-    """The room's look, by the link on its card."""
-    page = visitor()
-    page.goto(f"{site.ops[0]}/dashboard#/rooms/sale")
-    page.get_by_label("Who are you?").fill("Designer")
-    page.get_by_label("Admin token").fill(ADMIN_TOKEN)
-    page.get_by_role("button", name="Log in").click()
-    expect(page.locator("#link")).to_have_text("Live")
+    """Open the view for the appearance of a room, by the link on the room's card."""
+    page = log_in(site, visitor(), "Designer")
     page.evaluate("location.hash = '#/rooms/sale'")
     page.get_by_role("link", name="Look of the page").click()
     expect(page.get_by_role("heading", name="Look of sale")).to_be_visible()
@@ -36,8 +32,8 @@ def look(site, visitor):
 
 
 def test_what_is_typed_is_previewed_saved_and_undone(site, look):
-    """The page itself in a frame, in the state that was chosen; visitors have it when it is
-    saved, and lose it again by one click."""
+    """A frame previews the page in the chosen state. Saved changes apply, and one click undoes
+    them."""
     page, frame = look, look.frame_locator("#look iframe")
     expect(frame.locator("#site")).to_have_text("Alpenrock")
     expect(frame.locator("#ahead")).to_have_text("37")
@@ -46,7 +42,7 @@ def test_what_is_typed_is_previewed_saved_and_undone(site, look):
     page.locator("#look").get_by_label("State").select_option("left")
     expect(frame.locator("#undo")).to_have_css("background-color", ROSE)
     expect(frame.locator("footer a")).to_have_attribute("href", "https://shop.example/imprint")
-    assert site.room("sale")["settings"]["accent"] is None  # nothing is saved yet
+    assert site.room("sale")["settings"]["accent"] is None
 
     page.get_by_role("button", name="Save").click()
     output = page.locator("#look output")
@@ -69,7 +65,7 @@ def test_what_is_typed_is_previewed_saved_and_undone(site, look):
 
 
 def test_what_is_not_allowed_is_said_at_once(site, look):
-    """The preview stays what it was, and the save says the same."""
+    """The preview does not change, and saving reports the same problem."""
     page, frame = look, look.frame_locator("#look iframe")
     expect(frame.locator("#ahead")).to_have_text("37")
     css = page.get_by_label("Own CSS")
@@ -87,7 +83,7 @@ def test_what_is_not_allowed_is_said_at_once(site, look):
 
 
 def test_dark_and_wide_and_arabic(look):
-    """As visitors have it who are not at this machine."""
+    """The preview can show other colours, languages, states and widths."""
     page, frame = look, look.frame_locator("#look iframe")
     expect(frame.locator("body")).to_have_css("background-color", "rgb(243, 245, 244)")
     page.get_by_label("Colours").select_option("dark")

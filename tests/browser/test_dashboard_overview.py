@@ -1,33 +1,14 @@
-"""The dashboard's first view: twenty rooms at a glance, alerts, and the way to a room."""
-
-import urllib.request
+"""The overview of the dashboard: twenty rooms, alerts, and links to rooms."""
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.processes import wait_until
-from tests.support.site import ADMIN_TOKEN, Site, answers, make_folder
+from tests.support.dashboard import Dashboard, send_log_in
 
 STAYS = {"heartbeat_timeout": 3600, "session_duration": 3600}
 ROOMS = {f"sale-{n:02}": {"total_active_users": 2, **STAYS} for n in range(20)}
 ROOMS["sale-09"]["queue_all"] = True
 ROOMS["sale-13"] |= {"total_active_users": 1, "max_waiting": 1}
-
-
-class Desk(Site):
-    """A site's store and its replica."""
-
-    def _start(self):
-        self.folder = make_folder(self._stack)
-        self._start_redis()
-        self._start_replica(0)
-        wait_until(lambda: answers(f"{self.ops[0]}/readyz"), "the replica", of=self.replicas[0])
-
-    def arrive(self, room):
-        """A newcomer, whom the room takes or not."""
-        url = f"{self.edges[0]}/_waitroom/{room}/join"
-        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=5):
-            pass
 
 
 @pytest.fixture(scope="module")
@@ -36,20 +17,17 @@ def site():
     limits = {"mail": {"algorithm": "fixed_window", "limit": 2, "window": 60}}
     hooks = {"webhooks.pager.url": "https://pager.example.com/secret"}
     settings = {**hooks, "store_timeout": 1}
-    with Desk(rooms=ROOMS, leases=leases, limits=limits, settings=settings) as site:
+    with Dashboard(rooms=ROOMS, leases=leases, limits=limits, settings=settings) as site:
         yield site
 
 
 @pytest.fixture
 def desk(site, visitor):
-    """Opens the dashboard, logged in."""
+    """Return a function that logs in to the dashboard."""
 
     def make(width=1280, height=800, **options):
         page = visitor(viewport={"width": width, "height": height}, **options)
-        page.goto(f"{site.ops[0]}/dashboard")
-        page.get_by_label("Who are you?").fill("Night shift")
-        page.get_by_label("Admin token").fill(ADMIN_TOKEN)
-        page.get_by_role("button", name="Log in").click()
+        send_log_in(page, site.ops[0])
         expect(rows(page)).to_have_count(20)
         return page
 
@@ -65,8 +43,8 @@ def row(page, name):
 
 
 def test_twenty_rooms_fit_and_the_troubled_ones_are_first(desk):
-    """On a laptop's screen all rows are seen without scrolling, the paused room before the
-    others; what is no room has its rows below, and no address of a webhook is shown."""
+    """A laptop shows all rooms without scrolling, the paused room first. Leases, limits and
+    webhooks have rows below, without addresses of webhooks."""
     page = desk()
     box = rows(page).last.bounding_box()
     assert box["y"] + box["height"] <= 800
@@ -80,7 +58,7 @@ def test_twenty_rooms_fit_and_the_troubled_ones_are_first(desk):
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(desk):
-    """Nor is a word of the room's row lost."""
+    """The page is as wide as the screen, and a room's row is complete."""
     page = desk(390, 844)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     expect(row(page, "sale-09")).to_be_visible()
@@ -89,7 +67,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(desk):
 
 
 def test_a_row_opens_its_room_by_a_click_and_by_the_keyboard(desk):
-    """Anywhere in the row; one more press asks to pause it."""
+    """A click anywhere in the row, or Enter, opens the room with its controls."""
     page = desk()
     row(page, "sale-04").locator("td").nth(2).click()
     expect(page.get_by_role("heading", level=1, name="sale-04")).to_be_visible()
@@ -102,14 +80,14 @@ def test_a_row_opens_its_room_by_a_click_and_by_the_keyboard(desk):
 
 
 def test_a_room_is_found_by_its_name(desk):
-    """Typing leaves the rooms whose name has the letters."""
+    """Typing shows only the rooms whose names contain the text."""
     page = desk()
     page.get_by_label("Show rooms whose name contains").fill("-1")
     expect(rows(page).locator("visible=true")).to_have_count(10)
 
 
 def test_an_alert_is_shown_said_once_and_leads_to_its_room(site, desk):
-    """With what it means and what to do; the room's row moves up."""
+    """An alert has its meaning and a remedy. The row of its room moves up."""
     page = desk()
     page.mouse.move(0, 0)
     page.evaluate(
@@ -122,7 +100,8 @@ def test_an_alert_is_shown_said_once_and_leads_to_its_room(site, desk):
     expect(alert).to_contain_text("Room sale-13: newcomers are turned away, the queue is full")
     expect(page.locator("#alerts [role=status]")).to_contain_text("New alert: Room sale-13")
     expect(rows(page).first).to_contain_text("1 alert")
-    page.wait_for_timeout(3000)  # three more seconds' figures say nothing again
+    # Updates in the next three seconds must not announce the alert again.
+    page.wait_for_timeout(3000)
     assert page.evaluate("said.length") == 1
     alert.locator("summary").click()
     expect(alert).to_contain_text("What to do: Raise max_waiting or total_active_users.")
@@ -132,7 +111,7 @@ def test_an_alert_is_shown_said_once_and_leads_to_its_room(site, desk):
 
 
 def test_an_alert_of_all_rooms_is_one_and_goes(site, desk):
-    """Redis does not answer: one line for twenty rooms, until it does."""
+    """If Redis does not respond, twenty rooms have one alert, which disappears afterwards."""
     page = desk()
     away = page.locator("#alerts li[data-severity=critical]")
     expect(away).to_have_count(0)

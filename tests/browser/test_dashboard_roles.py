@@ -1,10 +1,10 @@
-"""Roles in a real browser: what a viewer sees and cannot do, and logging out everywhere."""
+"""Roles on the dashboard: viewer, operator and admin, and logging out everywhere."""
 
 import pytest
 from playwright.sync_api import expect
 
 from sidecar.http.auth.passwords import HASHER
-from tests.support.dashboard import Dashboard, control, overview, press, room, view
+from tests.support.dashboard import Dashboard, control, overview, press, room, send_log_in, view
 
 PASSWORD = "correct horse battery"
 HASH = HASHER.hash(PASSWORD)
@@ -28,14 +28,11 @@ def site():
 
 
 def log_in(site, page, name, password=PASSWORD):
-    page.goto(site.dashboard)
-    page.get_by_label("Who are you?").fill(name)
-    page.get_by_label("Password, or admin token").fill(password)
-    press(page, "Log in")
+    send_log_in(page, site.ops[0], name, password)
 
 
-def buttons(page):
-    """What can be pressed in the view, apart from what only looks."""
+def read_buttons(page):
+    """Return the texts of the view's buttons, except of those that only show something."""
     texts = page.locator("main button:visible").all_inner_texts()
     looks = ("Look up", "Find", "Show what", "Head", "Previous", "Next", "First", "Older", "Search")
     return [text for text in texts if text and not text.startswith(looks)]
@@ -48,7 +45,7 @@ def page(browser):
 
 
 def test_a_viewer_sees_all_and_changes_nothing(site, page):
-    """No button of any view changes anything; the replica would refuse it, too."""
+    """No view has a button that changes anything, and the replica refuses changes."""
     log_in(site, page, "vera", "wrong")
     expect(page.get_by_role("alert")).to_have_text("The name or the password is wrong.")
     log_in(site, page, "vera")
@@ -56,7 +53,7 @@ def test_a_viewer_sees_all_and_changes_nothing(site, page):
     expect(overview(page).get_by_role("link", name="sale")).to_be_visible()
     expect(room(page, "sale")).to_be_visible()
     expect(control(page, "sale", "run")).to_be_hidden()
-    assert [text for text in buttons(page) if "15 min" not in text and " h" not in text] == []
+    assert [text for text in read_buttons(page) if "15 min" not in text and " h" not in text] == []
     for address in (
         "leases/seat",
         "leases/seat/17",
@@ -68,8 +65,8 @@ def test_a_viewer_sees_all_and_changes_nothing(site, page):
         view(page, address)
         expect(page.locator("main h1:visible").first).to_be_visible()
         page.wait_for_timeout(300)
-        assert buttons(page) == [], address
-    said = page.evaluate(
+        assert read_buttons(page) == [], address
+    response = page.evaluate(
         """async () => {
             const { csrf } = await (await fetch('/dashboard/session')).json();
             const headers = { 'X-Waitroom-CSRF': csrf };
@@ -77,7 +74,7 @@ def test_a_viewer_sees_all_and_changes_nothing(site, page):
             return [reply.status, (await reply.json()).detail];
         }"""
     )
-    assert said == [403, "vera has the role viewer. This needs the role operator."]
+    assert response == [403, "vera has the role viewer. This needs the role operator."]
 
 
 def test_an_operator_changes_and_an_admin_resets(site, page):
@@ -88,7 +85,7 @@ def test_an_operator_changes_and_an_admin_resets(site, page):
     control(page, "sale", "message").get_by_role("textbox").fill("Soon.")
     press(control(page, "sale", "message"), "Show it")
     expect(card.locator(".latest")).to_contain_text("otto")
-    assert "Pause …" in buttons(page)
+    assert "Pause …" in read_buttons(page)
     press(page.locator("header"), "Log out")
     expect(page.get_by_label("Who are you?")).to_be_visible()
     log_in(site, page, "ada")

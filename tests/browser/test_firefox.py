@@ -1,5 +1,4 @@
-"""What may differ by browser, in Debian's Firefox: the waiting page behind real nginx, with and
-without JavaScript, and the operators' dashboard."""
+"""The waiting page, with and without JavaScript, and the dashboard in Firefox."""
 
 import pytest
 
@@ -20,7 +19,7 @@ ROOMS = {
     "wrong": QUICK,
     "sale": QUICK,
 }
-#: Keeps each title and icon that the page has, until after it went on.
+#: Script that stores all titles and icons of the page, for reading on the next page.
 REMEMBER = """(() => {
     const note = () => sessionStorage.setItem('seen', (sessionStorage.getItem('seen') ?? '')
         + document.title + ' ' + document.querySelector('[rel=icon]').href + '\\n');
@@ -53,7 +52,7 @@ def firefox():
 
 @pytest.fixture
 def holder(site):
-    """Makes visitors who take the one slot of a room; `leave` gives it back."""
+    """Return a function that lets a visitor take a room's slot, and returns one that leaves."""
     holders = []
 
     def make(room):
@@ -68,8 +67,8 @@ def holder(site):
 
 
 def test_from_joining_to_being_let_in(site, firefox, holder):
-    """With numbers and progress; paused and resumed; called by title and icon; then at the
-    address that was asked for."""
+    """The page shows numbers, progress and pauses, announces the call by title and icon, and opens
+    the requested address."""
     end_visit = holder("shop")
     page = firefox.visitor()
     page.goto(f"{site.url}/shop/a?b=1")
@@ -93,7 +92,7 @@ def test_from_joining_to_being_let_in(site, firefox, holder):
 
 
 def test_leaving_in_two_steps_and_undo(site, firefox, holder):
-    """The place is kept until the time for Undo is over; then one joins again."""
+    """The visitor keeps the place until the time for Undo ends, and then can join again."""
     holder("left")
     page = firefox.visitor()
     page.goto(f"{site.url}/left/")
@@ -117,7 +116,7 @@ def test_leaving_in_two_steps_and_undo(site, firefox, holder):
     [("de", "Sie sind als Nächste", "ltr"), ("ar", "دورك هو التالي", "rtl")],
 )
 def test_languages(site, firefox, holder, locale, heading, direction):
-    """Also at the width of a small phone, without scrolling sideways."""
+    """The page is in the visitor's language, and fits on a small phone."""
     holder(locale)
     page = firefox.visitor(locale=locale)
     page.resize(320)
@@ -133,7 +132,7 @@ def test_languages(site, firefox, holder, locale, heading, direction):
 
 
 def test_a_rooms_own_template(site, firefox, holder):
-    """Loads itself again by its Refresh header, until it is let in."""
+    """The template reloads by its Refresh header until the visitor is admitted."""
     end_visit = holder("mine")
     page = firefox.visitor().goto(f"{site.url}/mine/")
     page.shows("h1", "Hang on, Alpenrock is busy")
@@ -144,7 +143,7 @@ def test_a_rooms_own_template(site, firefox, holder):
 
 
 def test_without_javascript(site, holder):
-    """The page has its numbers, loads itself again and lets in."""
+    """The page shows its numbers, reloads and enters."""
     end_visit = holder("plain")
     with Firefox(**{"javascript.enabled": False}) as firefox:
         page = firefox.visitor()
@@ -156,7 +155,7 @@ def test_without_javascript(site, holder):
 
 
 def test_what_a_page_does_wrong_is_noticed(site, firefox, holder):
-    """So that an empty list of problems means something."""
+    """`problems` records errors and violations, so an empty list proves that there were none."""
     holder("wrong")
     page = firefox.visitor().goto(f"{site.url}/wrong/")
     page.shows("#ahead", "0")
@@ -170,7 +169,7 @@ def test_what_a_page_does_wrong_is_noticed(site, firefox, holder):
 
 
 def test_the_dashboard(site, firefox, holder):
-    """From logging in to the wall."""
+    """All views of the dashboard work, from the log-in to the wall display."""
     site.admin("POST", "/rooms/sale/resume")
     holder("sale")
     page = firefox.visitor()

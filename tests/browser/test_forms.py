@@ -1,4 +1,4 @@
-"""A form that is sent after its sender's session has ended."""
+"""Forms that visitors send after their sessions have ended."""
 
 import re
 
@@ -15,7 +15,7 @@ UNSENT = "What you sent has not arrived. Go back and send it again once you are 
 
 @pytest.fixture(scope="module")
 def site():
-    """A room for each test, in `redirect` mode below /redirect-…"""
+    """Start a site with a room for each test. Paths below /redirect-… use the mode `redirect`."""
     names = [f"room-{number}" for number in range(12)]
     rooms = {
         name: {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 60}
@@ -45,7 +45,7 @@ def room(site):
 
 
 def end_visit(site, room):
-    """The visit of the one who is inside; another visitor takes the slot."""
+    """End the visit of the only visitor inside. Return another visitor, who takes the slot."""
     (session,) = site.admin("GET", f"/rooms/{room}/sessions")["sessions"]
     site.admin("POST", f"/rooms/{room}/visitors/{session['visitor']}/release")
     wait_until(lambda: site.room(room)["active"] == 0, "the end of the visit")
@@ -56,21 +56,27 @@ def end_visit(site, room):
 
 def fill_in(page, url):
     page.goto(url)
-    page.reload()  # shows the cookie
+    page.reload()  # The request sends the cookie.
     page.fill("[name=text]", "A long letter")
+
+
+def send_without_session(site, room, page, url):
+    """Fill in a form, end the visit, and send the form. Return the visitor who has the slot."""
+    fill_in(page, url)
+    another = end_visit(site, room)
+    page.get_by_text("Send").click()
+    return another
 
 
 @pytest.mark.parametrize("prefix", ["", "redirect-"])
 def test_the_page_says_so_and_leads_back_to_the_form(site, room, visitor, prefix):
-    """With what was typed; it is sent when it is sent again, and the address that it was sent to is
-    never asked for by GET."""
+    """The page leads back to the form with its text, which the visitor can send again. The browser
+    never requests the address of the form by GET."""
     page = visitor()
     asked = []
     page.on("request", lambda request: asked.append((request.method, request.url)))
     form = f"{site.url}/{prefix}{room}/form"
-    fill_in(page, form)
-    another = end_visit(site, room)
-    page.get_by_text("Send").click()
+    another = send_without_session(site, room, page, form)
     expect(page.locator("#unsent")).to_have_text(UNSENT)
     expect(ahead(page)).to_have_text("0")
     another.post(f"/_waitroom/{room}/leave")
@@ -84,9 +90,7 @@ def test_the_page_says_so_and_leads_back_to_the_form(site, room, visitor, prefix
 
 def test_in_the_visitors_language(site, room, visitor):
     page = visitor(locale="de-DE")
-    fill_in(page, f"{site.url}/{room}/form")
-    end_visit(site, room)
-    page.get_by_text("Send").click()
+    send_without_session(site, room, page, f"{site.url}/{room}/form")
     expect(page.locator("#unsent")).to_contain_text("ist nicht angekommen")
 
 
@@ -99,11 +103,9 @@ def test_who_asked_for_a_page_is_not_told(site, room, visitor):
 
 
 def test_without_scripts(site, room, visitor):
-    """The page's own refresh goes on saying it, and leads to the form."""
+    """The reloaded page still says that the form was not sent, and leads to the form."""
     page = visitor(java_script_enabled=False)
-    fill_in(page, f"{site.url}/{room}/form")
-    another = end_visit(site, room)
-    page.get_by_text("Send").click()
+    another = send_without_session(site, room, page, f"{site.url}/{room}/form")
     page.wait_for_url(f"**/_waitroom/{room}/?unsent=1&next=/{room}/form")
     expect(page.locator("#unsent")).to_have_text(UNSENT)
     expect(ahead(page)).to_have_text("0")
@@ -112,11 +114,10 @@ def test_without_scripts(site, room, visitor):
 
 
 def test_a_form_that_does_not_say_where_it_is(site, room, visitor):
-    """Nobody knows then where to lead back to: to the start page."""
+    """Without a referrer, the page leads to the start page."""
     page = visitor()
-    fill_in(page, f"{site.url}/{room}/form?referrer=no-referrer")
-    another = end_visit(site, room)
-    page.get_by_text("Send").click()
+    url = f"{site.url}/{room}/form?referrer=no-referrer"
+    another = send_without_session(site, room, page, url)
     expect(page.locator("#unsent")).to_have_text(UNSENT)
     expect(ahead(page)).to_have_text("0")
     another.post(f"/_waitroom/{room}/leave")
@@ -124,7 +125,7 @@ def test_a_form_that_does_not_say_where_it_is(site, room, visitor):
 
 
 def test_a_form_of_another_site(site, room, visitor):
-    """A bank's, as payment pages come back: not to the bank."""
+    """After a form of a payment page on another site, the page does not lead to that site."""
     page = visitor()
     fill_in(page, f"{site.url}/{room}/form")
     another = end_visit(site, room)
@@ -140,7 +141,7 @@ def test_a_form_of_another_site(site, room, visitor):
 
 
 def test_who_comes_back_by_get_is_inside(site, visitor):
-    """By the lines of docs/nginx.md: the browser repeats the POST by GET, with its cookies."""
+    """With the lines of docs/nginx.md, the browser repeats the POST by GET, with its cookies."""
     page = visitor()
     fill_in(page, f"{site.url}/payment/form")
     bank = "http://bank.example/"
@@ -154,7 +155,7 @@ def test_who_comes_back_by_get_is_inside(site, visitor):
 
 
 def test_who_types_stays_inside(site, visitor):
-    """By keep.js, for as long as the room says; else a session of 15 seconds ends."""
+    """keep.js keeps a session of a typing visitor alive as long as the room's settings allow."""
     rooms, pages = ("short", "never"), []
     for room in rooms:
         page = visitor()

@@ -1,4 +1,4 @@
-"""The story as a visitor lives it: real browser, real nginx, real store."""
+"""Waiting and entering with a real browser, nginx and Redis."""
 
 import pytest
 from playwright.sync_api import expect
@@ -26,12 +26,22 @@ def site():
 
 
 def let_one_more_in(site):
-    """At once: a slot that a visitor gives up is free when no nginx keeps a verdict about it."""
+    """Raise the cap, which works at once. A slot of a visitor who leaves is free only when nginx
+    has no cached verdict."""
     site.admin("PATCH", "/rooms/shop", {"total_active_users": 2})
 
 
+def wait_behind_one(site, visitor, path="/page", **options):
+    """Let a visitor enter. Return the page of a second visitor, who waits."""
+    go_in(visitor(), f"{site.url}/page")
+    second = visitor(**options)
+    second.goto(site.url + path)
+    expect(ahead(second)).to_have_text("0")
+    return second
+
+
 def one_inside_two_waiting(site, visitor):
-    """Three visitors, each arrived before the next comes."""
+    """Let three visitors arrive one after the other. Return their pages."""
     first, second, third = visitor(), visitor(), visitor()
     go_in(first, f"{site.url}/page")
     for page in (second, third):
@@ -42,18 +52,14 @@ def one_inside_two_waiting(site, visitor):
 
 
 def test_in_wait_enter(site, visitor):
-    """One slot: the first is in, two wait with 1 and 2, in place; the first finishes; the second's
-    page enters by itself at the address it had asked for, in both tabs; the third, without
-    JavaScript, sees 1, and enters when there is one slot more."""
+    """One visitor is inside, two wait. When the first finishes, the second enters in both tabs. The
+    third, without JavaScript, enters when there is one more slot."""
     story.play_story(site, visitor)
 
 
 def test_reload_and_second_tab_keep_the_place(site, visitor):
-    """A reload and another tab of the same browser are the same visitor, once in line."""
-    first, second = visitor(), visitor()
-    go_in(first, f"{site.url}/page")
-    second.goto(f"{site.url}/page")
-    expect(ahead(second)).to_have_text("0")
+    """Reloads and further tabs of a browser belong to the same visitor, who has one place."""
+    second = wait_behind_one(site, visitor)
     for _ in range(3):
         second.reload()
         expect(ahead(second)).to_have_text("0")
@@ -69,11 +75,8 @@ def test_reload_and_second_tab_keep_the_place(site, visitor):
 
 
 def test_a_claim_link_says_how_long_the_turn_is_held(site, visitor):
-    """It counts down, and when that is over it says so by itself. The page that waited is shut."""
-    first, second = visitor(), visitor()
-    go_in(first, f"{site.url}/page")
-    second.goto(f"{site.url}/page")
-    expect(ahead(second)).to_have_text("0")
+    """The page of a claim link counts down, and then says that the place is gone."""
+    second = wait_behind_one(site, visitor)
     (cookie,) = (each for each in second.context.cookies() if each["name"] == "waitroom_shop")
     second.close()
     tokens = Tokens("shop", [SECRET], StoreClock())
@@ -89,7 +92,7 @@ def test_a_claim_link_says_how_long_the_turn_is_held(site, visitor):
 
 
 def test_the_back_button_works_after_entering(site, visitor):
-    """The waiting page was never an address of its own, so back leads to where one was."""
+    """The waiting page has no address of its own, so Back leads to the previous page."""
     first, second = visitor(), visitor()
     go_in(first, f"{site.url}/page")
     second.goto("about:blank")
@@ -103,11 +106,8 @@ def test_the_back_button_works_after_entering(site, visitor):
 
 
 def test_without_javascript(site, visitor):
-    """The numbers are there, and the page enters by refreshing itself."""
-    first, second = visitor(), visitor(java_script_enabled=False)
-    go_in(first, f"{site.url}/page")
-    second.goto(f"{site.url}/page/plain?x=1&y=2")
-    expect(ahead(second)).to_have_text("0")
+    """The page shows its numbers, and enters by reloading."""
+    second = wait_behind_one(site, visitor, "/page/plain?x=1&y=2", java_script_enabled=False)
     expect(second.locator("#wait")).to_contain_text("minute")
     let_one_more_in(site)
     expect(second.locator("h1")).to_have_text("Inside")
@@ -115,7 +115,7 @@ def test_without_javascript(site, visitor):
 
 
 def test_leaving_and_joining_again(site, visitor):
-    """The leave button gives the place to the next; joining again is at the end."""
+    """Leaving gives the place to the next visitor. Joining again is at the end."""
     _, second, third = one_inside_two_waiting(site, visitor)
     leave(second)
     expect(second.locator("h1")).to_have_text("You have left the line")
@@ -125,7 +125,7 @@ def test_leaving_and_joining_again(site, visitor):
 
 
 def test_leaving_the_page_ends_the_time_for_undo(site, visitor):
-    """The place is given up at once."""
+    """Leaving the page during the time for Undo gives up the place at once."""
     _, second, third = one_inside_two_waiting(site, visitor)
     leave(second)
     expect(second.get_by_role("button", name="Undo")).to_be_visible()
@@ -134,11 +134,8 @@ def test_leaving_the_page_ends_the_time_for_undo(site, visitor):
 
 
 def test_leaving_without_javascript(site, visitor):
-    """The leave button is a form, and so is joining again."""
-    first, second = visitor(), visitor(java_script_enabled=False)
-    go_in(first, f"{site.url}/page")
-    second.goto(f"{site.url}/page")
-    expect(ahead(second)).to_have_text("0")
+    """Leaving and joining again are forms, which work without JavaScript."""
+    second = wait_behind_one(site, visitor, java_script_enabled=False)
     leave(second)
     expect(second.locator("h1")).to_have_text("You have left the line")
     assert site.room()["waiting"] == 0
@@ -147,10 +144,10 @@ def test_leaving_without_javascript(site, visitor):
 
 
 def test_a_browser_that_dies_is_passed_over(site, visitor):
-    """Whoever is behind a closed browser gets the slot, and is not kept waiting for it."""
+    """The visitor behind a closed browser gets the slot without delay."""
     _, second, third = one_inside_two_waiting(site, visitor)
     second.context.close()
-    third.wait_for_timeout(6_500)  # overdue by more than claim_window
+    third.wait_for_timeout(6_500)  # The poll is late by more than claim_window.
     let_one_more_in(site)
     expect(third.locator("h1")).to_have_text("Inside")
     counters = site.room()["counters"]
@@ -158,30 +155,24 @@ def test_a_browser_that_dies_is_passed_over(site, visitor):
 
 
 def test_the_operators_message_appears(site, visitor):
-    """A message set at run time stands on the page after the next poll."""
-    first, second = visitor(), visitor()
-    go_in(first, f"{site.url}/page")
-    second.goto(f"{site.url}/page")
-    expect(ahead(second)).to_have_text("0")
+    """The page shows a message that is set at run time after the next poll."""
+    second = wait_behind_one(site, visitor)
     site.admin("PATCH", "/rooms/shop", {"message": "Tickets <b>left</b>: 12"})
     expect(second.locator("#message")).to_have_text("Tickets <b>left</b>: 12")
 
 
 def test_the_page_follows_the_browsers_language(site, visitor):
-    """Arabic is laid out from right to left, with its own words."""
-    first, second = visitor(), visitor(locale="ar")
-    go_in(first, f"{site.url}/page")
+    """An Arabic browser gets Arabic text from right to left."""
+    second = visitor(locale="ar")
+    go_in(visitor(), f"{site.url}/page")
     second.goto(f"{site.url}/page")
     expect(second.locator("h1")).to_have_text("دورك هو التالي")
     assert second.evaluate("document.documentElement.dir") == "rtl"
 
 
 def test_the_page_keeps_its_numbers_while_the_sidecar_is_away(site, visitor):
-    """The page says so, keeps what it knew, and carries on by itself."""
-    first, second = visitor(), visitor()
-    go_in(first, f"{site.url}/page")
-    second.goto(f"{site.url}/page")
-    expect(ahead(second)).to_have_text("0")
+    """Without replicas the page says so, keeps its numbers, and continues by itself later."""
+    second = wait_behind_one(site, visitor)
     for replica in site.replicas:
         replica.stop()
     expect(second.locator("#offline")).to_be_visible()
@@ -194,7 +185,7 @@ def test_the_page_keeps_its_numbers_while_the_sidecar_is_away(site, visitor):
 
 
 def test_the_redirect_variant(visitor):
-    """The page has an address of its own, and leads to the address that was asked for."""
+    """In redirect mode the page has its own address, and leads to the requested address."""
     locations = gated("/", "set $waitroom_mode redirect;")
     locations += gated("/done", "include waitroom/release.conf;")
     with Site(locations=locations) as site:

@@ -1,5 +1,8 @@
-"""The waiting page in a hidden tab. Chromium runs a timer there once a minute, unless it was set
-by what came from the network: as the page does, after each answer."""
+"""The waiting page in a hidden tab.
+
+Chromium runs timers of hidden tabs once a minute, unless a response from the network set the timer,
+as the page does.
+"""
 
 import json
 import shutil
@@ -29,7 +32,7 @@ def site():
 
 @contextmanager
 def tabs():
-    """A browser of whose tabs the last one is seen; opens one."""
+    """Start a browser in which only the last tab is visible. Yield a function that opens a tab."""
     with tempfile.TemporaryDirectory() as folder:
         hides = "--enable-features=IntensiveWakeUpThrottling:grace_period_seconds/5"
         options = ["--headless=new", "--remote-debugging-port=0", f"--user-data-dir={folder}"]
@@ -61,7 +64,7 @@ def read(path):
         return ""
 
 
-def polls(site):
+def count_polls(site):
     lines = (
         line
         for ops in site.ops
@@ -73,12 +76,12 @@ def polls(site):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium that hides tabs")
 def test_a_tab_that_chromium_throttles_polls_as_told(site):
-    """Throttling begins within a minute: timers that set themselves would run once in 20 s."""
+    """Throttled timers would run once in 20 s at most, and throttling begins within a minute."""
     with tabs() as open_tab:
         open_tab(f"{site.url}/page/hidden")
         wait_until(lambda: site.room("hidden")["waiting"] == 1, "a place")
         open_tab("about:blank")
         time.sleep(65)
-        before = polls(site)
+        before = count_polls(site)
         time.sleep(20)
-        assert polls(site) - before >= 5
+        assert count_polls(site) - before >= 5

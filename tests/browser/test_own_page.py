@@ -1,5 +1,5 @@
-"""A template such as a site has that comes from Cloudflare, in a real browser: loaded again and
-again by its Refresh header, until it is the site's own page."""
+"""A room's own template, as from Cloudflare, which reloads by its Refresh header until the visitor
+is admitted."""
 
 import json
 
@@ -29,8 +29,7 @@ def site():
 
 @pytest.mark.parametrize("room", ["turns", "plain"])
 def test_waits_keeps_the_place_and_enters(site, visitor, room):
-    """With and without JavaScript. Nothing on the page is clicked, and the address that was asked
-    for is kept."""
+    """The page enters by itself at the requested address, with and without JavaScript."""
     holder, address = Visitor(site.url), f"{site.url}/{room}/a?b=1"
     holder.hold(f"/{room}/")
     page = visitor(java_script_enabled=room == "turns")
@@ -66,7 +65,7 @@ def test_a_pre_queue(site, visitor):
 
 
 def test_a_newcomer_of_a_rush_gets_in(site, visitor):
-    """By the page's own address."""
+    """The page joins by reloading its own address."""
     for _ in range(5):
         Visitor(site.url).get("/rush/")
     page = visitor()

@@ -1,4 +1,4 @@
-"""The waiting page where its script does not arrive, fails, or lacks what a browser has today."""
+"""The waiting page without its script, with a broken script, or in an old browser."""
 
 import pytest
 from playwright.sync_api import expect
@@ -7,7 +7,7 @@ from tests.support.nginx_client import Visitor
 from tests.support.site import Site, gated
 from tests.support.story import ahead
 
-#: Of the script, and of what old browsers do not have.
+#: Scripts that remove features that old browsers do not have.
 LACKS = {
     "units": "const own = Intl.NumberFormat; Intl.NumberFormat = function (l, o) {"
     " if (o && o.style === 'unit') throw new RangeError('style'); return own(l, o); };",
@@ -23,7 +23,7 @@ LACKS = {
 
 @pytest.fixture(scope="module")
 def site():
-    """A room for each test."""
+    """Start a site with a room for each test."""
     names = [f"room-{number}" for number in range(20)]
     rooms = {name: {"total_active_users": 1, "heartbeat_interval": 1} for name in names}
     origin = "http://origin/page/"
@@ -35,7 +35,7 @@ def site():
 
 @pytest.fixture
 def full(site):
-    """The name of a room whose slot is taken."""
+    """Return the name of a room whose slot is taken."""
     room = next(site.names)
     insider = Visitor(site.url)
     insider.hold(f"/{room}/")
@@ -46,8 +46,8 @@ def let_one_more_in(site, room):
     site.admin("PATCH", f"/rooms/{room}", {"total_active_users": 2})
 
 
-def sooner(page, site):
-    """The page loads itself again after two seconds, and not after sixty."""
+def reload_sooner(page, site):
+    """Make the page reload after two seconds instead of sixty."""
 
     def answer(route):
         reply = route.fetch(max_redirects=0)
@@ -68,7 +68,7 @@ def sooner(page, site):
 )
 def test_without_its_script_the_page_enters(site, full, visitor, script):
     page = visitor()
-    sooner(page, site)
+    reload_sooner(page, site)
     page.route(
         "**/waiting.js*",
         lambda route: route.abort() if script is None else route.fulfill(body=script),
@@ -83,7 +83,7 @@ def test_without_its_script_the_page_enters(site, full, visitor, script):
 
 def test_the_script_stops_the_reload(site, full, visitor):
     page = visitor()
-    sooner(page, site)
+    reload_sooner(page, site)
     page.goto(f"{site.url}/{full}/page")
     expect(ahead(page)).to_have_text("0")
     page.wait_for_timeout(4000)
@@ -104,7 +104,7 @@ def test_a_browser_that_lacks_something_waits_and_enters(site, full, visitor, la
 
 
 def test_a_site_that_swaps_pages_gets_into_the_room(site, full, visitor):
-    """As Turbo does: head and body are put into the page that is there, and scripts run anew."""
+    """The page works if a library like Turbo replaces head and body, and runs scripts again."""
     page = visitor()
     page.route("**/own", lambda route: route.fulfill(content_type="text/html", body="<h1>x</h1>"))
     page.goto(f"{site.url}/own")

@@ -1,4 +1,4 @@
-"""Who is next, as visitors see it: real browsers, real nginx, real store."""
+"""Grants, openings, full queues and long queues on the waiting page."""
 
 import json
 import re
@@ -34,20 +34,21 @@ def site():
         yield site
 
 
-def granted(room, *, key=SECRET):
+def sign_room_grant(room, *, key=SECRET):
     return Grants(room, [key]).sign(Grant("vip", int(time.time()) + 600))
 
 
 def test_a_grant_link_takes_a_visitor_ahead(site, visitor):
-    """Of one who came before; a forged one takes nobody anywhere, and who is passed sees it."""
+    """A visitor with a grant overtakes an earlier one, whose page shows it. A forged grant has no
+    effect."""
     inside, first, forger, guest = visitor(), visitor(), visitor(), visitor()
     go_in(inside, f"{site.url}/page/vip")
     first.goto(f"{site.url}/page/vip")
     expect(ahead(first)).to_have_text("0")
-    forged = granted("vip", key="of somebody else, of somebody else")
+    forged = sign_room_grant("vip", key="of somebody else, of somebody else")
     forger.goto(f"{site.url}/page/vip?waitroom_grant={forged}")
     expect(ahead(forger)).to_have_text("1")
-    link = f"{site.url}/page/vip/ticket?colour=red&waitroom_grant={granted('vip')}"
+    link = f"{site.url}/page/vip/ticket?colour=red&waitroom_grant={sign_room_grant('vip')}"
     guest.goto(link)
     expect(ahead(guest)).to_have_text("0")
     expect(ahead(first)).to_have_text("1")
@@ -61,8 +62,8 @@ def test_a_grant_link_takes_a_visitor_ahead(site, visitor):
 
 
 def test_the_countdown_opens_by_itself(site, visitor):
-    """Closed, with a countdown; the pre-queue, without a position; a place by lot, another for
-    each: nobody touches anything, with JavaScript or without."""
+    """The page goes from the countdown to the pre-queue to a drawn place by itself, with and
+    without JavaScript. Each visitor gets a different place."""
     pages = [visitor(), visitor(), visitor(java_script_enabled=False)]
     now = time.time()
     event = {
@@ -90,7 +91,7 @@ def iso(seconds):
 
 
 def test_a_full_line(site, visitor):
-    """Says so, and takes the place of whoever leaves."""
+    """The page says that the queue is full, and joins when a visitor leaves."""
     first, second = visitor(), visitor()
     first.goto(f"{site.url}/page/small")
     expect(ahead(first)).to_have_text("0")
@@ -103,7 +104,8 @@ def test_a_full_line(site, visitor):
 
 
 def test_far_back_in_a_long_line(site, visitor):
-    """2,000+, with JavaScript and without; when some have left, the position."""
+    """The page shows 2,000+, with and without JavaScript, and the position once others have
+    left."""
     waiting, due = room_key("tail", "waiting"), room_key("tail", "due")
     crowd = [f"{number:022}" for number in range(2001)]
     with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
@@ -117,12 +119,13 @@ def test_far_back_in_a_long_line(site, visitor):
         expect(ahead(plain)).to_have_text("2000+")
         store.zrem(waiting, *crowd[:2000])
         store.zrem(due, *crowd[:2000])
-    wait_until(lambda: told_again(page) == "1", "the number")  # nginx keeps a status for a moment
+    # nginx caches a status for a moment.
+    wait_until(lambda: reload_number(page) == "1", "the number")
     expect(page.locator("progress")).to_be_visible()
 
 
-def told_again(page):
-    """The number after a reload."""
+def reload_number(page):
+    """Reload the page. Return the number of visitors ahead."""
     with page.expect_response("**/status"):
         page.reload()
     expect(page.locator("#updated")).not_to_be_empty()

@@ -1,5 +1,4 @@
-"""What the waiting page makes of what it is told: a real browser; the answers, and the time, are
-made up here."""
+"""Views of the waiting page in a real browser, with responses and times that tests set."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -15,14 +14,14 @@ GONE = {**NOWHERE, "state": "not_queued", "refresh_after_seconds": 1}
 
 
 def countdown(page):
-    """The figures that are shown."""
+    """Return the elements of the visible numbers in the countdown."""
     return page.locator("#left > :not([hidden]) b")
 
 
-def test_the_countdown_goes_by_the_servers_time(told):
-    """Days to seconds, though the browser's clock is years behind; each second, in place, and
-    without a word to screen readers; the date is the visitor's own."""
-    site = told()
+def test_the_countdown_goes_by_the_servers_time(play):
+    """The countdown is right though the browser's clock is years behind. It updates each second
+    without moving or speaking. The date is in the visitor's time zone."""
+    site = play()
     page = site.open(**closed(SERVER + timedelta(days=1, hours=2, minutes=3, seconds=4)))
     expect(page.locator("h1")).to_have_text("Opens on 1 December")
     expect(page).to_have_title("Opens on 1 December – Waitroom")
@@ -39,19 +38,18 @@ def test_the_countdown_goes_by_the_servers_time(told):
     assert page.problems == []
 
 
-def test_a_change_of_clocks_before_the_opening(told):
-    """The night that is an hour shorter is an hour shorter, and the opening is when their clock
-    will show it."""
+def test_a_change_of_clocks_before_the_opening(play):
+    """The countdown and the shown time are right across a change to summer time."""
     server = datetime(2026, 3, 28, 12, 0, tzinfo=UTC)  # 13:00 in Zurich
-    page = told(server=server).open(**closed(datetime(2026, 3, 29, 8, 0, tzinfo=UTC)))
+    page = play(server=server).open(**closed(datetime(2026, 3, 29, 8, 0, tzinfo=UTC)))
     expect(page.locator("#when")).to_have_text("Sunday, 29 March 2026 at 10:00 CEST")
     expect(countdown(page)).to_have_text(["20", "00", "00"])
 
 
-def test_it_opens_by_itself_and_asks_little(told):
-    """While it is closed a status a minute; where the pre-queue begins before the next, a place is
-    asked for then, and no sooner."""
-    site = told()
+def test_it_opens_by_itself_and_asks_little(play):
+    """A closed page polls once a minute. If the pre-queue begins earlier, the page joins then, and
+    no sooner."""
+    site = play()
     begins, opens = SERVER + timedelta(seconds=100), SERVER + timedelta(seconds=400)
     page = site.open(**closed(opens, begins))
     expect(page.locator("h1")).to_have_text("Opens at 10:06")
@@ -60,8 +58,7 @@ def test_it_opens_by_itself_and_asks_little(told):
     page.get_by_role("button").first.wait_for(state="hidden")
     site.forward(59)
     assert site.asked == ["status"]
-    with page.expect_response("**/status"):
-        site.forward(1, **closed(opens, begins, refresh_after_seconds=42))
+    site.forward_to("status", 1, **closed(opens, begins, refresh_after_seconds=42))
     site.forward(41, **prequeue(opens))
     assert site.asked == ["status", "status"]
     site.forward_until_asked("join")
@@ -71,10 +68,10 @@ def test_it_opens_by_itself_and_asks_little(told):
     assert page.problems == []
 
 
-def test_the_prequeue_tells_no_place(told):
-    """It says that lots are drawn, and when; how many are there, and no position and no wait;
-    after the opening the place that was drawn."""
-    site = told()
+def test_the_prequeue_tells_no_place(play):
+    """The pre-queue shows the time of the draw and the number of visitors, but no position or wait.
+    After the opening it shows the drawn place."""
+    site = play()
     opens = SERVER + timedelta(seconds=25)
     page = site.open(**prequeue(opens))
     expect(page.locator("#intro")).to_have_text(
@@ -87,8 +84,7 @@ def test_the_prequeue_tells_no_place(told):
         expect(page.locator(hidden)).to_be_hidden()
     expect(page.get_by_text("Leave the line")).to_be_visible()
     expect(page).to_have_title("You are in the pre-queue – Waitroom")
-    with page.expect_response("**/status"):
-        site.forward(32, position=42, ahead=41, event="sale", opens_at=iso(opens))
+    site.forward_to("status", 32, position=42, ahead=41, event="sale", opens_at=iso(opens))
     expect(page.locator("h1")).to_have_text("You are in line")
     expect(page.locator("#ahead")).to_have_text("41")
     expect(page.locator("#live")).to_contain_text("People ahead of you: 41")
@@ -96,9 +92,9 @@ def test_the_prequeue_tells_no_place(told):
     assert page.locator("progress").evaluate("bar => [bar.value, bar.max]") == [1, 43]
 
 
-def test_a_countdown_that_is_over_waits_for_the_server(told):
-    """It stands at zero until the page is told more."""
-    site = told()
+def test_a_countdown_that_is_over_waits_for_the_server(play):
+    """The countdown stays at zero until the next response."""
+    site = play()
     page = site.open(**prequeue(SERVER + timedelta(seconds=3)))
     expect(countdown(page)).to_have_text(["00", "00", "03"])
     site.forward(8)
@@ -106,24 +102,23 @@ def test_a_countdown_that_is_over_waits_for_the_server(told):
     expect(page.locator("h1")).to_have_text("You are in the pre-queue")
 
 
-def test_closed_for_good(told):
-    """Nothing is coming, or the room refuses all: no countdown, whatever event is on."""
-    site = told()
+def test_closed_for_good(play):
+    """Without a coming event, or in a closed room, there is no countdown."""
+    site = play()
     page = site.open(state="closed", phase="closed", joined_at=None, **NOWHERE)
     expect(page.locator("h1")).to_have_text("The line is closed to newcomers")
     expect(page.locator("#clock")).to_be_hidden()
-    with page.expect_response("**/status"):
-        site.forward(40, state="closed", **NOWHERE, event="sale", opens_at=iso(SERVER))
+    site.forward_to("status", 40, state="closed", **NOWHERE, event="sale", opens_at=iso(SERVER))
     expect(page.locator("h1")).to_have_text("The line is closed to newcomers")
     expect(page.locator("#clock")).to_be_hidden()
     assert page.problems == []
 
 
 @pytest.mark.parametrize(("language", "shown"), [("en-GB", "2,000+"), ("de-DE", "2.000+")])
-def test_above_the_rank_limit(told, language, shown):
-    """As their language writes numbers; without a bar, which would have no end; in the title and,
-    in words, for screen readers; then the position itself."""
-    site = told(locale=language)
+def test_above_the_rank_limit(play, language, shown):
+    """Above the rank limit, the number is formatted by language, in the title and for screen
+    readers too, without a bar. Below it, the position appears."""
+    site = play(locale=language)
     page = site.open(position=None, ahead=None, position_above=2000, waiting=12_345)
     expect(page.locator("#ahead")).to_have_text(shown)
     expect(page).to_have_title(re.compile(re.escape(f"({shown}) ")))
@@ -133,41 +128,38 @@ def test_above_the_rank_limit(told, language, shown):
         "de-DE": "Personen vor Ihnen: mehr als 2.000",
     }
     expect(page.locator("#live")).to_have_text(heard[language])
-    with page.expect_response("**/status"):
-        site.forward(35, position=1999, ahead=1998)
+    site.forward_to("status", 35, position=1999, ahead=1998)
     expect(page.locator("#ahead")).to_have_text(re.compile(r"^1\D998$"))
     expect(page.locator("#lane")).to_be_visible()
 
 
-def test_the_own_line(told):
-    """Is named where the room has several."""
-    site = told()
+def test_the_own_line(play):
+    """The page names the visitor's sub-queue if the room has several."""
+    site = play()
     page = site.open(line="channel")
     expect(page.locator("#line")).to_have_text("Your line: channel")
-    with page.expect_response("**/status"):
-        site.forward(35, line=None)
+    site.forward_to("status", 35, line=None)
     expect(page.locator("#line")).to_be_hidden()
 
 
-def test_a_full_line_is_tried_again(told):
-    """The page says so; it asks for a place when it was told to, and no sooner."""
-    site = told()
+def test_a_full_line_is_tried_again(play):
+    """The page says that the queue is full, and joins at the advised time, no sooner."""
+    site = play()
     page = site.open(state="full", joined_at=None, **NOWHERE)
     expect(page.locator("h1")).to_have_text("The line is full right now")
     expect(page.locator("#intro")).to_contain_text("tries again by itself until you have a place")
     expect(page.get_by_text("Leave the line")).to_be_hidden()
     site.forward(29)
     assert site.asked == ["status"]
-    with page.expect_response("**/join"):
-        site.forward(3, position=240, ahead=239)
+    site.forward_to("join", 3, position=240, ahead=239)
     expect(page.locator("#ahead")).to_have_text("239")
     assert site.asked == ["status", "join"]
 
 
-def test_leaving_takes_two_steps_and_is_undone(told):
-    """The link says what is lost; "Stay" changes nothing; for some seconds "Undo" brings the place
-    back, which was not given up yet."""
-    site = told()
+def test_leaving_takes_two_steps_and_is_undone(play):
+    """The page warns of the loss, and "Stay" changes nothing. For some seconds "Undo" keeps the
+    place, which was not given up yet."""
+    site = play()
     page = site.open()
     page.get_by_text("Leave the line").click()
     expect(page.get_by_text("You lose your place.")).to_be_visible()
@@ -177,7 +169,7 @@ def test_leaving_takes_two_steps_and_is_undone(told):
     expect(page.locator("h1")).to_have_text("You have left the line")
     expect(page.get_by_role("button", name="Join again")).to_be_hidden()
     shown = "getComputedStyle(document.getElementById('undo'), '::after').animationDuration"
-    assert page.evaluate(shown) == "8s"  # its bar runs out with it
+    assert page.evaluate(shown) == "8s"
     site.forward(7)
     with page.expect_response("**/status"):
         page.get_by_role("button", name="Undo").click()
@@ -185,21 +177,20 @@ def test_leaving_takes_two_steps_and_is_undone(told):
     assert site.asked == ["status", "status"]
 
 
-def test_leaving_ends_the_place(told):
-    """When the seconds are over."""
-    site = told()
+def test_leaving_ends_the_place(play):
+    """The page leaves the queue when the time for Undo ends."""
+    site = play()
     page = site.open()
     leave(page)
-    with page.expect_response("**/leave"):
-        site.forward(9, state="not_queued", **NOWHERE)
+    site.forward_to("leave", 9, state="not_queued", **NOWHERE)
     expect(page.get_by_role("button", name="Undo")).to_be_hidden()
     expect(page.get_by_role("button", name="Join again")).to_be_visible()
     assert page.problems == []
 
 
-def test_the_rooms_own_name_and_logo(told):
-    """As text, in the title too."""
-    site = told()
+def test_the_rooms_own_name_and_logo(play):
+    """The name is shown as text, also in the title."""
+    site = play()
     own = {"site_name": "<b>Rock</b> & Co", "logo": "/_waitroom/static/turn.svg"}
     site.about = {**ABOUT, **own}
     page = site.open()
@@ -208,16 +199,17 @@ def test_the_rooms_own_name_and_logo(told):
     expect(page.locator("header img")).to_have_attribute("src", "/_waitroom/static/turn.svg")
 
 
-def test_the_wait_by_the_clock_and_the_speed(told):
-    """In the visitor's zone, as exact as the words; neither while entry is paused."""
-    site = told()
+def test_the_wait_by_the_clock_and_the_speed(play):
+    """The time of admission is in the visitor's time zone. While entry is paused, neither the time
+    nor the speed is shown."""
+    site = play()
     page = site.open(wait_seconds=780, wait_seconds_low=660, wait_seconds_high=900, ahead=38)
     expect(page.locator("#between")).to_have_text(re.compile(r"^10:11.10:15$"))
     expect(page.locator("#pace")).to_have_text("about 3 a minute")
     expect(page.get_by_text("Your turn is held for 30 seconds")).to_be_visible()
     expect(page.get_by_text("open a page every 5 minutes")).to_be_visible()
     expect(page.get_by_text("this browser keeps it for 24 hours")).to_be_visible()
-    site.again(wait_seconds=780, ahead=16)  # slower ones by a tenth: it has to fit the wait
+    site.again(wait_seconds=780, ahead=16)  # Low speeds have a decimal.
     expect(page.locator("#pace")).to_have_text("about 1.3 a minute")
     site.again(state="full", **NOWHERE)
     expect(page.locator("#know li:visible")).to_have_text([re.compile("^Reloading does not help")])
@@ -227,9 +219,9 @@ def test_the_wait_by_the_clock_and_the_speed(told):
     expect(page.locator("#speed")).to_be_hidden()
 
 
-def test_the_bar_never_goes_backwards(told):
-    """It begins as a dot, and stays where somebody is moved ahead of the visitor."""
-    site = told()
+def test_the_bar_never_goes_backwards(play):
+    """The bar begins near zero, and does not move if others are moved ahead of the visitor."""
+    site = play()
     page = site.open(position=40, ahead=39)
     bar = page.locator("progress")
     share = "bar => bar.value / bar.max"
@@ -243,21 +235,19 @@ def test_the_bar_never_goes_backwards(told):
     assert bar.evaluate(share) == reached
 
 
-def test_a_page_of_an_older_version_polls_on(told):
-    """nginx serves the new script at once, and the old page until it is made again: what the page
-    lacks is not shown, and somebody waits all the same."""
-    site = told()
+def test_a_page_of_an_older_version_polls_on(play):
+    """The new script works with a page of an older version, and ignores missing elements."""
+    site = play()
     site.older = True
     page = site.open()
     expect(page.locator("#waiting")).to_have_text("240")
-    with page.expect_response("**/status"):
-        site.forward(35)
+    site.forward_to("status", 35)
     assert page.problems == []
 
 
-def test_texts_that_a_language_lacks_are_english(told):
-    """A file of an older version, or one that is begun."""
-    site = told(locale="de-DE")
+def test_texts_that_a_language_lacks_are_english(play):
+    """Texts that are missing in a translation are shown in English."""
+    site = play(locale="de-DE")
     site.lacks = {"heading", "pace", "leave_sure"}
     page = site.open(wait_seconds=300)
     expect(page.locator("h1")).to_have_text("You are in line")
@@ -266,9 +256,10 @@ def test_texts_that_a_language_lacks_are_english(told):
     expect(page.locator("#offline")).to_be_hidden()
 
 
-def test_nothing_is_promised_that_is_not_known(told):
-    """By a replica of an older version, which has no such answer; and of a lease."""
-    site = told()
+def test_nothing_is_promised_that_is_not_known(play):
+    """Without values from the replica, as with leases or older versions, the page shows no
+    promises."""
+    site = play()
     durations = ("claim_seconds", "session_seconds", "session_max_seconds", "place_seconds")
     site.about = {**ABOUT, **dict.fromkeys(durations)}
     page = site.open()
@@ -279,9 +270,9 @@ def test_nothing_is_promised_that_is_not_known(told):
     expect(page.locator("#know")).to_be_hidden()
 
 
-def test_the_network_coming_back_leaves_undo_alone(told):
-    """While somebody is leaving nothing is asked: a poll might be the one that lets them in."""
-    site = told()
+def test_the_network_coming_back_leaves_undo_alone(play):
+    """The page does not poll during the time for Undo, because a poll could admit the visitor."""
+    site = play()
     page = site.open()
     page.get_by_text("Leave the line").wait_for()
     site.again()
@@ -293,15 +284,16 @@ def test_the_network_coming_back_leaves_undo_alone(told):
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
 
 
-def test_the_visitors_number(told):
-    """The same as the server's."""
-    page = told().open(visitor="hQmVzkXy3c1tA9bWn0Lr-Q")
+def test_the_visitors_number(play):
+    """The page shows the same visitor number as the server."""
+    page = play().open(visitor="hQmVzkXy3c1tA9bWn0Lr-Q")
     expect(page.locator("#number")).to_have_text(visitor_number("hQmVzkXy3c1tA9bWn0Lr-Q"))
 
 
-def test_the_call_reaches_who_looks_elsewhere(told):
-    """By the title and the icon; by a sound and a notification, for who pressed the button."""
-    site = told()
+def test_the_call_reaches_who_looks_elsewhere(play):
+    """A call changes title and icon. If the visitor pressed the button, there are a sound and a
+    notification."""
+    site = play()
     site.page.add_init_script("""
         window.shown = [];
         window.Notification = class {
@@ -340,21 +332,21 @@ GRANT = "vip.1790000000.once-1." + "0af" * 21 + "0"
         ("/page?waitroom_grant=%22%3E&x=1", "/", "join"),
     ],
 )  # fmt: skip
-def test_a_grant_is_passed_on(told, address, on, asked):
-    """Of the page's own address, or of the one that it leads to; only where it takes a place."""
-    site = told()
+def test_a_grant_is_passed_on(play, address, on, asked):
+    """The page passes on a grant in its own address or in the return address, when it joins."""
+    site = play()
     site.next = on
     page = site.open(address, state="not_queued", refresh_after_seconds=1, **NOWHERE)
-    expect(page.locator("#updated")).to_be_empty()  # nothing is shown of a place yet to be taken
+    expect(page.locator("#updated")).to_be_empty()
     site.forward_until_asked("join", position=1, ahead=0)
     expect(page.locator("#ahead")).to_have_text("0")
     assert site.asked == ["status", asked]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_view_in_every_language(told, language):
-    """Each has its words, and fits on the narrowest phone."""
-    site = told(locale=language, viewport={"width": 320, "height": 640}, color_scheme="dark")
+def test_every_view_in_every_language(play, language):
+    """All views have texts in each language, and fit on a narrow phone."""
+    site = play(locale=language, viewport={"width": 320, "height": 640}, color_scheme="dark")
     opens = SERVER + timedelta(days=123, hours=4)
     page = site.open()
     heading = page.locator("h1")
@@ -379,9 +371,9 @@ def test_every_view_in_every_language(told, language):
     assert page.problems == []
 
 
-def test_a_place_that_was_not_kept(told):
-    """After a long absence the page takes a new place, and says that it is one."""
-    site = told()
+def test_a_place_that_was_not_kept(play):
+    """After a long absence the page takes a new place, and says that the place is new."""
+    site = play()
     page = site.open(position=3, ahead=2)
     expect(page.locator("#ahead")).to_have_text("2")
     with page.expect_response("**/status") as answer:
@@ -394,9 +386,9 @@ def test_a_place_that_was_not_kept(told):
     assert page.problems == []
 
 
-def test_a_place_that_is_gone_at_the_next_poll(told):
-    """As where cookies are refused: it is not taken again and again."""
-    site = told()
+def test_a_place_that_is_gone_at_the_next_poll(play):
+    """If the place is lost at once, as without cookies, the page does not join again."""
+    site = play()
     page = site.open(position=3, ahead=2)
     expect(page.locator("#ahead")).to_have_text("2")
     site.sleep(60, **GONE)

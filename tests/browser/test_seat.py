@@ -1,4 +1,4 @@
-"""A seat as visitors live it: one holds it, the next has it when they are done."""
+"""A leased seat in a browser: one visitor holds the seat, and the next one waits."""
 
 import pytest
 from playwright.sync_api import expect
@@ -23,8 +23,8 @@ def site():
 
 
 def test_the_next_has_the_seat_by_itself(site, visitor):
-    """The page says which seat it is, and enters at the address that was asked for when the
-    holder leaves; another seat is free all the while."""
+    """The page names the seat. When the holder leaves, the page opens the requested address.
+    Another seat is free meanwhile."""
     first, second = visitor(), visitor()
     go_in(first, f"{site.url}/seats/17/")
     asked = f"{site.url}/seats/17/?row=4"
@@ -47,7 +47,7 @@ def test_the_next_has_the_seat_by_itself(site, visitor):
 
 
 def test_leaving_the_line_of_a_seat(site, visitor):
-    """Back at the end of this line when one joins again; without a script too."""
+    """A visitor who leaves can join again at the end of the queue, also without scripts."""
     holder, second = visitor(), visitor(java_script_enabled=False)
     go_in(holder, f"{site.url}/seats/20/")
     second.goto(f"{site.url}/seats/20/")

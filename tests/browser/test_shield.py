@@ -1,4 +1,4 @@
-"""The waiting page while very many newcomers come: it takes its place by itself, a moment later."""
+"""The waiting page while the shield is up: the page joins by itself, a moment later."""
 
 import pytest
 from playwright.sync_api import expect

@@ -19,8 +19,7 @@ from sidecar.lottery.service import Draws
 from sidecar.rooms.service import WaitingRooms
 from sidecar.settings.model import Settings
 from sidecar.visitors.tokens import COOKIE_PREFIX
-from tests.support.operators import log_in
-from tests.support.replica import ADMIN_TOKEN, KEYS, Jar, cookie_of
+from tests.support.replica import ADMIN_TOKEN, KEYS, Jar, cookie_of, log_in
 
 BEARER = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 

@@ -13,8 +13,7 @@ from sidecar.http.auth.operators import PROXY_LIFETIME_S, Operators
 from sidecar.http.auth.passwords import HASHER
 from sidecar.http.auth.session import OPERATORS
 from sidecar.http.auth.throttle import MOST_FAILURES
-from tests.support.operators import log_in
-from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of
+from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of, log_in
 
 PASSWORDS = {"anna": "correct horse", "ben@example.org": "battery staple", "carl": ""}
 HASHES = {name: HASHER.hash(password) for name, password in PASSWORDS.items() if password}

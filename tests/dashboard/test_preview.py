@@ -9,8 +9,7 @@ from sidecar.dashboard import pages
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.page.preview import STATES
 from sidecar.http.app_keys import TEMPLATES
-from tests.support.operators import log_in
-from tests.support.replica import cookie_of
+from tests.support.replica import cookie_of, log_in
 from tests.support.site import ROOT
 
 ADDRESS = "/dashboard/preview"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sidecar.gate.nginx_key import build_key_file
 from tests.support.processes import free_port
-from tests.support.site import ROOT, SECRET, TEMPORARY, nginx_binary, user_line
+from tests.support.site import ROOT, SECRET, nginx_binary, temp_paths, user_line
 
 #: From the innermost one out; lines that fit into several mean the first.
 LEVELS = ("location", "server", "http", "main")
@@ -62,7 +62,7 @@ def configuration(folder: Path, level: str, block: str, before: str) -> str:
     own = set(re.findall(r"upstream ([\w-]+)", text))
     upstreams = " ".join(f"upstream {n} {{ server 127.0.0.1:9; }}" for n in sorted(named - own))
     _without_upstream(folder, remove="waitroom" in own)
-    temporary = TEMPORARY.format(folder=folder)
+    temporary = temp_paths(folder)
     head = f"{user_line()} pid {folder}/nginx.pid; error_log stderr; events {{}}\n"
     if level == "main":
         if "http {" not in block:

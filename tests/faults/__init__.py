@@ -1,1 +1,1 @@
-"""Things that break."""
+"""Scenarios that break a part of the system, and judge what visitors notice."""

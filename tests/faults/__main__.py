@@ -1,7 +1,6 @@
-"""`python -m tests.faults [--quick] [--only NAME …]`: breaks everything, writes the report.
+"""`python -m tests.faults [--quick] [--only NAME …]`: run the fault scenarios, write the report.
 
-Ends with status 1 where something that must hold did not. Whatever was started is stopped,
-also when this is.
+The exit status is 1 if a scenario does not hold. The command stops all processes that it started.
 """
 
 import argparse
@@ -29,9 +28,9 @@ from tests.faults.verdict import Row
 from tests.faults.world import FULL, QUICK, Scale
 
 ROOT = Path(__file__).resolve().parents[2]
-#: A run that takes longer hangs.
+#: Time limit of a scenario.
 LIMIT_S = 300.0
-#: Outages last longer, and are in two shifts.
+#: Time limits of outages, which last longer and run in two batches.
 LIMITS_S = dict.fromkeys(scenarios_outages.EACH, scenarios_outages.LIMIT_S) | {
     "outages": 2 * scenarios_outages.LIMIT_S
 }
@@ -59,9 +58,9 @@ ALL: dict[str, Scenario] = {
     "hidden": scenarios_hidden.hidden_tabs,
     "outages": scenarios_outages.all_outages,
 }
-#: Also one of the outages by itself.
+#: All scenarios by name, including single outages.
 BY_NAME: dict[str, Scenario] = {**ALL, **scenarios_outages.EACH}
-#: What tests/faults/test_quick.py runs too.
+#: Scenarios of `--quick`. tests/faults/test_quick.py runs most of them.
 SUBSET = ["kill", "flush", "evict", "stop", "down", "reload", "garbled"]
 
 
@@ -87,10 +86,10 @@ def main() -> int:
 
 
 def run(name: str, scale: Scale) -> list[Row]:
-    """A scenario that breaks down does not hold, and the next one runs."""
+    """Run a scenario. If it raises an exception, return a row that does not hold."""
     began = time.monotonic()
     try:
-        found = uvloop.run(_limited(name, scale))
+        found = uvloop.run(_run_with_limit(name, scale))
     except Exception as error:  # noqa: BLE001
         found = Row(name, broken=[f"{type(error).__name__}: {error}"])
     if isinstance(found, list):
@@ -99,7 +98,7 @@ def run(name: str, scale: Scale) -> list[Row]:
     return [found]
 
 
-async def _limited(name: str, scale: Scale) -> Row | list[Row]:
+async def _run_with_limit(name: str, scale: Scale) -> Row | list[Row]:
     async with asyncio.timeout(LIMITS_S.get(name, LIMIT_S)):
         return await BY_NAME[name](scale)
 

@@ -1,4 +1,4 @@
-"""The diary of a visitor: every response, and the cookie after it."""
+"""The diary of a visitor: all responses, each with the cookie after it."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Token(NamedTuple):
 
 
 def read_token(text: str) -> Token | None:
-    """Parse a cookie; None if it is no token."""
+    """Parse a cookie. Return None if the cookie is not a token."""
     kind, *fields = text.partition(".")[0].split("~")
     try:
         if kind == TICKET:
@@ -31,26 +31,26 @@ def read_token(text: str) -> Token | None:
 
 @dataclass(slots=True)
 class Entry:
-    """One request and its response. Times are seconds since 1970."""
+    """A request and its response. Times are seconds since 1970."""
 
-    #: page (of the site), status, join, leave
+    #: "page" (a page of the site), "status", "join" or "leave".
     what: str
     sent: float
     received: float
-    #: 0 if there was no response; `error` then has the reason.
+    #: The status is 0 if there was no response. Then `error` has the reason.
     status: int = 0
     error: str = ""
-    #: The state in the response: admitted, waiting, not_queued, full, closed; "" if none.
+    #: The state in the response (admitted, waiting, not_queued, full, closed), or "".
     state: str = ""
     position: int | None = None
     paused: bool = False
-    #: The response is the waiting page or a problem document.
+    #: Whether the response is the waiting page or a problem document.
     ours: bool = False
-    #: The pause until the next poll, as in the response.
+    #: The pause until the next poll that the response asks for.
     refresh_s: float | None = None
-    #: The header Retry-After, seconds; 0: none.
+    #: The value of the header Retry-After, or 0.
     retry_after_s: float = 0
-    #: The address to join, if the response has one.
+    #: The address for joining, if the response has one.
     join_url: str = ""
     token: Token | None = None
 
@@ -61,22 +61,21 @@ class Entry:
 
 @dataclass(slots=True)
 class Diary:
+    """The entries of a visitor."""
+
     name: str
     entries: list[Entry] = field(default_factory=list)
-    #: The visitor stays inside until the end of the run.
+    #: Whether the visitor stays inside until the end of the run.
     stays: bool = False
-    #: When the visitor left, or stopped.
+    #: When the visitor left or stopped.
     gone: float | None = None
-
-    def add(self, entry: Entry) -> None:
-        self.entries.append(entry)
 
     @property
     def last(self) -> Entry | None:
         return self.entries[-1] if self.entries else None
 
     def held_at(self, moment: float) -> Token | None:
-        """Return the token that the visitor held at a moment; None after leaving."""
+        """Return the token that the visitor had at a time. Return None after the visitor left."""
         if self.gone is not None and self.gone <= moment:
             return None
         held = None

@@ -1,4 +1,4 @@
-"""Malformed requests: a fixed corpus and examples of hypothesis, in a random mix.
+"""Malformed requests: a random mix of a fixed corpus and examples of Hypothesis.
 
 The same seed gives the same requests.
 """
@@ -16,7 +16,7 @@ from sidecar.rooms.settings import RoomSettings
 from tests.support.site import ADMIN_TOKEN
 from tests.support.tokens import signed_pass, signed_ticket
 
-#: A room without visitors, whose settings the requests change.
+#: Name of a room without visitors, whose settings the requests change.
 TOYED_WITH = "other"
 NGINX, EDGE, OPS = "nginx", "edge", "ops"
 
@@ -76,7 +76,7 @@ _HEADERS = [
     b"\xff: x", b"Connection: close", b"Connection: keep-alive, Upgrade", b"Proxy: http://evil/",
     b"\r\n".join(b"X-%d: 1" % i for i in range(90)),
 ]  # fmt: skip
-#: Headers that make the end of the request unclear.
+#: Headers that make the end of a request ambiguous.
 _UNCLEAR = [
     b"Content-Length: abc", b"Content-Length: -1", b"Content-Length: 5\r\nContent-Length: 7",
     b"Content-Length: 99999999999999999999999", b"Transfer-Encoding: chunked, chunked",
@@ -101,11 +101,13 @@ _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0", b"HTTP/9.9", b"XTTP/1.1", b""), (94, 2, 1
 
 @dataclass(frozen=True, slots=True)
 class Garbled:
+    """A malformed request to one of the servers."""
+
     to: str
     data: bytes
-    #: The response to HEAD has no body.
+    #: Whether the method is HEAD, whose response has no body.
     is_head: bool
-    #: The end of the request is clear, so the server must respond.
+    #: Whether the end of the request is unambiguous, so that the server must respond.
     is_whole: bool
 
 
@@ -134,18 +136,18 @@ def _is_mild(part: bytes) -> bool:
     return all(32 <= byte < 127 for byte in part) and not part.startswith((b"Host", b"Expect"))
 
 
-def mixture(count: int, seed: int = 4) -> Iterator[Garbled]:
-    wild = _Parts(_METHODS, _PATHS, _OPS_PATHS, _COOKIES, _HEADERS, _made_up())
+def mix_requests(count: int, seed: int = 4) -> Iterator[Garbled]:
+    wild = _Parts(_METHODS, _PATHS, _OPS_PATHS, _COOKIES, _HEADERS, _generate_examples())
     mild = wild.mild()
     random = Random(seed)
     for number in range(count):
-        yield _mix(random, mild if number % 2 else wild)
+        yield _make_request(random, mild if number % 2 else wild)
 
 
-def _mix(random: Random, parts: _Parts) -> Garbled:
+def _make_request(random: Random, parts: _Parts) -> Garbled:
     to = random.choices((NGINX, EDGE, OPS), (5, 3, 2))[0]
-    method, path = _asked(random, parts, to)
-    lines = _lines(random, parts, to, path)
+    method, path = _choose_target(random, parts, to)
+    lines = _make_lines(random, parts, to, path)
     body, is_whole = b"", True
     if method in {b"POST", b"PUT", b"PATCH", b"DELETE"}:
         body = random.choice(_BODIES + parts.made_up["json"])
@@ -161,7 +163,7 @@ def _mix(random: Random, parts: _Parts) -> Garbled:
     return Garbled(to, data, method == b"HEAD", is_whole)
 
 
-def _asked(random: Random, parts: _Parts, to: str) -> tuple[bytes, bytes]:
+def _choose_target(random: Random, parts: _Parts, to: str) -> tuple[bytes, bytes]:
     if to == OPS and random.random() < 0.4:
         return b"PATCH", f"/admin/rooms/{TOYED_WITH}".encode()
     method = random.choice(parts.methods)
@@ -175,7 +177,7 @@ def _asked(random: Random, parts: _Parts, to: str) -> tuple[bytes, bytes]:
     return method, path
 
 
-def _lines(random: Random, parts: _Parts, to: str, path: bytes) -> list[bytes]:
+def _make_lines(random: Random, parts: _Parts, to: str, path: bytes) -> list[bytes]:
     lines = [b"Host: localhost"] if random.random() < 0.97 else []
     if to == EDGE and path == b"/check" and random.random() < 0.9:
         lines.append(b"X-Waitroom-Room: shop")
@@ -184,18 +186,18 @@ def _lines(random: Random, parts: _Parts, to: str, path: bytes) -> list[bytes]:
     if random.random() < 0.7:
         kind = random.choice(("cookie", "token", "text"))
         cookie = random.choice(parts.cookies + parts.made_up[kind])
-        lines.append(b"Cookie: " + _maybe_named(random, cookie))
+        lines.append(b"Cookie: " + _add_cookie_name(random, cookie))
     if random.random() < 0.2:
         lines.append(b"X-Made-Up: " + random.choice(parts.made_up["bytes"]))
     return lines + random.choices(parts.headers, k=random.randrange(4))
 
 
-def _maybe_named(random: Random, text: bytes) -> bytes:
+def _add_cookie_name(random: Random, text: bytes) -> bytes:
     return text if b"=" in text or random.random() < 0.3 else b"waitroom_shop=" + text
 
 
-def _made_up() -> dict[str, list[bytes]]:
-    """Return examples of hypothesis, without line ends."""
+def _generate_examples() -> dict[str, list[bytes]]:
+    """Return examples of Hypothesis without line ends."""
     names = st.sampled_from(sorted(RoomSettings.model_fields)) | st.text(max_size=20)
     values: Any = st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),

@@ -1,6 +1,6 @@
 """Outages on a simulated clock: two replicas, a real Redis, and pages that poll and back off.
 
-Minutes pass in seconds. Random moments come from a seed, so that a run can be repeated.
+Minutes pass in seconds. A seed makes a run repeatable.
 """
 
 import heapq
@@ -10,7 +10,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from sidecar.gate.page import status_document as told
+from sidecar.gate.page import status_document
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.redis_keys import room_key, room_keys
@@ -20,10 +20,11 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.visitors.model import Pass, Ticket, VisitorState
 from sidecar.visitors.tokens import Tokens
+from tests.faults.verdict import Overtaking, count_overtaking, read_call
 from tests.support.rooms import FollowingClock, RedisTime, new_room_name
 
 CAP, WAITING = 10, 200
-#: Lets newcomers join at once.
+#: A bearer whom the room lets join at once.
 WAITED = Bearer(has_waited=True)
 #: How long visitors from the queue stay inside, seconds.
 STAY_S = 10.0
@@ -31,16 +32,16 @@ STAY_S = 10.0
 
 @dataclass(frozen=True)
 class Outage:
-    """What is unavailable, for how long, and whether visitors stay inside."""
+    """What is unavailable and for how long, and whether visitors stay inside."""
 
     seconds: float
     redis: bool = True
-    #: Redis comes back empty.
+    #: Redis loses its data.
     loses_data: bool = False
-    #: "up", "restarted" when Redis is back, or "down" for the whole outage.
+    #: "up", "restarted" at the end of the outage, or "down" for the whole outage.
     replicas: str = "up"
     insiders_stay: bool = False
-    #: Passes cannot be renewed while the replicas are down.
+    #: Sessions must last longer, as passes cannot be renewed while the replicas are down.
     session_s: float = 30
 
     @property
@@ -51,7 +52,7 @@ class Outage:
         return f"{what} {self.seconds:g} s{data}, replicas {self.replicas}{inside}"
 
 
-#: Outages that once cost places, or might.
+#: Outages that have cost places, or might.
 OUTAGES = (
     Outage(60),
     Outage(150),
@@ -81,7 +82,7 @@ class _Store(RoomStore):
 
 @dataclass
 class Page:
-    """A visitor's page and its state."""
+    """The page of a visitor, and its state."""
 
     token: Any = None
     failures: int = 0
@@ -92,23 +93,12 @@ class Page:
 
 
 @dataclass
-class Result:
-    """How many waiting visitors were `overtaken`, the `worst` by how many, and how many by
-    newcomers. `first_call_s` counts from the end of the outage. `thrown_out` are visitors inside
-    who were told to wait."""
-
-    overtaken: int = 0
-    worst: int = 0
-    by_newcomers: int = 0
-    first_call_s: float | None = None
-    called: int = 0
-    thrown_out: int = 0
-    peak: int = 0
-
-
-@dataclass
 class Scene:
-    """One room, its replicas and its visitors, on one clock."""
+    """A room with its replicas and visitors on one clock.
+
+    `peak` is the highest number of sessions, `thrown_out` the number of visitors inside who had to
+    wait.
+    """
 
     redis: Any
     outage: Outage
@@ -134,8 +124,6 @@ class Scene:
         )  # fmt: skip
         return WaitingRoom(self.name, self.file, Tokens(self.name, ["k" * 32], clock), store, clock)
 
-    # The clock --------------------------------------------------------------------------------
-
     @property
     def now_s(self) -> float:
         return (self.time.now_ms - self.began_ms) / 1000
@@ -150,8 +138,6 @@ class Scene:
             self.time.now_ms, _, do = heapq.heappop(self.agenda)
             await do()
         self.time.now_ms = end_ms
-
-    # Replicas -----------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
         for room in self.replicas:
@@ -168,15 +154,13 @@ class Scene:
                 await room.store.sweep()
         self.later(self.file.sweep_interval, self.sweep)
 
-    # Visitors -----------------------------------------------------------------------------------
-
     def come(self, page: Page, in_s: float = 0) -> Page:
         self.pages.append(page)
-        self.later(in_s, lambda: self.look(page))
+        self.later(in_s, lambda: self.poll(page))
         return page
 
-    async def look(self, page: Page) -> None:
-        """Poll as static/waiting.js does; a visitor inside requests a page now and then."""
+    async def poll(self, page: Page) -> None:
+        """Poll as static/waiting.js does, or request a page if the visitor is inside."""
         if page.gone:
             return
         if not self.replicas:
@@ -200,15 +184,15 @@ class Scene:
         if answer.state is VisitorState.ADMITTED:
             if not was_inside and not page.stays:
                 page.leaves_s = self.now_s + STAY_S
-            self.later(self.random.uniform(1, 4), lambda: self.look(page))
+            self.later(self.random.uniform(1, 4), lambda: self.poll(page))
         elif answer.store_unavailable and answer.joined_ms is None:
             await self._try_later(page)
         else:
             self.thrown_out += was_inside
             if answer.state is VisitorState.NOT_QUEUED:
                 page.token = None
-            wait_s = told.refresh_s(room, answer) * self.random.uniform(1, 1.05)
-            self.later(wait_s, lambda: self.look(page))
+            wait_s = status_document.get_refresh_s(room, answer) * self.random.uniform(1, 1.05)
+            self.later(wait_s, lambda: self.poll(page))
 
     async def _try_later(self, page: Page) -> None:
         if isinstance(page.token, Pass):
@@ -216,11 +200,10 @@ class Scene:
         else:
             page.failures += 1
             wait_s = self.random.uniform(2, min(60, 2 ** (page.failures + 1)))
-        self.later(wait_s, lambda: self.look(page))
+        self.later(wait_s, lambda: self.poll(page))
 
-    # The story ----------------------------------------------------------------------------------
-
-    async def play(self) -> Result:
+    async def play(self) -> Overtaking:
+        """Run the outage. Return its effect on the visitors who waited before."""
         await self.refresh()
         self.later(self.file.sweep_interval, self.sweep)
         for n in range(CAP):
@@ -239,7 +222,8 @@ class Scene:
         ended_ms = self.time.now_ms
         for n in range(200):
             self.come(Page(), in_s=1 + n)
-        if self.outage.insiders_stay:  # else nobody would ever be called
+        # Without free slots, nobody would be called.
+        if self.outage.insiders_stay:
             for n, page in enumerate(self.pages[:CAP]):
                 page.leaves_s = self.now_s + 5 + 2 * n
         await self.until(self.now_s + 240)
@@ -260,26 +244,9 @@ class Scene:
         for room in self.replicas:
             room.store.is_cut_off = False
 
-    async def _judge(self, before: dict[str, Page], ended_ms: int) -> Result:
-        orders = {v: page.token.order for v, page in before.items()}
-        called: dict[str, int] = {}  # the last call, which led inside
+    async def _judge(self, before: dict[str, Page], ended_ms: int) -> Overtaking:
         rows = await self.redis.xrange(room_key(self.name, "events"))
-        first = None
-        for turn, (_, fields) in enumerate(rows):
-            visitor, at = fields[b"visitor"].decode(), int(fields[b"at"])
-            kind, why = fields[b"kind"], fields[b"why"]
-            if (kind == b"called" or (kind, why) == (b"admitted", b"at_once")) and at >= ended_ms:
-                called[visitor] = turn
-                first = at if first is None else first
-        result = Result(peak=self.peak, thrown_out=self.thrown_out)
-        result.called = len(called.keys() & orders.keys())
-        if first is not None:
-            result.first_call_s = (first - ended_ms) / 1000
-        for visitor, order in orders.items():
-            turn = called.get(visitor, 2**60)
-            ahead = [v for v, at in called.items() if at < turn]
-            behind = sum(orders.get(v, 0) > order for v in ahead)
-            result.overtaken += behind > 0
-            result.worst = max(result.worst, behind)
-            result.by_newcomers += any(v not in orders for v in ahead)
-        return result
+        calls = [call for _, fields in rows if (call := read_call(fields))]
+        orders = {visitor: page.token.order for visitor, page in before.items()}
+        after = [call for call in calls if call.at >= ended_ms / 1000]
+        return count_overtaking(orders, after, ended_ms / 1000)

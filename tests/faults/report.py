@@ -112,12 +112,12 @@ def render(rows: Sequence[Row], machine: Machine, *, seconds: float, quick: bool
     parts = [
         HEAD.format(machine=machine, date=date + (", the quick subset" if quick else "")),
         f"**{held} of {len(rows)} hold.**\n",
-        _table([row for row in rows if not row.overtaking]),
+        _make_table([row for row in rows if not row.overtaking]),
         WORDS,
-        _outages([row for row in rows if row.overtaking]),
+        _make_outages([row for row in rows if row.overtaking]),
         CUT_OFF,
         "## Run by run\n",
-        *(_details(row) for row in rows),
+        *(_make_details(row) for row in rows),
     ]
     return "\n".join(filter(None, parts))
 
@@ -131,64 +131,66 @@ def write(
 
 def line(row: Row) -> str:
     """Return a row as a line for the terminal."""
-    said = "held" if row.held else f"NOT HELD: {'; '.join(row.broken)}"
+    verdict = "held" if row.held else f"NOT HELD: {'; '.join(row.broken)}"
     if row.overtaking:
-        cells = dict(zip(OVERTAKEN.split(" | ")[1:-1], _overtaken(row.overtaking), strict=True))
+        cells = dict(
+            zip(OVERTAKEN.split(" | ")[1:-1], _format_overtaking(row.overtaking), strict=True)
+        )
         figures = ", ".join(f"{name} {cell}" for name, cell in cells.items())
-        return f"{row.scenario}: {figures}, peak {row.peak}, {row.seconds:.0f} s: {said}"
+        return f"{row.scenario}: {figures}, peak {row.peak}, {row.seconds:.0f} s: {verdict}"
     return (
         f"{row.scenario}: {row.requests:,} requests, {row.failures} failures, {row.lost} lost,"
-        f" {row.inversions} inversions, peak {row.peak}, recovered {_recovered(row)},"
-        f" {row.seconds:.0f} s: {said}"
+        f" {row.inversions} inversions, peak {row.peak}, recovered {_format_recovery(row)},"
+        f" {row.seconds:.0f} s: {verdict}"
     )
 
 
-def _table(rows: Sequence[Row]) -> str:
-    lines = _head(FIGURES)
+def _make_table(rows: Sequence[Row]) -> str:
+    lines = _make_head(FIGURES)
     for row in rows:
         cells = [row.scenario, f"{row.requests:,}", row.failures, row.lost, row.inversions,
-                 row.peak, _recovered(row), _holds(row)]  # fmt: skip
+                 row.peak, _format_recovery(row), _make_verdict(row)]  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 
 
-def _outages(rows: Sequence[Row]) -> str:
+def _make_outages(rows: Sequence[Row]) -> str:
     if not rows:
         return ""
-    lines = _head(OVERTAKEN)
+    lines = _make_head(OVERTAKEN)
     for row in rows:
-        figures = _overtaken(row.overtaking or Overtaking())
-        lines.append(f"| {' | '.join([row.scenario, *figures, _holds(row)])} |")
+        figures = _format_overtaking(row.overtaking or Overtaking())
+        lines.append(f"| {' | '.join([row.scenario, *figures, _make_verdict(row)])} |")
     table = "\n".join(lines) + "\n"
     return OUTAGES.format(cap=CAP, waiting=WAITING, table=table)
 
 
-def _overtaken(found: Overtaking) -> list[str]:
+def _format_overtaking(found: Overtaking) -> list[str]:
     first = "none" if found.first_call_s is None else f"{found.first_call_s:.1f} s"
     worst = f" ({found.worst})" if found.people else ""
     return [f"{found.people}{worst}", str(found.by_newcomers), first]
 
 
-def _head(columns: str) -> list[str]:
+def _make_head(columns: str) -> list[str]:
     figures = columns.count(" | ") - 1
     return [f"| {columns} |", "|---|" + "--:|" * figures + "---|"]
 
 
-def _holds(row: Row) -> str:
-    return "held" if row.held else f"**not held**: {_short('; '.join(row.broken))}"
+def _make_verdict(row: Row) -> str:
+    return "held" if row.held else f"**not held**: {_shorten('; '.join(row.broken))}"
 
 
-def _details(row: Row) -> str:
+def _make_details(row: Row) -> str:
     lines = [f"**{row.scenario}**, {row.seconds:.0f} s.", ""]
     lines += [f"* not held: {text}" for text in row.broken]
     lines += [f"* {text}" for text in row.notes]
     return "\n".join(lines) + "\n"
 
 
-def _recovered(row: Row) -> str:
+def _format_recovery(row: Row) -> str:
     return "–" if row.recover_s is None else f"{row.recover_s:.1f} s"
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     text = text.replace("|", "/")
     return text if len(text) < 300 else text[:300] + " …"

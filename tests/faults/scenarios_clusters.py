@@ -1,71 +1,71 @@
-"""Redis Sentinel and Cluster: the room's server dies, or the room moves to another."""
+"""Redis Sentinel and Cluster: a room's server dies, or the room moves to another server."""
 
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 from sidecar.rooms.redis_keys import room_key
-from tests.faults.scenarios_store import back_again, must_know_all
+from tests.faults.scenarios_store import check_store, wait_until_recovered
 from tests.faults.verdict import Row
 from tests.faults.world import ROOM, Scale, world
-from tests.support.redis_servers import ClusterStore, SentinelStore
+from tests.support.redis_servers import ClusterStore, RedisServer, SentinelStore
 
 KEY = room_key(ROOM, "stats")
 
 
 async def sentinel_failover(scale: Scale) -> Row:
-    with SentinelStore() as store:
-        name = "Sentinel failover (primary killed)"
-        async with world(name, cap=scale.cap, store=store.url) as run:
-            await run.fill(scale)
-            await run.harvest()
-            run.breaks()
-            killed = await asyncio.to_thread(store.kill_primary)
-            await _until(lambda: store.primary() is not killed and store.primary().answers)
-            run.note(f"a new primary after {time.time() - run.broken:.1f} s")
-            await back_again(run, scale)
-            await must_know_all(run)
-    return run.row
+    store = SentinelStore()
+    return await _break_store(
+        scale, "Sentinel failover (primary killed)", store, store.kill_primary,
+        lambda killed: store.primary() is not killed and store.primary().answers,
+    )  # fmt: skip
 
 
 async def cluster_failover(scale: Scale) -> Row:
-    with ClusterStore() as store:
-        name = "Cluster primary killed"
-        async with world(name, cap=scale.cap, store=store.url) as run:
-            await run.fill(scale)
-            await run.harvest()
-            run.breaks()
-            killed = await asyncio.to_thread(store.kill_primary_of, KEY)
-            await _until(lambda: store.primary_of(KEY) not in {None, killed})
-            run.note(f"a new primary after {time.time() - run.broken:.1f} s")
-            await back_again(run, scale)
-            await must_know_all(run)
-    return run.row
+    store = ClusterStore()
+    return await _break_store(
+        scale, "Cluster primary killed", store, lambda: store.kill_primary_of(KEY),
+        lambda killed: store.primary_of(KEY) not in {None, killed},
+    )  # fmt: skip
 
 
 async def cluster_slot_moved(scale: Scale) -> Row:
-    with ClusterStore() as store:
-        name = "Cluster: the room's slot moved"
+    store = ClusterStore()
+    name = "Cluster: the room's slot moved"
+    return await _break_store(scale, name, store, lambda: store.move_slot(KEY))
+
+
+async def _break_store(
+    scale: Scale, name: str, store: Any, break_it: Callable[[], RedisServer],
+    has_new_primary: Callable[[RedisServer], bool] | None = None,
+) -> Row:  # fmt: skip
+    """Run a scenario. After a failover, wait until there is a new primary."""
+    with store:
         async with world(name, cap=scale.cap, store=store.url) as run:
             await run.fill(scale)
             await run.harvest()
             run.breaks()
-            await asyncio.to_thread(store.move_slot, KEY)
-            run.mends()
-            run.note(f"moved within {run.mended - run.broken:.1f} s")
-            await back_again(run, scale)
-            await must_know_all(run)
+            server = await asyncio.to_thread(break_it)
+            if has_new_primary is None:
+                run.mends()
+                run.note(f"moved within {run.mended - run.broken:.1f} s")
+            else:
+                await _wait_until(lambda: has_new_primary(server))
+                run.note(f"a new primary after {time.time() - run.broken:.1f} s")
+            await wait_until_recovered(run, scale)
+            await check_store(run)
     return run.row
 
 
-async def _until(true: Callable[[], bool], timeout_s: float = 30) -> None:
+async def _wait_until(true: Callable[[], bool], timeout_s: float = 30) -> None:
     async with asyncio.timeout(timeout_s):
-        while not await asyncio.to_thread(_quietly, true):
+        while not await asyncio.to_thread(_is_true, true):
             await asyncio.sleep(0.1)
 
 
-def _quietly(true: Callable[[], bool]) -> bool:
-    """Evaluate a condition; False if its server does not respond."""
+def _is_true(true: Callable[[], bool]) -> bool:
+    """Evaluate a condition. Return False if a server does not respond."""
     try:
         return bool(true())
     except Exception:  # noqa: BLE001

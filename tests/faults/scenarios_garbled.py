@@ -1,4 +1,4 @@
-"""100,000 malformed requests over keep-alive connections."""
+"""100,000 malformed requests on keep-alive connections."""
 
 import asyncio
 import os
@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.faults.garbage import EDGE, NGINX, OPS, TOYED_WITH, Garbled, mixture
+from tests.faults.garbage import EDGE, NGINX, OPS, TOYED_WITH, Garbled, mix_requests
 from tests.faults.verdict import Row
 from tests.faults.wire import Reply, read_reply
 from tests.faults.world import REPLICAS, Scale
 from tests.support.site import BY_DEFAULT, Site
 
 WORKERS = 32
-#: nginx's right statuses for unknown transfer codings and HTTP versions.
-NOT_KNOWN = {501, 505}
+#: Statuses that nginx rightly sends for unknown transfer codings and HTTP versions.
+UNSUPPORTED = {501, 505}
 MAX_GROWTH_MIB = 20
-#: How long to wait for a response to a request that may be incomplete.
+#: Timeout for the response to a request that may be incomplete.
 PATIENCE_S = 0.3
 TIMEOUT_S = 5.0
 
@@ -41,8 +41,8 @@ async def garbled(scale: Scale) -> Row:
         rooms={"shop": room, TOYED_WITH: room}, replicas=REPLICAS, settings=BY_DEFAULT
     ) as site:
         tally = Tally()
-        source = _counted(mixture(count), count, tally, site)
-        await asyncio.gather(*(_work(source, site, number, tally) for number in range(WORKERS)))
+        source = _count(mix_requests(count), count, tally, site)
+        await asyncio.gather(*(_send_all(source, site, number, tally) for number in range(WORKERS)))
         tally.rss.append(_memory(site))
         row.requests, row.failures = tally.sent, len(tally.wrong)
         row.broken += tally.wrong[:3]
@@ -64,9 +64,7 @@ async def garbled(scale: Scale) -> Row:
     return row
 
 
-def _counted(
-    requests: Iterator[Garbled], count: int, tally: Tally, site: Site
-) -> Iterator[Garbled]:
+def _count(requests: Iterator[Garbled], count: int, tally: Tally, site: Site) -> Iterator[Garbled]:
     for number, request in enumerate(requests, start=1):
         if number == count // 10:
             tally.rss.append(_memory(site))
@@ -74,19 +72,19 @@ def _counted(
         yield request
 
 
-async def _work(source: Iterator[Garbled], site: Site, number: int, tally: Tally) -> None:
+async def _send_all(source: Iterator[Garbled], site: Site, number: int, tally: Tally) -> None:
     replica = number % REPLICAS
     doors = {NGINX: site.url, EDGE: site.edges[replica], OPS: site.ops[replica]}
-    lines = {to: _Line(url) for to, url in doors.items()}
+    lines = {to: _Connection(url) for to, url in doors.items()}
     try:
         for request in source:
-            await _one(lines[request.to], request, tally)
+            await _send_one(lines[request.to], request, tally)
     finally:
         for line in lines.values():
             line.close()
 
 
-async def _one(line: "_Line", request: Garbled, tally: Tally) -> None:
+async def _send_one(line: "_Connection", request: Garbled, tally: Tally) -> None:
     try:
         reply = await line.send(request)
     except TimeoutError:
@@ -98,21 +96,21 @@ async def _one(line: "_Line", request: Garbled, tally: Tally) -> None:
     if reply is None:
         tally.statuses[f"{request.to} none"] += 1
         return
-    # A header that a replica refuses to read makes its sender wait: the page says 503 then.
+    # If a replica refuses a header, nginx sends the waiting page with status 503.
     is_page = reply.status == 503 and request.to == NGINX and _is_ours(reply)
     tally.statuses[f"{request.to} {reply.status}{' (the page)' if is_page else ''}"] += 1
-    is_known = request.to == NGINX and reply.status in NOT_KNOWN
+    is_known = request.to == NGINX and reply.status in UNSUPPORTED
     if reply.status >= 500 and not is_page and not is_known:
         tally.wrong.append(f"{request.to}: {reply.status} to {request.data[:300]!r}")
 
 
 def _is_ours(reply: Reply) -> bool:
-    """Return True for the waiting page or a problem document; HEAD gets only headers."""
+    """Return True for the waiting page or a problem document, by headers, as HEAD has no body."""
     return bool(reply.header("retry-after")) and reply.header("cache-control") == "no-store"
 
 
-class _Line:
-    """A connection that lasts until the server closes it."""
+class _Connection:
+    """A connection that stays open until the server closes it."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -123,7 +121,8 @@ class _Line:
         try:
             reply = await self._exchange(request, fresh=self._streams is None)
         except (ConnectionError, asyncio.IncompleteReadError):
-            self.close()  # the server had closed it; what was sent is sent again, once
+            # The server had closed the connection, so the request is sent once more.
+            self.close()
             try:
                 reply = await self._exchange(request, fresh=True)
             except BaseException:
@@ -152,7 +151,7 @@ class _Line:
 
 
 def _memory(site: Site) -> list[float]:
-    """Return the memory of each replica, MiB."""
+    """Return the memory of each replica in MiB."""
     page = os.sysconf("SC_PAGE_SIZE")
     found = []
     for replica in site.replicas:

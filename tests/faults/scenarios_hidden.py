@@ -1,4 +1,4 @@
-"""Sales with hidden tabs, which browsers let poll once a minute."""
+"""Sales in which some tabs are hidden, so that browsers let them poll once a minute."""
 
 import time
 
@@ -10,7 +10,7 @@ from tests.support.simulation import HIDDEN, MOST_IDLE, MOST_LATE, Played, hidde
 
 
 async def hidden_tabs(scale: Scale) -> list[Row]:
-    """Simulate sales with 200 slots and some 1,700 visitors."""
+    """Simulate sales with 200 slots and about 1,700 visitors."""
     shares = HIDDEN[:1] if scale.quick else HIDDEN
     began = time.monotonic()
     with RedisServer() as server:

@@ -1,4 +1,4 @@
-"""Hours of churn within seconds: the model's state machine, with reproducible seeds."""
+"""Hours of churn within seconds, by the state machine of rooms with reproducible seeds."""
 
 import asyncio
 import time

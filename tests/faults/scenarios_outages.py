@@ -1,4 +1,4 @@
-"""The outages of outages.py in real time, each with a site and a crowd of its own."""
+"""The outages of outages.py in real time. Each has its own site and visitors."""
 
 import asyncio
 import time
@@ -7,21 +7,21 @@ from functools import partial
 
 from tests.faults.diary import PASS, TICKET
 from tests.faults.outages import CAP, OUTAGES, STAY_S, WAITING, Outage
-from tests.faults.scenarios_store import placeless
-from tests.faults.verdict import Overtaking, Row, is_let_in_alone, overtaking
+from tests.faults.scenarios_store import needs_redis
+from tests.faults.verdict import Overtaking, Row, is_admitted_without_redis, overtaking
 from tests.faults.visitors import Plan
 from tests.faults.world import Scale, World, world
 from tests.support.redis_servers import RedisServer
 
-#: After this time a replica knows the refreshes near the head.
+#: After this time a replica knows how often visitors near the head of the queue poll.
 BEFORE_S = 75.0
 AFTER_S = 100.0
-#: How many outages run at a time; they mostly sleep.
+#: Number of outages that run at the same time. Most of the time they sleep.
 AT_A_TIME = 5
 LIMIT_S = 600.0
-#: How long replicas take to start, which is part of the outage.
+#: Time that replicas take to start, which is part of the outage.
 START_S = 3.0
-#: In a shorter outage Redis hangs, in a longer one it stops and starts again.
+#: In outages up to this length Redis hangs. In longer outages it stops and starts again.
 HANGS_S = 60.0
 
 WAITS = Plan(stay_s=(STAY_S, STAY_S), think_s=(1, 4), says_goodbye=1, backs_off=True)
@@ -41,15 +41,15 @@ async def all_outages(scale: Scale) -> list[Row]:
 
 
 async def alone(outage: Outage, _: Scale) -> Row:
-    """Run an outage. An exception makes it a row that does not hold."""
+    """Run an outage. If it raises an exception, return a row that does not hold."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(LIMIT_S):
             return await _play(outage)
     except Exception as error:  # noqa: BLE001
-        said = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
         return Row(
-            outage.name, broken=[said], seconds=time.monotonic() - began, overtaking=Overtaking()
+            outage.name, broken=[reason], seconds=time.monotonic() - began, overtaking=Overtaking()
         )
 
 
@@ -61,7 +61,7 @@ EACH: dict[str, Callable[[Scale], Awaitable[Row]]] = {
 
 async def _play(outage: Outage) -> Row:
     settings = {"session_duration": outage.session_s}
-    # A crowded disk is not what is tried here; a server that ends writes all it has.
+    # Syncing less often keeps a slow disk out of the test. At its end, a server writes all data.
     with RedisServer("--appendfsync", "everysec", aof=not outage.loses_data) as redis:
         async with world(outage.name, cap=CAP, store=redis.url, settings=settings) as run:
             await _fill(run, outage)
@@ -73,7 +73,7 @@ async def _play(outage: Outage) -> Row:
                 run.crowd.dismiss(run.crowd.diaries[:CAP])
             await _outage(run, redis, outage)
             run.mends()
-            is_known = placeless if outage.replicas == "up" else lambda _: True
+            is_known = needs_redis if outage.replicas == "up" else lambda _: True
             run.expect_status(503, until=run.mended + 3, whom=is_known)
             await asyncio.sleep(1)
             run.crowd.keep_coming(1, WAITS)
@@ -125,7 +125,7 @@ def _judge(run: World) -> None:
     found = overtaking(diaries, run.calls, broken=run.broken, mended=run.mended)
     run.row.overtaking = found
     run.row.broken += found.problems()
-    alone_in = sum(any(map(is_let_in_alone, diary.entries)) for diary in diaries[CAP:])
+    alone_in = sum(any(map(is_admitted_without_redis, diary.entries)) for diary in diaries[CAP:])
     run.must(f"{alone_in} were let in by a replica alone", not alone_in)
     inside = sum(bool((t := d.held_at(run.broken)) and t.kind == PASS) for d in diaries)
     run.must(f"{inside} inside before", inside == CAP)

@@ -1,4 +1,4 @@
-"""Faults of nginx and the replicas that visitors must not notice."""
+"""Faults of nginx and replicas that visitors must not notice."""
 
 import asyncio
 import signal
@@ -10,12 +10,12 @@ from tests.faults.visitors import STAYS, Plan
 from tests.faults.world import REPLICAS, Scale, world
 from tests.support.processes import SHIFTED, Process
 
-#: A response is late after this time, s. nginx gives a silent replica 3 s.
+#: A later response counts as late. nginx waits 3 s for a silent replica.
 LATE_S = 2.5
 
 
 async def kill_one(scale: Scale) -> Row:
-    """kill -9 one of three replicas under load"""
+    """Kill one of three replicas, and start it again."""
     async with world("kill -9 one of three replicas under load", cap=scale.cap) as run:
         await run.fill(scale)
         run.breaks()
@@ -28,8 +28,10 @@ async def kill_one(scale: Scale) -> Row:
 
 
 async def hang_one(scale: Scale) -> Row:
-    """Freeze a replica: nginx waits 3 s, and asks another. The share of late responses is not
-    larger than the replica's share of the requests."""
+    """Freeze a replica, so that nginx waits 3 s and asks another replica.
+
+    The share of late responses must not exceed the replica's share of requests.
+    """
     async with world("one of three replicas hangs", cap=scale.cap) as run:
         await run.fill(scale)
         run.breaks()
@@ -39,12 +41,12 @@ async def hang_one(scale: Scale) -> Row:
         run.mends()
         await asyncio.sleep(scale.after_s / 2)
         for what in ("status", "page"):
-            seen = [e for d in run.crowd.diaries for e in d.entries
+            entries = [e for d in run.crowd.diaries for e in d.entries
                     if e.what == what and run.broken < e.sent < run.mended]  # fmt: skip
-            late = sum(e.seconds > LATE_S for e in seen)
-            run.must(f"{late} of {len(seen)} answers were late ({what})",
-                     late <= 0.4 * len(seen))  # fmt: skip
-            run.note(f"{what}: {late} of {len(seen)} answers took more than {LATE_S:g} s")
+            late = sum(e.seconds > LATE_S for e in entries)
+            run.must(f"{late} of {len(entries)} answers were late ({what})",
+                     late <= 0.4 * len(entries))  # fmt: skip
+            run.note(f"{what}: {late} of {len(entries)} answers took more than {LATE_S:g} s")
     return run.row
 
 
@@ -65,8 +67,8 @@ async def rolling_restart(scale: Scale) -> Row:
 
 
 async def all_down(scale: Scale) -> Row:
-    """Stop all replicas: visitors get the waiting page, or pass with the switch, until they are
-    back."""
+    """Stop all replicas. Until they are back, visitors get the waiting page, or the site where
+    $waitroom_on_failure is "admit"."""
     async with world("all replicas down", cap=scale.cap) as run:
         await run.fill(scale)
         run.breaks()
@@ -75,9 +77,9 @@ async def all_down(scale: Scale) -> Row:
         await asyncio.sleep(0.2)
         let_in = [run.crowd.add(Plan(path="/open")) for _ in range(5)]
         await asyncio.sleep(scale.after_s / 3)
-        seen = [e for d in run.crowd.diaries for e in d.entries
+        entries = [e for d in run.crowd.diaries for e in d.entries
                 if e.sent > run.broken + 0.2 and d not in let_in]  # fmt: skip
-        paused = [e for e in seen if e.ours and e.status == 503]
+        paused = [e for e in entries if e.ours and e.status == 503]
         run.must("nobody saw the waiting page", any(e.what == "page" for e in paused))
         run.must("the switch did not let everybody in",
                  all(e.state == "admitted" for d in let_in for e in d.entries)
@@ -89,8 +91,8 @@ async def all_down(scale: Scale) -> Row:
         run.mends()
         run.expect_status(503, until=run.mended + 1)
         run.note(f"down for {run.mended - run.broken:.1f} s, the replicas' start included")
-        run.note(f"{len(paused)} of {len(seen)} answers meanwhile were the page or a problem with"
-                 " 503, the others verdicts that nginx had kept")  # fmt: skip
+        run.note(f"{len(paused)} of {len(entries)} answers meanwhile were the page or a problem"
+                 " with 503, the others verdicts that nginx had kept")  # fmt: skip
         await asyncio.sleep(scale.after_s)
     return run.row
 

@@ -1,24 +1,23 @@
-"""Faults of a single Redis: restarted, emptied, stopped, full."""
+"""Faults of a single Redis server: restart, data loss, a hanging process, full memory."""
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from sidecar.rooms.redis_keys import room_key
 from tests.faults.diary import PASS, TICKET, Diary, Entry
-from tests.faults.verdict import FINE, Row, is_let_in_alone
+from tests.faults.verdict import FINE, Row, is_admitted_without_redis
 from tests.faults.visitors import STAYS
 from tests.faults.world import REPLICAS, ROOM, Scale, World, world
 from tests.support.redis_servers import RedisServer
 
-#: Claims in this time before the fault may be lost.
+#: Calls in this time before the fault may be lost, seconds.
 UNDER_WAY_S = 1.0
 
 
-def placeless(entry: Entry) -> bool:
-    """Return True for a request that needs Redis: a visitor without a cookie, or who leaves. While
-    it is unavailable they get a problem document."""
+def needs_redis(entry: Entry) -> bool:
+    """Return True if a request needs Redis, and gets a problem document without Redis: that of a
+    visitor without a cookie, or a request to leave."""
     return entry.token is None or entry.what == "leave"
 
 
@@ -31,12 +30,12 @@ async def restarted(scale: Scale) -> Row:
             await asyncio.to_thread(redis.restart)
             run.mends()
             run.note(f"away for {run.mended - run.broken:.1f} s")
-            await back_again(run, scale)
+            await wait_until_recovered(run, scale)
     return run.row
 
 
 async def older(scale: Scale) -> Row:
-    """Restart Redis with older data, as from a backup: newer sessions are only in cookies."""
+    """Restart Redis with older data, as from a backup. Newer sessions are in cookies only."""
     seconds = 3 if scale.quick else 20
     name = f"Redis restarted with data of {seconds} s ago (RDB)"
     with RedisServer() as redis:
@@ -51,28 +50,27 @@ async def older(scale: Scale) -> Row:
             run.mends()
             came = sum(call.at > run.broken - seconds for call in run.calls)
             run.note(f"{came} visitors were called in the time that was lost")
-            await back_again(run, scale)
-            await must_know_all(run)
+            await wait_until_recovered(run, scale)
+            await check_store(run)
             run.note(f"Redis counted up to {max(run.sessions, default=0)} sessions: of some that"
                      " had run out meanwhile it knew nothing")  # fmt: skip
-            run.sessions.clear()  # no more were inside by the site's own log
+            # The origin's log shows that no more visitors were inside.
+            run.sessions.clear()
     return run.row
 
 
 async def emptied(scale: Scale) -> Row:
-    return await _forgets(scale, "Redis emptied (FLUSHALL)", RedisServer.flush)
+    return await _lose_data(scale, "Redis emptied (FLUSHALL)", "flushall")
 
 
 async def evicted(scale: Scale) -> Row:
-    """Delete `active`, as allkeys-lru may do seconds before it deletes `stats`."""
-
-    def evict(redis: RedisServer) -> None:
-        redis.delete(room_key(ROOM, "active"))
-
-    return await _forgets(scale, "Redis evicts the sessions (DEL)", evict)
+    """Delete the key `active`, as allkeys-lru may do seconds before it deletes `stats`."""
+    key = room_key(ROOM, "active")
+    return await _lose_data(scale, "Redis evicts the sessions (DEL)", "del", key)
 
 
-async def _forgets(scale: Scale, name: str, lose: Callable[[RedisServer], None]) -> Row:
+async def _lose_data(scale: Scale, name: str, *command: str) -> Row:
+    """Fill a room, and run a Redis command that deletes data."""
     if scale.quick:
         scale = replace(scale, stay=30, pass_by=20, waiting=200)
         settings = {"recovery_window": 6, "heartbeat_interval": 3}
@@ -84,29 +82,29 @@ async def _forgets(scale: Scale, name: str, lose: Callable[[RedisServer], None])
         async with world(name, cap=scale.cap, store=redis.url, settings=settings) as run:
             await run.fill(scale)
             await run.harvest()
-            before = [d for d in run.crowd.diaries if _kind(d, time.time()) == TICKET]
+            before = [d for d in run.crowd.diaries if _read_kind(d, time.time()) == TICKET]
             run.must("not enough waited", len(before) >= 0.9 * scale.waiting)
             run.breaks()
-            await asyncio.to_thread(lose, redis)
-            longest = max(_refresh(d, run.broken) for d in before)
+            await asyncio.to_thread(redis.cli, *command)
+            longest = max(_read_refresh_s(d, run.broken) for d in before)
             run.note(f"session_duration 30 s; {len(before)} waited, told to ask again within"
                      f" {longest:.0f} s at most")  # fmt: skip
             await run.until_recovered()
             left = run.broken + 1.05 * longest + 3 - time.time()
             await asyncio.sleep(max(left, scale.after_s))
-            _must_be_back(run, before)
-            await _must_be_called(run)
-            await must_know_all(run)
+            _check_return(run, before)
+            await _check_call(run)
+            await check_store(run)
     return run.row
 
 
 async def stopped(scale: Scale) -> Row:
-    """Stop Redis while a room has free slots, which the policy may give."""
+    """Stop Redis while a room has free slots, which replicas may give by on_store_failure."""
     seconds = 3 if scale.quick else 30
     cap, inside = 100, 60
     with RedisServer() as redis:
         name = f"Redis stopped for {seconds} s (SIGSTOP)"
-        # Longer than nginx keeps a verdict: who is inside is not heard of sooner.
+        # In a shorter window replicas do not see all visitors inside, as nginx caches verdicts.
         settings = {"recovery_window": 4} if scale.quick else {}
         async with world(name, cap=cap, store=redis.url, settings=settings) as run:
             await run.crowd.arrive(inside, STAYS)
@@ -121,12 +119,12 @@ async def stopped(scale: Scale) -> Row:
             run.mends()
             times = [e.seconds for d in insiders for e in d.entries
                      if run.broken + 1 < e.sent < run.mended and e.what == "page"]  # fmt: skip
-            # Until a replica has found that Redis is back, it lets newcomers in; and some
-            # answers are on their way.
+            # A replica admits newcomers until it finds that Redis is back, and some responses
+            # are still on their way.
             for _ in range(25):
                 counted = sum(await run.metrics("waitroom_let_in_alone_total"))
                 came = run.crowd.diaries[inside:]
-                alone = [d for d in came if any(map(is_let_in_alone, d.entries))]
+                alone = [d for d in came if any(map(is_admitted_without_redis, d.entries))]
                 if counted == len(alone):
                     break
                 await asyncio.sleep(0.2)
@@ -134,7 +132,7 @@ async def stopped(scale: Scale) -> Row:
             run.note(f"insiders from 1 s after the stop: {len(times)} requests, p99"
                      f" {p99 * 1000:.0f} ms, slowest {max(times) * 1000:.0f} ms")  # fmt: skip
             run.note(f"{len(alone)} newcomers let in meanwhile, {cap - inside} slots were free")
-            # Who had to wait for the store would wait for 0.5 s. In short machines may stand still.
+            # A request that waits for Redis takes 0.5 s. In a short run the machine may be slow.
             run.must(
                 f"p99 of those inside was {p99 * 1000:.0f} ms", p99 < (0.4 if scale.quick else 0.1)
             )
@@ -142,13 +140,13 @@ async def stopped(scale: Scale) -> Row:
             run.must(f"waitroom_let_in_alone_total says {counted:.0f} of {len(alone)}",
                      counted == len(alone))  # fmt: skip
             run.must("nobody was let in", bool(alone))
-            await back_again(run, scale)
-            await must_know_all(run)
+            await wait_until_recovered(run, scale)
+            await check_store(run)
     return run.row
 
 
 async def refuses_writes(scale: Scale) -> Row:
-    """Let Redis refuse writes while a room is full: nobody is admitted or loses anything."""
+    """Let Redis refuse writes while a room is full. No visitor is admitted or loses a place."""
     seconds = 3 if scale.quick else 10
     name = f"Redis refuses writes (maxmemory) for {seconds} s"
     with RedisServer() as redis:
@@ -163,36 +161,36 @@ async def refuses_writes(scale: Scale) -> Row:
                 run.must(f"replica {number} did not log it", '"store_away"' in replica.output)
             await asyncio.to_thread(redis.config_set, "maxmemory", "0")
             run.mends()
-            entered = [d.name for d in run.crowd.diaries if _entered(d, run)]
+            entered = [d.name for d in run.crowd.diaries if _has_entered(d, run)]
             run.must(f"{len(entered)} were let in past the line", not entered)
             run.note("metric and log say so at every replica; nobody was let in past the line")
-            await back_again(run, scale)
+            await wait_until_recovered(run, scale)
     return run.row
 
 
-async def back_again(run: World, scale: Scale) -> None:
-    """Wait until the replicas have recovered, and let the run go on."""
+async def wait_until_recovered(run: World, scale: Scale) -> None:
+    """Wait until the replicas have recovered, and continue the run for a while."""
     await run.until_recovered()
-    run.expect_status(503, until=time.time(), whom=placeless)
+    run.expect_status(503, until=time.time(), whom=needs_redis)
     await asyncio.sleep(scale.after_s)
 
 
-async def must_know_all(run: World) -> None:
+async def check_store(run: World) -> None:
     """Check that Redis has the same places and sessions as the visitors' cookies."""
     room = await run.room()
     known = (room["active"], room["waiting"]) if room else (0, 0)
     held = run.crowd.inside, run.crowd.waiting
-    # Some are called and do not know it yet, some have just come, some went silently.
+    # Some visitors do not know that they are called, some have just come, some left silently.
     run.must(f"the store knows {known} inside and in line, the visitors {held}",
              known[0] >= held[0] - 3 and sum(known) >= sum(held) - 5)  # fmt: skip
 
 
-def _must_be_back(run: World, before: list[Diary]) -> None:
+def _check_return(run: World, before: list[Diary]) -> None:
     late, latest = [], 0.0
     for diary in before:
         back = next((e.received for e in diary.entries
                      if e.sent > run.broken and e.status in FINE), None)  # fmt: skip
-        due = run.broken + 2 * 1.05 * _refresh(diary, run.broken)
+        due = run.broken + 2 * 1.05 * _read_refresh_s(diary, run.broken)
         if back is None or back > due:
             late.append(diary.name)
         else:
@@ -201,7 +199,7 @@ def _must_be_back(run: World, before: list[Diary]) -> None:
     run.note(f"the last of those in line was back after {latest:.1f} s")
 
 
-async def _must_be_called(run: World, within_s: float = 15) -> None:
+async def _check_call(run: World, within_s: float = 15) -> None:
     end = time.time() + within_s
     while True:
         await run.harvest()
@@ -215,17 +213,17 @@ async def _must_be_called(run: World, within_s: float = 15) -> None:
         await asyncio.sleep(0.5)
 
 
-def _kind(diary: Diary, moment: float) -> str:
+def _read_kind(diary: Diary, moment: float) -> str:
     held = diary.held_at(moment)
     return held.kind if held else ""
 
 
-def _refresh(diary: Diary, moment: float) -> float:
-    told = [e.refresh_s for e in diary.entries if e.refresh_s and e.sent <= moment]
-    return told[-1] if told else 5.0
+def _read_refresh_s(diary: Diary, moment: float) -> float:
+    refreshes_s = [e.refresh_s for e in diary.entries if e.refresh_s and e.sent <= moment]
+    return refreshes_s[-1] if refreshes_s else 5.0
 
 
-def _entered(diary: Diary, run: World) -> bool:
-    """Return True for a visitor who got a pass while Redis was unavailable."""
+def _has_entered(diary: Diary, run: World) -> bool:
+    """Return True if a visitor got a pass while Redis was unavailable."""
     first = next((e for e in diary.entries if e.token and e.token.kind == PASS), None)
     return first is not None and run.broken + UNDER_WAY_S < first.received < run.mended

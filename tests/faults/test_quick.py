@@ -1,4 +1,4 @@
-"""The suite's quick subset: real processes are broken, and the same verdicts decide."""
+"""The quick subset of fault scenarios, with the same verdicts."""
 
 import pytest
 

@@ -19,8 +19,8 @@ def line(name, order, *, waits=(), called=None):
     ticket, pass_ = Token(TICKET, name, order), Token(PASS, name, order)
     diary = Diary(name, [entry(at, "waiting", ticket) for at in waits])
     if called is not None:
-        diary.add(entry(called, "admitted", pass_))
-        diary.add(entry(called + 1, "admitted", pass_, what="page"))
+        diary.entries.append(entry(called, "admitted", pass_))
+        diary.entries.append(entry(called + 1, "admitted", pass_, what="page"))
     return diary
 
 
@@ -38,9 +38,9 @@ def test_what_is_as_it_should_be():
 
 def test_a_failure():
     diary = line("a", 1, waits=(0,))
-    diary.add(entry(2, "", status=502))
-    diary.add(Entry("status", 3, 8, error="TimeoutError()"))
-    diary.add(entry(9, "", status=503, ours=True))
+    diary.entries.append(entry(2, "", status=502))
+    diary.entries.append(Entry("status", 3, 8, error="TimeoutError()"))
+    diary.entries.append(entry(9, "", status=503, ours=True))
     away = Excuse(begin=8.5, end=10, status=503)
     assert len(verdict(diary, excuses=[away]).failures) == 2
     assert len(verdict(diary).failures) == 3
@@ -49,21 +49,21 @@ def test_a_failure():
 
 def test_a_lost_place():
     other_order = line("a", 1, waits=(0, 2))
-    other_order.add(entry(4, "waiting", Token(TICKET, "a", 5)))
+    other_order.entries.append(entry(4, "waiting", Token(TICKET, "a", 5)))
     nobody = line("b", 2, waits=(0, 2))
-    nobody.add(entry(4, "not_queued", Token(TICKET, "b", 2)))
+    nobody.entries.append(entry(4, "not_queued", Token(TICKET, "b", 2)))
     somebody_else = line("c", 3, waits=(0, 2))
-    somebody_else.add(entry(4, "waiting", Token(TICKET, "d", 3)))
+    somebody_else.entries.append(entry(4, "waiting", Token(TICKET, "d", 3)))
     for diary in (other_order, nobody, somebody_else):
         assert len(verdict(diary).lost) == 1, diary.name
 
 
 def test_a_lost_session():
     diary = line("a", 1, called=0)
-    diary.add(entry(5, "waiting", Token(TICKET, "a", 1), what="page", status=202))
+    diary.entries.append(entry(5, "waiting", Token(TICKET, "a", 1), what="page", status=202))
     assert len(verdict(diary).lost) == 1
     left = line("a", 1, called=0)
-    left.add(entry(5, "not_queued", Token(PASS, "a", 1), what="leave"))
+    left.entries.append(entry(5, "not_queued", Token(PASS, "a", 1), what="leave"))
     assert verdict(left).lost == []
 
 
@@ -155,15 +155,15 @@ def test_an_overshoot():
 
 def test_who_was_sent_out_was_not_inside_meanwhile():
     a, b = line("a", 1, called=0), line("b", 2, called=5)
-    a.add(entry(3, "waiting", Token(TICKET, "a", 1)))
+    a.entries.append(entry(3, "waiting", Token(TICKET, "a", 1)))
     origin = [(0, "a"), (2, "a"), (9, "a"), (4, "b"), (8, "b")]
     assert verdict(a, b, cap=1, origin=origin).peak == 1
 
 
 def test_the_time_to_recover():
     diary = line("a", 1, waits=(0, 2))
-    diary.add(entry(4, "waiting", Token(TICKET, "a", 1), paused=True))
-    diary.add(entry(6, "waiting", Token(TICKET, "a", 1)))
+    diary.entries.append(entry(4, "waiting", Token(TICKET, "a", 1), paused=True))
+    diary.entries.append(entry(6, "waiting", Token(TICKET, "a", 1)))
     found = verdict(diary, broken=3, mended=3.5)
     assert round(found.recover_s, 2) == 0.51
 

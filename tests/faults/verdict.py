@@ -1,25 +1,23 @@
-"""The verdict on a run, from its diaries. Pure functions, so that tests need no run.
+"""The verdict on a run, by pure functions of the visitors' diaries.
 
 Terms, as in docs/reliability.md:
 
 * A *failure* is a response that did not arrive within 5 s, or a status other than 200 and 202
   that the fault does not excuse (`Excuse`).
-* A *place is lost* when a visitor with a ticket gets another one, or is told that they have
-  none; a *session is lost* when a visitor inside is told to wait, or gets another identity. Both
-  count in one column.
-* An *inversion* is a visitor X who was overtaken: another visitor who joined after X was called
-  (or admitted at once) while X was in the queue, more than one refresh of X before X was called.
-  Orders are read from cookies, calls from Redis' stream of events. Admissions by a replica without
-  Redis (`on_store_failure`) are no calls.
-* `overtaking` after an *outage* is stricter: there is no tolerance.
-* A *holder* is inside from the first request that the site itself answered to the last, by the
-  site's log. A holder who was told to wait in between was outside from the last response before
-  that to the first after it. The *peak* is the most holders inside at one moment.
+* A *place is lost* when a visitor with a ticket gets another place or none. A *session is lost*
+  when a visitor inside has to wait, or gets another identity. One column counts both.
+* An *inversion* is a visitor X who was overtaken: a visitor who joined after X was called, or
+  admitted at once, more than one refresh of X before X was called. Orders are read from cookies,
+  calls from Redis' stream of events. Admissions by a replica without Redis are not calls.
+* `count_overtaking` after an *outage* has no tolerance.
+* The *peak* is the highest number of visitors inside at the same time. By the site's log, a
+  visitor is inside from the first request that the site answered to the last, except from the last
+  response before a response to wait until the first response after it.
 """
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,12 +25,12 @@ from loadtest.verdict import peak_overlap
 from tests.faults.diary import PASS, TICKET, Diary, Entry, Token
 
 FINE = {200, 202}
-#: A visitor who misses a poll for longer than this loses the place by right (claim_window).
+#: A visitor whose poll is later than this may lose the place (claim_window).
 SILENCE_S = 30.0
 
 
 class Call(NamedTuple):
-    """A visitor who was called, or admitted at once, by Redis."""
+    """A visitor whom Redis called, or admitted at once."""
 
     at: float
     visitor: str
@@ -40,12 +38,12 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Excuse:
-    """A status that is right from `begin` to `end`, while something is broken."""
+    """A status that is allowed from `begin` to `end`, because of the fault."""
 
     begin: float
     end: float
     status: int
-    #: Selects responses; all must be Waitroom's (its page, or a problem document).
+    #: Selects the responses, which must be the waiting page or problem documents.
     whom: Callable[[Entry], bool] = lambda _: True
 
     def covers(self, entry: Entry) -> bool:
@@ -63,7 +61,7 @@ class Evidence:
     diaries: Sequence[Diary]
     cap: int
     calls: Sequence[Call] = ()
-    #: (moment, visitor) of each request that reached the site itself.
+    #: Time and visitor of each request that reached the site.
     origin: Sequence[tuple[float, str]] = ()
     #: Numbers of sessions, as the ops listener reported them from time to time.
     sessions: Sequence[int] = ()
@@ -79,7 +77,7 @@ class Verdict:
     failures: list[str]
     lost: list[str]
     inversions: list[str]
-    #: The most holders inside at once; the most sessions that the ops listener reported.
+    #: The most visitors inside at once, and the most sessions that the ops listener reported.
     peak: int
     sessions: int
     cap: int
@@ -87,7 +85,8 @@ class Verdict:
     recover_s: float
 
     def problems(self) -> list[str]:
-        found = [f"{said[0]} ({len(said)} in all)" for said in self._lists() if said]
+        lists = (self.failures, self.lost, self.inversions)
+        found = [f"{texts[0]} ({len(texts)} in all)" for texts in lists if texts]
         if not self.requests:
             found.append("nobody asked for anything")
         for what, most in (("inside at once", self.peak), ("sessions", self.sessions)):
@@ -95,20 +94,17 @@ class Verdict:
                 found.append(f"{most} {what}, cap {self.cap}")
         return found
 
-    def _lists(self) -> list[list[str]]:
-        return [self.failures, self.lost, self.inversions]
 
-
-def judge(seen: Evidence) -> Verdict:
+def judge(evidence: Evidence) -> Verdict:
     return Verdict(
-        requests=sum(len(diary.entries) for diary in seen.diaries),
-        failures=[said for diary in seen.diaries for said in failures(diary, seen.excuses)],
-        lost=[said for diary in seen.diaries for said in losses(diary)],
-        inversions=inversions(seen.diaries, seen.calls),
-        peak=peak_inside(seen.origin, seen.diaries),
-        sessions=max(seen.sessions, default=0),
-        cap=seen.cap,
-        recover_s=recovery(seen),
+        requests=sum(len(diary.entries) for diary in evidence.diaries),
+        failures=[text for diary in evidence.diaries for text in failures(diary, evidence.excuses)],
+        lost=[text for diary in evidence.diaries for text in losses(diary)],
+        inversions=inversions(evidence.diaries, evidence.calls),
+        peak=peak_inside(evidence.origin, evidence.diaries),
+        sessions=max(evidence.sessions, default=0),
+        cap=evidence.cap,
+        recover_s=recovery(evidence),
     )
 
 
@@ -123,7 +119,7 @@ def failures(diary: Diary, excuses: Iterable[Excuse] = ()) -> list[str]:
 
 
 def losses(diary: Diary) -> list[str]:
-    """Return the moments at which a visitor had less than after the response before."""
+    """Return a line for each response with which a visitor lost a place or a session."""
     found = []
     held: Token | None = None
     for entry in diary.entries:
@@ -131,13 +127,13 @@ def losses(diary: Diary) -> list[str]:
             break
         if entry.error or entry.status not in FINE:
             continue
-        if held is not None and (said := _worse(held, entry)):
-            found.append(f"{diary.name} {entry.what} at {entry.sent:.3f}: {said}")
+        if held is not None and (loss := _describe_loss(held, entry)):
+            found.append(f"{diary.name} {entry.what} at {entry.sent:.3f}: {loss}")
         held = entry.token
     return found
 
 
-def _worse(held: Token, entry: Entry) -> str:
+def _describe_loss(held: Token, entry: Entry) -> str:
     if entry.state in {"not_queued", "full", "closed"}:
         return f"had {held.kind}~{held.order}, is told {entry.state}"
     token = entry.token
@@ -153,7 +149,7 @@ def _worse(held: Token, entry: Entry) -> str:
 
 
 class _Wait(NamedTuple):
-    """A time in which a visitor waited and was certainly not called."""
+    """An interval in which a visitor certainly waited and was not called."""
 
     name: str
     order: int
@@ -165,7 +161,7 @@ class _Wait(NamedTuple):
 def inversions(
     diaries: Iterable[Diary], calls: Iterable[Call], *, tolerance: float = 1.0
 ) -> list[str]:
-    """Return a line for each visitor who was overtaken. `tolerance` is in refreshes."""
+    """Return a line for each visitor who was overtaken by more than `tolerance` refreshes."""
     called: defaultdict[str, list[float]] = defaultdict(list)
     for call in calls:
         called[call.visitor].append(call.at)
@@ -174,7 +170,7 @@ def inversions(
         token = next((e.token for e in diary.entries if e.token), None)
         if token is None:
             continue
-        moments = sorted(called[token.visitor]) or _let_in(diary)
+        moments = sorted(called[token.visitor]) or _find_first_admission(diary)
         if moments:
             turns.append((moments[0], token.order, diary.name))
         waits += _waits(diary, token, sorted(called[token.visitor]))
@@ -196,16 +192,16 @@ def inversions(
 
 @dataclass(slots=True)
 class Overtaking:
-    """What an outage cost those who waited before it."""
+    """The effect of an outage on the visitors who waited before the outage."""
 
-    #: How many of them were overtaken by people who stood behind them, and by how many at most.
+    #: How many were overtaken by visitors behind them, and by how many at most.
     people: int = 0
     worst: int = 0
-    #: How many of them were overtaken by somebody who came after it.
+    #: How many were overtaken by visitors who came after the outage.
     by_newcomers: int = 0
-    #: How many of them were called after it.
+    #: How many were called after the outage.
     called: int = 0
-    #: From its end to the first call of anybody.
+    #: Seconds from the end of the outage to the first call.
     first_call_s: float | None = None
 
     def problems(self) -> list[str]:
@@ -222,17 +218,27 @@ class Overtaking:
 def overtaking(
     diaries: Iterable[Diary], calls: Iterable[Call], *, broken: float, mended: float
 ) -> Overtaking:
-    """`calls` are in the store's order. Who was called and did not come in time is called again:
-    the last call counts."""
+    """Count the visitors of a run who were overtaken. `calls` are in Redis' order."""
     held = [diary.held_at(broken) for diary in diaries]
     orders = {token.visitor: token.order for token in held if token and token.kind == TICKET}
-    after = [call for call in calls if call.at > broken]
-    turns = {call.visitor: turn for turn, call in enumerate(after)}
+    return count_overtaking(orders, [call for call in calls if call.at > broken], mended)
+
+
+def count_overtaking(orders: Mapping[str, int], calls: Sequence[Call], mended: float) -> Overtaking:
+    """Count overtaken visitors.
+
+    Args:
+        orders: Order of each visitor who waited before the outage.
+        calls: Calls since the outage began, in Redis' order. A visitor who does not come in time is
+            called again, so the last call counts.
+        mended: Time at which the outage ended.
+    """
+    turns = {call.visitor: turn for turn, call in enumerate(calls)}
     found = Overtaking(called=len(turns.keys() & orders.keys()))
-    if after:
-        found.first_call_s = max(0.0, min(call.at for call in after) - mended)
+    if calls:
+        found.first_call_s = max(0.0, min(call.at for call in calls) - mended)
     for visitor, order in orders.items():
-        own = turns.get(visitor, len(after))
+        own = turns.get(visitor, len(calls))
         ahead = [other for other, turn in turns.items() if turn < own]
         behind = sum(orders.get(other, 0) > order for other in ahead)
         found.people += behind > 0
@@ -241,21 +247,31 @@ def overtaking(
     return found
 
 
-def _let_in(diary: Diary) -> list[float]:
-    """Return when a visitor was first inside, by the diary, as Redis' events are gone."""
+def read_call(event: Mapping[bytes, bytes]) -> Call | None:
+    """Convert an event of Redis' stream to a Call. Return None for events of other kinds."""
+    kind, why = event[b"kind"], event[b"why"]
+    if kind == b"called" or (kind, why) == (b"admitted", b"at_once"):
+        return Call(int(event[b"at"]) / 1000, event[b"visitor"].decode())
+    return None
+
+
+def _find_first_admission(diary: Diary) -> list[float]:
+    """Return when a visitor was first inside according to the diary. Redis' events are lost."""
     first = next((e for e in diary.entries if e.state == "admitted" and e.token), None)
-    return [] if first is None or is_let_in_alone(first) else [first.received]
+    return [] if first is None or is_admitted_without_redis(first) else [first.received]
 
 
-def is_let_in_alone(entry: Entry) -> bool:
-    """Return True for an admission without Redis, whose pass must be renewed at once."""
+def is_admitted_without_redis(entry: Entry) -> bool:
+    """Return True if a replica admitted the visitor without Redis, and must renew the pass soon."""
     return entry.token is not None and entry.token.renewed_ms == 0
 
 
 def _waits(diary: Diary, token: Token, called: Sequence[float]) -> list[_Wait]:
-    """Return the times in which a visitor was told to wait. Each ends with a call in Redis' events
-    or the last poll that was answered with "wait". A visitor whose call was lost with Redis' data
-    waits again from the next such response on."""
+    """Return the intervals in which a visitor waited.
+
+    An interval ends with a call in Redis' events, or with the last poll whose response was to wait.
+    A visitor whose call was lost with Redis' data waits again from the next such response.
+    """
     found: list[_Wait] = []
     stretch: list[Entry] = []
 
@@ -274,14 +290,15 @@ def _waits(diary: Diary, token: Token, called: Sequence[float]) -> list[_Wait]:
         if entry.state != "waiting":
             end_at(stretch[-1].sent if stretch else 0)
             continue
-        if stretch and entry.sent - stretch[-1].sent > _patience(stretch[-1]):
-            stretch.clear()  # silent for too long: the place was lost by right
+        if stretch and entry.sent - stretch[-1].sent > _max_silence_s(stretch[-1]):
+            # After so long a silence the visitor may lose the place.
+            stretch.clear()
         stretch.append(entry)
     end_at(stretch[-1].sent if stretch else 0)
     return found
 
 
-def _patience(entry: Entry) -> float:
+def _max_silence_s(entry: Entry) -> float:
     return (entry.refresh_s or 0) * 1.05 + SILENCE_S
 
 
@@ -305,14 +322,14 @@ def peak_inside(origin: Iterable[tuple[float, str]], diaries: Iterable[Diary]) -
     return peak_overlap(stays)
 
 
-def recovery(seen: Evidence) -> float:
-    """Return the seconds from the end of the fault to the last error, excuse or paused queue."""
+def recovery(evidence: Evidence) -> float:
+    """Return the seconds from the end of the fault to the last error, excuse or pause."""
     last = max(
-        (e.received for d in seen.diaries for e in d.entries
-         if e.received >= seen.broken and _is_odd(e)),
-        default=seen.mended,
+        (e.received for d in evidence.diaries for e in d.entries
+         if e.received >= evidence.broken and _is_odd(e)),
+        default=evidence.mended,
     )  # fmt: skip
-    return max(0.0, last - seen.mended)
+    return max(0.0, last - evidence.mended)
 
 
 def _is_odd(entry: Entry) -> bool:
@@ -323,7 +340,7 @@ def _is_odd(entry: Entry) -> bool:
 
 @dataclass(slots=True)
 class Row:
-    """One line of the report."""
+    """A row of the report."""
 
     scenario: str
     requests: int = 0
@@ -332,12 +349,12 @@ class Row:
     inversions: int = 0
     peak: str = "–"
     recover_s: float | None = None
-    #: Why it does not hold, if it does not.
+    #: Reasons why the scenario does not hold.
     broken: list[str] = field(default_factory=list)
-    #: What was done, and further figures.
+    #: Further actions and figures.
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    #: In rows of outages.
+    #: Set in rows of outages only.
     overtaking: Overtaking | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Visitors who do what a browser and the waiting page's script do."""
+"""Visitors who behave like a browser with the script of the waiting page."""
 
 import asyncio
 import contextlib
@@ -21,14 +21,14 @@ _SCRIPT = (_BROWSER, ("Accept", "application/json"), ("Sec-Fetch-Mode", "cors"))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a visitor behaves inside: how long they stay (None: for ever), how they leave."""
+    """The behaviour of a visitor inside. If `stay_s` is None, the visitor stays until the end."""
 
     stay_s: tuple[float, float] | None = None
     #: The pause between two pages.
     think_s: tuple[float, float] = (0.2, 1.0)
     #: The share of visitors who leave; the sessions of the others expire.
     says_goodbye: float = 0.8
-    #: Back off as static/waiting.js does, or after RETRY_S.
+    #: Whether to back off as static/waiting.js does. Otherwise a retry follows after RETRY_S.
     backs_off: bool = False
     path: str = "/page"
 
@@ -38,13 +38,13 @@ BRIEF = Plan(stay_s=(4, 16))
 
 
 class Visitor:
-    """A browser that keeps the room's cookie and a stamp until they expire."""
+    """A browser that stores the room's cookie and a stamp until they expire."""
 
     def __init__(self, url: str, room: str, plan: Plan, diary: Diary, random: Random) -> None:
         self._wire = Wire(url)
         self._room, self._plan, self._random = room, plan, random
         self._own = f"waitroom_{room}"
-        #: Value and end of each cookie by name.
+        #: Value and time of expiry of each cookie by name.
         self._jar: dict[str, tuple[str, float]] = {}
         self._join_url = ""
         self.diary = diary
@@ -135,7 +135,7 @@ class Visitor:
         if entry.what == "page" and entry.status == 202:
             has_ticket = entry.token is not None and entry.token.kind == TICKET
             entry.state = "waiting" if has_ticket else "not_queued"
-        self.diary.add(entry)
+        self.diary.entries.append(entry)
         return entry
 
     def _cookie(self, name: str) -> str:
@@ -179,7 +179,7 @@ class Crowd:
         self._tasks: set[asyncio.Task[None]] = set()
         self._lives: dict[str, asyncio.Task[None]] = {}
         self.diaries: list[Diary] = []
-        #: Exceptions of visitors' code: bugs of the harness.
+        #: Exceptions in the code of visitors, which are bugs of the harness.
         self.broken: list[BaseException] = []
 
     def add(self, plan: Plan) -> Diary:
@@ -191,13 +191,13 @@ class Crowd:
         return diary
 
     def dismiss(self, diaries: Iterable[Diary]) -> None:
-        """Let these visitors stop."""
+        """Stop these visitors."""
         for diary in diaries:
             diary.gone = time.time()
             self._lives[diary.name].cancel()
 
     async def arrive(self, count: int, plan: Plan, per_second: float = 100) -> None:
-        """Let visitors arrive evenly."""
+        """Let `count` visitors arrive at an even rate."""
         began = time.monotonic()
         for number in range(count):
             self.add(plan)
@@ -207,18 +207,18 @@ class Crowd:
         """Let visitors arrive until the run stops."""
         self._start(self.arrive(1_000_000, plan, per_second))
 
-    def holding(self, kind: str) -> int:
-        """Return how many visitors hold a pass, or a ticket, by their last response."""
+    def count_holders(self, kind: str) -> int:
+        """Count visitors whose last response gave them a token of this kind."""
         held = (d.last.token for d in self.diaries if d.gone is None and d.last)
         return sum(1 for token in held if token and token.kind == kind)
 
     @property
     def inside(self) -> int:
-        return self.holding(PASS)
+        return self.count_holders(PASS)
 
     @property
     def waiting(self) -> int:
-        return self.holding(TICKET)
+        return self.count_holders(TICKET)
 
     async def stop(self) -> None:
         for task in list(self._tasks):

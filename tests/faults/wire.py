@@ -1,11 +1,11 @@
-"""A browser's connection: HTTP/1.1 on a socket, cheap enough for a thousand visitors."""
+"""A browser's HTTP/1.1 connection, which is cheap enough for a thousand visitors."""
 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-#: A response that takes longer is an error, seconds.
+#: A response that takes longer counts as an error.
 TIMEOUT_S = 5.0
 _LIMIT = 1 << 18
 
@@ -24,11 +24,10 @@ class Reply:
 
 
 class Wire:
-    """Sends one request at a time and keeps the connection.
+    """A keep-alive connection that sends one request at a time.
 
-    A connection that the server closed before it said anything to a request is opened
-    anew once, if it had been used before: so do all browsers, and it is how every server
-    that keeps connections may end one.
+    As browsers do, it reconnects once if the server has closed a used connection before sending
+    any part of the response.
     """
 
     def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
@@ -41,7 +40,8 @@ class Wire:
     async def send(
         self, method: str, path: str, headers: Iterable[tuple[str, str]] = (), body: bytes = b""
     ) -> Reply:
-        """Send a request. Raises OSError, TimeoutError or EOFError without a whole response."""
+        """Send a request, and return the response. Raises OSError, TimeoutError or EOFError if the
+        response is incomplete."""
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self.host}"]
         lines += [f"{name}: {value}" for name, value in headers]
         if body or method not in {"GET", "HEAD"}:
@@ -82,7 +82,7 @@ class Wire:
 
 
 async def read_reply(reader: asyncio.StreamReader, *, has_body: bool = True) -> Reply:
-    """Read the next response, after any 100 Continue."""
+    """Read the next response, and skip 1xx responses."""
     while True:
         head = await reader.readuntil(b"\r\n\r\n")
         reply = await _read_rest(reader, head, has_body=has_body)

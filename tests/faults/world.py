@@ -1,4 +1,4 @@
-"""A site with three replicas and a crowd of visitors, for scenarios that break something."""
+"""A site with three replicas and visitors, for scenarios that break something."""
 
 import asyncio
 import json
@@ -14,14 +14,14 @@ from typing import Any
 
 from sidecar.rooms.redis_keys import room_key
 from sidecar.storage.redis.connect import close, connect
-from tests.faults.verdict import Call, Evidence, Excuse, Row, Verdict, inversions, judge
+from tests.faults.verdict import Call, Evidence, Excuse, Row, Verdict, inversions, judge, read_call
 from tests.faults.visitors import BRIEF, STAYS, Crowd
 from tests.faults.wire import Wire
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
 
 ROOM = "shop"
 REPLICAS = 3
-#: Passes the visitor to the site, from the pass in the request or in the new cookie.
+#: Sends the visitor's id to the site, from the pass in the request or in the new cookie.
 _HTTP = """
 map "$waitroom_set_cookie;$http_cookie" $faults_visitor {
     default "-";
@@ -46,7 +46,7 @@ class Scale:
     """The size of a run."""
 
     quick: bool = False
-    #: How many visitors stay to the end, and how many stay for seconds.
+    #: Number of visitors who stay until the end, and of those who stay for seconds.
     stay: int = 30
     pass_by: int = 30
     waiting: int = 150
@@ -66,7 +66,7 @@ QUICK = Scale(
 
 
 class World:
-    """One run: a site, its crowd, what the ops listener reported, and what must hold."""
+    """A run: a site, its visitors, reports of the ops listeners, and what must hold."""
 
     def __init__(self, name: str, site: Site, cap: int) -> None:
         self.site, self.cap = site, cap
@@ -81,10 +81,8 @@ class World:
         self._began = time.monotonic()
         self._must_call = False
 
-    # The crowd ------------------------------------------------------------------------------
-
     async def fill(self, scale: Scale, *, free: int = 0) -> None:
-        """Fill the room but for `free` slots, then the queue."""
+        """Fill the room except for `free` slots, and then the queue."""
         await self.crowd.arrive(scale.stay, STAYS)
         await self.crowd.arrive(scale.pass_by - free, BRIEF)
         await self.until(lambda: self.crowd.inside >= scale.cap - free, "a full room")
@@ -92,7 +90,7 @@ class World:
         if scale.newcomers_per_s:
             self.crowd.keep_coming(scale.newcomers_per_s, BRIEF)
         await asyncio.sleep(scale.before_s)
-        # In a short run no slot may become free.
+        # In a short run, perhaps no slot becomes free.
         self._must_call = not scale.quick
 
     async def until(self, true: Callable[[], bool], what: str, timeout_s: float = 20) -> None:
@@ -102,18 +100,18 @@ class World:
                 raise AssertionError(f"{what} did not come within {timeout_s:g} s")
             await asyncio.sleep(0.02)
 
-    # The fault ------------------------------------------------------------------------------
-
     def breaks(self) -> float:
-        """Note that the fault begins now; it may end at the same moment."""
+        """Record that the fault begins now. Without a call of `mends`, the fault also ends now."""
         self.broken = self.mended = time.time()
         return self.broken
 
     def mends(self) -> float:
+        """Record that the fault ends now."""
         self.mended = time.time()
         return self.mended
 
     def must(self, what: str, truth: bool) -> None:
+        """Record a broken promise unless `truth` is True."""
         if not truth:
             self.row.broken.append(what)
 
@@ -121,7 +119,7 @@ class World:
         self.row.notes.append(text)
 
     def expect_status(self, status: int, *, until: float, **whom: Any) -> None:
-        """Excuse a status from the fault until that moment."""
+        """Allow a status from the beginning of the fault until a time."""
         self.excuses.append(Excuse(self.broken, until, status, **whom))
 
     async def stop_replica(self, number: int) -> None:
@@ -140,10 +138,13 @@ class World:
                 await asyncio.sleep(0.05)
 
     async def until_recovered(self, timeout_s: float = 60, stage: int = 1) -> float:
-        """Wait until all replicas report that Redis is available and visitors are called. Return
-        the seconds since the end of the fault."""
+        """Wait until all replicas report that Redis is available and that they call visitors.
+
+        Return the seconds since the end of the fault.
+        """
         end = time.monotonic() + timeout_s
-        await asyncio.sleep(1.5)  # replicas report it a second later
+        # Replicas report their state a second later.
+        await asyncio.sleep(1.5)
         while True:
             away = await self.metrics("waitroom_store_away")
             stages = await self.metrics("waitroom_recovery_stage")
@@ -156,10 +157,8 @@ class World:
                 )
             await asyncio.sleep(0.1)
 
-    # What the ops listeners say -------------------------------------------------------------
-
     async def metrics(self, name: str) -> list[float]:
-        """Return a metric of the room at each replica that responds."""
+        """Return the value of a metric of the room at each replica that responds."""
         pattern = re.compile(rf'^{name}{{(?:[^}}]*,)?room="{ROOM}"[^}}]*}} (\S+)$', re.MULTILINE)
         found = []
         for number in range(len(self._ops)):
@@ -169,16 +168,17 @@ class World:
         return found
 
     async def requests_at(self, number: int) -> float:
-        """Return how many requests a replica has answered since its start."""
+        """Return the number of requests that a replica has answered since its start."""
         _, text = await self._ask(number, "/metrics")
         found = re.findall(r"^waitroom_requests_total{.*} (\S+)$", text, re.MULTILINE)
         return sum(map(float, found))
 
     async def room(self) -> dict[str, Any] | None:
-        """Return the room's document from the first replica that responds."""
+        """Return the document of the room from the first replica that responds."""
         for number in range(len(self._ops)):
             status, text = await self._ask(number, f"/admin/rooms/{ROOM}")
-            with suppress(ValueError):  # another program may listen there while it is down
+            # Another program may listen on the port of a replica that is down.
+            with suppress(ValueError):
                 document: dict[str, Any] = json.loads(text if status == 200 else "")
                 return document
         return None
@@ -200,22 +200,16 @@ class World:
                 self.sessions.append(room["active"])
             await asyncio.sleep(0.5)
 
-    # The store ------------------------------------------------------------------------------
-
     async def harvest(self) -> None:
-        """Read the calls so far from Redis, before they are lost."""
+        """Read the calls so far from Redis, before a fault loses them."""
         redis = connect(self.site.store, timeout_s=5)
         try:
             events = await redis.xrange(room_key(ROOM, "events"))
         finally:
             await close(redis)
         for at, fields in events:
-            kind, why = fields[b"kind"], fields[b"why"]
-            if kind == b"called" or (kind, why) == (b"admitted", b"at_once"):
-                call = Call(int(fields[b"at"]) / 1000, fields[b"visitor"].decode())
+            if call := read_call(fields):
                 self._calls[f"{at.decode()} {call.visitor}"] = call
-
-    # The end --------------------------------------------------------------------------------
 
     async def finish(self) -> None:
         await self.crowd.stop()
@@ -265,8 +259,11 @@ class World:
 async def world(
     name: str, *, cap: int, store: str = "", settings: dict[str, Any] | None = None
 ) -> AsyncIterator[World]:
-    """Run a site for a scenario, and judge at the end. Waiting visitors get 202, so that every 5xx
-    is a failure. A scenario that cannot continue raises AssertionError: it does not hold."""
+    """Run a site for a scenario, and judge the run at the end.
+
+    Waiting visitors get 202, so that each 5xx is a failure. A scenario that raises AssertionError
+    does not hold.
+    """
     _allow_many_files()
     room = {"total_active_users": cap, "queueing_status_code": 202, "session_duration": 30}
     site = Site(
@@ -288,12 +285,13 @@ async def world(
                 await watching
             await found.finish()
         found.judge()
-        for replica in site.replicas:  # all at once; the site then waits for each
+        # All replicas shut down at the same time, and the site then waits for each.
+        for replica in site.replicas:
             if replica.running:
                 replica.signal(signal.SIGTERM)
 
 
-#: Sites start one after the other: together each would take too long.
+#: Sites start one after the other, because starting together takes each of them too long.
 _STARTS = threading.Lock()
 
 
@@ -303,8 +301,8 @@ def _start(site: Site) -> None:
 
 
 async def _enter(site: Site, stack: AsyncExitStack) -> None:
-    """Start a site in a thread, as another scenario may be running, and stop it with `stack`,
-    also if the start is cancelled."""
+    """Start a site in a thread, since another scenario may be running. `stack` stops the site, also
+    if the start is cancelled."""
     stack.push_async_callback(asyncio.to_thread, site.__exit__, None, None, None)
     starting = asyncio.ensure_future(asyncio.to_thread(_start, site))
     try:

@@ -23,7 +23,7 @@ from tests.support.target import PART
 from tests.support.works import (
     Answer,
     Claim,
-    Held,
+    Hold,
     JobSystem,
     SubmittedJob,
     count_most_open,
@@ -81,7 +81,7 @@ class Story:
     documents: dict[str, dict[str, Any]]
     bodies: dict[str, bytes]
     claims: list[Claim]
-    holds: list[Held]
+    holds: list[Hold]
     notes: list[dict[str, Any]]
     arrived: dict[tuple[str, int], int]
 

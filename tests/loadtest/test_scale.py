@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from loadtest.bench.long_line import draw, section
 from loadtest.bench.scale import (
     ALONE,
     Now,
+    draw,
     enters,
     measure_size,
     room_store,
+    section,
 )
 from loadtest.redis_server import fill_line, redis_server
 from sidecar.visitors.model import QueueOutcome

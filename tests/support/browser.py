@@ -1,4 +1,4 @@
-"""Chromium for tests, without a window if possible (scripts/install-browser)."""
+"""Headless Chromium for tests (scripts/install-browser)."""
 
 import os
 import shutil
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -21,7 +22,7 @@ expect.set_options(timeout=20_000)
 
 @pytest.fixture(scope="module")
 def browser():
-    """Start one browser per module: its event loop runs in this thread, and no other can."""
+    """Start one browser per module, because only one event loop can run in this thread."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     binary = next(filter(None, (shutil.which(name, path=path) for name in NAMES)), None)
     if binary is None:
@@ -34,7 +35,7 @@ def browser():
 
 @pytest.fixture
 def visitor(browser):
-    """Return a function that opens a page in a browser context of its own."""
+    """Return a function that opens a page in a new browser context."""
     contexts = []
 
     def make(**options):
@@ -55,3 +56,17 @@ def visitor(browser):
     yield make
     for context in contexts:
         context.close()
+
+
+AXE = Axe()
+#: Listing the checks that pass would take most of the time.
+AXE_OPTIONS = {"resultTypes": ["violations"]}
+
+
+def find_violations(page):
+    """Return a line for each violation of accessibility rules that axe-core finds on a page."""
+    return [
+        f"{rule['impact']}: {rule['id']}: {node['html'][:120]}"
+        for rule in AXE.run(page, options=AXE_OPTIONS).response["violations"]
+        for node in rule["nodes"]
+    ]

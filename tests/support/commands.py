@@ -1,4 +1,4 @@
-"""The commands of `waitroom`, as click finds them."""
+"""Look-up of `waitroom` commands in click."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from sidecar.cli import main
 
 
 def command(*words: str) -> click.Command:
-    """Return the command or group of these words."""
+    """Return the command or group that the words name."""
     current: click.Command = main
     for word in words:
         assert isinstance(current, click.Group)
@@ -18,7 +18,7 @@ def command(*words: str) -> click.Command:
 
 
 def list_commands(*words: str) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each command and group below these."""
+    """Yield the words of each command and group below the group that `words` name."""
     group = command(*words)
     if isinstance(group, click.Group):
         for name in group.list_commands(click.Context(group)):

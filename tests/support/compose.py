@@ -1,6 +1,6 @@
-"""The containers' files, read for tests: compose, Dockerfile, .dockerignore and nginx's.
+"""Readers of docker-compose.yml, Dockerfile, .dockerignore and the containers' nginx files.
 
-Where a test runs what they say, this machine's addresses stand for the containers'.
+Tests that run their commands replace addresses of containers with those of this machine.
 """
 
 import fnmatch
@@ -24,19 +24,19 @@ from tests.support.site import nginx_binary
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
-#: The folder of commands in the virtual environment.
+#: Folder of the commands of the virtual environment.
 BIN = Path(sys.executable).parent
 
 
 def read_dockerfile() -> list[tuple[str, str]]:
-    """Return instructions and their arguments, in order; continued lines are joined."""
+    """Return the instructions of the Dockerfile with their arguments, continued lines joined."""
     text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
     return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
 
 
 def read_last_stage() -> dict[str, str]:
-    """Return the last instruction of each kind in the final stage."""
+    """Return the arguments of the last instruction of each kind in the final stage."""
     found = read_dockerfile()
     start = max(i for i, (name, _) in enumerate(found) if name == "FROM")
     return dict(found[start:])
@@ -47,13 +47,14 @@ def read_image_env() -> dict[str, str]:
 
 
 def list_mounts(service: str) -> list[tuple[str, str, str]]:
-    """Return source, target and mode of a service's volumes."""
+    """Return source, target and mode of each volume of a service."""
     found = [[*volume.split(":"), "rw"][:3] for volume in SERVICES[service].get("volumes", [])]
     return [(source, target, mode) for source, target, mode in found]
 
 
 def build_environment(folder: Path) -> dict[str, str]:
-    """Return the sidecar's environment, with secrets in `folder` as the page describes."""
+    """Return the environment of the sidecar, with secrets in `folder` as docs/docker.md creates
+    them."""
     make_secrets(folder)
     environ = {**read_image_env(), **SERVICES["sidecar"]["environment"]}
     for name, secret in COMPOSE["secrets"].items():
@@ -73,7 +74,7 @@ def port_of(address: str) -> int:
 
 
 def copy_image_files(folder: Path) -> None:
-    """Copy the files that the image's build copies."""
+    """Copy the files that the build of the image copies."""
     folder.mkdir()
     stray = shutil.ignore_patterns("__pycache__")
     for name, argument in read_dockerfile():
@@ -88,7 +89,7 @@ def copy_image_files(folder: Path) -> None:
 
 
 def is_ignored(path: str) -> bool:
-    """Return True if .dockerignore excludes a path: the last matching line decides."""
+    """Return True if .dockerignore excludes a path. The last matching line decides."""
     ignored = False
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         pattern = line.removeprefix("!")
@@ -105,18 +106,17 @@ def matches_pattern(path: str, pattern: str) -> bool:
 
 
 def read_upstreams() -> dict[str, tuple[str, int]]:
-    """Return host and port of each upstream's server by name."""
-    text = (ROOT / "deploy/docker/nginx.conf").read_text() + (
-        ROOT / "deploy/docker/settings.conf"
-    ).read_text()
+    """Return host and port of the server of each nginx upstream, by the upstream's name."""
+    folder = ROOT / "deploy/docker"
+    text = (folder / "nginx.conf").read_text() + (folder / "settings.conf").read_text()
     found = re.findall(r"upstream (\w+) \{[^}]*?server (\w+):(\d+) resolve", text)
     return {name: (host, int(port)) for name, host, port in found}
 
 
 def nginx_folder(folder: Path, ports: dict[str, list[int]], listen: int) -> Path:
-    """Write nginx's files as in the containers, with this machine's addresses.
+    """Write the nginx files of the containers into `folder`, with addresses of this machine.
 
-    `resolve` is newer than many an installed nginx, so its names are replaced by addresses.
+    Names with `resolve` become addresses, because older versions of nginx do not know `resolve`.
     """
     folder.mkdir(exist_ok=True)
     for source, target, _ in list_mounts("nginx"):
@@ -144,13 +144,13 @@ def nginx_folder(folder: Path, ports: dict[str, list[int]], listen: int) -> Path
 
 
 def nginx_command(folder: Path, *more: str) -> list[str]:
-    # As root it would give its workers to a user who may not enter a test's folder.
+    # As root, nginx would run its workers as a user who may not read the folder.
     lines = "daemon off;" + (" user root;" if os.geteuid() == 0 else "")
     return [nginx_binary(), "-p", f"{folder}/", "-c", f"{folder}/nginx.conf", "-g", lines, *more]
 
 
 def is_healthy(service: str, *options: str, port: tuple[int, int] = (0, 0), **how: Any) -> bool:
-    """Run a service's health check, perhaps with another port or options. Return its result."""
+    """Run the health check of a service. `port` replaces one port by another."""
     program, *words = SERVICES[service]["healthcheck"]["test"][1:]
     inside, here = port
     words = [word.replace(f":{inside}", f":{here}") for word in words]

@@ -1,7 +1,8 @@
-"""The dashboard in a real browser: sites with a history, and operators' actions."""
+"""The dashboard in a real browser: sites for it, and actions of operators."""
 
 import json
 import os
+import re
 import time
 import urllib.request
 
@@ -11,20 +12,18 @@ from playwright.sync_api import expect
 from sidecar.rooms.redis_keys import room_key
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.processes import run_command, wait_until
-from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, make_folder
+from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, call, make_folder
 
 #: Settings of a room with one slot.
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
-
-
-#: A gap in the samples: minutes ago.
+#: Minutes without samples, counted back from now.
 GAP = range(20, 30)
 #: The service token.
 TOKEN = "dashboard-service-token"
 
 
 class Dashboard(Site):
-    """Redis and one replica, which visitors ask without nginx. TOKEN is its service_token."""
+    """Redis and one replica without nginx. TOKEN is its service_token."""
 
     def _start(self):
         self.folder = make_folder(self._stack)
@@ -37,23 +36,33 @@ class Dashboard(Site):
         self.dashboard = f"{self.ops[0]}/dashboard"
 
     def _prepare(self):
-        """Prepare what the replica needs."""
+        """Prepare further settings for the replica."""
 
     def api(self, method, path, body=None):
-        """Make a call of the service API. Return its document."""
-        request = urllib.request.Request(
-            f"{self.ops[0]}/v1{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {TOKEN}"},
-        )
-        with urllib.request.urlopen(request, timeout=5) as reply:
-            return json.load(reply)
+        """Call the service API. Return the document of the response."""
+        return call(method, f"{self.ops[0]}/v1{path}", TOKEN, body)
 
     def open(self, page, address):
-        """Log in and open a view."""
+        """Log in, and open a view of the dashboard. Return the page."""
         view(log_in(self, page, "Night shift"), address)
         return page
+
+    def page(self, room):
+        """Return the address of a room's waiting page."""
+        return f"{self.edges[0]}/_waitroom/{room}/?next=/"
+
+    def arrive(self, room, class_name=""):
+        """Let a visitor join a room. Return the visitor's id, if the room is not full."""
+        headers = {"X-Waitroom-Class": class_name}
+        url = f"{self.edges[0]}/_waitroom/{room}/join"
+        request = urllib.request.Request(url, method="POST", headers=headers)
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return json.load(answer).get("visitor")
+
+    def line(self, room):
+        """Return the ids of all waiting visitors of a room, in order."""
+        rows = self.admin("GET", f"/rooms/{room}/waiting")["waiting"]
+        return [row["visitor"] for row in rows]
 
 
 class WithHistory(Dashboard):
@@ -70,26 +79,9 @@ class WithHistory(Dashboard):
         done = run_command("migrate", cwd=self.folder, env=environment)
         assert done.returncode == 0, done.stderr
 
-    def page(self, room):
-        """Return the address of the waiting page."""
-        return f"{self.edges[0]}/_waitroom/{room}/?next=/"
-
-    def arrive(self, room, class_name=""):
-        """Let a visitor arrive. Return their id."""
-        said = {"X-Waitroom-Class": class_name}
-        url = f"{self.edges[0]}/_waitroom/{room}/join"
-        request = urllib.request.Request(url, method="POST", headers=said)
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return json.load(answer)["visitor"]
-
-    def line(self, room):
-        """Return the ids of all visitors in the queue."""
-        rows = self.admin("GET", f"/rooms/{room}/waiting")["waiting"]
-        return [row["visitor"] for row in rows]
-
 
 def write_past(site, room, minutes):
-    """Write the samples of a room's past, as rooms/lua/parts/minutes.lua does."""
+    """Write earlier samples of a room, as rooms/lua/parts/minutes.lua does."""
     first = int(time.time() // 60) - 1
     rows = [
         {
@@ -114,22 +106,28 @@ def write_past(site, room, minutes):
         store.rpush(key, *(json.dumps(row, separators=(",", ":")) for row in rows))
 
 
-def log_in(site, page, name):
-    page.goto(site.dashboard)
+def send_log_in(page, url, name="Night shift", token=ADMIN_TOKEN):
+    """Open the dashboard at an ops listener, and send the form for the log-in."""
+    page.goto(f"{url}/dashboard")
     page.get_by_label("Who are you?").fill(name)
-    page.get_by_label("Admin token").fill(ADMIN_TOKEN)
-    page.get_by_role("button", name="Log in").click()
+    page.get_by_label(re.compile("[Aa]dmin token")).fill(token)
+    press(page, "Log in")
+
+
+def log_in(site, page, name):
+    """Log in to the dashboard, and wait until it is live. Return the page."""
+    send_log_in(page, site.ops[0], name)
     expect(page.locator("#link")).to_have_text("Live")
     return page
 
 
 def view(page, address):
-    """Go to a view, unless it is shown."""
+    """Open a view of the dashboard, unless the page shows it."""
     page.evaluate("to => { if (location.hash !== to) location.hash = to }", f"#/{address}")
 
 
 def numbers(ids):
-    """Return the numbers that the page shows in place of visitors' ids."""
+    """Return the numbers that the dashboard shows in place of visitor ids."""
     return [visitor_number(visitor) for visitor in ids]
 
 
@@ -157,12 +155,12 @@ def figure(page, name, what):
 
 
 def said(page, name, what):
-    """Return the result that a control shows."""
+    """Return the element in which a control shows its result."""
     return control(page, name, what).locator("output")
 
 
 def is_waiting(site, guest):
-    """Return True if a returning visitor of the room `line` has to wait."""
+    """Open the waiting page of the room `line`. Return True if the visitor has to wait."""
     guest.goto(site.page("line"))
     return guest.locator("html").get_attribute("data-state") == "waiting"
 
@@ -172,7 +170,7 @@ def press(within, name):
 
 
 def confirm(page, name, *, typed=None):
-    """Press a button of the dialog. Return the dialog's text."""
+    """Press a button of the confirmation dialog. Return the dialog's text."""
     dialog = page.locator("#ask")
     expect(dialog).to_be_visible()
     text = dialog.locator("#ask-text").inner_text()
@@ -185,13 +183,13 @@ def confirm(page, name, *, typed=None):
 
 
 def choose(row, what):
-    """Choose an item of a row's menu."""
+    """Choose an item in the menu of a table row."""
     press(row, "Actions")
     row.get_by_role("menuitem", name=what).click()
 
 
 def move(page, row, where, *, why="", then="Move"):
-    """Move a visitor by the dialog, or press another of its buttons."""
+    """Fill in the dialog that moves a visitor, and press one of its buttons."""
     choose(row, "Move")
     question = page.locator("#move")
     question.get_by_role("radio", name=where).check()

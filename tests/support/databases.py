@@ -1,4 +1,4 @@
-"""SQL servers from Debian's packages, in temporary folders, on unix sockets only."""
+"""SQLite files, and SQL servers on unix sockets, in temporary folders."""
 
 import os
 import pwd
@@ -17,7 +17,7 @@ from tests.support.processes import Process, freeze, wait_until
 
 
 class Sqlite:
-    """An SQLite file; `stop` locks it."""
+    """An SQLite file. `stop` locks the file, so that others cannot write."""
 
     kind = "sqlite"
 
@@ -46,7 +46,7 @@ class _Server:
     folder: Path
 
     def freeze(self) -> None:
-        """Stop all of its processes: PostgreSQL has one per connection."""
+        """Freeze all processes of the server. PostgreSQL has a process per connection."""
         freeze(self._pids())
 
     def thaw(self) -> None:
@@ -60,7 +60,7 @@ class _Server:
 
 
 class Mariadb(_Server):
-    """A MariaDB server. Tests do not simulate a crash of the machine, and syncing takes seconds."""
+    """A MariaDB server that does not sync its files, because tests do not crash the machine."""
 
     kind = "mariadb"
     FAST = (
@@ -77,7 +77,8 @@ class Mariadb(_Server):
         install = [
             "mariadb-install-db", "--no-defaults", f"--datadir={data}", f"--user={user}",
             "--skip-test-db", "--auth-root-authentication-method=normal",
-            f"--tmpdir={folder}",  # each server deletes what others have in a common one
+            # In a common folder, each server would delete files of the others.
+            f"--tmpdir={folder}",
         ]  # fmt: skip
         subprocess.run(install, check=True, capture_output=True, timeout=60)
         server = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -89,7 +90,7 @@ class Mariadb(_Server):
         self._process = Process(self._command, log=folder / "log")
 
     def start(self, *options: str) -> None:
-        """Start the server; `options` hold until it is stopped."""
+        """Start the server. `options` apply until the server stops."""
         self._process = Process([*self._command, *options], log=self.folder / "log")
         self._process.start()
         ask = [*self.client, "-e", "CREATE DATABASE IF NOT EXISTS history"]
@@ -111,7 +112,8 @@ class Postgresql(_Server):
         data, self.folder = folder / "data", folder
         self.url = f"postgresql://postgres@/history?host={folder}"
         as_user: list[str] = []
-        if os.getuid() == 0:  # PostgreSQL refuses to run as root
+        # PostgreSQL refuses to run as root.
+        if os.getuid() == 0:
             shutil.chown(folder, "postgres")
             as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
         init = [*as_user, str(bins[-1] / "initdb"), "-D", str(data), "-U", "postgres",
@@ -132,7 +134,8 @@ class Postgresql(_Server):
 
     def close(self, timeout_s: float = 10) -> None:
         if self._process.running:
-            self._process.signal(signal.SIGINT)  # SIGTERM would wait for open connections
+            # SIGTERM would wait for open connections.
+            self._process.signal(signal.SIGINT)
         self._process.stop(timeout_s)
 
 
@@ -141,13 +144,13 @@ def _runs(command: list[str]) -> bool:
     return done.returncode == 0
 
 
-#: Params of fixtures.
+#: Parameters of fixtures.
 KINDS = [Sqlite, *(pytest.param(kind, marks=pytest.mark.server) for kind in (Mariadb, Postgresql))]
 
 
 @pytest.fixture(scope="session")
 def servers():
-    """Start each server when the first test needs it; stop all with the session."""
+    """Return a function that starts a server of a kind once. The servers stop with the session."""
     with ExitStack() as stack:
         started = {}
 

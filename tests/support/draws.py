@@ -1,4 +1,4 @@
-"""Events, ids and lists for the tests of draws."""
+"""Events and visitor ids for tests of lottery draws."""
 
 import base64
 import random
@@ -6,12 +6,12 @@ import random
 from sidecar.rooms.openings import RoomEvent
 
 HOUR_MS = 3_600_000
-#: When the pre-queue of `make_event` begins, ms.
+#: Start of the pre-queue of `make_event`, ms since 1970.
 START_MS = 1_800_000_000_000
 
 
 def make_event(name: str = "autumn", begins: int = START_MS, **more) -> RoomEvent:
-    """Return an event with a pre-queue of an hour that is open for another."""
+    """Create an event whose pre-queue lasts an hour, and which then is open for an hour."""
     times = {
         "prequeue_from": begins,
         "opens_at": begins + HOUR_MS,
@@ -21,10 +21,11 @@ def make_event(name: str = "autumn", begins: int = START_MS, **more) -> RoomEven
 
 
 def make_ids(rng: random.Random, count: int) -> list[str]:
-    """Return visitors' ids, the same for the same seed."""
+    """Create visitor ids from a random generator."""
     made = (base64.urlsafe_b64encode(rng.randbytes(16)).decode()[:22] for _ in range(count))
     return [visitor.replace("-", "A", 1) if visitor[0] == "-" else visitor for visitor in made]
 
 
 def with_places(ids: list[str]) -> list[tuple[str, int]]:
+    """Return each visitor id with its place in the list, from 1."""
     return [(visitor, place) for place, visitor in enumerate(ids, 1)]

@@ -1,4 +1,4 @@
-"""Debian's Firefox, driven by WebDriver BiDi, for tests of what differs from Chromium."""
+"""Firefox, driven by WebDriver BiDi, for tests of behaviour that differs from Chromium."""
 
 import asyncio
 import contextlib
@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.processes import Process, free_port
+from tests.support.processes import Process, free_port, wait_until
 from tests.support.site import Servers
 
-#: How long a page may take.
+#: Maximum time for a page to load or change.
 PATIENCE_S = 20
 PREFERENCES = {
     "browser.shell.checkDefaultBrowser": False,
@@ -27,8 +27,8 @@ PREFERENCES = {
     "network.connectivity-service.enabled": False,
 }
 
-#: The point of an element, once it stands still, is enabled and not covered.
-AIM = """async element => {
+#: Returns the centre of an element that is enabled, does not move and is not covered, else null.
+FIND_POINT = """async element => {
     if (!element || element.disabled) return null;
     element.scrollIntoView({ block: 'center', behavior: 'instant' });
     const before = element.getBoundingClientRect();
@@ -41,10 +41,10 @@ AIM = """async element => {
 
 
 class Firefox(Servers):
-    """A browser with a profile of its own, with these `preferences`.
+    """A browser with a new profile and these `preferences`.
 
-    One connection, used by one thread: a command reads what comes until its answer, and keeps what
-    pages reported meanwhile.
+    One thread uses the only connection. A command reads messages until its response arrives, and
+    stores the problems that pages report meanwhile.
     """
 
     def __init__(self, **preferences: Any) -> None:
@@ -56,10 +56,10 @@ class Firefox(Servers):
     def _start(self) -> None:
         binary = shutil.which("firefox-esr") or shutil.which("firefox")
         if binary is None:
-            lacking = "firefox-esr is not installed; run make test"
+            problem = "firefox-esr is not installed; run make test"
             if os.environ.get("CI") or os.geteuid() == 0:
-                pytest.fail(lacking)
-            pytest.skip(lacking)
+                pytest.fail(problem)
+            pytest.skip(problem)
         profile = Path(tempfile.mkdtemp(prefix="wr-firefox-"))
         self._stack.callback(shutil.rmtree, profile, ignore_errors=True)
         lines = [
@@ -70,7 +70,7 @@ class Firefox(Servers):
         port = free_port()
         command = [binary, "--headless", "--no-remote", "--profile", str(profile),
                    f"--remote-debugging-port={port}"]  # fmt: skip
-        # A home of its own: Firefox refuses one of another user.
+        # Firefox refuses a home folder of another user.
         env = {**os.environ, "HOME": str(profile), "MOZ_CRASHREPORTER_DISABLE": "1"}
         self._stack.enter_context(Process(command, log=profile / "firefox.log", env=env))
         self._runner = self._stack.enter_context(asyncio.Runner())
@@ -96,7 +96,7 @@ class Firefox(Servers):
         await self._session.close()
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send a command. Return its result."""
+        """Send a command, and return its result."""
         return self._runner.run(self._call(method, params))
 
     async def _call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Firefox(Servers):
             tab.problems.append(event["text"])
 
     def visitor(self, *, locale: str = "en-GB") -> "Tab":
-        """Open a tab with cookies of its own."""
+        """Open a tab with separate cookies."""
         user = self.call("browser.createUserContext")["userContext"]
         self.call("emulation.setLocaleOverride", locale=locale, userContexts=[user])
         context = self.call("browsingContext.create", type="tab", userContext=user)["context"]
@@ -128,20 +128,20 @@ class Firefox(Servers):
         return tab
 
 
-def texts_of(node: dict[str, Any]) -> list[str]:
+def read_texts(node: dict[str, Any]) -> list[str]:
     value = node["value"]
     return [
         value.get("nodeValue", ""),
-        *(t for c in value.get("children", ()) for t in texts_of(c)),
+        *(t for c in value.get("children", ()) for t in read_texts(c)),
     ]
 
 
 class BidiError(Exception):
-    """Firefox refused a command."""
+    """Error: Firefox refused a command."""
 
 
 class Tab:
-    """A page. `problems` has the errors of its console and violations of its policy."""
+    """A browser tab. `problems` has the errors of its console and violations of its policy."""
 
     def __init__(self, firefox: Firefox, context: str) -> None:
         self._firefox, self._context = firefox, context
@@ -155,7 +155,7 @@ class Tab:
         self._call("browsingContext.setViewport", viewport={"width": width, "height": height})
 
     def run(self, script: str) -> Any:
-        """Return the value of an expression, through JSON; None while the page is changing."""
+        """Return the value of an expression by way of JSON, or None while the page is changing."""
         expression = f"(async () => JSON.stringify(await ({script})))()"
         try:
             found = self._firefox.call(
@@ -171,14 +171,11 @@ class Tab:
         return json.loads(found["result"].get("value", "null"))
 
     def until(self, script: str, wanted: Any = True) -> None:
-        """Wait until an expression has a value."""
-        end = time.monotonic() + PATIENCE_S
-        while (found := self.run(script)) != wanted:
-            assert time.monotonic() < end, f"{script} is {found!r}, not {wanted!r}"
-            time.sleep(0.1)
+        """Wait until an expression has the value `wanted`."""
+        wait_until(lambda: self.run(script) == wanted, f"{script} == {wanted!r}", PATIENCE_S)
 
     def shows(self, css: str, text: str) -> None:
-        """Wait until an element shows a text."""
+        """Wait until an element that matches `css` shows a text."""
         own, wanted = json.dumps(css), json.dumps(text)
         self.until(
             f"[...document.querySelectorAll({own})].some(e => e.checkVisibility()"
@@ -186,31 +183,29 @@ class Tab:
         )
 
     def has(self, css: str, text: str) -> None:
-        """Wait for an element with exactly this text, without running a script in the page."""
-        end = time.monotonic() + PATIENCE_S
-        options = {"maxDomDepth": 2}
-        while True:
+        """Wait for an element with exactly this text, without a script in the page."""
+
+        def is_shown() -> bool:
             with contextlib.suppress(BidiError):
                 nodes = self._call(
                     "browsingContext.locateNodes",
                     locator={"type": "css", "value": css},
-                    serializationOptions=options,
+                    serializationOptions={"maxDomDepth": 2},
                 )["nodes"]
-                found = ["".join(texts_of(node)).strip() for node in nodes]
-                if text in found:
-                    return
-            assert time.monotonic() < end, f"{css} says {found}, not {text!r}"
-            time.sleep(0.1)
+                return text in ["".join(read_texts(node)).strip() for node in nodes]
+            return False
+
+        wait_until(is_shown, f"{css} with {text!r}", PATIENCE_S)
 
     def click(self, css: str, text: str = "") -> None:
-        """Click the first visible element that matches."""
+        """Click the first visible element that matches `css` and contains `text`."""
         own, wanted = json.dumps(css), json.dumps(text)
         find = (
             f"[...document.querySelectorAll({own})].find(e => e.checkVisibility()"
             f" && e.innerText.includes({wanted}))"
         )
         end = time.monotonic() + PATIENCE_S
-        while (point := self.run(f"({AIM})({find})")) is None:
+        while (point := self.run(f"({FIND_POINT})({find})")) is None:
             assert time.monotonic() < end, f"no {css} with {text!r} can be clicked"
             time.sleep(0.1)
         x, y = map(round, point)
@@ -222,7 +217,7 @@ class Tab:
         )
 
     def type(self, css: str, text: str) -> None:
-        """Type a text in place of a field's value."""
+        """Replace the value of a field by typing."""
         self.click(css)
         self.run(f"document.querySelector({json.dumps(css)}).select()")
         keys = [{"type": kind, "value": key} for key in text for kind in ("keyDown", "keyUp")]

@@ -1,11 +1,10 @@
-"""Run the project's own Python programs as processes, without paying for their imports each time.
+"""A server that runs Python programs of this project without importing their modules each time.
 
-A server process imports what a replica, a worker and the command need, once. Asked for a program,
-it forks a supervisor, which forks the program: a process of its own, with its own standard streams,
-environment and working directory, that ends as any Python program does. The supervisor reports the
-program's pid and exit status.
+The server imports the modules of a replica, a worker and the command once. For each program it
+forks a supervisor, which forks the program with its own standard streams, environment and working
+directory. The supervisor reports the pid and the exit status of the program.
 
-`start` is for the tests; `python fork_server.py SOCKET` is the server.
+Tests use `Forked`; `python fork_server.py SOCKET` is the server.
 """
 
 import array
@@ -22,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ _LENGTH = 8
 
 
 def can_fork(command: list[str]) -> bool:
-    """Return True for `waitroom …`, `python FILE …` and `python -m MODULE …`."""
+    """Return True if the command is `waitroom …`, `python FILE …` or `python -m MODULE …`."""
     if command[0] == WAITROOM:
         return True
     is_python = command[0] == sys.executable and len(command) > 1
@@ -41,10 +41,10 @@ def can_fork(command: list[str]) -> bool:
 
 
 class Forked:
-    """A program that the server runs, with the methods of subprocess.Popen that tests use.
+    """A program that the server runs. It has the methods of subprocess.Popen that tests use.
 
-    `stdin`, `stdout`, `stderr` are file descriptors, or files that have one. With `terminal` the
-    program leads a session of its own, whose terminal is its standard input.
+    `stdin`, `stdout` and `stderr` are file descriptors or files. With `terminal`, the program leads
+    a new session, and its standard input is the controlling terminal.
     """
 
     def __init__(
@@ -100,11 +100,10 @@ class _Server:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="wr-fork-")
         self._address = f"{self._folder.name}/socket"
-        # It ends when this process does: its standard input is then at its end.
+        # The server ends when this process ends, because that closes the server's standard input.
         self._process = subprocess.Popen(
             [sys.executable, __file__, self._address], stdin=subprocess.PIPE, cwd=ROOT
         )
-        self._pid = os.getpid()
 
     def connect(self) -> socket.socket:
         end = time.monotonic() + 60
@@ -121,13 +120,9 @@ class _Server:
                 return connection
 
 
-_started: list[_Server] = []
-
-
+@cache
 def _server() -> _Server:
-    if not _started:
-        _started.append(_Server())
-    return _started[0]
+    return _Server()
 
 
 def _read(connection: socket.socket, count: int) -> bytes:
@@ -135,20 +130,17 @@ def _read(connection: socket.socket, count: int) -> bytes:
     while len(found) < count:
         more = connection.recv(count - len(found))
         if not more:
-            raise ConnectionError("the fork server went away")
+            raise ConnectionError("the fork server has ended")
         found += more
     return found
 
 
-# The server ---------------------------------------------------------------------------------------
-
-
-#: The modules that the project's programs import.
+#: Modules that the programs of this project import.
 _MODULES = ("uvloop", "sidecar.app.replica", "sidecar.cli", "sidecar.app.jobs", "waitroom")
 
 
 def _serve(address: str) -> dict[str, Any]:
-    """Fork for each request; return it, in the program's process."""
+    """Fork a supervisor for each request. Return the request in the program's process."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)
@@ -166,7 +158,7 @@ def _serve(address: str) -> dict[str, Any]:
 
 
 def _supervise(connection: socket.socket) -> dict[str, Any]:
-    """Return in the program's process, and report its exit status from this one."""
+    """Fork the program. Return the request in its process; report its exit status in this one."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH, 3)
     request: dict[str, Any] = json.loads(_read(connection, int.from_bytes(head, "big")))

@@ -1,4 +1,4 @@
-"""Jobs in SQL, and the statements of a job store."""
+"""Jobs for tests, and the SQL statements of a job store."""
 
 from sqlalchemy import event, func, select
 
@@ -19,7 +19,7 @@ def job(**values) -> Job:
 
 
 def record_statements(store) -> list[str]:
-    """Return a list that receives the store's statements from now on, without BEGIN."""
+    """Return a list to which the store's SQL statements are appended from now on, except BEGIN."""
     seen: list[str] = []
 
     def note(connection, cursor, statement, *_) -> None:

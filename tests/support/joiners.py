@@ -1,4 +1,4 @@
-"""Newcomers with a class or a lot, and the calls from the queue."""
+"""Newcomers with a class or a lottery number, and reads of the queue."""
 
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim
@@ -14,7 +14,7 @@ def claim(name, grant="", *, expires_ms=1_800_000_000_000 + DAY_MS):
 
 
 async def join(store, name="", grant="", *, visitor=None, lot=None):
-    """Let a newcomer join who has to wait. Return the ticket."""
+    """Let a newcomer join a full room. Return the ticket."""
     visitor = visitor or new_visitor()
     standing = await store.enter(visitor, claim=claim(name, grant), lot=lot)
     assert standing.outcome is QueueOutcome.WAITING
@@ -22,17 +22,18 @@ async def join(store, name="", grant="", *, visitor=None, lot=None):
 
 
 async def list_waiting(redis, store):
-    """Return the queue, in the order of calls unless sub-queues have weights."""
+    """Return the waiting visitors in the order in which they are called, if no sub-queues have
+    weights."""
     return [v.decode() for v in await redis.zrange(room_key(store._name, "waiting"), 0, -1)]
 
 
 async def list_called(redis, store):
-    """Return all visitors who were ever called, in order."""
+    """Return all visitors who were called, in the order of their calls."""
     events = await redis.xrange(room_key(store._name, "events"))
     return [e[b"visitor"].decode() for _, e in events if e[b"kind"] == b"called"]
 
 
 async def find_last_called(redis, store):
-    """Return the visitor who was called last, from the last ten events."""
+    """Return the visitor of the latest call among the last ten events."""
     events = await redis.xrevrange(room_key(store._name, "events"), count=10)
     return next(e[b"visitor"].decode() for _, e in events if e[b"kind"] == b"called")

@@ -1,4 +1,4 @@
-"""A rate limit in plain Python."""
+"""A model of rate limits in plain Python."""
 
 from fractions import Fraction
 from math import ceil, floor
@@ -10,12 +10,12 @@ W = S
 LIMITS = {"a": 4, "b": 7}
 REMEMBERED = 3 * S
 SETTINGS = {"window": 1, "max_wait": 6, "idempotency_window": 3, "values": LIMITS}
-#: A clock that goes back by no more is taken to stand still, unless a call waits.
+#: A clock that goes back by at most this much counts as unchanged, unless a call waits, µs.
 BACK = S
 
 
 class Key:
-    """All promises of one key, and the level of its bucket after the last."""
+    """All grants of one key, and the level of its bucket after the latest grant."""
 
     def __init__(self, algorithm, paces):
         self.algorithm, self.paces = algorithm, paces
@@ -33,13 +33,13 @@ class Key:
         return max(1, cost) if self.algorithm == "leaky_bucket" else limit
 
     def level_at(self, moment, limit):
-        """Return the level of the bucket, in units of cost. A lowered limit cuts it."""
+        """Return the level of the bucket in units of cost, at most as high as the limit allows."""
         level = self.level - Fraction((moment - self.last()) * limit, W)
         most = level if self.algorithm == "leaky_bucket" else limit
         return max(Fraction(0), min(level, most))
 
     def first(self, cost, limit, base):
-        """Return the first moment from `base` on with room for `cost`."""
+        """Return the earliest timestamp from `base` on at which `cost` fits."""
         if self.algorithm == "fixed_window":
             while self.used(base - base % W, base - base % W + W) + cost > limit:
                 base += W - base % W
@@ -51,7 +51,7 @@ class Key:
         return base + (max(0, ceil(over * W / limit)))
 
     def standing(self, limit, now, base):
-        """Return how much could be granted now, and when everything is free again."""
+        """Return how much could be granted now, and when the whole limit is free again."""
         if self.algorithm == "fixed_window":
             used = self.used(base - base % W)
             over = base - base % W + W if used else base
@@ -64,7 +64,7 @@ class Key:
         return (max(0, floor(left)) if base <= now else 0), over
 
     def ask(self, ask, limit, now, *, made="", looks=False):
-        """Return the decision without its permit. `made` is the id for a call without one."""
+        """Return the decision without its permit. `made` is the id of a call that brings none."""
         if limit < 0:
             return Decision(Outcome.UNLIMITED, now, now, reset_us=now)
         last = self.last()
@@ -99,7 +99,7 @@ class Key:
         return decide(Outcome.GRANTED, now) if at <= present else decide(Outcome.PACED, at)
 
     def remember(self, permit, at, now):
-        """Remember a permit, and delete those that are over, even if the clock goes back later."""
+        """Remember a permit, and delete expired permits for good, even if the clock goes back."""
         if permit[1] == "":
             return
         is_made = permit[1].startswith("~")
@@ -120,7 +120,7 @@ class Key:
         return True
 
     def set_limit(self, before, limit, now):
-        """A lowered one passes on no moment that was promised before."""
+        """Change the limit. After a lower limit, no earlier promised time is granted again."""
         is_lowered = limit >= 0 and (before < 0 or limit < before)
         if self.paces and is_lowered and self.last() > now:
             self.free, self.lowered_until = [], self.last()

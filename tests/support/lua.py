@@ -1,6 +1,6 @@
-"""Lua scripts: the commands that they may call, and their heads."""
+"""Redis commands that Lua scripts may call, and the header comments of scripts."""
 
-#: The commands that scripts may call; all are in Redis 6.2.
+#: Redis commands that scripts may call. All are in Redis 6.2.
 COMMANDS = {
     "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "HSETNX", "LINDEX",
     "LPUSH", "LRANGE", "LREM", "LTRIM", "PEXPIRE", "PTTL", "SET", "TIME", "UNLINK", "XADD", "XLEN",
@@ -10,7 +10,7 @@ COMMANDS = {
 
 
 def read_header(path):
-    """Return the comment with which a script begins."""
+    """Return the comment at the beginning of a script."""
     lines = path.read_text(encoding="utf-8").splitlines()
     code = next((i for i, line in enumerate(lines) if not line.startswith("-- ")), len(lines))
     return "\n".join(line for line in lines[:code] if "@include" not in line)

@@ -1,4 +1,4 @@
-"""What state machines of rooms, leases and targets share, and their run against a store."""
+"""Base of the Hypothesis state machines of rooms, leases and targets, and their runner."""
 
 import asyncio
 import os
@@ -14,15 +14,15 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from sidecar.storage.redis.connect import close, connect
 from tests.support.rooms import new_room_name, refuse_functions
 
-#: Number of stories; with WAITROOM_TEST_EXAMPLES=2000 others each time (conftest.py).
+#: Number of runs. If set, the runs are random (see conftest.py).
 _EXAMPLES = os.environ.get("WAITROOM_TEST_EXAMPLES")
 
-#: For steps that stop or empty the queue.
+#: Chooses rarely, for steps that stop or empty the queue.
 SELDOM = st.sampled_from([False, False, False, True])
 
 
 class Bench:
-    """A store, and the event loop of its calls."""
+    """A connection to Redis, and the event loop for its calls."""
 
     def __init__(self, url: str) -> None:
         self.runner = asyncio.Runner()
@@ -41,7 +41,7 @@ class Bench:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A state machine of something with a name of its own in Redis, and Redis' time."""
+    """A state machine with a unique name in Redis, and Redis' time."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.bench.run(call)
 
     def gather(self, calls: Iterable[Awaitable[Any]]) -> list[Any]:
-        """Make all calls in one batch, in this order. Return their results."""
+        """Make all calls in one batch, in order. Return their results."""
 
         async def ask() -> list[Any]:
             return list(await asyncio.gather(*calls))
@@ -64,7 +64,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self.bench.redis.delete(*keys))
 
     def go_to_one(self, moments: Iterable[int], which: int) -> bool:
-        """Set the clock to one of the moments in the future. Return False if there is none."""
+        """Set the clock to a future timestamp among `moments`. Return False if there is none."""
         later = sorted({at for at in moments if at > self.now})
         if later:
             self.now = later[which % len(later)]
@@ -72,7 +72,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def latest(items: Sequence[Any], indices: Iterable[int]) -> list[Any]:
-    """Return items by indices that count back from the newest."""
+    """Return the items at these indices, which count back from the newest item."""
     return [items[-1 - i % len(items)] for i in indices]
 
 
@@ -84,7 +84,7 @@ def run_stories(
     steps: int,
     by_functions: bool = True,
 ) -> None:
-    """Run stories: a fifth of `examples` in memory, which is slow, and a quarter by EVALSHA."""
+    """Run a state machine: a fifth of `examples` in memory, which is slow, a quarter by EVALSHA."""
     count = int(_EXAMPLES or examples)
     count = count // 5 if url.startswith("memory") else count
     how = settings(

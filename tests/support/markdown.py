@@ -1,4 +1,4 @@
-"""A check of documentation pages as GitHub renders them."""
+"""Checks of documentation pages as GitHub renders them."""
 
 import re
 from collections import Counter
@@ -15,12 +15,12 @@ from tests.support.site import ROOT
 
 PARSER = MarkdownIt("commonmark").enable("table")
 ELSEWHERE = re.compile(r"[a-z]+:")
-#: An invisible mark before a block of code: whether and how it runs (tests/docs/).
+#: An invisible comment before a code block that says whether tests/docs/ runs the block, and how.
 MARK = re.compile(r"<!-- (run|not run): (.+) -->")
 
 
 class _Loader(yaml.SafeLoader):
-    """Loads mkdocs.yml, whose tags name Python objects."""
+    """A loader for mkdocs.yml, whose tags name Python objects."""
 
 
 _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
@@ -28,6 +28,7 @@ SITE = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader=_Loader)
 
 
 def pages_in(entry: object) -> list[str]:
+    """Return all pages in an entry of the navigation."""
     if isinstance(entry, str):
         return [entry]
     entries = entry.values() if isinstance(entry, dict) else entry
@@ -36,17 +37,17 @@ def pages_in(entry: object) -> list[str]:
 
 @cache
 def parse(text: str) -> list[Token]:
-    """Parse a page once for all checks."""
+    """Parse a page, once for all checks."""
     return PARSER.parse(text)
 
 
 def find_problems(page: Path) -> list[str]:
-    """Return all problems of a page, with their lines."""
+    """Return the problems of a page with their line numbers."""
     text = page.read_text()
-    return [*broken_tables(text), *broken_blocks(text), *broken_links(page)]
+    return [*find_broken_tables(text), *find_broken_blocks(text), *find_broken_links(page)]
 
 
-def broken_tables(text: str) -> Iterator[str]:
+def find_broken_tables(text: str) -> Iterator[str]:
     lines = text.splitlines()
     for token in parse(text):
         if token.map is None:
@@ -67,8 +68,8 @@ def count_cells(row: str) -> int:
     return len(re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|")))
 
 
-def broken_blocks(text: str) -> Iterator[str]:
-    """Yield markup that swallows the rest of a page, or does not show."""
+def find_broken_blocks(text: str) -> Iterator[str]:
+    """Yield a problem for markup that hides the rest of a page, or is not shown itself."""
     lines = text.splitlines()
     for token in parse(text):
         first, end = token.map or (0, 0)
@@ -83,7 +84,7 @@ def broken_blocks(text: str) -> Iterator[str]:
                 yield f"{first + 1}: a link or code that is none: {child.content}"
 
 
-def broken_links(page: Path) -> Iterator[str]:
+def find_broken_links(page: Path) -> Iterator[str]:
     for line, link in find_links(page.read_text()):
         if ELSEWHERE.match(link):
             continue
@@ -96,7 +97,7 @@ def broken_links(page: Path) -> Iterator[str]:
 
 
 def find_links(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the targets of links and pictures, with their lines."""
+    """Yield line number and target of each link and picture."""
     for token in parse(text):
         for child in token.children or []:
             for name in ("href", "src"):
@@ -106,17 +107,17 @@ def find_links(text: str) -> Iterator[tuple[int, str]]:
 
 @cache
 def find_anchors(page: Path) -> frozenset[str]:
-    """Return the anchors of a page's headings on GitHub."""
+    """Return the anchors that GitHub makes for a page's headings."""
     tokens = parse(page.read_text())
     seen: Counter[str] = Counter()
     found = set()
     for opening, inline in pairwise(tokens):
         if opening.type == "heading_open":
-            name = re.sub(r"[^\w\- ]", "", shown(inline).lower()).replace(" ", "-")
+            name = re.sub(r"[^\w\- ]", "", read_text(inline).lower()).replace(" ", "-")
             found.add(f"{name}-{seen[name]}" if seen[name] else name)
             seen[name] += 1
     return frozenset(found)
 
 
-def shown(inline: Token) -> str:
+def read_text(inline: Token) -> str:
     return "".join(child.content for child in inline.children or [])

@@ -1,4 +1,4 @@
-"""The metrics that the code declares, and the queries of docs/metrics.md."""
+"""Metrics that the code declares, and queries in docs/metrics.md."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from scripts.docs_pages.metrics import FOUND
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
 
-#: Type and labels by the name on /metrics.
+#: Type and labels of each metric, by its name on /metrics.
 DECLARED = {
     name: (metric.kind, metric.labels)
     for metrics in FOUND.values()

@@ -1,4 +1,4 @@
-"""A client that sends any bytes, on a connection per request, and keeps its cookies."""
+"""An HTTP client that can send any bytes, opens a connection per request, and keeps cookies."""
 
 import json
 import re
@@ -34,7 +34,7 @@ class Reply:
         return b"data-room=" in self.body
 
     def data(self, name: str) -> str:
-        """Return a data attribute of the waiting page."""
+        """Return the value of a data attribute of the waiting page."""
         found = re.search(rf'data-{name}="([^"]*)"', self.text)
         assert found, f"no data-{name}"
         return found[1]
@@ -42,7 +42,7 @@ class Reply:
 
 @dataclass
 class Visitor:
-    """A visitor whose `headers` go with every request; None leaves one out."""
+    """A visitor who sends `headers` with every request. A value of None omits a header."""
 
     url: str
     headers: dict[str, str | None] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class Visitor:
         return self.send("POST", path, body=body, **options)
 
     def hold(self, path: str) -> None:
-        """Take a free slot and show the cookie, without which a session ends after claim_window:
-        too soon for a browser that starts on a busy machine."""
+        """Take a free slot and send the cookie back. Without that the session would end after
+        claim_window, which is too soon for a browser that starts on a busy machine."""
         for _ in range(2):
             reply = self.get(path)
             assert (reply.status, reply.waits) == (200, False)
@@ -110,5 +110,5 @@ class Visitor:
 
 
 def room_cookies(reply: Reply, room: str) -> list[str]:
-    """Return the Set-Cookie lines of a room's cookie."""
+    """Return the values of Set-Cookie headers for a room's cookie."""
     return [line for line in reply.all("Set-Cookie") if line.startswith(f"waitroom_{room}=")]

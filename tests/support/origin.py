@@ -1,13 +1,14 @@
-"""The site behind nginx: describes requests, counts them, echoes WebSocket messages."""
+"""The site behind nginx: describes and counts requests, and echoes WebSocket messages."""
 
 import sys
+from typing import Any
 
 from aiohttp import WSMsgType, web
 
 counts: dict[str, int] = {}
 
 
-async def anything(request: web.Request) -> web.StreamResponse:
+async def describe(request: web.Request) -> web.StreamResponse:
     counts[request.path] = counts.get(request.path, 0) + 1
     if request.path.startswith("/status/"):
         status = int(request.path.rsplit("/", 1)[1])
@@ -27,36 +28,39 @@ async def anything(request: web.Request) -> web.StreamResponse:
     )
 
 
+def make_page(
+    title: str, more: str = "", *, heading: str = "", headers: Any = None
+) -> web.Response:
+    text = f"<!doctype html><title>{title}</title><h1>{heading or title}</h1>{more}"
+    return web.Response(text=text, content_type="text/html", headers=headers)
+
+
 async def page(request: web.Request) -> web.Response:
-    body = f"<!doctype html><title>Inside</title><h1>Inside</h1><p id=at>{request.path_qs}</p>"
-    return web.Response(text=body, content_type="text/html")
+    return make_page("Inside", f"<p id=at>{request.path_qs}</p>")
 
 
-FORM = """<!doctype html><title>Form</title><h1>Form</h1>
+FORM = """
 <form method=post action="sent"><input name=text><button>Send</button></form>
 <div style="height: 3000px"></div>"""
 
 
 async def form(request: web.Request) -> web.Response:
-    """A page with a form, with the scripts and the referrer policy of the query."""
+    """Return a page with a form. The query sets its scripts and its referrer policy."""
     scripts = "".join(f'<script src="{each}"></script>' for each in request.query.getall("js", []))
     headers = {"Referrer-Policy": request.query.get("referrer", "same-origin")}
-    return web.Response(text=FORM + scripts, content_type="text/html", headers=headers)
+    return make_page("Form", FORM + scripts, headers=headers)
 
 
-async def sent(request: web.Request) -> web.Response:
-    """The target of the form, which accepts only POST."""
-    text = (await request.post())["text"]
-    return web.Response(text=f"<!doctype html><title>Sent</title><h1>Arrived: {text}</h1>",
-                        content_type="text/html")  # fmt: skip
+async def accept_form(request: web.Request) -> web.Response:
+    """Accept the form, by POST only."""
+    return make_page("Sent", heading=f"Arrived: {(await request.post())['text']}")
 
 
 async def done(_request: web.Request) -> web.Response:
-    return web.Response(text="<!doctype html><title>Done</title><h1>Thank you</h1>",
-                        content_type="text/html")  # fmt: skip
+    return make_page("Done", heading="Thank you")
 
 
-async def seen(_request: web.Request) -> web.Response:
+async def show_counts(_request: web.Request) -> web.Response:
     return web.json_response(counts)
 
 
@@ -72,14 +76,14 @@ async def echo(request: web.Request) -> web.WebSocketResponse:
 def main() -> None:
     app = web.Application(client_max_size=1 << 30)
     app.add_routes([
-        web.get("/origin/seen", seen),
+        web.get("/origin/seen", show_counts),
         web.get("/ws", echo),
         web.get("/done", done),
         web.get("/page", page),
         web.get("/page/{rest:.*}", page),
         web.get("/forms/form", form),
-        web.post("/forms/sent", sent),
-        web.route("*", "/{rest:.*}", anything),
+        web.post("/forms/sent", accept_form),
+        web.route("*", "/{rest:.*}", describe),
     ])  # fmt: skip
     web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)
 

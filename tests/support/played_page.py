@@ -11,7 +11,7 @@ from tests.support.site import ROOT
 
 LANGUAGES = Languages(ROOT / "static").tags
 URL = "http://site.test"
-#: The server's time when a page is opened. The browser's own clock is years behind.
+#: The server's time when the page is opened. The clock of the browser is years behind.
 SERVER = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
 BROWSER = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
 TYPES = {
@@ -31,8 +31,11 @@ NOWHERE = {"position": None, "ahead": None, "wait_seconds": None}
 
 
 class PlayedPage:
-    """A page, and the responses to it. `answer` has the fields that differ from those of a waiting
-    visitor, `asked` the paths of requests other than for files."""
+    """A waiting page and the responses to its requests.
+
+    `answer` has the fields of the status document that differ from those of a waiting visitor.
+    `asked` has the paths of all requests except for static files.
+    """
 
     def __init__(self, page, *, server=SERVER):
         self.page = page
@@ -43,7 +46,8 @@ class PlayedPage:
         self.about = ABOUT
         self.older = False
         self.lacks = set()
-        page.clock.install(time=BROWSER - timedelta(minutes=1))  # it runs on until it is paused
+        # The clock runs until it is paused.
+        page.clock.install(time=BROWSER - timedelta(minutes=1))
         page.clock.pause_at(BROWSER + timedelta(seconds=1))
         page.route(f"{URL}/**", self._reply)
 
@@ -53,20 +57,22 @@ class PlayedPage:
         return self.page
 
     def forward(self, seconds, **answer):
-        """Forward both clocks. Requests meanwhile get `answer`, or the last one, with the time at
-        the end."""
-        self.answer = answer or self.answer
-        self.server += timedelta(seconds=seconds)
-        self.page.clock.run_for(round(seconds * 1000))
+        """Forward both clocks, and run all timers. The response to requests is `answer`, or the
+        last one, with the new time."""
+        self._forward(self.page.clock.run_for, seconds, answer)
 
     def sleep(self, seconds, **answer):
-        """Forward both clocks as on a sleeping phone: timers that are due run once, at the end."""
+        """Forward both clocks as on a sleeping phone: each due timer runs once, at the end."""
+        self._forward(self.page.clock.fast_forward, seconds, answer)
+
+    def _forward(self, forward_ms, seconds, answer):
         self.answer = answer or self.answer
         self.server += timedelta(seconds=seconds)
-        self.page.clock.fast_forward(round(seconds * 1000))
+        forward_ms(round(seconds * 1000))
 
     def forward_until_asked(self, what, **answer):
-        """Forward by two seconds at a time: the page may not have read the last response yet."""
+        """Forward in steps of two seconds until a request for `what`, because the page may not have
+        read the last response."""
         while not self.asked:
             self.page.wait_for_timeout(20)
         for _ in range(100):
@@ -76,8 +82,13 @@ class PlayedPage:
                 return
         raise AssertionError(f"nothing asked for {what}: {self.asked}")
 
+    def forward_to(self, what, seconds, **answer):
+        """Forward both clocks as `forward` does, and wait for the response to a request."""
+        with self.page.expect_response(f"**/{what}"):
+            self.forward(seconds, **answer)
+
     def again(self, **answer):
-        """Make the page poll at once, as when a visitor comes back to it."""
+        """Make the page poll at once, as it does when the visitor returns to the tab."""
         self.answer = answer
         with self.page.expect_response("**/status"):
             self.page.evaluate(
@@ -114,7 +125,7 @@ class PlayedPage:
             self.asked.append(path.removeprefix("/_waitroom/shop/"))
             route.fulfill(body=json.dumps(self.document()), content_type="application/json")
         else:
-            # nginx fills in the room and the page to return to.
+            # nginx fills in the room and the return address.
             values = {"room": "shop", "next": self.next, "languages": " ".join(LANGUAGES)}
             text = (ROOT / "static" / "waiting.html").read_text(encoding="utf-8")
             body = ECHO.sub(lambda m: values.get(m[1], m[2] or m[3] or ""), text)
@@ -143,9 +154,10 @@ def prequeue(opens_at):
 
 
 @pytest.fixture
-def told(visitor):
-    def make(**options):
-        server = options.pop("server", SERVER)
+def play(visitor):
+    """Return a function that creates a PlayedPage of a visitor in Zurich."""
+
+    def make(*, server=SERVER, **options):
         return PlayedPage(visitor(timezone_id="Europe/Zurich", **options), server=server)
 
     return make

@@ -1,4 +1,4 @@
-"""Servers that tests start on free ports and sockets, and stop by their pid."""
+"""Processes and free ports for tests."""
 
 import contextlib
 import itertools
@@ -23,16 +23,16 @@ __all__ = [
     "listens", "run_command", "wait_until",
 ]  # fmt: skip
 
-#: `python SHIFTED SECONDS serve …`: the command with a wrong clock.
+#: `python SHIFTED SECONDS serve …` runs the command with a wrong clock.
 SHIFTED = Path(__file__).parent / "shifted.py"
-#: The environment without any setting of ours.
+#: The environment without settings of Waitroom.
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
 
 
 class Process(AbstractContextManager["Process"]):
-    """A process that lives within a `with` block; its output goes to `log`.
+    """A process that runs within a `with` block. Its output goes to the file `log`.
 
-    The fork server starts the project's own programs, unless `is_forked` is False.
+    The fork server starts programs of this project, unless `is_forked` is False.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Process(AbstractContextManager["Process"]):
         self._process.send_signal(number)
 
     def freeze(self) -> None:
-        """Send SIGSTOP: the system still accepts connections, and nobody answers."""
+        """Send SIGSTOP. The kernel still accepts connections, but the process does not respond."""
         freeze([self.pid])
 
     def thaw(self) -> None:
@@ -102,16 +102,16 @@ class Process(AbstractContextManager["Process"]):
 
 
 def freeze(pids: list[int]) -> None:
-    """Stop these processes. Return once all of their threads stand still."""
+    """Send SIGSTOP to these processes, and wait until all their threads have stopped."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: all(map(_is_frozen, pids)), "the processes to stand still")
+    wait_until(lambda: all(map(_is_frozen, pids)), "the stop of the processes")
 
 
 def _is_frozen(pid: int) -> bool:
     try:
         stats = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat")]
-    except OSError:  # a thread ended meanwhile
+    except OSError:  # A thread has ended.
         return False
     return all(stat.rpartition(")")[2].split()[0] in "TZX" for stat in stats)
 
@@ -119,9 +119,9 @@ def _is_frozen(pid: int) -> bool:
 def run_command(
     *words: object, stdin: str = "", timeout_s: float = 60, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run `waitroom WORDS…` to its end, in a process from the fork server.
+    """Run `waitroom WORDS…` in the fork server, and wait until the command ends.
 
-    `options`: `env` (CLEAN) and `cwd`, as of subprocess.run.
+    `options` are `env` (default CLEAN) and `cwd`, as in subprocess.run.
     """
     command = [WAITROOM, *map(str, words)]
     options = {"env": CLEAN, **options}
@@ -139,16 +139,16 @@ def run_command(
         return subprocess.CompletedProcess(command, code, files[1].read(), files[2].read())
 
 
-#: Below the ports that the system uses for outgoing connections.
+#: These are below the ports that the system uses for outgoing connections.
 PORTS = range(12_000, 32_000)
-#: Each xdist worker has a part of the ports, and begins somewhere in it.
+#: Each xdist worker has a part of PORTS, and starts at a random port in that part.
 _part = len(PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _ports = itertools.count(random.randrange(_part))
 
 
 def free_port() -> int:
-    """Return a free port that no other call returns for a long time."""
+    """Return a free port, which no other call returns for a long time."""
     while True:
         port = PORTS[_worker * _part + next(_ports) % _part]
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -159,7 +159,10 @@ def free_port() -> int:
 def wait_until(
     true: Callable[[], bool], what: str, timeout_s: float = 30, *, of: Process | None = None
 ) -> None:
-    """Check every 20 ms. Fail with `what` after `timeout_s`, or when process `of` has ended."""
+    """Wait until `true` returns True. Fail after `timeout_s`, or if the process `of` has ended.
+
+    `what` is the subject of the error message.
+    """
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if true():
@@ -172,12 +175,12 @@ def wait_until(
 
 
 def listens(path: Path) -> bool:
-    """Return True if a process accepts connections on a unix socket."""
+    """Return True if a process accepts connections on this unix socket."""
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(path)) == 0
 
 
 def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove our settings from the environment, for a command in this process."""
+    """Remove settings of Waitroom from the environment of this process."""
     for name in [name for name in os.environ if name.startswith("WAITROOM_")]:
         monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""A rate limit, a lease and a job's target in one Redis."""
+"""The stores of a rate limit, a lease and a target of jobs in one Redis."""
 
 from sidecar.jobs.model import QueueEntry
 from sidecar.jobs.settings import TargetSettings
@@ -16,7 +16,7 @@ Products = tuple[LimitStore, LeaseStore, TargetStore]
 
 
 def open_products(redis, name) -> Products:
-    """Return the stores of all three, under one name."""
+    """Create the stores of a limit, a lease and a target of the same name."""
     leases = LeaseSettings(term=60)
     return (
         make_limit(redis, RedisTimeUs(), "sliding_window", limit=50, name=name),
@@ -26,7 +26,7 @@ def open_products(redis, name) -> Products:
 
 
 async def use_products(limit: LimitStore, lease: LeaseStore, target: TargetStore) -> None:
-    """Call each. Fail if something from an earlier call is lost."""
+    """Call each store. Fail if a store has lost data of an earlier call."""
     before = (await limit.peek("a")).remaining
     assert (await limit.acquire(Call("a"))).remaining == before - 1
     held = await lease.ask("printer", "one")

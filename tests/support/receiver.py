@@ -1,20 +1,20 @@
-"""A receiver of webhooks: a real HTTP server on loopback."""
+"""An HTTP server on loopback that receives webhooks."""
 
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 
 class Receiver:
-    """Collects deliveries in `came`, and responds with the next of `answers`, then 200."""
+    """A server that collects deliveries in `came`. It responds with the next of `answers`; with
+    status 200 if there is none."""
 
     def __init__(self) -> None:
         self.came: list[tuple[dict[str, str], dict]] = []
-        #: A status, or status and headers, or None: no response until let_go.
+        #: Each is a status, or a status with headers. None delays the response until let_go().
         self.answers: list[int | tuple[int, dict[str, str]] | None] = []
         self._stopping = asyncio.Event()
         app = web.Application()
@@ -26,7 +26,7 @@ class Receiver:
         return self
 
     def let_go(self) -> None:
-        """Respond to the deliveries that still wait."""
+        """Respond to all delayed deliveries."""
         self._stopping.set()
 
     async def stop(self) -> None:
@@ -56,26 +56,10 @@ class Receiver:
 
 
 async def until(true: Callable[[], bool], what: str) -> None:
-    """Check every 5 ms. Fail with `what` if it does not become true."""
+    """Wait until `true` returns True, for 15 s at most. `what` is the subject of the error."""
     try:
         async with asyncio.timeout(15):
             while not true():
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"{what} did not come") from None
-
-
-@dataclass
-class Pauses:
-    """The senders' time: a pause ends at once, and the clock goes forward."""
-
-    now_s: float = 0.0
-    slept: list[float] = field(default_factory=list)
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now_s += seconds
-        await asyncio.sleep(0)
-
-    def clock(self) -> float:
-        return self.now_s

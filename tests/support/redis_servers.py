@@ -1,7 +1,4 @@
-"""Redis servers that tests can break: a single one, a Sentinel set, a Cluster.
-
-Each lives within a `with` block, on loopback and in a temporary folder.
-"""
+"""Redis servers that tests can break: a single server, a Sentinel set, a Cluster."""
 
 import contextlib
 import random
@@ -12,15 +9,15 @@ import time
 from tests.support.processes import Process, wait_until
 from tests.support.site import Servers, make_folder
 
-#: Below the ports of outgoing connections, which could take a server's while it is down.
+#: An outgoing connection cannot take one of these ports while a server is down.
 PORTS = range(12_000, 22_000)
-#: The offset of the port on which servers of a cluster talk to each other.
+#: Offset of the port on which servers of a cluster communicate.
 BUS = 10_000
 SERVICE = "mymaster"
 _REPLICATION = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
 
 
-def find_free_ports() -> int:
+def find_free_port() -> int:
     """Return a free port whose bus port is free too."""
     while True:
         port = random.choice(PORTS)
@@ -32,13 +29,13 @@ def find_free_ports() -> int:
 
 
 class RedisServer(Servers):
-    """One redis-server. With `aof` its data survives `kill` and `restart`."""
+    """A redis-server. With `aof`, its data survives `kill` and `restart`."""
 
     def __init__(
         self, *options: str, aof: bool = False, password: str = "", port: int | None = None
     ) -> None:
         super().__init__()
-        self.port = port or find_free_ports()
+        self.port = port or find_free_port()
         self.password = password
         self._options = [
             "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
@@ -71,7 +68,7 @@ class RedisServer(Servers):
 
     @property
     def answers(self) -> bool:
-        """Return True if it runs and has loaded its data."""
+        """Return True if the server runs and has loaded its data."""
         if not self.process.running:
             return False
         try:
@@ -95,12 +92,12 @@ class RedisServer(Servers):
         self._wait()
 
     def restart(self) -> None:
-        """Stop it gracefully, and start it with its data."""
+        """Stop the server gracefully, and start it with its data."""
         self.process.stop()
         self.start()
 
     def kill(self) -> None:
-        """Send SIGKILL, which works while it is paused too."""
+        """Send SIGKILL, which also works while the server is paused."""
         self.process.kill()
 
     def pause(self) -> None:
@@ -112,16 +109,10 @@ class RedisServer(Servers):
     def config_set(self, name: str, value: object) -> None:
         self.cli("config", "set", name, value)
 
-    def flush(self) -> None:
-        self.cli("flushall")
-
-    def delete(self, *keys: str) -> None:
-        self.cli("del", *keys)
-
 
 class SentinelStore(Servers):
-    """A primary, two replicas, and three sentinels with a quorum of two. The password is for the
-    servers only."""
+    """A primary, two replicas, and three sentinels with a quorum of two. Sentinels need no
+    password."""
 
     def __init__(self, *, password: str = "") -> None:
         super().__init__()
@@ -134,7 +125,7 @@ class SentinelStore(Servers):
         self.servers = [first] + [
             start(RedisServer(*_REPLICATION, *of, password=self.password)) for _ in range(2)
         ]
-        # A sentinel that starts before the replicas are there finds them ten seconds later.
+        # A sentinel that starts before the replicas would find them after ten seconds.
         wait_until(lambda: _replicas_online(first) == 2, "two replicas")
         self.sentinels = [start(_SentinelServer(first)) for _ in range(3)]
         wait_until(self._is_complete, "sentinels that know each other")
@@ -169,7 +160,7 @@ class SentinelStore(Servers):
 
 
 class _SentinelServer(RedisServer):
-    """A sentinel, which reads the primary's address from a file and rewrites it."""
+    """A sentinel, which reads and rewrites a file with the primary's address."""
 
     def __init__(self, primary: RedisServer) -> None:
         super().__init__()
@@ -195,7 +186,7 @@ class _SentinelServer(RedisServer):
 
 
 class ClusterStore(Servers):
-    """Six servers: three primaries with a replica each."""
+    """A cluster of three primaries with a replica each."""
 
     def _start(self) -> None:
         options = [*_REPLICATION, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
@@ -212,8 +203,8 @@ class ClusterStore(Servers):
         return f"redis+cluster://{','.join(server.address for server in self.servers[:3])}"
 
     def is_whole(self) -> bool:
-        """Return True if all running servers agree on the state, and every primary has a running
-        replica with its data."""
+        """Return True if all running servers agree on the state, and all primaries have a running
+        replica with their data."""
         living = [server for server in self.servers if server.answers]
         if any(len(self._rows(one)) < 6 for one in living):
             return False
@@ -230,7 +221,7 @@ class ClusterStore(Servers):
         return [line.split() for line in server.cli("cluster", "nodes").splitlines()]
 
     def _primaries(self, server: RedisServer | None = None) -> dict[str, list[str]]:
-        """Return the slots of each working primary by its id."""
+        """Return the slots of each working primary by the primary's id."""
         return {
             row[0]: row[8:]
             for row in self._rows(server)
@@ -255,7 +246,7 @@ class ClusterStore(Servers):
         return None
 
     def primary_of(self, key: str) -> RedisServer | None:
-        """Return the primary of a key's slot, as the first server that answers sees it."""
+        """Return the primary of a key's slot according to the first server that responds."""
         node = self._primary_id_of(key)
         return None if node is None else self._server(node)
 
@@ -272,8 +263,10 @@ class ClusterStore(Servers):
         return primary
 
     def move_slot(self, key: str, *, pause_s: float = 0) -> RedisServer:
-        """Move a key's slot to another primary, as resharding does. Return that primary. For
-        `pause_s` the slot is migrating, and its keys are still in the old place."""
+        """Move a key's slot to another primary, as resharding does. Return that primary.
+
+        For `pause_s` the slot is migrating, while its keys are still on the old primary.
+        """
         slot, source_id = self.slot_of(key), self._primary_id_of(key)
         assert source_id is not None
         target_id = next(node for node in self._primaries() if node != source_id)
@@ -304,7 +297,7 @@ def _replicas_online(server: RedisServer) -> int:
 
 
 def _wait_for_replicas(server: RedisServer) -> None:
-    """Wait until all replicas have confirmed what the server has sent so far."""
+    """Wait until all replicas have confirmed all writes of the server."""
     offset = int(server.info("replication")["master_repl_offset"])
 
     def done() -> bool:

@@ -1,4 +1,4 @@
-"""A relay between nginx and a replica that counts connections and records requests."""
+"""A relay between nginx and a replica, which counts connections and records requests."""
 
 import contextlib
 import select
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 
 class Listener(AbstractContextManager[Any]):
-    """Listens on `port` within a `with` block, and serves each connection in a thread."""
+    """A server on a free port that handles each connection in a thread."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
@@ -40,7 +40,7 @@ class Listener(AbstractContextManager[Any]):
 
 
 class Relay(Listener):
-    """Passes everything on to `target`, host:port."""
+    """A relay to `target`, which is host:port."""
 
     def __init__(self, target: str) -> None:
         super().__init__()
@@ -57,15 +57,16 @@ class Relay(Listener):
 
     @property
     def requests(self) -> list[dict[str, str]]:
-        """The header fields of each request, in lower case; '' is the request line.
+        """Return the header fields of each request by lower-case name; "" is the request line.
 
-        Requests must have no body.
+        Requests must not have bodies.
         """
         with self._lock:
             heads = bytes(self._sent).decode("latin-1").split("\r\n\r\n")[:-1]
-        return [dict(_fields(head)) for head in heads]
+        return [dict(_read_fields(head)) for head in heads]
 
     def checks(self) -> list[dict[str, str]]:
+        """Return the requests for /check."""
         return [each for each in self.requests if each[""].startswith("GET /check ")]
 
     def _serve(self, near: socket.socket) -> None:
@@ -88,7 +89,7 @@ class Relay(Listener):
                         near.sendall(piece)
 
 
-def _fields(head: str) -> Iterator[tuple[str, str]]:
+def _read_fields(head: str) -> Iterator[tuple[str, str]]:
     first, *lines = head.split("\r\n")
     yield "", first
     for line in lines:

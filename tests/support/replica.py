@@ -1,13 +1,18 @@
-"""The edge and the ops listener on a real Redis, with a clock that a test sets."""
+"""A replica's edge and ops listener on a real Redis, with a clock that a test sets."""
 
+import json
+import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
 from aiohttp import DummyCookieJar as Jar
 from aiohttp.test_utils import TestClient, TestServer
+from jsonschema import Draft202012Validator
 from yarl import URL
 
+from sidecar.app.openapi.document import build_document
 from sidecar.app.routes import Services, create_edge_app, create_ops_app
 from sidecar.http.fast_path import FastRunner
 from sidecar.http.metrics import Metrics
@@ -30,7 +35,6 @@ from sidecar.settings.model import Settings
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens
-from tests.support.described import check_answer
 from tests.support.rooms import FollowingClock, RedisTime, attended, new_room_name
 
 KEYS = ["k" * 32]
@@ -40,7 +44,7 @@ HTML = {"Accept": "text/html"}
 
 
 class FastServer(TestServer):
-    """A server of the edge, as in a replica."""
+    """A test server that runs the edge as a replica does."""
 
     async def _make_runner(self, **options: Any) -> FastRunner:
         return FastRunner(self.app, **options)
@@ -55,14 +59,14 @@ class Replica:
     turn: RedisTime
 
     async def check(self, cookie: str | None = None, headers: dict[str, str] | None = None):
-        """Ask as nginx does about a request for a page."""
+        """Ask for a verdict on a page request, as nginx does."""
         asked = {"X-Waitroom-Room": self.room.name, **HTML, **(headers or {})}
         if cookie:
             asked["Cookie"] = cookie
         return await self.edge.get("/check", headers=asked)
 
     async def enters(self) -> str:
-        """Admit a visitor who keeps cookies. Return the cookie."""
+        """Admit a visitor who sends the cookie back. Return the cookie."""
         cookie = cookie_of(await self.check())
         assert (await self.check(cookie)).status == 204
         return cookie
@@ -73,13 +77,21 @@ class Replica:
 
 
 def cookie_of(response) -> str:
-    """Return the cookie that a browser sends after this response."""
+    """Return the value of the Cookie header that a browser sends after this response."""
     return response.headers["Set-Cookie"].partition(";")[0]
+
+
+async def log_in(site, name="Night shift", token=ADMIN_TOKEN, headers=None):
+    """Log in to the dashboard. Return the response."""
+    form = {"name": name, "token": token}
+    return await site.ops.post(
+        "/dashboard/login", data=form, headers=headers or {}, allow_redirects=False
+    )
 
 
 @pytest.fixture
 async def replica(redis_socket, aiohttp_client, turn):
-    """Return a function that creates a replica with one room, or one `beside` another."""
+    """Return a function that creates a replica with one room, or with the room of `beside`."""
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
 
     async def make(
@@ -96,12 +108,13 @@ async def replica(redis_socket, aiohttp_client, turn):
         )  # fmt: skip
         draws = Draws(name, KEYS, DrawsStore(redis, name, timeout_s=5))
         room = WaitingRoom(name, file, Tokens(name, KEYS, clock), store, clock, draws=draws)
-        if file.events:  # as it starts
+        # A replica does this at its start.
+        if file.events:
             await room.refresh()
         metrics = Metrics()
         services = Services(rooms=WaitingRooms([room]), metrics=metrics)
         whole = Settings(secret_keys=KEYS, admin_token=ADMIN_TOKEN, rooms={name: file})
-        # A cookie jar would get in the way: tests say which cookie is sent.
+        # Tests pass cookies themselves, so the client has no cookie jar.
         app = create_edge_app(services, find_share("static"), event_streams=event_streams)
         edge = await aiohttp_client(FastServer(app), cookie_jar=Jar())
         ops = await aiohttp_client(create_ops_app(services, whole, []))
@@ -113,7 +126,7 @@ async def replica(redis_socket, aiohttp_client, turn):
 
 @dataclass
 class Service:
-    """The ops listener with one limit and one template of leases, of the same name."""
+    """The ops listener with a limit and a lease template of the same name."""
 
     ops: TestClient
     name: str
@@ -121,8 +134,10 @@ class Service:
     turn: RedisTime
 
     async def ask(self, method: str, path: str, body: Any = None, **more: Any):
-        """Make a call of the service API, and check the response against its description. {name}
-        in the path is the limit's or the template's."""
+        """Call the service API, and check the response against its description.
+
+        "{name}" in the path stands for the name of the limit and the lease template.
+        """
         # Only operators may change values and counts.
         is_change = method != "GET" and ("/values" in path or "/counts" in path)
         token = more.pop("token", ADMIN_TOKEN if is_change else SERVICE_TOKEN)
@@ -137,7 +152,7 @@ class Service:
     async def fetch(
         self, method: str, path: str, body: Any = None, *, status: int = 200, **more: Any
     ) -> Any:
-        """Make a call whose response must have a status. Return its document."""
+        """Call the service API. Return the document. Fail if the response has another status."""
         answer = await self.ask(method, path, body, **more)
         document = await answer.json(content_type=None)
         assert answer.status == status, document
@@ -146,8 +161,10 @@ class Service:
 
 @pytest.fixture
 async def service(redis_socket, aiohttp_client, turn):
-    """Return a function that creates a replica with a limit or a template of leases. `store` is
-    another Redis. A test sets Redis' time; long polls wait in real time."""
+    """Return a function that creates a Service. Its argument `store` is the URL of another Redis.
+
+    A test sets Redis' time, but long polls wait in real time.
+    """
     stores = []
 
     def now_us() -> int:
@@ -198,8 +215,58 @@ async def service(redis_socket, aiohttp_client, turn):
         await close(redis)
 
 
+@cache
+def _paths() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
+    """Return all paths as patterns. Paths without variables come first."""
+    paths = sorted(build_document()["paths"].items(), key=lambda item: item[0].count("{"))
+    return [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), item) for path, item in paths]
+
+
+def _resolve(part: dict[str, Any]) -> dict[str, Any]:
+    """Return the object that a $ref refers to."""
+    for name in part.get("$ref", "#").split("/")[1:]:
+        part = document_of(name) if name == "components" else part[name]
+    return part
+
+
+@cache
+def document_of(name: str) -> dict[str, Any]:
+    return build_document()[name]
+
+
+@cache
+def _validator(schema: str) -> Draft202012Validator:
+    return Draft202012Validator({**json.loads(schema), "components": document_of("components")})
+
+
+def _check(schema: dict[str, Any], value: Any) -> None:
+    _validator(json.dumps(schema)).validate(value)
+
+
+async def check_answer(method: str, path: str, answer: Any) -> None:
+    """Fail if a response differs from its description in status, type, headers or document. Paths
+    and methods without a description are not checked."""
+    item = next((item for pattern, item in _paths() if pattern.fullmatch(path)), {})
+    if method.lower() not in item or answer.status == 405:
+        return
+    described = item[method.lower()]["responses"]
+    assert str(answer.status) in described, f"{method} {path}: {answer.status} is not described"
+    response = _resolve(described[str(answer.status)])
+    content = response["content"][answer.content_type]
+    _check(content["schema"], json.loads(await answer.read()))
+    for name, header in response.get("headers", {}).items():
+        described_header = _resolve(header)
+        assert name in answer.headers or not described_header.get("required"), (
+            f"{method} {path}: no {name}"
+        )
+        if name in answer.headers:
+            value = answer.headers[name]
+            is_number = described_header["schema"].get("type") == "integer"
+            _check(described_header["schema"], int(value) if is_number else value)
+
+
 async def break_redis(site):
-    """Make every script fail. Return a function that ends this."""
+    """Make all scripts fail. Return a function that makes them succeed again."""
     scripts = site.room.store._scripts
     send = scripts.send
 

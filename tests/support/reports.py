@@ -1,4 +1,4 @@
-"""The machine in reports of tests."""
+"""The machine that reports name in tests."""
 
 from loadtest.machine import Machine
 

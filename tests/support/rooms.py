@@ -1,4 +1,4 @@
-"""Rooms for single tests: names, settings and clocks."""
+"""Names, settings and clocks for rooms of single tests."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ _numbers = itertools.count()
 
 
 class RedisTime:
-    """Redis' time, which a test sets."""
+    """Redis' time in ms, which a test sets."""
 
     def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
         self.now_ms = now_ms
@@ -26,7 +26,7 @@ class RedisTime:
 
 
 class FollowingClock(StoreClock):
-    """A replica's clock that is always equal to Redis' time."""
+    """A replica's clock that always equals Redis' time."""
 
     def __init__(self, turn: RedisTime) -> None:
         super().__init__()
@@ -40,14 +40,15 @@ class FollowingClock(StoreClock):
 
 
 def attended(settings: RoomSettings, **more: int) -> dict[str, Any]:
-    """Return settings for scripts in which no pause is an outage, for a clock that a test sets."""
+    """Return settings for scripts that treat no pause as an outage, since a test sets the clock."""
     return settings.for_scripts(outage_ms=10**12, **more)
 
 
 def refuse_functions(redis) -> None:
-    """Make a client send scripts by EVALSHA, as to a Redis that refuses functions."""
+    """Make a client send scripts by EVALSHA, as it does if Redis refuses functions."""
     function_support(redis).refused_until_s = math.inf
 
 
 def new_room_name() -> str:
+    """Create a name that no other test uses."""
     return f"t{next(_numbers)}-{time.time_ns()}"

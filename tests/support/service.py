@@ -1,7 +1,7 @@
-"""The service API as programs see it: a redis-server, replicas, and nothing before them.
+"""The service API of replicas on a redis-server, without a proxy.
 
-Each program that uses it is a process of its own (tests/stories/), which prints each response, a
-JSON document a line.
+A program that uses the API is a process of its own (tests/stories/). The program prints a line of
+JSON for each response.
 """
 
 import http.client
@@ -21,8 +21,12 @@ TOKEN = "test-service-token-0000"
 
 
 class Service(Servers):
-    """Redis and replicas, which listen at `urls`. `rules` are the lines of the settings file about
-    leases and limits. `store` is the URL of a Redis that runs already."""
+    """Redis and replicas, which listen at `urls`.
+
+    Args:
+        rules: Lines of the settings file about leases and limits.
+        store: URL of a running Redis. If empty, the service starts a redis-server.
+    """
 
     def __init__(self, rules: str, *, replicas: int = 2, store: str = "") -> None:
         super().__init__()
@@ -53,12 +57,12 @@ class Service(Servers):
         return self._run(name, command)
 
     def program(self, name: str, *arguments: object) -> "Program":
-        """Start a program of tests/stories/, which ends with this service."""
+        """Start a program of tests/stories/. The program ends with this service."""
         return self._stack.enter_context(Program(name, *arguments))
 
 
 class Program(AbstractContextManager["Program"]):
-    """`tests/stories/NAME.py`, in a process of its own."""
+    """A process that runs `tests/stories/NAME.py`."""
 
     def __init__(self, name: str, *arguments: object) -> None:
         command = [sys.executable, "-m", f"tests.stories.{name}", *map(str, arguments)]
@@ -110,12 +114,12 @@ class Api:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Make a call. Return the status and the document."""
+        """Send a request. Return status and document of the response."""
         self.send(method, path, body)
         return self.answer()
 
     def send(self, method: str, path: str, body: object = None) -> None:
-        """Send a request, for whose response `answer` waits."""
+        """Send a request without waiting for the response, which `answer` returns."""
         self._connection.request(
             method,
             f"/v1{path}",
@@ -124,11 +128,12 @@ class Api:
         )
 
     def answer(self) -> tuple[int, Any]:
+        """Wait for a response. Return its status and document."""
         with self._connection.getresponse() as answer:
             return answer.status, json.load(answer)
 
     def fileno(self) -> int:
-        """For select()."""
+        """Return the file descriptor of the connection, for select()."""
         return self._connection.sock.fileno()
 
     def close(self) -> None:
@@ -136,7 +141,7 @@ class Api:
 
 
 def print_document(document: Mapping[str, Any]) -> None:
-    """Print a document, for the test that started this program."""
+    """Print a document for the test that started this program."""
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""`python shifted.py SECONDS serve …`: the waitroom command with a clock that is off."""
+"""`python shifted.py SECONDS serve …`: run the waitroom command with a wrong clock."""
 
 import sys
 import time

@@ -1,6 +1,6 @@
-"""A whole site: redis-server, replicas, an origin and nginx, in a temporary folder.
+"""A whole site in a temporary folder: redis-server, replicas, an origin and nginx.
 
-Every server listens on a free port or a socket of its own and is stopped by its pid.
+Each server listens on a free port or on a socket in the folder.
 """
 
 import json
@@ -24,37 +24,27 @@ ROOT = Path(__file__).resolve().parents[2]
 SECRET = "test-secret-test-secret-test-secret-00"
 ADMIN_TOKEN = "test-admin-token-0000"
 
-#: In a location that keeps its connections to the origin.
+#: Lines of a location that reuses its connections to the origin.
 TO_ORIGIN = ("proxy_http_version 1.1;", 'proxy_set_header Connection "";')
 
 
 def gated(location: str, *lines: str, room: str = "shop", to: str = "http://origin") -> str:
-    """Return a location with a waiting room; `lines` come after the include."""
-    return "\n".join(
-        (
-            f"location {location} {{",
-            f"    set $waitroom_room {room};",
-            "    include waitroom/location.conf;",
-            *(f"    {line}" for line in lines),
-            f"    proxy_pass {to};" if to else "",
-            "}",
-            "",
-        )
-    )
+    """Build an nginx location with a waiting room. `lines` follow the include."""
+    body = [f"set $waitroom_room {room};", "include waitroom/location.conf;", *lines]
+    body += [f"proxy_pass {to};"] if to else []
+    return f"location {location} {{\n" + "".join(f"    {line}\n" for line in body) + "}\n"
 
 
-#: The locations of the quick start.
+#: Locations of the quick start.
 PLAIN_LOCATION = gated("/") + gated("/done", "include waitroom/release.conf;")
-
-
-#: A slow store is available: this machine may be busy with other tests.
+#: A longer timeout, since other tests may keep this machine busy.
 PATIENT = {"store_timeout": 3}
-#: The product's default, for tests in which Redis hangs, and for measurements.
+#: The default timeout of the product, for tests in which Redis hangs, and for measurements.
 BY_DEFAULT = {"store_timeout": Settings.model_fields["store_timeout"].default}
 
 
 class Servers(AbstractContextManager[Any]):
-    """Processes that live within a `with` block. Subclasses create `folder` and start them."""
+    """Processes that run within a `with` block. Subclasses create `folder` and start processes."""
 
     folder: Path
 
@@ -81,7 +71,7 @@ class Servers(AbstractContextManager[Any]):
 
 
 class SocketRedis(Servers):
-    """A redis-server that listens on a Unix socket and writes nothing to the disk."""
+    """A redis-server that listens on a unix socket and saves nothing to disk."""
 
     def __init__(self, *options: str, folder: Path | None = None) -> None:
         super().__init__()
@@ -100,16 +90,24 @@ class SocketRedis(Servers):
 
 
 class Site(Servers):
-    """Redis, replicas, an origin and nginx; `url` is nginx, `edges` and `ops` are the replicas.
+    """Redis, replicas, an origin and nginx.
 
-    `rooms`, `leases` and `limits` are settings by name. `http`, `server` and `locations` are nginx
-    lines at those levels; `server` comes before the include, `locations` after it. `relay` creates
-    a relay between nginx and a replica from the replica's host:port; see `relays`. `sockets`:
-    replicas listen on unix sockets, as installed ones do, and have no `edges`. `edges` are further
-    addresses of replicas for nginx. `origin` are server-level lines of an nginx in place of
-    tests/support/origin.py, which costs little. `store` is the URL of a Redis that runs already.
-    `servers` are configurations by server name. `stamps`: nginx has its key. In nginx lines @port@
-    is nginx's port, @origin@ the origin's, @folder@ the site's folder.
+    `url` is the address of nginx; `edges` and `ops` are those of the listeners of the replicas. In
+    nginx lines, @port@ is the port of nginx, @origin@ that of the origin, @folder@ the folder.
+
+    Args:
+        rooms, leases, limits: Settings by name.
+        replicas: Number of replicas.
+        http, server, locations: Lines of nginx.conf at these levels. `server` precedes the
+            include, `locations` follow it.
+        settings: Other settings of the replicas.
+        relay: Creates a relay between nginx and a replica from the replica's host:port.
+        edges: Addresses of further replicas, for nginx.
+        servers: Lines of further nginx servers by server name.
+        origin: Server-level lines of an nginx that replaces tests/support/origin.py, as it is fast.
+        store: URL of a running Redis.
+        stamps: Whether nginx has the key for stamps.
+        sockets: Whether replicas listen on unix sockets. Then `edges` is empty.
     """
 
     def __init__(
@@ -167,7 +165,7 @@ class Site(Servers):
         wait_until(lambda: answers(f"{self.url}/_waitroom/"), "the gate", of=self.gate)
 
     def _start_gate(self) -> Process:
-        """Start the proxy that visitors reach; tests/proxies/ has others than nginx."""
+        """Start the proxy in front of the site. Other proxies than nginx are in tests/proxies/."""
         self._write_nginx()
         command = [nginx_binary(), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")]
         self.nginx = self._run("nginx", command)
@@ -224,37 +222,39 @@ class Site(Servers):
         shutil.copy(ROOT / "nginx" / "waitroom-files.conf", self.folder)
         if self._stamps:
             (self.folder / "waitroom-stamp.conf").write_text(build_key_file([SECRET]))
-        text = NGINX.format(
-            user=user_line(), temporary=TEMPORARY.format(folder=self.folder),
-            folder=self.folder, port=self.port, origin=self.origin_port,
+        http = NGINX_HTTP.format(
+            port=self.port, origin=self.origin_port,
             http=self._http, server=self._server, locations=self._locations,
             servers="\n".join(
                 f"server {{ listen 127.0.0.1:{self.port}; server_name {name};\n{lines}\n}}"
                 for name, lines in self._servers.items()
             ),
         )  # fmt: skip
+        text = build_nginx_config(self.folder, http, connections=16_384)
         text = fill(text, port=self.port, origin=self.origin_port, folder=self.folder)
         (self.folder / "nginx.conf").write_text(text)
 
     def admin(self, method: str, path: str, body: object = None, *, replica: int = 0) -> Any:
-        """Make an admin call. Return its document."""
-        request = urllib.request.Request(
-            f"{self.ops[replica]}/admin{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {ADMIN_TOKEN}"},
-        )
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return json.load(answer)
+        """Call the admin API. Return the document of the response."""
+        return call(method, f"{self.ops[replica]}/admin{path}", ADMIN_TOKEN, body)
 
     def room(self, name: str = "shop") -> dict[str, Any]:
         document: dict[str, Any] = self.admin("GET", f"/rooms/{name}")
         return document
 
 
+def call(method: str, url: str, token: str, body: object = None) -> Any:
+    """Send a request with a token. Return the document of the response."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(url, data, headers, method=method)
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        return json.load(answer)
+
+
 def make_folder(stack: ExitStack) -> Path:
     """Create a temporary folder that is deleted with `stack`."""
-    # Not under pytest's folder: a unix socket's path has 107 bytes at most.
+    # It is not in pytest's folder, because a path of a unix socket has at most 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="wr-"))
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
     # nginx's workers may run as another user.
@@ -269,40 +269,44 @@ def redis_command(socket: Path, *options: str) -> list[str]:
 
 
 def origin_command(folder: Path, port: int, lines: str) -> list[str]:
-    """Write the configuration of an nginx in place of the site. Return its command."""
+    """Write the configuration of an nginx that replaces the origin. Return its command."""
     config = folder / "origin.conf"
-    config.write_text(
-        ORIGIN.format(
-            user=user_line(), temporary=TEMPORARY.format(folder=folder),
-            folder=folder, port=port, lines=fill(lines, folder=folder),
-        )
-    )  # fmt: skip
+    http = ORIGIN_HTTP.format(port=port, lines=fill(lines, folder=folder))
+    config.write_text(build_nginx_config(folder, http, name="origin", connections=8192))
     return [nginx_binary(), "-p", str(folder), "-c", str(config)]
 
 
 def fill(text: str, **values: object) -> str:
-    """Replace each @name@ in a text by its value."""
+    """Replace each @name@ in a text with its value."""
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
     return text
 
 
 def replace_each(text: str, changes: dict[str, str]) -> str:
-    """Replace each key in a text, which must have it."""
+    """Replace each key of `changes` in a text with its value. Fail if the text lacks a key."""
     for there, here in changes.items():
         assert there in text, there
         text = text.replace(there, here)
     return text
 
 
-def build_nginx_config(folder: Path, text: str) -> str:
-    """Return a whole nginx configuration around lines of the http level."""
+def build_nginx_config(
+    folder: Path, http: str, *, name: str = "nginx", connections: int = 4096
+) -> str:
+    """Build an nginx configuration with these lines at the http level."""
     return (
-        f"{user_line()}\ndaemon off;\npid {folder}/nginx.pid;\n"
-        f"error_log {folder}/nginx.log warn;\nworker_processes 1;\n"
-        "events { worker_connections 4096; }\n"
-        f"http {{\n{TEMPORARY.format(folder=folder)}\n{text}\n}}\n"
+        f"{user_line()}\ndaemon off;\npid {folder}/{name}.pid;\n"
+        f"error_log {folder}/{name}.log warn;\nworker_processes 1;\npcre_jit on;\n"
+        f"events {{ worker_connections {connections}; }}\n"
+        f"http {{\n{temp_paths(folder)}\n{http}\n}}\n"
     )
+
+
+def temp_paths(folder: Path) -> str:
+    """Return nginx lines for temporary files below the folder."""
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    return "\n".join(f"    {kind}_temp_path {folder}/tmp/{kind};" for kind in kinds)
 
 
 def nginx_binary() -> str:
@@ -314,6 +318,7 @@ def user_line() -> str:
 
 
 def answers(url: str) -> bool:
+    """Return True if a server responds with a success or with 404."""
     try:
         with urllib.request.urlopen(url, timeout=2):
             return True
@@ -323,17 +328,8 @@ def answers(url: str) -> bool:
         return False
 
 
-NGINX = """\
-{user}
-daemon off;
-pid {folder}/nginx.pid;
-error_log {folder}/nginx.log warn;
-worker_processes 1;
-pcre_jit on;
-events {{ worker_connections 16384; }}
-http {{
+NGINX_HTTP = """\
     access_log off;
-    {temporary}
     upstream origin {{ server 127.0.0.1:{origin}; keepalive 512; }}
     {http}
     include waitroom/http.conf;
@@ -343,32 +339,13 @@ http {{
         include waitroom/server.conf;
         {locations}
     }}
-    {servers}
-}}
-"""
+    {servers}"""
 
-TEMPORARY = """\
-client_body_temp_path {folder}/tmp/body;
-    proxy_temp_path {folder}/tmp/proxy;
-    fastcgi_temp_path {folder}/tmp/fastcgi;
-    uwsgi_temp_path {folder}/tmp/uwsgi;
-    scgi_temp_path {folder}/tmp/scgi;"""
-
-ORIGIN = """\
-{user}
-daemon off;
-pid {folder}/origin.pid;
-error_log {folder}/origin.log warn;
-worker_processes 1;
-events {{ worker_connections 8192; }}
-http {{
+ORIGIN_HTTP = """\
     log_format load '$msec $http_x_load_visitor';
     access_log off;
-    {temporary}
     keepalive_requests 1000000;
     server {{
         listen 127.0.0.1:{port} backlog=4096;
         {lines}
-    }}
-}}
-"""
+    }}"""

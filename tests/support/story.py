@@ -1,4 +1,4 @@
-"""The story that every proxy tells: nginx here, the others in tests/proxies/."""
+"""The scenario that every proxy must pass: wait, leave, be admitted."""
 
 import re
 
@@ -10,21 +10,20 @@ def ahead(page):
 
 
 def leave(page):
-    """Leave the queue, in two steps."""
+    """Leave the queue, and confirm."""
     page.get_by_text("Leave the line").click()
     page.get_by_role("button", name="Leave", exact=True).click()
 
 
 def go_in(page, url):
-    """Enter by a free slot. A visitor who met a replica that was not ready waits a moment. The page
-    has no picture that would show the cookie, so it is loaded again."""
+    """Take a free slot. The second request sends the cookie, as a page's pictures would."""
     page.goto(url)
     expect(page.locator("h1")).to_have_text("Inside")
     page.reload()
 
 
 def play_story(site, visitor):
-    """Play the story in a room with one free slot and nobody waiting."""
+    """Run the scenario in a room that has one free slot and an empty queue."""
     first, second, third = visitor(), visitor(), visitor(java_script_enabled=False)
     go_in(first, f"{site.url}/page/one")
 
@@ -50,7 +49,7 @@ def play_story(site, visitor):
     expect(tab.locator("#at")).to_have_text("/page/tab")
     expect(ahead(third)).to_have_text("0")
 
-    # The operator lets in one more.
+    # The operator raises the cap by one.
     cap = site.room()["settings"]["total_active_users"]
     site.admin("PATCH", "/rooms/shop", {"total_active_users": cap + 1})
     expect(third.locator("#at")).to_have_text("/page/three?x=1&y=2")

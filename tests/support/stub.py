@@ -1,4 +1,4 @@
-"""A stand-in for a replica, with the responses that a test sets."""
+"""A server in place of a replica, with responses that a test sets."""
 
 import contextlib
 import socket
@@ -7,7 +7,7 @@ from tests.support.relay import Listener
 
 
 def answer(status: int, *headers: str, body: bytes = b"") -> bytes:
-    """Return a response's bytes."""
+    """Build the bytes of a response."""
     lines = [f"HTTP/1.1 {status} Stub", f"Content-Length: {len(body)}", *headers, "", ""]
     if status == 204:
         del lines[1]
@@ -15,12 +15,13 @@ def answer(status: int, *headers: str, body: bytes = b"") -> bytes:
 
 
 class Stub(Listener):
-    """Sends `reply` for each request; if it is empty, closes the connection."""
+    """A server that responds to each request with `reply`, or closes the connection if `reply` is
+    empty."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reply = answer(204)
-        #: Responses for single paths.
+        #: Responses for particular paths.
         self.replies: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.address = f"127.0.0.1:{self.port}"

@@ -1,43 +1,45 @@
-"""A target of jobs that misbehaves when it is told to, and logs each call.
+"""A target of jobs that misbehaves on request, and logs each call.
 
     python tests/support/target.py --port 8099 --log calls.jsonl [--host 127.0.0.1]
 
 Endpoints, for any method:
 
-    /ok?seconds=      200, JSON {method, path: with the query, as sent, headers, body, size}; all
-                      below /ok/ too
-    /slow?seconds=5   as /ok, later
+    /ok?seconds=      status 200 and JSON {method, path (raw, with the query), headers, body, size};
+                      so do all paths below /ok/
+    /slow?seconds=5   as /ok, after a delay
     /status/CODE?retry_after=
-                      that status, with retry_after as Retry-After
+                      status CODE, with a Retry-After header of this value
     /flaky?times=2&how=503
-                      fails `times` times per Idempotency-Key, then as /ok; how: status or close
-    /close            closes the connection without an answer
-    /half             promises 1,000 bytes, sends 500, closes the connection
+                      fails `times` times for each Idempotency-Key, then as /ok. `how` is a status
+                      or "close"
+    /close            closes the connection without a response
+    /half             announces 1,000 bytes, sends 500, and closes the connection
     /huge?bytes=&length=1
-                      streams bytes (0, 1, … 255, 0, …); with length it sends Content-Length
-    /endless          streams for ever
-    /garbage?where=   no HTTP; where=body: from the body on; where=head: a head without end
+                      streams that many bytes (0, 1, … 255, 0, …), with Content-Length if `length`
+    /endless          streams without end
+    /garbage?where=   bytes that are not HTTP. With where=body the head is HTTP, with where=head
+                      the head does not end
     /redirect?to=&status=302
-                      Location: to
-    /never            accepts, and is silent
+                      a redirect to `to`
+    /never            accepts the connection, and does not respond
     /headers?count=&size=
                       `count` headers X-0, X-1 …, of `size` letters each
     /gzip?bytes=      zeros, compressed
 
-and two that are not logged:
+Two endpoints are not logged:
 
-    GET /calls?since=0    {"calls": [notes from number `since` on], "open": number of open calls}
+    GET /calls?since=0    {"calls": [records from number `since` on], "open": number of open calls}
     POST /mood {"mode": "down", "seconds": 2, "retry_after": "1"}
-                          for `seconds`, or for ever, each call gets: down (the connection is
-                          closed), never (no response), a status such as "429", or ok
+                          sets what all calls get for `seconds`, or from now on: "down" (the
+                          connection is closed), "never" (no response), a status such as "429", "ok"
 
-A note is a line of the log, written when the call is over, however it ends:
+A record is a line of the log. The target writes the record when the call has ended, in any way:
 
-    {"path", "method", "job": Idempotency-Key, "attempt": X-Waitroom-Attempt (a text), "open": calls
-    open when it had begun, it included, "began_ns", "ended_ns": time.monotonic_ns, "at_ms": when it
-    began, since 1970, "status": null where it was cut off or not answered}
+    {"path", "method", "job": Idempotency-Key, "attempt": X-Waitroom-Attempt (a string), "open":
+    number of open calls at its start, itself included, "began_ns", "ended_ns": time.monotonic_ns,
+    "at_ms": start, since 1970, "status": null if there was no complete response}
 
-`run_target` starts one for a test.
+`run_target` starts a target for a test.
 """
 
 import argparse
@@ -59,16 +61,14 @@ from typing import Any
 from aiohttp import web
 
 from tests.support.processes import Process, free_port, wait_until
+from tests.support.site import answers
 
 PART = bytes(range(256)) * 256
 
 
-# For tests ----------------------------------------------------------------------------------------
-
-
 @dataclass
 class Target:
-    """A running target. `process` may be stopped and started again: same port, same log."""
+    """A running target. A test may restart `process`, which keeps its port and log."""
 
     port: int
     log: Path
@@ -79,12 +79,12 @@ class Target:
         return f"http://127.0.0.1:{self.port}/"
 
     def calls(self) -> list[dict[str, Any]]:
-        """Return the notes of calls that have ended."""
+        """Return the records of all calls that have ended."""
         text = self.log.read_text() if self.log.exists() else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def open(self) -> int:
-        """Return how many calls are open."""
+        """Return the number of open calls."""
         with urllib.request.urlopen(f"{self.url}calls?since=1000000000", timeout=5) as reply:
             return json.load(reply)["open"]
 
@@ -94,14 +94,7 @@ class Target:
 
     def wait(self) -> None:
         """Wait until the target responds."""
-
-        def answers() -> bool:
-            with contextlib.suppress(OSError):
-                self.open()
-                return True
-            return False
-
-        wait_until(answers, "the target's answer")
+        wait_until(lambda: answers(f"{self.url}calls"), "the target's response")
 
 
 @contextlib.contextmanager
@@ -115,10 +108,9 @@ def run_target(folder: Path) -> Iterator[Target]:
         yield target
 
 
-# The target itself --------------------------------------------------------------------------------
-
-
 class Mood:
+    """The responses that POST /mood has set for all endpoints."""
+
     def __init__(self) -> None:
         self._mood: dict[str, Any] = {"mode": "ok"}
         self._until = float("inf")
@@ -129,7 +121,7 @@ class Mood:
         self._until = float("inf") if seconds is None else time.monotonic() + seconds
 
     async def answer(self, request: web.Request) -> web.Response | None:
-        """Return the response of the current mood; None: the endpoint responds."""
+        """Return the response of the current mood. Return None if the endpoint should respond."""
         mode = self._mood["mode"] if time.monotonic() < self._until else "ok"
         if mode == "ok":
             return None
@@ -140,14 +132,16 @@ class Mood:
         return refusal(int(mode), self._mood.get("retry_after"))
 
 
-class Notes:
+class CallLog:
+    """The log of calls, in a file and in memory."""
+
     def __init__(self, log: Path) -> None:
         self._file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._lines: list[str] = []
         self.open = 0
 
     @contextlib.asynccontextmanager
-    async def of(self, request: web.Request) -> AsyncIterator[dict[str, Any]]:
+    async def record(self, request: web.Request) -> AsyncIterator[dict[str, Any]]:
         self.open += 1
         note = {
             "path": request.raw_path,
@@ -201,7 +195,7 @@ async def status(request: web.Request) -> web.Response:
 
 
 async def silence() -> web.Response:
-    """Wait until the client disconnects, which cancels this."""
+    """Send nothing until the client disconnects, which cancels this coroutine."""
     await asyncio.sleep(3600)
     return web.Response()
 
@@ -277,19 +271,19 @@ async def headers(request: web.Request) -> web.Response:
     return web.Response(headers={f"X-{number}": "a" * size for number in range(count)})
 
 
-async def packed(request: web.Request) -> web.Response:
+async def send_gzip(request: web.Request) -> web.Response:
     body = gzip.compress(bytes(int(request.query["bytes"])), compresslevel=1)
     return web.Response(body=body, headers={"Content-Encoding": "gzip"})
 
 
 def make_app(log: Path) -> web.Application:
-    mood, notes = Mood(), Notes(log)
+    mood, notes = Mood(), CallLog(log)
 
     @web.middleware
     async def noted(request: web.Request, handler: Any) -> web.StreamResponse:
         if request.path in {"/calls", "/mood"}:
             return await handler(request)
-        async with notes.of(request) as note:
+        async with notes.record(request) as note:
             response = await mood.answer(request) or await handler(request)
             note["status"] = response.status
             return response
@@ -303,7 +297,7 @@ def make_app(log: Path) -> web.Application:
     endpoints = {
         "/ok": ok, "/ok/{rest:.*}": ok, "/slow": ok, "/status/{code}": status, "/flaky": flaky,
         "/close": hang_up, "/half": half, "/huge": huge, "/endless": endless, "/garbage": garbage,
-        "/redirect": redirect, "/never": never, "/headers": headers, "/gzip": packed,
+        "/redirect": redirect, "/never": never, "/headers": headers, "/gzip": send_gzip,
     }  # fmt: skip
     app.add_routes([web.route("*", path, endpoint) for path, endpoint in endpoints.items()])
     return app
@@ -319,7 +313,7 @@ def main() -> None:
     args = parser.parse_args()
     web.run_app(
         make_app(args.log), host=args.host, port=args.port, print=None, access_log=None,
-        # A client that disconnects ends the call, so that the note has the time.
+        # The record of a call needs the time at which the client disconnects.
         handler_cancellation=True, shutdown_timeout=0.1, loop=uvloop.new_event_loop(), backlog=1024,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A command in a pseudo-terminal."""
+"""Runs a command in a pseudo-terminal."""
 
 import fcntl
 import os
@@ -15,21 +15,21 @@ from tests.support.processes import CLEAN, Forked
 #: Control sequences of a terminal, such as colours.
 CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
-#: The sequence with which a full-screen program begins each picture.
+#: The control sequence with which a full-screen program begins each frame.
 HOME = "\x1b[H"
 
 
 class Terminal(AbstractContextManager["Terminal"]):
-    """Connects a command's standard streams to a terminal, except those in `others`."""
+    """A command whose standard streams are a terminal, except the streams in `others`."""
 
     def __init__(self, command, *, columns=80, lines=24, environment=None, **others):
         self._own, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         ends = {"stdin": theirs, "stdout": theirs, "stderr": theirs, **others}
         self.text = ""
-        look = {"TERM": "xterm-256color", "LINES": "", "COLUMNS": ""}
+        terminal = {"TERM": "xterm-256color", "LINES": "", "COLUMNS": ""}
         self._process = Forked(
-            command, **ends, terminal=True, env={**CLEAN, **look, **(environment or {})}
+            command, **ends, terminal=True, env={**CLEAN, **terminal, **(environment or {})}
         )
         os.close(theirs)
 
@@ -40,22 +40,22 @@ class Terminal(AbstractContextManager["Terminal"]):
         os.close(self._own)
 
     def read(self, timeout_s: float = 0.1) -> bool:
-        """Read for a moment. Return False once the command has ended."""
+        """Read output for at most `timeout_s`. Return False if the command has ended."""
         if select.select([self._own], [], [], timeout_s)[0]:
             try:
                 self.text += os.read(self._own, 65_536).decode(errors="replace")
-            except OSError:  # the command has ended
+            except OSError:  # The command has ended.
                 return False
         return True
 
     def wait_for(self, pattern: str, timeout_s: float = 20) -> list[str]:
-        """Return the lines of the next picture that matches, without control sequences."""
+        """Wait for a frame that matches. Return its lines without control sequences."""
         self.text = self.text.rpartition(HOME)[2]
         end = time.monotonic() + timeout_s
         while time.monotonic() < end and self.read():
-            # The last one may not be whole yet.
-            for picture in self.text.split(HOME)[:-1]:
-                plain = CONTROLS.sub("", picture)
+            # The last frame may be incomplete.
+            for frame in self.text.split(HOME)[:-1]:
+                plain = CONTROLS.sub("", frame)
                 if re.search(pattern, plain):
                     return plain.splitlines()
         raise AssertionError(f"{pattern} did not appear: {self.text[-2000:]}")
@@ -67,7 +67,7 @@ class Terminal(AbstractContextManager["Terminal"]):
         self._process.terminate()
 
     def end(self, timeout_s: float = 20) -> int:
-        """Wait for the end. Return the exit code; `text` has all output."""
+        """Wait until the command ends, and read its output into `text`. Return the exit code."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end and self.read():
             pass

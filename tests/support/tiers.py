@@ -1,7 +1,4 @@
-"""The tests that only `make test-all` runs: those with the mark `full`, and those listed here.
-
-`make test` runs the guards of the promises, on nginx, Redis, SQLite, PostgreSQL and Chromium.
-"""
+"""The tests that only `make test-all` runs: those marked `full`, and those listed here."""
 
 from pathlib import Path
 
@@ -9,7 +6,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 
-#: Folders and files that `make test` does not import, as they may need more packages.
+#: Folders and files that `make test` does not import, because they may need more packages.
 FULL = {
     "browser/test_firefox.py",
     "install/test_bare.py",
@@ -22,7 +19,7 @@ FULL = {
     "sites",
     "upgrade",
 }
-#: Files about admitted visitors' requests: `make test` runs both params of `stamps` there.
+#: Files in which `make test` runs both parameters of the fixture `stamps`.
 BOTH_STAMPS = {
     "guards/test_nginx_calls.py",
     "nginx/test_kept_for_others.py",
@@ -45,7 +42,7 @@ def mark_full(items: list[pytest.Item]) -> None:
 
 
 def _has_full_param(item: pytest.Item) -> bool:
-    """Return True for a test on MariaDB, or with stamps in place of kept verdicts."""
+    """Return True if a test uses MariaDB, or stamps in place of cached verdicts."""
     callspec = getattr(item, "callspec", None)
     ids = () if callspec is None else callspec._idlist
     has_stamps = callspec is not None and callspec.params.get("stamps") is True

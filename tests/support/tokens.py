@@ -1,4 +1,4 @@
-"""Tokens with an age and a secret that a test chooses."""
+"""Signed tokens and stamps of any age and secret."""
 
 import socket
 import time
@@ -12,31 +12,31 @@ from tests.support.site import SECRET
 
 SESSION_S = 300
 KEY = NginxKey.of(SECRET)
-#: As in nginx' $hostname, in lower case.
+#: nginx' $hostname is in lower case.
 HOST = socket.gethostname().lower()
 
 
 def signed_pass(room: str, *, secret: str = SECRET, age_s: int = 0) -> str:
-    """Return a pass of five minutes that was renewed `age_s` ago."""
-    tokens, now_ms = _signer(room, secret, age_s)
+    """Create a signed pass of five minutes that was renewed `age_s` ago."""
+    tokens, now_ms = _make_signer(room, secret, age_s)
     pass_ = Pass(new_visitor(), now_ms * 1000, now_ms, 0, now_ms, renewed_ms=now_ms + 1,
                  expires_ms=now_ms + SESSION_S * 1000)  # fmt: skip
     return tokens.write(pass_)
 
 
 def signed_ticket(room: str, *, secret: str = SECRET, age_s: int = 0) -> str:
-    """Return the ticket of a visitor who joined `age_s` ago."""
-    tokens, now_ms = _signer(room, secret, age_s)
+    """Create the signed ticket of a visitor who joined `age_s` ago."""
+    tokens, now_ms = _make_signer(room, secret, age_s)
     return tokens.write(Ticket(new_visitor(), now_ms * 1000, now_ms, 0))
 
 
-def _signer(room: str, secret: str, age_s: int) -> tuple[Tokens, int]:
+def _make_signer(room: str, secret: str, age_s: int) -> tuple[Tokens, int]:
     clock = StoreClock()
     clock.observe(clock.now_ms() - age_s * 1000)
     return Tokens(room, [secret], clock), clock.now_ms()
 
 
 def stamp(room: str, *, secret: str = KEY.secret, host: str = HOST, in_s: int = 1) -> str:
-    """Return a stamp that ends in `in_s` seconds, of a room in a Site with `stamps`."""
+    """Create a stamp for a room of a Site with `stamps`. The stamp expires in `in_s` seconds."""
     until = int(time.time()) + in_s
     return f"{compute_stamp_md5(until, room, host, secret)}.{until}.{KEY.id}"

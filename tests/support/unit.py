@@ -1,7 +1,7 @@
-"""The mark `server`, for tests that start processes; all others are unit tests.
+"""The mark `server` for tests that start processes. All other tests are unit tests.
 
-There is no list. A test is marked if it, one of its fixtures, or anything in tests/ that these name
-may start a process. A test that starts one without the mark fails.
+A test is marked if its code, one of its fixtures, or any code of tests/ that these name may start
+a process. A test that starts a process without the mark fails.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-#: Names, as imported, of modules and functions that start processes.
+#: Imported names of modules and functions that start processes.
 STARTERS = {
     "subprocess",
     "multiprocessing",
@@ -21,14 +21,14 @@ STARTERS = {
     "create_subprocess_shell",
     "sync_playwright",
 }
-#: Packages that are searched; the product starts no process.
+#: Packages that are searched. The product starts no processes.
 OURS = ("tests", "loadtest", "demo")
-#: Audit events of the interpreter.
+#: Audit events of Python for the start of a process.
 EVENTS = {"subprocess.Popen", "os.posix_spawn", "os.system"}
 
 
 def may_start_process(function: Any, seen: set[int] | None = None) -> bool:
-    """Return True if a function or class names a starter, or something in tests/ that does."""
+    """Return True if a function or class names a starter, directly or by way of our code."""
     seen = set() if seen is None else seen
     if id(function) in seen:
         return False
@@ -41,9 +41,9 @@ def may_start_process(function: Any, seen: set[int] | None = None) -> bool:
     function = inspect.unwrap(getattr(function, "__func__", function))
     if not isinstance(function, types.FunctionType) or not _is_ours(function):
         return False
-    names = set(_names(function.__code__))
+    names = set(_read_names(function.__code__))
     return bool(names & STARTERS) or any(
-        may_start_process(found, seen) for found in _find(names, function.__globals__)
+        may_start_process(found, seen) for found in _find_objects(names, function.__globals__)
     )
 
 
@@ -51,17 +51,18 @@ def _is_ours(found: Any) -> bool:
     return (getattr(found, "__module__", None) or "").startswith(OURS)
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def _read_names(code: types.CodeType) -> Iterator[str]:
     yield from code.co_names
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
-            yield from _names(part)
+            yield from _read_names(part)
 
 
-def _find(names: set[str], scope: dict[str, Any]) -> Iterator[Any]:
-    """Yield the objects of these names in a scope, and in our modules among them."""
+def _find_objects(names: set[str], scope: dict[str, Any]) -> Iterator[Any]:
+    """Yield the objects with these names in a scope, and in those of our modules that it has."""
     found = [scope[name] for name in names & scope.keys()]
-    found += [sys.modules[name] for name in names & sys.modules.keys()]  # imported in a function
+    # A function may import modules.
+    found += [sys.modules[name] for name in names & sys.modules.keys()]
     for one in found:
         if isinstance(one, types.ModuleType) and one.__name__.startswith(OURS):
             yield from (vars(one)[name] for name in names & vars(one).keys())
@@ -70,7 +71,7 @@ def _find(names: set[str], scope: dict[str, Any]) -> Iterator[Any]:
 
 
 def mark_servers(items: list[pytest.Item]) -> None:
-    """Mark the tests that may start a process, themselves or by a fixture."""
+    """Mark the tests that may start a process, directly or by a fixture."""
     seen: dict[Any, bool] = {}
     for item in items:
         functions = [getattr(item, "obj", None), getattr(item, "cls", None)]
@@ -92,14 +93,14 @@ def _parameters(item: pytest.Item) -> list[Any]:
 
 
 class Guard:
-    """Fails a unit test that starts a process. Python never removes an audit hook, so there is one
-    that can be switched off."""
+    """An audit hook that fails unit tests that start a process. Python cannot remove an audit hook,
+    so `during` switches it on and off."""
 
     def __init__(self) -> None:
         self._test = ""
-        sys.addaudithook(self._look)
+        sys.addaudithook(self._check_event)
 
-    def _look(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _check_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in EVENTS and self._test:
             raise AssertionError(f"{self._test} is no unit test: it starts {arguments[0]}")
 

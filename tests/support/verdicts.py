@@ -1,12 +1,15 @@
-"""A check of verdicts' headers against their models."""
+"""Checks of response headers of verdicts against their models."""
 
 #: Headers that aiohttp adds to any response.
 _OF_HTTP = {"Date", "Server", "Content-Length", "Content-Type", "Connection"}
 
 
 def find_unsent(endpoint, replies, *besides: str) -> set[str]:
-    """Return the described headers that no reply has. Fail if a reply has a header that is not
-    described, or not as its model says; those of HTTP and `besides` are allowed."""
+    """Return the headers of the endpoint's models that no reply has.
+
+    Fail if a reply has a header that differs from its model, or one that is neither in the model,
+    nor added by aiohttp, nor in `besides`.
+    """
     models = {status: headers for status, (_, _, headers) in endpoint.replies.items()}
     unsent = {
         (model, field.alias) for model in models.values() for field in model.model_fields.values()

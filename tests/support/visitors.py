@@ -1,4 +1,4 @@
-"""Visitors' tickets and passes, as rooms/service.py would sign them, and lost keys."""
+"""Visitors of a room's store, with their tickets and passes, and deletion of keys."""
 
 import asyncio
 from dataclasses import replace
@@ -7,7 +7,7 @@ from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.visitors.model import Pass, QueueOutcome, Ticket
 from sidecar.visitors.tokens import new_visitor
 
-#: How many calls the store sends in one script.
+#: Number of calls that the store sends in one script.
 BATCH = 64
 
 
@@ -25,7 +25,7 @@ def pass_of(visitor, standing):
 
 
 async def queue(store, number):
-    """Let newcomers join a full room. Return their tickets."""
+    """Let `number` newcomers join a full room. Return their tickets."""
     visitors = [new_visitor() for _ in range(number)]
     standings = await in_batches(store.enter, visitors)
     assert {standing.outcome for standing in standings} <= {QueueOutcome.WAITING}
@@ -33,12 +33,12 @@ async def queue(store, number):
 
 
 async def beat_all(store, tickets):
-    """Poll in batches, in this order."""
+    """Poll with all tickets, in batches and in order. Return the replies."""
     return await in_batches(store.beat, tickets)
 
 
 async def in_batches(call, items):
-    """Return the replies. Small batches, so that no reply comes too late."""
+    """Call in batches, which are small, so that no reply is late. Return the replies."""
     replies = []
     for start in range(0, len(items), BATCH):
         replies += await asyncio.gather(*map(call, items[start : start + BATCH]))
@@ -46,13 +46,13 @@ async def in_batches(call, items):
 
 
 async def go_in(store, visitor=None):
-    """Admit a newcomer who keeps cookies. Return the pass."""
+    """Admit a newcomer who sends the cookie back. Return the pass."""
     first = await come_in(store, visitor)
     return replace(first, renewed_ms=(await store.renew(first)).now_ms + 1)
 
 
 async def come_in(store, visitor=None):
-    """Admit a newcomer. Return the first pass, which was not shown yet."""
+    """Admit a newcomer. Return the first pass, which the visitor has not sent back."""
     visitor = visitor or new_visitor()
     standing = await store.enter(visitor)
     assert standing.outcome is QueueOutcome.ADMITTED
@@ -60,6 +60,6 @@ async def come_in(store, visitor=None):
 
 
 async def lose(redis, store, *names):
-    """Delete these keys of the room, or all."""
+    """Delete the keys with these names in the room, or all keys of the room."""
     room = store._name
     await redis.delete(*([room_key(room, name) for name in names] or room_keys(room)))

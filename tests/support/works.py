@@ -1,7 +1,6 @@
-"""Everything that jobs need: a database, a redis-server, replicas, runners, and a target that
-misbehaves when it is told to; and functions that read their traces.
+"""A job system for tests: a database, a redis-server, replicas, workers and a misbehaving target.
 
-Moments are µs since 1970, by this machine's clock.
+Further functions read its traces. Timestamps are µs since 1970, by this machine's clock.
 """
 
 import asyncio
@@ -35,13 +34,12 @@ from tests.support.service import TOKEN, Service
 from tests.support.site import ADMIN_TOKEN, SECRET, Servers, SocketRedis, make_folder
 from tests.support.target import Target, run_target
 
-#: Named callers beside the service, each with jobs of its own.
+#: Tokens of named clients, each of which sees only its own jobs.
 TOKENS = {"shop": "test-shop-token-000000", "press": "test-press-token-00000"}
-ENDED = {"completed", "failed", "cancelled", "expired"}
-#: How many callers submit at the same time.
+#: Number of clients that submit jobs at the same time.
 CALLERS = 8
 
-#: Works start one after the other: together each would take too long.
+#: Systems start one after the other, because starting together takes each of them too long.
 _STARTING = Lock()
 _FACT = re.compile(r"^(\d+)~r~(\d+)~(\d)$")
 _WORDS = re.compile(r'"([^"]*)"')
@@ -49,9 +47,14 @@ Result = TypeVar("Result")
 
 
 class JobSystem(Servers):
-    """Replicas, runners and a target. `targets` are settings by name; they call `target` unless
-    they have a url. `database` is the URL of a server that runs already; empty: an SQLite file.
-    `at_a_time` is the runners' bound of calls. `more` are further tables of the settings file."""
+    """Replicas, workers and a target.
+
+    Args:
+        targets: Settings of targets by name. Without a url, they call the target of this system.
+        database: URL of a running server. If empty, the database is an SQLite file.
+        at_a_time: Maximum number of concurrent calls of each worker.
+        more: Further tables of the settings file.
+    """
 
     def __init__(
         self,
@@ -75,15 +78,16 @@ class JobSystem(Servers):
             return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
+        # All processes shut down at the same time.
         for process in (*self.runners, *self.replicas):
             if process.running:
-                process.signal(signal.SIGTERM)  # all at once
+                process.signal(signal.SIGTERM)
         self._stack.close()
 
     def _start(self) -> None:
         self.folder = make_folder(self._stack)
         self.database = self.database or f"sqlite:///{self.folder}/jobs.db"
-        asyncio.run(_emptied(self.database))
+        asyncio.run(_empty_database(self.database))
         redis = self._stack.enter_context(SocketRedis(folder=self.folder))
         self.socket, self.redis = redis.socket, redis.process
         self.target: Target = self._stack.enter_context(run_target(self.folder))
@@ -116,16 +120,14 @@ class JobSystem(Servers):
         self.runners.append(self._run(f"runner-{len(self.runners)}", command))
 
     def another_target(self) -> Target:
-        """Start another target."""
+        """Start another target, and return it."""
         folder = self.folder / f"target-{time.monotonic_ns()}"
         folder.mkdir()
         return self._stack.enter_context(run_target(folder))
 
-    # The store --------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def monitored(self) -> Iterator[Path]:
-        """Yield a file that receives all Redis commands from now on."""
+        """Yield the path of a file that receives all Redis commands from now on."""
         log = self.folder / "monitor.log"
         command = ["redis-cli", "-s", str(self.socket), "monitor"]
         with Process(command, log=log):
@@ -136,16 +138,14 @@ class JobSystem(Servers):
         return _output(["redis-cli", "-s", str(self.socket), *words])
 
     def restart_redis(self) -> None:
-        """Restart Redis without its data."""
+        """Restart Redis with no data."""
         self.redis.kill()
         self.socket.unlink(missing_ok=True)
         self.redis.start()
         wait_until(lambda: listens(self.socket), "redis-server")
 
-    # Jobs -------------------------------------------------------------------------------------
-
     def ended_calls(self) -> int:
-        """Return how many calls the target has logged."""
+        """Return the number of calls that the target has logged."""
         return self.target.log.read_bytes().count(b"\n")
 
     def caller(self, who: str = "service", *, replica: int = 0) -> "JobClient":
@@ -153,7 +153,7 @@ class JobSystem(Servers):
         return self._stack.enter_context(JobClient(self.urls[replica], token))
 
     def submit_all(self, orders: Sequence[dict[str, Any]]) -> "list[SubmittedJob]":
-        """Submit by several callers, over all replicas in turn; in the order of `orders`."""
+        """Submit jobs by several clients to all replicas. Return the jobs in order."""
 
         def work(part: int) -> list[tuple[int, SubmittedJob]]:
             with JobClient(self.urls[part % len(self.urls)], TOKEN) as caller:
@@ -165,7 +165,7 @@ class JobSystem(Servers):
         return [one for _, one in sorted(sent, key=lambda pair: pair[0])]
 
     def wait_for(self, ids: Iterable[str], *, timeout_s: float = 60) -> dict[str, Job]:
-        """Wait until all jobs have ended. Return their rows."""
+        """Wait until all jobs have ended. Return their rows by id."""
         return asyncio.run(self._wait_for(set(ids), timeout_s))
 
     async def _wait_for(self, ids: set[str], timeout_s: float) -> dict[str, Job]:
@@ -196,7 +196,7 @@ class JobSystem(Servers):
 
 @dataclass
 class SubmittedJob:
-    """A submitted job: the response's document, and when it was requested and answered."""
+    """A submitted job: the document of the response, and the times of request and response."""
 
     document: dict[str, Any]
     began_us: int
@@ -219,7 +219,7 @@ class Answer(NamedTuple):
 
 
 class JobClient(AbstractContextManager["JobClient"]):
-    """A keep-alive connection to a replica, with a token."""
+    """A client of the jobs API with a keep-alive connection and a token."""
 
     def __init__(self, url: str, token: str) -> None:
         self._host, self._token = urlsplit(url).netloc, token
@@ -231,7 +231,7 @@ class JobClient(AbstractContextManager["JobClient"]):
     def call(
         self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
     ) -> Answer:
-        """Make a call; a `body` that is not bytes is sent as JSON."""
+        """Send a request, and return the response. A `body` that is not bytes is sent as JSON."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         fields = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         self._connection.request(method, f"/v1{path}", body=data, headers=fields | (headers or {}))
@@ -262,7 +262,7 @@ def now_us() -> int:
 def sign_grant(
     target: str, class_name: str, *, life_s: int = 3600, id_: str = "", kind: str = "target"
 ) -> str:
-    """Sign a grant; with an empty `kind` as earlier versions did."""
+    """Sign a grant. An empty `kind` makes the signature that earlier versions made."""
     given = Grant(class_name, int(time.time()) + life_s, id_)
     if kind in {"room", "target"}:
         return Grants(target, [SECRET], "room" if kind == "room" else "target").sign(given)
@@ -272,16 +272,13 @@ def sign_grant(
 
 
 def run_in_threads(*works: Callable[[], Result]) -> list[Result]:
-    """Run functions in threads. Return their results."""
+    """Run functions in parallel threads, and return their results."""
     with ThreadPoolExecutor(len(works)) as pool:
         return [future.result() for future in [pool.submit(work) for work in works]]
 
 
-# What is read from traces -------------------------------------------------------------------------
-
-
 class Claim(NamedTuple):
-    """A job that a runner claimed; `at_us` counts against the rate."""
+    """A claim of a job by a worker. `at_us` is the timestamp that counts against the rate limit."""
 
     job: str
     fence: int
@@ -290,7 +287,7 @@ class Claim(NamedTuple):
 
 
 def read_claims(monitor: Path, target: str) -> list[Claim]:
-    """Read claims from redis-cli's output, without those that were restored after a loss."""
+    """Read claims from the output of `redis-cli monitor`, except restored claims."""
     key, found = f'"waitroom:{{target:{target}}}:facts"', []
     for line in monitor.read_text(errors="replace").splitlines():
         if key not in line or '"HSET"' not in line:
@@ -303,25 +300,26 @@ def read_claims(monitor: Path, target: str) -> list[Claim]:
     return sorted(found, key=lambda claim: claim.fence)
 
 
-class Held(NamedTuple):
-    """A time in which a target was not called, as it had asked."""
+class Hold(NamedTuple):
+    """An interval in which a target must not be called, because of its Retry-After header."""
 
     from_us: int
     until_us: int
 
 
-def read_holds(monitor: Path, target: str) -> list[Held]:
+def read_holds(monitor: Path, target: str) -> list[Hold]:
+    """Read the holds of a target from the output of `redis-cli monitor`."""
     key, found = f'"waitroom:{{target:{target}}}:state"', []
     for line in monitor.read_text(errors="replace").splitlines():
         words = _WORDS.findall(line) if key in line else []
         if "held_until" in words and words[0] == "HSET":
             at_us = round(float(line.split()[0]) * 1e6)
-            found.append(Held(at_us, round(float(words[words.index("held_until") + 1]))))
-    return [held for held in found if held.until_us > held.from_us]
+            found.append(Hold(at_us, round(float(words[words.index("held_until") + 1]))))
+    return [hold for hold in found if hold.until_us > hold.from_us]
 
 
 def read_arrivals(target: Target) -> dict[tuple[str, int], int]:
-    """Return when calls arrived at the target, by job and attempt."""
+    """Return the timestamps of the calls that the target received, by job and attempt."""
     ahead_ns = time.time_ns() - time.monotonic_ns()
     return {
         (note["job"], int(note["attempt"])): (note["began_ns"] + ahead_ns) // 1000
@@ -330,13 +328,13 @@ def read_arrivals(target: Target) -> dict[tuple[str, int], int]:
 
 
 def count_most_within(moments: Iterable[int], window_us: int) -> int:
-    """Return the most moments within any `window_us`, its end excluded."""
+    """Return the highest number of timestamps in any window of `window_us`, its end excluded."""
     found = sorted(moments)
     return max((bisect_left(found, at + window_us) - i for i, at in enumerate(found)), default=0)
 
 
 def count_most_open(notes: Iterable[dict[str, Any]]) -> int:
-    """Return the most calls that were open at the same time."""
+    """Return the highest number of calls that were open at the same time."""
     edges = sorted(
         edge for note in notes for edge in ((note["began_ns"], 1), (note["ended_ns"], -1))
     )
@@ -348,8 +346,12 @@ def count_most_open(notes: Iterable[dict[str, Any]]) -> int:
 
 
 def count_overtaken(earlier: Iterable[tuple[int, int]], later: Iterable[tuple[int, int]]) -> int:
-    """Count `later` jobs that were called before an `earlier` job that was submitted before them.
-    Pairs are (first moment surely in the queue, called) and (first possible moment, called)."""
+    """Count `later` jobs that were called before an `earlier` job that had been submitted first.
+
+    Args:
+        earlier: Pairs of the time by which a job was surely queued, and the time of its call.
+        later: Pairs of the earliest time at which a job was queued, and the time of its call.
+    """
     before, count, last_called = sorted(earlier), 0, 0
     at = 0
     for begins, called in sorted(later):
@@ -361,7 +363,7 @@ def count_overtaken(earlier: Iterable[tuple[int, int]], later: Iterable[tuple[in
 
 
 def _toml(value: Any) -> str:
-    """Return a TOML value: JSON, except for tables."""
+    """Convert a value to TOML, which differs from JSON in tables only."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     return json.dumps(value)
@@ -371,8 +373,8 @@ def _output(command: list[str]) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
 
 
-async def _emptied(database: str) -> None:
-    """Migrate a database, and delete all rows."""
+async def _empty_database(database: str) -> None:
+    """Migrate a database, and delete all its rows."""
     store = JobStore(sql.open_database(database))
     await store.migrate()
     async with sql.begin(store.engine) as connection:

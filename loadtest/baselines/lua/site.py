@@ -1,4 +1,4 @@
-"""The Lua design as a site, in place of nginx with the includes and replicas."""
+"""A site with the Lua design in place of replicas and nginx with the includes."""
 
 import subprocess
 from pathlib import Path
@@ -7,35 +7,35 @@ from typing import Any
 import redis
 
 from tests.support.processes import Process
-from tests.support.site import TEMPORARY, Site, fill, nginx_binary, user_line
+from tests.support.site import Site, fill, nginx_binary, temp_paths, user_line
 
 LUA = Path(__file__).resolve().parent
 
-#: How many connections may wait to be accepted. nginx fails if a unix socket has no room for one
-#: more, and each request under way may open one.
+#: Number of connections that may wait for being accepted. Each request in progress may open one,
+#: and nginx fails if the socket accepts no more.
 REDIS_BACKLOG = 4096
 
 
 class LuaSite(Site):
-    """A redis-server, an origin and nginx with the Lua design; `origin` as of Site."""
+    """A redis-server, an origin and nginx with the Lua design. `origin` is that of Site."""
 
     def __init__(self, *, max_active: int, origin: str) -> None:
         super().__init__(replicas=0, origin=origin)
         self.max_active = max_active
 
     def flush(self) -> None:
-        """Empty the room and its queue. The cap stays, and cookies still pass."""
+        """Empty the room and its queue. The cap does not change, and cookies stay valid."""
         self._client.flushall()
         self._client.set("queue:config:max_active", self.max_active)
 
     @property
     def active(self) -> int:
-        """How many the design believes to be inside."""
+        """Return the number of visitors inside, according to the design's counter."""
         return int(self._client.get("queue:active:count") or 0)
 
     @property
     def authorized(self) -> int:
-        """How many were let in; above `max_active` is the overshoot."""
+        """Return the number of admitted visitors. The excess over `max_active` is the overshoot."""
         return int(self._client.scard("queue:authorized:set"))
 
     @property
@@ -44,7 +44,8 @@ class LuaSite(Site):
 
     def _start(self) -> None:
         super()._start()
-        self.flush()  # Site asked nginx whether it is there
+        # Requests of Site to nginx have changed the room.
+        self.flush()
 
     def _start_redis(self, *options: str) -> None:
         super()._start_redis("--tcp-backlog", str(REDIS_BACKLOG), *options)
@@ -57,8 +58,8 @@ class LuaSite(Site):
         text = fill(
             (LUA / "nginx.conf").read_text(),
             user=user_line(),
-            modules=_modules(),
-            temporary=TEMPORARY.format(folder=self.folder),
+            modules=_find_modules(),
+            temporary=temp_paths(self.folder),
             lua=LUA,
             redis=self.redis_socket,
             port=self.port,
@@ -70,7 +71,7 @@ class LuaSite(Site):
         return self.nginx
 
 
-def _modules() -> Path:
+def _find_modules() -> Path:
     """Return the folder of this nginx's dynamic modules."""
     done = subprocess.run([nginx_binary(), "-V"], capture_output=True, text=True, check=True)
     for option in done.stderr.split():
