@@ -178,6 +178,8 @@ class SiteHeader(Headers):
 class PageForm(Body):
     """The fields of the page's form. A request for JSON needs no body."""
 
+    __qualname__ = "Form"  # its name in the OpenAPI document
+
     model_config = ConfigDict(extra="ignore")
     next: str = "/"
     """The path on the site to go to after admission."""

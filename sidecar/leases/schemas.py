@@ -112,6 +112,8 @@ class RenewLease(Body):
 class LeaseStatus(Reply):
     """The state of a holder at one resource."""
 
+    __qualname__ = "Lease"  # its name in the OpenAPI document
+
     state: Literal["granted", "waiting", "gone", "full"]
     """`gone`: the holder has no lease and no place. `full`: the queue is full."""
     template: str

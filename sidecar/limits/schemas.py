@@ -169,6 +169,8 @@ class KeyCount(Reply):
 class LimitDecision(KeyCount):
     """The decision on a call."""
 
+    __qualname__ = "Decision"  # its name in the OpenAPI document
+
     allowed: bool
     """Whether the call may go, now or at `at`."""
     outcome: Outcome

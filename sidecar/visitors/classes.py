@@ -100,6 +100,8 @@ class VisitorClass(BaseModel):
 class SubQueueSettings(BaseModel):
     """One sub-queue of a room."""
 
+    __qualname__ = "Line"  # its name in the OpenAPI document
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name

@@ -119,6 +119,35 @@ async def test_a_sliding_window_has_room_when_an_entry_is_a_window_old(make, clo
         assert number == expected, clock.now - BEGIN
 
 
+async def test_a_leaky_bucket_spaces_by_the_cost(make, clock):
+    """A call of 3 is followed by the next after three times the spacing."""
+    store = make("leaky_bucket", window=1, limit=10)
+    assert (await store.acquire(Call(cost=30))).outcome is GRANTED
+    refused = await store.acquire(Call())
+    assert (refused.outcome, refused.at_us) == (REFUSED, BEGIN + 3 * S)
+
+
+async def test_at_its_edge_a_fixed_window_begins_anew(make, clock):
+    """Windows begin by the clock, not with the first call."""
+    store = make("fixed_window", window=1, limit=2)
+    clock.now += S - 1
+    assert await granted(store, 3) == 2
+    clock.now += 1
+    assert await granted(store, 3) == 2
+    clock.now += 5 * S - 1
+    assert await granted(store, 3) == 2
+
+
+@pytest.mark.parametrize("algorithm", ["token_bucket", "leaky_bucket"])
+async def test_a_bucket_fills_by_fractions(make, clock, algorithm):
+    """At 5 a second every second step of 100 ms grants a call."""
+    store = make(algorithm, window=1, limit=5)
+    await granted(store, 9)
+    for expected in [0, 1] * 10:
+        clock.now += S // 10
+        assert await granted(store, 2) == expected
+
+
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_who_is_refused_is_told_the_first_moment_that_does(make, clock, algorithm):
     """A refusal names the first moment at which the same call is granted, for any cost."""
@@ -167,6 +196,21 @@ async def test_a_clock_that_goes_back_grants_no_more(make, clock, algorithm):
 
 
 # The same call again ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_a_call_with_an_id_counts_once(make, clock, algorithm):
+    """An id counts once for `idempotency_window`; with another cost it is another call."""
+    store = make(algorithm, limit=3, idempotency_window=600)
+    one, same = await store.acquire_each([Call(id="a"), Call(id="a")])
+    assert (one, one.outcome) == (same, GRANTED)
+    clock.now += 600 * S - 1
+    again = await store.acquire(Call(id="a"))
+    assert (again.at_us, again.permit, again.outcome) == (one.at_us, "1~a", GRANTED)
+    assert (await store.acquire(Call(cost=2, id="a"))).permit == "2~a"
+    assert (await store.acquire(Call(id="a"))).at_us == one.at_us
+    clock.now += 1
+    assert (await store.acquire(Call(id="a"))).at_us > one.at_us
 
 
 @pytest.mark.parametrize("algorithm", ALL)

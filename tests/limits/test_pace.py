@@ -69,6 +69,19 @@ async def test_a_moment_is_given_back_once(make, clock, algorithm):
 
 
 @each_algorithm
+async def test_a_moment_that_has_come_is_not_given_back(make, clock, algorithm):
+    """A moment that has come cannot be given back, because its call may have gone."""
+    store = make(algorithm, limit=1)
+    decisions = await store.acquire_each([Call(id="now"), Call(), Call(id="later"), Call()])
+    assert not await store.release("", "1~now")
+    clock.now += 2 * S
+    for one in decisions[:3]:
+        assert not await store.release("", one.permit)
+    clock.now += S - 1
+    assert await store.release("", decisions[3].permit)
+
+
+@each_algorithm
 async def test_nobody_waits_longer_than_max_wait(make, clock, algorithm):
     """A call that would wait longer is refused, and paced when it asks again as told. It does not
     take a free moment that is too far away either."""

@@ -53,7 +53,7 @@ def create_schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
     return {
         **_STRING_SCHEMAS,
         **{
-            f"{model.__name__}Asked": {
+            f"{model.__qualname__}Asked": {
                 "type": "object",
                 "properties": describe_settings(model),
                 "required": [n for n, field in model.model_fields.items() if field.is_required()],
