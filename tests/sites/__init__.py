@@ -1,1 +1,1 @@
-"""Real sites behind nginx, as the recipes in docs/ configure it, and visitors in Chromium."""
+"""Real sites behind nginx, configured as in docs/recipes, and visitors in Chromium."""

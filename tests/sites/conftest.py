@@ -1,4 +1,4 @@
-"""Visitors with a real browser."""
+"""The fixtures of visitors with a real browser."""
 
 from tests.support.browser import browser, visitor
 

@@ -1,4 +1,4 @@
-"""PHP-FPM, and Debian's WordPress on MariaDB."""
+"""Sites with a configuration of docs/recipes: PHP-FPM, and Debian's WordPress on MariaDB."""
 
 import os
 import pwd
@@ -44,21 +44,40 @@ require_once ABSPATH . 'wp-settings.php';
 """
 
 
-#: Tests set a visitor's address by a header.
-BALANCED = "set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For;"
+class RecipeSite(Site):
+    """A site whose nginx has the configuration of a page in docs/recipes."""
 
-
-class WithFpm(Site):
-    """A site whose nginx serves files in `root` and PHP-FPM, with a recipe's configuration."""
-
-    #: The name of the page in docs/recipes.
     recipe: str
-    root: Path
+    includes = "include waitroom/http.conf;\n"
 
     @property
     def block(self) -> str:
-        """Return the recipe's server block, with the addresses of a usual installation."""
-        return recipe(self.recipe)
+        """Return the recipe's first nginx block, with the addresses of a usual installation."""
+        text = (ROOT / "docs" / "recipes" / self.recipe).read_text()
+        return text.partition("```nginx\n")[2].partition("```")[0]
+
+    def changes(self) -> dict[str, str]:
+        """Return what replaces the addresses of a usual installation."""
+        raise NotImplementedError
+
+    def _write_nginx(self) -> None:
+        super()._write_nginx()
+        changes = {"listen 80;": f"listen 127.0.0.1:{self.port};", **self.changes()}
+        text = build_nginx_config(self.folder, self.includes + replace_each(self.block, changes))
+        (self.folder / "nginx.conf").write_text(text)
+
+    def release_all(self) -> None:
+        """End all visits."""
+        for session in self.admin("GET", "/rooms/shop/sessions")["sessions"]:
+            self.admin("POST", f"/rooms/shop/visitors/{session['visitor']}/release")
+        wait_until(lambda: self.room()["active"] == 0, "the end of all visits")
+
+
+class WithFpm(RecipeSite):
+    """A site whose nginx serves files in `root` and PHP-FPM."""
+
+    root: Path
+    includes = "include /etc/nginx/mime.types;\ninclude waitroom/http.conf;\n"
 
     def _start_gate(self) -> Process:
         self.fpm = self._start_fpm()
@@ -78,20 +97,15 @@ class WithFpm(Site):
         wait_until(lambda: listens(self.fpm_socket), f"php-fpm: {process.output}")
         return process
 
-    def _write_nginx(self) -> None:
-        super()._write_nginx()
+    def changes(self) -> dict[str, str]:
         shutil.copy("/etc/nginx/fastcgi.conf", self.folder)
-        text = replace_each(
-            self.block,
-            {
-                "listen 80;": f"listen 127.0.0.1:{self.port};",
-                "/var/www/html": str(self.root),
-                "unix:/run/php/php-fpm.sock": f"unix:{self.fpm_socket}",
-                "include waitroom/server.conf;": f"include waitroom/server.conf; {BALANCED}",
-            },
-        )
-        includes = "include /etc/nginx/mime.types;\ninclude waitroom/http.conf;\n"
-        (self.folder / "nginx.conf").write_text(build_nginx_config(self.folder, includes + text))
+        return {
+            "/var/www/html": str(self.root),
+            "unix:/run/php/php-fpm.sock": f"unix:{self.fpm_socket}",
+            # Tests set a visitor's address by a header.
+            "include waitroom/server.conf;": "include waitroom/server.conf; set_real_ip_from "
+            "127.0.0.1; real_ip_header X-Forwarded-For;",
+        }
 
 
 class FrontController(WithFpm):
@@ -143,12 +157,6 @@ class AsGuidesHaveIt(FrontController):
     @property
     def block(self) -> str:
         return self._edit(self.GUIDE)
-
-
-def recipe(page: str) -> str:
-    """Return the page's first nginx block."""
-    text = (ROOT / "docs" / "recipes" / page).read_text()
-    return text.partition("```nginx\n")[2].partition("```")[0]
 
 
 class WordPress(WithFpm):

@@ -1,4 +1,4 @@
-"""A shop in Django behind Gunicorn, by docs/recipes/django.md."""
+"""A shop in Django behind Gunicorn, configured as in docs/recipes/django.md."""
 
 import subprocess
 import sys
@@ -6,15 +6,17 @@ import sys
 import pytest
 from playwright.sync_api import expect
 
-from tests.sites.php import recipe
+from tests.sites.php import RecipeSite
 from tests.support.nginx_client import Visitor
 from tests.support.processes import listens, wait_until
-from tests.support.site import ROOT, Site, build_nginx_config, replace_each
+from tests.support.site import ROOT
 from tests.support.story import ahead
 
 
-class Shop(Site):
-    """Gunicorn on a socket, nginx by the recipe."""
+class Shop(RecipeSite):
+    """A shop with Gunicorn on a socket."""
+
+    recipe = "django.md"
 
     def _start_gate(self):
         self.socket = self.folder / "gunicorn.sock"
@@ -30,19 +32,11 @@ class Shop(Site):
         wait_until(lambda: listens(self.socket), f"gunicorn: {self.app.output}")
         return super()._start_gate()
 
-    def _write_nginx(self) -> None:
-        super()._write_nginx()
-        text = replace_each(
-            recipe("django.md"),
-            {
-                "listen 80;": f"listen 127.0.0.1:{self.port};",
-                "/var/www/html": str(self.folder),
-                "http://unix:/run/gunicorn.sock": f"http://unix:{self.socket}",
-            },
-        )
-        (self.folder / "nginx.conf").write_text(
-            build_nginx_config(self.folder, "include waitroom/http.conf;\n" + text)
-        )
+    def changes(self) -> dict[str, str]:
+        return {
+            "/var/www/html": str(self.folder),
+            "http://unix:/run/gunicorn.sock": f"http://unix:{self.socket}",
+        }
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +48,9 @@ def site():
         yield site
 
 
-def log_in(page, site):
-    page.goto(f"{site.url}/order/")
-    page.fill("[name=username]", "visitor")
-    page.fill("[name=password]", "a-password")
-    page.get_by_role("button", name="Log in").click()
-    expect(page.locator("h1")).to_have_text("Your order")
-
-
 def test_two_in_the_third_waits_enters_and_orders(site, visitor, tmp_path):
-    """It signs in, loses its session before it sends the form, comes back to it with what was
-    typed, sends it with a file, and the finished order frees the slot."""
+    """The visitor signs in, loses the session before sending the form, and gets the form back with
+    its text. The order that is sent then frees the slot."""
     inside = [Visitor(site.url) for _ in range(2)]
     for each in inside:
         each.hold("/")
@@ -75,11 +61,13 @@ def test_two_in_the_third_waits_enters_and_orders(site, visitor, tmp_path):
     inside[0].post("/_waitroom/shop/leave")
     expect(third.locator("h1")).to_have_text("Shop")
 
-    log_in(third, site)
+    third.goto(f"{site.url}/order/")
+    third.fill("[name=username]", "visitor")
+    third.fill("[name=password]", "a-password")
+    third.get_by_role("button", name="Log in").click()
+    expect(third.locator("h1")).to_have_text("Your order")
     third.fill("[name=text]", "Two tickets")
-    for session in site.admin("GET", "/rooms/shop/sessions")["sessions"]:
-        site.admin("POST", f"/rooms/shop/visitors/{session['visitor']}/release")
-    wait_until(lambda: site.room()["active"] == 0, "the end of all visits")
+    site.release_all()
     others = [Visitor(site.url) for _ in range(2)]
     for other in others:
         other.hold("/")
@@ -104,7 +92,7 @@ def test_two_in_the_third_waits_enters_and_orders(site, visitor, tmp_path):
 
 
 def test_what_is_sent_from_outside_reaches_no_application(site):
-    """The page, and no 403 of Django's CSRF check."""
+    """The reply is the waiting page, and not a 403 of Django's CSRF check."""
     for visitor in [Visitor(site.url) for _ in range(3)]:
         for _ in range(2):
             visitor.get("/")

@@ -1,4 +1,4 @@
-"""Sites in PHP: by docs/recipes/php.md, by README's lines alone, and by those of init."""
+"""Sites in PHP, configured as in docs/recipes/php.md, by the README, and by `waitroom init`."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def fill(site) -> Visitor:
 
 
 def by_readme(guide: str) -> str:
-    """Its three lines, where it says: first in the server, and in `location /`."""
+    """Add the three lines of the README where it says."""
     guide = guide.replace("server {\n", "server {\n    include waitroom/server.conf;\n", 1)
     return guide.replace(
         "location / {\n",
@@ -33,7 +33,7 @@ def by_readme(guide: str) -> str:
 
 
 def by_init(tmp_path):
-    """The lines that `init --site-file` prints, each at the beginning of its block."""
+    """Return a function that adds the lines that `init --site-file` prints."""
 
     def edit(guide: str) -> str:
         (tmp_path / "site").write_text(guide)
@@ -53,7 +53,7 @@ async def problems_of(site) -> list[str]:
 
 
 async def test_the_recipe():
-    """Every address of the front controller waits, and works for who is inside."""
+    """Every address of the front controller is behind the room, and works for a visitor inside."""
     with FrontController(rooms=FULL) as site:
         inside = fill(site)
         for path in PAGES:

@@ -1,21 +1,18 @@
-"""A single-page application with a service worker, by docs/recipes/single-page-application.md: its
-nginx lines, its `call`, and its worker."""
+"""A single-page application with a service worker, configured as in
+docs/recipes/single-page-application.md."""
 
-import contextlib
 import re
-import socket
 import sys
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.sites.php import recipe
+from tests.sites.php import RecipeSite
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import free_port, wait_until
-from tests.support.site import ROOT, Site, build_nginx_config, replace_each
+from tests.support.site import ROOT, answers
 from tests.support.story import ahead
 
-PAGE = "single-page-application.md"
 #: Around the recipe's lines: a page that calls the API at once and whenever its button is pressed.
 APP = """
 async function load() {
@@ -32,17 +29,13 @@ self.addEventListener("activate", event => event.waitUntil(self.clients.claim())
 """
 
 
-def answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
+class App(RecipeSite):
+    """A site with the application at the port that the recipe names."""
 
-
-class App(Site):
-    """nginx by the recipe, and the application at the port that it names."""
+    recipe = "single-page-application.md"
 
     def _start_gate(self):
-        text = (ROOT / "docs" / "recipes" / PAGE).read_text()
+        text = (ROOT / "docs" / "recipes" / self.recipe).read_text()
         call, worker = re.findall(r"```js\n(.*?)```", text, re.DOTALL)[:2]
         (self.folder / "app.js").write_text(call + APP)
         (self.folder / "worker.js").write_text(worker + WORKER)
@@ -50,17 +43,11 @@ class App(Site):
         module = [sys.executable, "-m", "tests.sites.single_page"]
         arguments = [str(self.app_port), str(self.folder)]
         self._run("app", ["env", f"PYTHONPATH={ROOT}", *module, *arguments])
-        wait_until(lambda: answers(self.app_port), "the application")
+        wait_until(lambda: answers(f"http://127.0.0.1:{self.app_port}/"), "the application")
         return super()._start_gate()
 
-    def _write_nginx(self) -> None:
-        super()._write_nginx()
-        changes = {
-            "listen 80;": f"listen 127.0.0.1:{self.port};",
-            "127.0.0.1:9000": f"127.0.0.1:{self.app_port}",
-        }
-        text = "include waitroom/http.conf;\n" + replace_each(recipe(PAGE), changes)
-        (self.folder / "nginx.conf").write_text(build_nginx_config(self.folder, text))
+    def changes(self) -> dict[str, str]:
+        return {"127.0.0.1:9000": f"127.0.0.1:{self.app_port}"}
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +58,8 @@ def site():
 
 
 def test_the_room_is_seen_although_a_worker_answers(site, visitor):
-    """Two in, one after the other: the first one's session ends while the cached page is open. It
-    sees the room, is not sent round in circles, and comes back to its page by itself."""
+    """A visitor whose session ends while the cached page is open sees the room, without a loop of
+    redirects, and comes back to the page by itself."""
     page = visitor()
     page.goto(f"{site.url}/orders/7?tab=open#notes")
     expect(page.locator("#value")).not_to_be_empty()
@@ -103,11 +90,9 @@ def test_the_room_is_seen_although_a_worker_answers(site, visitor):
 
 
 def test_a_refused_page_is_not_kept(site, visitor):
-    """Who comes while the room is full waits, and gets the application afterwards."""
+    """A visitor who comes while the room is full waits, and gets the application later."""
     inside = Visitor(site.url)
-    for session in site.admin("GET", "/rooms/shop/sessions")["sessions"]:
-        site.admin("POST", f"/rooms/shop/visitors/{session['visitor']}/release")
-    wait_until(lambda: site.room()["active"] == 0, "nobody inside")
+    site.release_all()
     inside.hold("/")
     page = visitor()
     page.goto(f"{site.url}/start")

@@ -1,4 +1,4 @@
-"""A WordPress on PHP-FPM, by docs/recipes/wordpress.md."""
+"""A WordPress on PHP-FPM, configured as in docs/recipes/wordpress.md."""
 
 from datetime import UTC, datetime
 
@@ -26,12 +26,10 @@ def site():
 
 @pytest.fixture
 def full(site):
-    """Two visitors inside, and no slot for more. Those before are gone, and so is WordPress itself,
-    which asked for a page when it was installed."""
+    """Fill the room with two visitors. Earlier visitors are removed, and so is WordPress itself,
+    which requested a page during its installation."""
     site.admin("POST", "/rooms/shop/reset")
-    for session in site.admin("GET", "/rooms/shop/sessions")["sessions"]:
-        site.admin("POST", f"/rooms/shop/visitors/{session['visitor']}/release")
-    wait_until(lambda: site.room()["active"] == 0, "nobody inside")
+    site.release_all()
     inside = [Visitor(site.url, {"Accept": "text/html"}) for _ in range(2)]
     for visitor in inside:
         visitor.hold("/sample-page/")
@@ -39,12 +37,13 @@ def full(site):
 
 
 def post(site) -> str:
-    """The first post's permalink."""
+    """Return the permalink of the first post."""
     return f"/{datetime.now(UTC):%Y/%m/%d}/hello-world/"
 
 
 def test_all_of_a_page_comes(site, full):
-    """The start page, a permalink, its styles and pictures, the feed; the 404 is WordPress's."""
+    """The start page, a permalink, styles, pictures and the feed come, and WordPress answers
+    404."""
     inside = full[0]
     for path, words in (
         ("/", "Hello world!"), (post(site), "Welcome to WordPress"),
@@ -59,7 +58,7 @@ def test_all_of_a_page_comes(site, full):
 
 
 def test_a_full_room_leaves_no_php_open(site, full):
-    """By a permalink, by the front controller, by any other file."""
+    """No permalink, front controller or other file bypasses the room."""
     for path in ("/", post(site), "/index.php?s=hello", "/index.php/hello-world/",
                  "/wp-json/wp/v2/posts", "/wp-comments-post.php", "/xmlrpc.php",
                  "/?wc-ajax=get_refreshed_fragments"):  # fmt: skip
@@ -68,7 +67,7 @@ def test_a_full_room_leaves_no_php_open(site, full):
 
 
 def test_what_needs_no_room(site, full):
-    """Styles, the log-in, the cron, the feed, robots.txt."""
+    """Styles, the log-in, the cron, the feed and robots.txt bypass the room."""
     for path in ("/wp-includes/css/dist/block-library/style.min.css", "/wp-login.php",
                  "/wp-cron.php", "/feed/", "/robots.txt"):  # fmt: skip
         assert (path, Visitor(site.url).get(path).status) == (path, 200)
@@ -76,7 +75,7 @@ def test_what_needs_no_room(site, full):
 
 
 def test_two_in_the_third_waits_and_enters(site, full, visitor):
-    """By itself, at the post it had asked for, and comments."""
+    """The visitor is admitted by itself, at the post that it had requested, and comments."""
     third = visitor()
     third.goto(site.url + post(site))
     expect(ahead(third)).to_have_text("0")
@@ -96,7 +95,7 @@ SAVE = "([path, data]) => wp.apiFetch({ path: `/wp/v2/${path}`, method: 'POST', 
 
 @pytest.fixture
 def staff(site, full, visitor):
-    """An administrator in the block editor, by an address that needs no slot."""
+    """Open the block editor as an administrator, from an address that needs no slot."""
     page = visitor(extra_http_headers=STAFF)
     page.goto(f"{site.url}/wp-login.php")
     page.fill("#user_login", "admin")
@@ -109,7 +108,7 @@ def staff(site, full, visitor):
 
 
 def test_staff_publish_and_upload_while_the_room_is_full(site, full, staff, tmp_path):
-    """The editor calls /wp-json/, which has the room; the file is nginx's own afterwards."""
+    """The editor calls /wp-json/, which is behind the room. nginx serves the uploaded file."""
     made = staff.evaluate(SAVE, ["posts", {"title": "A sale", "status": "publish"}])
     assert "A sale" in full[0].get(made["link"].removeprefix(site.url)).text
     picture = tmp_path / "ticket.png"
@@ -127,7 +126,7 @@ def test_staff_publish_and_upload_while_the_room_is_full(site, full, staff, tmp_
 
 
 def test_the_received_order_frees_the_slot(site, full, staff):
-    """At its own address, and at no other."""
+    """Only the address of the received order frees the slot."""
     parent = staff.evaluate(SAVE, ["pages", {"title": "Checkout", "status": "publish"}])
     order = {"title": "Order received", "parent": parent["id"], "status": "publish"}
     staff.evaluate(SAVE, ["pages", order])
