@@ -18,7 +18,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
 from tests.support.replica import replica, service
-from tests.support.rooms import RedisTime, attended, new_room_name
+from tests.support.rooms import RedisTime, new_room_name, without_outages
 from tests.support.site import SocketRedis
 from tests.support.tiers import is_full_file, mark_full
 from tests.support.unit import Guard, mark_servers
@@ -154,7 +154,7 @@ def make_room_store(redis, turn):
         return RoomStore(
             redis,
             room or new_room_name(),
-            settings=attended(RoomSettings(**settings)),
+            settings=without_outages(RoomSettings(**settings)),
             clock=StoreClock(),
             now_ms=turn,
             timeout_s=5,

@@ -8,7 +8,7 @@ from sidecar.gate.check import ENDPOINTS as CHECK
 from sidecar.gate.schemas import Status
 from tests.support.replica import cookie_of
 from tests.support.site import ROOT
-from tests.support.verdicts import find_unsent
+from tests.support.verdicts import find_unsent_headers
 
 #: What a lease's holder gets, and who asks with a key of nginx (test_stamps.py).
 ELSEWHERE = {"X-Waitroom-Fence", "X-Waitroom-Stamp"}
@@ -63,4 +63,4 @@ async def test_verdicts_are_as_their_models_say(replica, monkeypatch):
         await closed.check(),
         await own.check(),
     ]
-    assert find_unsent(check, replies) == ELSEWHERE
+    assert find_unsent_headers(check, replies) == ELSEWHERE

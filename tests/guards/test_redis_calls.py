@@ -10,7 +10,7 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.model import QueueOutcome, Ticket
 from sidecar.visitors.tokens import new_visitor
-from tests.support.rooms import attended, new_room_name
+from tests.support.rooms import new_room_name, without_outages
 
 #: redis.call's of one script, of the most common kind of room.
 POLL, POLL_IN_BATCH, JOIN, ARRIVAL = 11, 1.2, 22, 21
@@ -57,7 +57,7 @@ def store(client, turn):
     """A plain room with so many slots; Redis is asked for the time by a replica's own clock."""
 
     def make(slots: int) -> RoomStore:
-        settings = attended(RoomSettings(total_active_users=slots))
+        settings = without_outages(RoomSettings(total_active_users=slots))
         return RoomStore(
             client,
             new_room_name(),

@@ -17,7 +17,7 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.sql import database as sql
 from sidecar.visitors.tokens import Tokens
 from tests.support.databases import KINDS, Sqlite, servers  # noqa: F401 - a fixture
-from tests.support.rooms import FollowingClock, RedisTime, attended, new_room_name
+from tests.support.rooms import FollowingClock, RedisTime, new_room_name, without_outages
 
 PARTITIONS = 16
 BACKLOG = 10_000_000
@@ -91,7 +91,7 @@ def record(redis, turn, open_history):
     async def make(url: str, *, name: str = "", owner: str = "one", **settings) -> Recorded:
         file = RoomSettings(**{"total_active_users": 1, **settings})
         name, clock = name or new_room_name(), FollowingClock(turn)
-        scripts = attended(file, events_kept=BACKLOG)
+        scripts = without_outages(file, events_kept=BACKLOG)
         store = RoomStore(redis, name, settings=scripts, clock=clock, now_ms=turn, timeout_s=5)
         room = WaitingRoom(name, file, Tokens(name, ["k" * 32], clock), store, clock)
         metrics, history = Metrics(), await open_history(url)

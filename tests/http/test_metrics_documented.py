@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from scripts.docs_pages.metrics import FOUND
-from tests.support.metrics import DECLARED, PAGE, QUESTIONS, ROOT
+from tests.support.metrics import DECLARED, PAGE, QUERIES, ROOT
 
 MONITORING = ROOT / "deploy" / "monitoring"
 RULES = yaml.safe_load((MONITORING / "prometheus" / "waitroom.rules.yml").read_text())
@@ -74,7 +74,7 @@ EXPRESSIONS = {
     if variable["type"] == "query"
 } | {
     f"question {number}": question
-    for number, question in enumerate(QUESTIONS)
+    for number, question in enumerate(QUERIES)
 }  # fmt: skip
 
 

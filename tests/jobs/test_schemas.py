@@ -6,7 +6,7 @@ from sidecar.http.metrics import METRICS
 from sidecar.jobs.endpoints import check_permit
 from sidecar.jobs.service import JOBS
 from sidecar.kit.errors import StoreError
-from tests.support.verdicts import find_unsent
+from tests.support.verdicts import find_unsent_headers
 
 
 async def test_verdicts_are_as_their_models_say(here, aiohttp_client):
@@ -42,7 +42,7 @@ async def test_verdicts_are_as_their_models_say(here, aiohttp_client):
     ]
     target.store.use_permit = fail
     replies.append(await check(permit))
-    assert find_unsent(endpoint, replies, "Cache-Control") == set()
+    assert find_unsent_headers(endpoint, replies, "Cache-Control") == set()
     assert [reply.headers["X-Waitroom-State"] for reply in replies] == [
         "admitted", "used", "admitted", "over", "expired", "forged", "none", "unknown-target",
         "permit-away",

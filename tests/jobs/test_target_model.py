@@ -17,8 +17,8 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from tests.jobs.target_model import Active, Target
 from tests.support.jobs import job as a_job
-from tests.support.limits import BEGIN, WINDOWS, S, check_promise
-from tests.support.machines import SELDOM, Bench, StoreMachine, latest, run_stories
+from tests.support.limits import BEGIN, WINDOWS, S, check_granted_rate
+from tests.support.machines import SELDOM, Bench, StoreMachine, pick_latest, run_machine
 
 RATED = [f"rate.{algorithm}" for algorithm in WINDOWS]
 CLASSES = {
@@ -119,7 +119,7 @@ class TargetMachine(StoreMachine):
     def add_again(self, which, again):
         """Jobs of before, wherever they are now; some are to wait."""
         jobs = list(self.orders)
-        chosen = set(latest(jobs, which))
+        chosen = set(pick_latest(jobs, which))
         before = None if again is None else self.now // 1000 + again
         self.add([QueueEntry(j, self.orders[j], self.is_online[j], before) for j in sorted(chosen)])
 
@@ -171,7 +171,7 @@ class TargetMachine(StoreMachine):
             self.calls += [(claim.id, claim.fence) for claim in claims]
             self.went += [(self.now, 1) for _ in claims]
             if self.settings.rate is not None:
-                check_promise(self.settings.algorithm, self.went, self.settings.rate)
+                check_granted_rate(self.settings.algorithm, self.went, self.settings.rate)
         self.settle()
         rest = self.seen.line.values()
         assert all(claim.order < order for claim in claims for order in rest), "in their order"
@@ -303,7 +303,7 @@ class TargetMachine(StoreMachine):
         moments = [one.ends for one in self.model.active.values()]
         moments += [when for when, _ in self.model.later.values()]
         moments += [self.model.open_until, self.model.held_until, self.model.ready or 0]
-        self.go_to_one([at + off for at in moments], which)
+        self.advance_to_one([at + off for at in moments], which)
 
     @rule(really=SELDOM, us=st.integers(1, S))
     def turn_the_clock_back(self, really, us):
@@ -379,12 +379,12 @@ class TargetMachine(StoreMachine):
     # What the rules share --------------------------------------------------------------------
 
     def chosen(self, which):
-        return list(dict.fromkeys(latest(self.calls, which)))
+        return list(dict.fromkeys(pick_latest(self.calls, which)))
 
     def somebody(self, which):
         """Rather one who is called."""
         jobs = [*self.orders, *self.seen.active]
-        return latest(jobs, which)[0]
+        return pick_latest(jobs, which)[0]
 
     def asked(self, call):
         """None: the queue was lost."""
@@ -467,4 +467,4 @@ async def look(redis, name) -> Target:
 @pytest.mark.timeout(900)  # where it fails, hypothesis takes minutes to find a short story
 def test_a_queue_is_as_the_model_has_it(store_url):
     """Whatever is done to a target's line: the promises of jobs/lua hold."""
-    run_stories(TargetMachine, store_url, examples=30, steps=40)
+    run_machine(TargetMachine, store_url, examples=30, steps=40)

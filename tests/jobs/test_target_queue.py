@@ -19,7 +19,7 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, source
 from sidecar.storage.redis.scripts import Observer
 from tests.support.jobs import job
-from tests.support.limits import WINDOWS, RedisTimeUs, S, check_promise
+from tests.support.limits import WINDOWS, RedisTimeUs, S, check_granted_rate
 from tests.support.lua import COMMANDS, read_header
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
@@ -225,7 +225,7 @@ async def test_a_rate_is_that_of_the_limits_and_no_less(make, clock, algorithm):
             assert await call(store, **values) == []
             clock.now += 1
     assert len(went) == 20
-    check_promise(algorithm, went, 3)
+    check_granted_rate(algorithm, went, 3)
     assert went[-1][0] - went[0][0] <= 20 * S / 3
 
 

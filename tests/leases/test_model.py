@@ -24,7 +24,7 @@ from tests.leases.lease_model import (
     check,
     look,
 )
-from tests.support.machines import SELDOM, Bench, StoreMachine, latest, run_stories
+from tests.support.machines import SELDOM, Bench, StoreMachine, pick_latest, run_machine
 
 SETTINGS = {
     "capacity": st.sampled_from([1, 1, 1, 2, 3]),
@@ -107,7 +107,7 @@ class LeaseMachine(StoreMachine):
     @precondition(lambda self: self.places)
     @rule(chosen=INDICES, one=ONE, may_join=st.booleans(), off=OFF)
     def ask_with_order(self, chosen, one, may_join, off):
-        places = latest(self.places, chosen)
+        places = pick_latest(self.places, chosen)
         self.asked([(r, holder, may_join, order + off) for r, holder, order in places], one)
 
     @precondition(lambda self: self.due)
@@ -134,7 +134,8 @@ class LeaseMachine(StoreMachine):
     def renew(self, chosen, one, off, holder):
         """Also by somebody else."""
         self.renewed(
-            [(r, holder or own, fence + off) for r, own, fence in latest(self.leases, chosen)], one
+            [(r, holder or own, fence + off) for r, own, fence in pick_latest(self.leases, chosen)],
+            one,
         )
 
     @precondition(lambda self: any(spot.fences for spot in self.seen.values()))
@@ -150,7 +151,7 @@ class LeaseMachine(StoreMachine):
     @precondition(lambda self: self.leases)
     @rule(chosen=INDICES, one=ONE, off=OFF)
     def release_lease(self, chosen, one, off):
-        items = [(r, owner, fence + off) for r, owner, fence in latest(self.leases, chosen)]
+        items = [(r, owner, fence + off) for r, owner, fence in pick_latest(self.leases, chosen)]
         before = self.seen
         self.check_stale(before, items, self.released(items, one))
 
@@ -200,7 +201,7 @@ class LeaseMachine(StoreMachine):
         moments = [self.model.find_next_time(name) for name in self.model.resources]
         moments += [at + self.model.claim for at in self.due.values()]
         moments += [self.model.recovers or 0, self.model.back + self.model.timeout]
-        if self.go_to_one([at + off_ms for at in moments], which) and sweeps:
+        if self.advance_to_one([at + off_ms for at in moments], which) and sweeps:
             self.sweep()
 
     @rule(really=SELDOM, ms=st.integers(1, 3000))
@@ -363,4 +364,4 @@ class LeaseMachine(StoreMachine):
 @pytest.mark.timeout(900)  # where it fails, hypothesis takes minutes to find a short story
 def test_leases_are_what_the_model_says_and_every_promise_is_kept(store_url):
     """Whatever holders, replicas, the clock and the store do, step by step."""
-    run_stories(LeaseMachine, store_url, examples=100, steps=40)
+    run_machine(LeaseMachine, store_url, examples=100, steps=40)

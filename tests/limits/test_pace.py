@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from sidecar.limits.model import Call, Outcome
-from tests.support.limits import BEGIN, WINDOWS, S, check_promise, keys_of
+from tests.support.limits import BEGIN, WINDOWS, S, check_granted_rate, key_ttls_ms
 
 GRANTED, PACED, REFUSED = Outcome.GRANTED, Outcome.PACED, Outcome.REFUSED
 #: The algorithms that spread calls evenly with a limit of 1.
@@ -41,7 +41,7 @@ async def test_a_call_that_may_go_leaves_nothing_but_its_count(make, algorithm):
     """A call that may go now has no permit, and writes one key."""
     store = make(algorithm, limit=1)
     assert (await store.acquire(Call("a"))).permit == ""
-    assert list(await keys_of(store)) == [f"{algorithm}:a"]
+    assert list(await key_ttls_ms(store)) == [f"{algorithm}:a"]
 
 
 @each_algorithm
@@ -242,4 +242,4 @@ async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm
                 del kept[permit]
         clock.now += numbers.choice([0, 100_000, 333_333, S])
     assert max(kept.values())[0] > clock.now
-    check_promise(algorithm, kept.values(), limit)
+    check_granted_rate(algorithm, kept.values(), limit)

@@ -13,7 +13,7 @@ from sidecar.limits.store import BATCH_LIMIT, LimitStore
 from sidecar.storage.redis.breaker import TRIES, Breaker
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.scripts import RedisScripts
-from tests.support.limits import ALL, MODES, S, keys_of, make_limit
+from tests.support.limits import ALL, MODES, S, key_ttls_ms, make_limit
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 
@@ -55,7 +55,7 @@ async def test_a_key_lives_as_long_as_it_means_something(make, clock, algorithm,
         f"{algorithm}.free": max(paced, default=0),
         f"{algorithm}.booked": max(paced, default=0),
     }
-    found = await keys_of(store)
+    found = await key_ttls_ms(store)
     assert f"{algorithm}:a" in found
     for name, ms in found.items():
         needed_ms = (over[name.partition(":")[0]] - clock.now) / 1000
@@ -68,7 +68,7 @@ async def test_a_lease_that_was_shortened_ends_no_other(make, clock):
     await long.acquire(Call("a"))
     short = make("concurrency", name=long._name, limit=9, lease=1)
     await short.acquire(Call("a"))
-    assert (await keys_of(short))["concurrency:a"] > 300_000
+    assert (await key_ttls_ms(short))["concurrency:a"] > 300_000
 
 
 @pytest.mark.parametrize(
@@ -100,20 +100,20 @@ async def test_a_bucket_whose_limit_is_lowered_is_not_forgotten(make, clock, alg
     for _ in range(3):
         clock.now += S
         await store.acquire_each([Call("a", 1 if algorithm == "leaky_bucket" else 2)] * 2)
-    quick = (await keys_of(store))[f"{algorithm}:a"]
+    quick = (await key_ttls_ms(store))[f"{algorithm}:a"]
     assert quick < 20_000
     await store.set_value("a", 1800)
-    assert quick < (await keys_of(store))[f"{algorithm}:a"] < 2 * quick
+    assert quick < (await key_ttls_ms(store))[f"{algorithm}:a"] < 2 * quick
     await store.set_value("a", None)
     refused = await store.acquire(Call("a"))
     assert refused.outcome is Outcome.REFUSED
-    kept = (await keys_of(store))[f"{algorithm}:a"]
+    kept = (await key_ttls_ms(store))[f"{algorithm}:a"]
     assert kept > (refused.at_us - clock.now) / 1000 > 3_000_000
     for limit in (7200, 0, -1):
         await store.set_value("a", limit)
-        assert abs((await keys_of(store))[f"{algorithm}:a"] - kept) < 5_000
+        assert abs((await key_ttls_ms(store))[f"{algorithm}:a"] - kept) < 5_000
         await store.set_value("b", limit)
-    assert set(await keys_of(store)) == {f"{algorithm}:a", "values"}
+    assert set(await key_ttls_ms(store)) == {f"{algorithm}:a", "values"}
 
 
 @pytest.mark.parametrize("algorithm", ALL)
@@ -143,7 +143,7 @@ async def test_a_full_store_counts_nothing(full, clock, algorithm, on_exceed):
     await fill(True)
     with pytest.raises(StoreError, match="acquire: "):
         await acquire_all(store, [Call("a", id="a"), Call("b"), Call("a")])
-    assert await keys_of(store) == {}
+    assert await key_ttls_ms(store) == {}
     await fill(False)
     assert (await store.acquire(Call("a"))).outcome is Outcome.GRANTED
 

@@ -10,7 +10,7 @@ import re
 import pytest
 import yaml
 
-from tests.support.metrics import QUESTIONS
+from tests.support.metrics import QUERIES
 from tests.support.monitoring import MONITORING, run
 
 TEXT = (MONITORING / "grafana" / "waitroom.json").read_text()
@@ -75,7 +75,7 @@ def test_prometheus_takes_every_question(tmp_path):
     """Of the dashboard and of docs/metrics.md: promtool parses them, as rules."""
     asked = [target["expr"] for panel in SHOWN for target in panel["targets"]]
     asked += [each["expr"] for each in DASHBOARD["annotations"]["list"] if "expr" in each]
-    asked = [expr.replace("$__rate_interval", "1m").replace("$", "") for expr in asked] + QUESTIONS
+    asked = [expr.replace("$__rate_interval", "1m").replace("$", "") for expr in asked] + QUERIES
     rules = [{"record": f"question:{n}", "expr": expr} for n, expr in enumerate(asked)]
     file = tmp_path / "questions.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "questions", "rules": rules}]}))

@@ -8,7 +8,7 @@ import pytest
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
 from tests.support.site import BY_DEFAULT, Site, gated
-from tests.support.stub import answer
+from tests.support.stub import make_reply
 from tests.support.tokens import signed_pass
 
 ADMIT = gated("/admit", "set $waitroom_on_failure admit;", room="open")
@@ -155,7 +155,7 @@ def test_those_inside_pass_while_the_store_hangs(site):
 @pytest.mark.parametrize(
     "reply",
     [
-        answer(500, body=b"oops"), answer(502), answer(503), answer(504), b"",
+        make_reply(500, body=b"oops"), make_reply(502), make_reply(503), make_reply(504), b"",
         b"HTTP/1.1 204 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
     ],
     ids=["500", "502", "503", "504", "closed", "headers too large"],
@@ -172,21 +172,21 @@ def test_a_replica_that_fails(odd, stub, reply):
 @pytest.mark.parametrize("status", [200, 204, 299])
 def test_any_success_passes(odd, stub, status):
     """auth_request takes every 2xx for a yes."""
-    stub.reply = answer(status)
+    stub.reply = make_reply(status)
     assert Visitor(odd.url).get("/").status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/admit"])
 def test_what_a_visitor_can_provoke_opens_nothing(odd, stub, path):
     """A 400 is the visitor's doing: it waits even where a failure admits."""
-    stub.reply = answer(400)
+    stub.reply = make_reply(400)
     reply = Visitor(odd.url).get(path)
     assert (reply.status, reply.waits) == (503, True)
 
 
 def test_the_replica_hears_nginxs_time_and_no_visitors(odd, stub):
     """It goes by it where it has not heard the store's."""
-    stub.reply, stub.asked[:] = answer(204), []
+    stub.reply, stub.asked[:] = make_reply(204), []
     Visitor(odd.url).get("/", headers={"X-Waitroom-Msec": "1.000"})
     [said] = re.findall(r"(?mi)^x-waitroom-msec: (.+?)\r$", stub.asked[0])
     assert re.fullmatch(r"[0-9]{10}\.[0-9]{3}", said)

@@ -11,7 +11,7 @@ import pytest
 from tests.support.nginx_client import HTML, JSON, Visitor
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
-from tests.support.stub import Stub, answer
+from tests.support.stub import Stub, make_reply
 
 #: Nothing of these is free again while the tests run.
 HOUR = {"algorithm": "sliding_window", "window": 3600}
@@ -313,7 +313,7 @@ def odd(stub):
         yield site
 
 
-@pytest.mark.parametrize("reply", [b"", answer(500), answer(502), answer(404)])
+@pytest.mark.parametrize("reply", [b"", make_reply(500), make_reply(502), make_reply(404)])
 def test_no_replica_answers(odd, stub, reply):
     """The calls pass, or none does: $waitroom_limit_on_failure."""
     stub.reply = reply
@@ -333,7 +333,7 @@ class Holding(Stub):
     @property
     def reply(self) -> bytes:
         time.sleep(1.6)  # it is looked at twice
-        return answer(204, "X-Waitroom-State: admitted")
+        return make_reply(204, "X-Waitroom-State: admitted")
 
     @reply.setter
     def reply(self, _: bytes) -> None:
@@ -348,7 +348,7 @@ def test_a_held_request_is_waited_for():
 
 def test_what_reaches_a_replica(odd, stub):
     """The rule and the key, and nothing else that a visitor says."""
-    stub.reply, stub.asked[:] = answer(204, "X-Waitroom-State: admitted"), []
+    stub.reply, stub.asked[:] = make_reply(204, "X-Waitroom-State: admitted"), []
     headers = {"Cookie": "a=b", "X-Waitroom-Limit": "other", "X-Waitroom-Given": "many"}
     Visitor(odd.url, {**headers, "X-Key": "k", "User-Agent": "odd\x01"}).post("/many", b"12345")
     [asked] = stub.asked

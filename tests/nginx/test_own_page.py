@@ -13,7 +13,7 @@ from tests.support.events import make_opening_event
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
 from tests.support.site import ROOT, Site, gated
-from tests.support.stub import Stub, answer
+from tests.support.stub import Stub, make_reply
 
 CODES = (200, 202, 429, 503)
 MESSAGE = 'Back <soon> & "well" \'\\'
@@ -218,12 +218,12 @@ def test_while_no_replica_answers_it_is_our_page(site):
     assert (reply.status, reply.waits, reply.data("next")) == (503, True, "/own/a")
 
 
-@pytest.mark.parametrize("page", [b"", answer(404), answer(500)])
+@pytest.mark.parametrize("page", [b"", make_reply(404), make_reply(500)])
 def test_while_a_page_cannot_be_made_it_is_ours(page):
     """Between the verdict and the page the replica is gone."""
     said = ("X-Waitroom-State: waiting", "X-Waitroom-Status: 202", 'X-Waitroom-Document: {"a": 1}')
     with Stub() as stub, Site(replicas=0, edges=(stub.address,), locations=gated("/")) as site:
-        stub.reply, stub.replies = answer(401, *said), {"/page": page}
+        stub.reply, stub.replies = make_reply(401, *said), {"/page": page}
         reply = Visitor(site.url).get("/a?b=1")
     assert (reply.status, reply.waits, reply.data("next")) == (202, True, "/a?b=1")
     assert reply.all("Cache-Control") == ["no-store"]

@@ -21,7 +21,7 @@ from sidecar.kit.errors import DatabaseError, InputError, StoreError
 from tests.support.nginx_client import HTML, JSON, Visitor
 from tests.support.processes import free_port, wait_until
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site
-from tests.support.stub import answer
+from tests.support.stub import make_reply
 
 PERMIT = "X-Waitroom-Permit"
 JOB = "abcdefghijklmnopqrstu_"
@@ -68,11 +68,11 @@ def odd(stub):
 
 
 def passing(*headers: str) -> bytes:
-    return answer(204, "X-Waitroom-State: admitted", f"X-Waitroom-Job: {JOB}", *headers)
+    return make_reply(204, "X-Waitroom-State: admitted", f"X-Waitroom-Job: {JOB}", *headers)
 
 
 def refusing(reason: str) -> bytes:
-    return answer(403, f"X-Waitroom-State: {reason}")
+    return make_reply(403, f"X-Waitroom-State: {reason}")
 
 
 def seen(site: Site, path: str) -> int:
@@ -153,7 +153,10 @@ def test_the_refused_get_a_problem(odd, stub, reason, accept):
     assert seen(odd, "/images/refused") == before
 
 
-@pytest.mark.parametrize("reply", [b"", answer(500), answer(502), answer(404), answer(400)])
+@pytest.mark.parametrize(
+    "reply",
+    [b"", make_reply(500), make_reply(502), make_reply(404), make_reply(400)],
+)
 def test_no_replica_answers(odd, stub, reply):
     """Nobody passes unchecked: 503, and when to come again."""
     stub.reply, before = reply, seen(odd, "/images/away")
@@ -167,7 +170,7 @@ def test_no_replica_answers(odd, stub, reply):
 @pytest.mark.parametrize("path", ["/unset/", "/odd/"])
 def test_an_unknown_target_is_named(odd, stub, path):
     """503 with a sentence; an invalid name is shown as an empty one."""
-    stub.reply = answer(403, "X-Waitroom-State: unknown-target")
+    stub.reply = make_reply(403, "X-Waitroom-State: unknown-target")
     reply = Visitor(odd.url, {PERMIT: "x"}).get(path)
     assert (reply.status, reply.headers["Content-Type"]) == (503, "text/plain; charset=utf-8")
     assert "''" in reply.text

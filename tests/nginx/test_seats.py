@@ -11,7 +11,7 @@ from sidecar.settings.load import load
 from tests.support.nginx_client import JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site, gated
-from tests.support.stub import answer
+from tests.support.stub import make_reply
 
 LEASES = {
     "seat": {"term": 600, "message": "Seat {resource} is being looked at."},
@@ -337,7 +337,7 @@ def odd(stub):
 
 def test_a_room_gets_its_own_cookie_only(odd, stub):
     """Not that of a room whose name its own begins with, nor the other way round."""
-    stub.reply = answer(401, "X-Waitroom-State: waiting")
+    stub.reply = make_reply(401, "X-Waitroom-State: waiting")
     for sent, kept in (("shop", False), ("shop2", True), ("shop22", False), ("s", False)):
         Visitor(odd.url, cookies={f"waitroom_{sent}": "TICKET"}).get("/two")
         assert ("TICKET" in stub.asked[-1]) is kept, sent
@@ -359,7 +359,7 @@ MADE_UP = [
 @pytest.mark.parametrize("path", ["/seat/", "/elsewhere/"])
 def test_what_is_no_name_goes_nowhere(odd, stub, path, made_up):
     """Neither the sidecar, the page nor the redirect gets more than the template's name."""
-    stub.reply, stub.asked[:] = answer(401, "X-Waitroom-State: waiting"), []
+    stub.reply, stub.asked[:] = make_reply(401, "X-Waitroom-State: waiting"), []
     reply = Visitor(odd.url).get(path + made_up)
     asked = stub.asked[0].lower()
     assert "x-waitroom-room: seat~\r\n" in asked
@@ -375,7 +375,7 @@ def test_what_is_no_name_goes_nowhere(odd, stub, path, made_up):
 @pytest.mark.parametrize("made_up", MADE_UP)
 def test_what_is_no_name_is_not_released(odd, stub, made_up):
     """Nor does it make a request of its own."""
-    stub.reply, stub.asked[:] = answer(204, "X-Waitroom-State: admitted"), []
+    stub.reply, stub.asked[:] = make_reply(204, "X-Waitroom-State: admitted"), []
     Visitor(odd.url).get(f"/seat/{made_up}")
     wait_until(lambda: len(stub.asked) == 2, "the release")
     assert stub.asked[1].startswith("POST /_waitroom/seat~/leave HTTP/1.1\r\n")
@@ -385,7 +385,7 @@ def test_what_is_no_name_is_not_released(odd, stub, made_up):
 @pytest.mark.parametrize("name", ["a", "A-1", "row.7:12", "user@example+1", "a" * 128])
 def test_names_that_may_be(odd, stub, name):
     """Go on as they are, with the template's cookie and no other."""
-    stub.reply, stub.asked[:] = answer(401, "X-Waitroom-State: waiting"), []
+    stub.reply, stub.asked[:] = make_reply(401, "X-Waitroom-State: waiting"), []
     visitor = Visitor(odd.url, cookies={"waitroom_seat": "t~1", "waitroom_seat~a": "no", "b": "c"})
     reply = visitor.get(f"/seat/{name}")
     assert f"X-Waitroom-Room: seat~{name}\r\n" in stub.asked[0]

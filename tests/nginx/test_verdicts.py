@@ -12,7 +12,7 @@ from tests.support.nginx_client import HTML, JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
 from tests.support.relay import Relay
 from tests.support.site import Site, gated
-from tests.support.stub import answer
+from tests.support.stub import make_reply
 from tests.support.tokens import signed_pass, signed_ticket
 
 ROOMS = {
@@ -229,7 +229,7 @@ def test_a_release_holds_against_kept_verdicts(site):
 
 def test_a_flood_stops_at_nginx(shielded, stub):
     """While the shield is up, all newcomers get the page by one or two checks a second."""
-    stub.reply = answer(401, "X-Waitroom-State: not_queued", "X-Accel-Expires: 1")
+    stub.reply = make_reply(401, "X-Waitroom-State: not_queued", "X-Accel-Expires: 1")
     stub.asked.clear()
     began = time.monotonic()
     for _ in range(200):
@@ -239,9 +239,9 @@ def test_a_flood_stops_at_nginx(shielded, stub):
 
 def test_the_flood_does_not_touch_others(shielded, stub):
     """Whoever has a cookie, and preflights, are asked about; the other room as well."""
-    stub.reply = answer(401, "X-Waitroom-State: not_queued", "X-Accel-Expires: 1")
+    stub.reply = make_reply(401, "X-Waitroom-State: not_queued", "X-Accel-Expires: 1")
     Visitor(shielded.url).get("/full")
-    stub.reply = answer(204, "X-Waitroom-State: admitted")
+    stub.reply = make_reply(204, "X-Waitroom-State: admitted")
     with_cookie = Visitor(shielded.url, cookies={"waitroom_full": signed_ticket("full")})
     assert with_cookie.get("/full").status == 200
     assert Visitor(shielded.url).get("/other").status == 200
@@ -254,7 +254,7 @@ def test_a_replaced_verdict_is_seen_though_its_file_is_open(shielded, stub):
     """A new verdict counts at once, although nginx holds the old file open."""
     visitor = Visitor(shielded.url, {"Accept": HTML, "Cookie": "waitroom_open=b"})
     for status, waits in [(204, False), (401, True)] * 3:
-        stub.reply = answer(status, "X-Waitroom-State: waiting", "X-Accel-Expires: 1")
+        stub.reply = make_reply(status, "X-Waitroom-State: waiting", "X-Accel-Expires: 1")
         wait_until(lambda waits=waits: visitor.get("/open").waits is waits, "the new verdict")
         asked, began = len(stub.asked), time.monotonic()
         assert [visitor.get("/open").waits for _ in range(20)] == [waits] * 20
@@ -275,7 +275,7 @@ def test_a_replaced_verdict_is_seen_though_its_file_is_open(shielded, stub):
 @pytest.mark.parametrize("status", [204, 401, 403])
 def test_what_is_never_kept(shielded, stub, status, headers):
     """A verdict with a cookie, and any that does not ask for it by X-Accel-Expires."""
-    stub.reply = answer(status, "X-Waitroom-State: waiting", *headers)
+    stub.reply = make_reply(status, "X-Waitroom-State: waiting", *headers)
     stub.asked.clear()
     visitor = Visitor(shielded.url, {"Accept": HTML})
     for _ in range(3):

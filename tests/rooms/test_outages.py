@@ -11,7 +11,7 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS
 from tests.support.rooms import new_room_name
-from tests.support.visitors import beat_all, come_in, go_in, queue
+from tests.support.visitors import admit_unconfirmed, beat_all, go_in, queue
 
 WAITING, ADMITTED = QueueOutcome.WAITING, QueueOutcome.ADMITTED
 #: Within this a page asks again that found nobody there: 60 s, 5 % late, and the request.
@@ -58,7 +58,7 @@ async def test_the_head_is_called_after_an_outage_and_nobody_behind_it(make_stor
 async def test_a_first_cookie_that_could_not_be_shown_is_not_too_late(make_store, turn):
     """During an outage an unused session does not expire."""
     store = make_store(session_duration=300)
-    first = await come_in(store)
+    first = await admit_unconfirmed(store)
     [ticket] = await queue(store, 1)
     turn.forward(40)
     assert (await store.beat(ticket)).outcome is WAITING

@@ -10,7 +10,7 @@ from sidecar.rooms.redis_keys import room_key
 from sidecar.visitors.model import TICKET_LIFETIME_MS, QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
-from tests.support.visitors import beat_all, go_in, in_batches, lose, pass_of, queue
+from tests.support.visitors import beat_all, call_in_batches, go_in, lose, pass_of, queue
 
 WAITING, ADMITTED, GONE = QueueOutcome.WAITING, QueueOutcome.ADMITTED, QueueOutcome.GONE
 
@@ -195,7 +195,7 @@ async def test_in_one_batch_an_address_has_no_more_either(make_room_store):
 
 async def test_the_sweep_forgets_addresses(redis, make_room_store, turn):
     store = make_room_store(total_active_users=0, max_places_per_address=1)
-    await in_batches(lambda n: store.enter(new_visitor(), address=f"a{n}"), range(250))
+    await call_in_batches(lambda n: store.enter(new_visitor(), address=f"a{n}"), range(250))
     turn.forward(31)
     for _ in range(2):  # those whom the first removes while it looks, the second forgets
         while (await store.sweep()).more:

@@ -13,7 +13,7 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker import sweep, sweep_forever
 from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.receiver import until
-from tests.support.rooms import attended, new_room_name
+from tests.support.rooms import new_room_name, without_outages
 from tests.support.visitors import beat_all, go_in, queue
 
 
@@ -23,7 +23,7 @@ def make_room(redis, turn):
         file = RoomSettings(**{"total_active_users": 1, **settings})
         name, clock = name or new_room_name(), StoreClock()
         store = RoomStore(
-            redis, name, settings=attended(file), clock=clock,
+            redis, name, settings=without_outages(file), clock=clock,
             now_ms=None if real_time else turn, timeout_s=5,
         )  # fmt: skip
         return WaitingRoom(name, file, Tokens(name, ["k" * 32], clock), store, clock)

@@ -21,7 +21,7 @@ from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.nginx_client import Visitor
 from tests.support.processes import Process, listens, wait_until
-from tests.support.rooms import attended, new_room_name
+from tests.support.rooms import new_room_name, without_outages
 from tests.support.site import Site, make_folder, redis_command
 from tests.support.visitors import beat_all, go_in, queue
 
@@ -46,7 +46,7 @@ async def stores(redis_socket, other_socket, turn):
 
     def make(**settings):
         name = new_room_name()
-        file = attended(RoomSettings(**{"total_active_users": 1, **settings}))
+        file = without_outages(RoomSettings(**{"total_active_users": 1, **settings}))
         return [
             RoomStore(one, name, settings=file, clock=StoreClock(), now_ms=turn, timeout_s=5)
             for one in clients

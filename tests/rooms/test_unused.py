@@ -4,7 +4,7 @@ import pytest
 
 from sidecar.visitors.model import QueueOutcome
 from tests.support.replica import break_redis, cookie_of
-from tests.support.visitors import beat_all, come_in, go_in, queue
+from tests.support.visitors import admit_unconfirmed, beat_all, go_in, queue
 
 ADMITTED, WAITING = QueueOutcome.ADMITTED, QueueOutcome.WAITING
 SETTINGS = {"total_active_users": 10, "session_duration": 300, "claim_window": 30}
@@ -14,7 +14,7 @@ async def test_a_slot_that_nobody_uses_is_free_for_who_waits(make_room_store, tu
     """The slot is free after claim_window, not after session_duration."""
     store = make_room_store(**SETTINGS)
     for _ in range(10):
-        await come_in(store)
+        await admit_unconfirmed(store)
     tickets = await queue(store, 10)
     for _ in range(3):
         turn.forward(10)
@@ -41,7 +41,7 @@ async def test_in_a_room_with_free_slots_it_lasts_as_long_as_its_pass(
     """Slots are scarce from nine of ten on. Otherwise a visitor who reads one page for minutes
     stays."""
     store = make_room_store(**SETTINGS)
-    passes = [await come_in(store) for _ in range(inside)]
+    passes = [await admit_unconfirmed(store) for _ in range(inside)]
     for _ in range(8):
         turn.forward(31)
         snapshot = await store.snapshot()
@@ -56,7 +56,7 @@ async def test_in_a_room_with_free_slots_it_lasts_as_long_as_its_pass(
 
 async def test_an_unused_one_ends_with_its_pass(make_room_store, turn):
     store = make_room_store(**SETTINGS)
-    await come_in(store)
+    await admit_unconfirmed(store)
     for _ in range(11):
         turn.forward(30.5)
         snapshot = await store.snapshot()
@@ -66,7 +66,7 @@ async def test_an_unused_one_ends_with_its_pass(make_room_store, turn):
 async def test_who_shows_the_cookie_too_late_is_next(make_room_store, turn):
     """The slot went to a waiting visitor, and nobody else goes ahead of the late one."""
     store = make_room_store(**{**SETTINGS, "total_active_users": 1})
-    late = await come_in(store)
+    late = await admit_unconfirmed(store)
     first, second = await queue(store, 2)
     for _ in range(4):
         turn.forward(8)

@@ -25,7 +25,7 @@ from sidecar.visitors.tokens import new_visitor
 from tests.support.limits import ALL, RedisTimeUs, make_limit
 from tests.support.products import open_products, use_products
 from tests.support.redis_servers import RedisServer
-from tests.support.rooms import attended, new_room_name, refuse_functions
+from tests.support.rooms import new_room_name, refuse_functions, without_outages
 from tests.support.visitors import beat_all, go_in, queue
 
 VERBS = [
@@ -49,7 +49,7 @@ async def open_rooms():
         def open_(url, number=1, **settings):
             redis = connect(url, timeout_s=5)
             stack.push_async_callback(close, redis)
-            file = attended(RoomSettings(**{"total_active_users": 1, **settings}))
+            file = without_outages(RoomSettings(**{"total_active_users": 1, **settings}))
             rooms = [
                 RoomStore(redis, new_room_name(), settings=file, clock=StoreClock(), timeout_s=5)
                 for _ in range(number)
@@ -344,7 +344,7 @@ async def test_rooms_and_replicas_know_nothing_of_each_other(server, open_rooms)
         heartbeat_interval=7,
     )
     new_file = RoomStore(
-        one._redis, one._name, settings=attended(RoomSettings(total_active_users=3)),
+        one._redis, one._name, settings=without_outages(RoomSettings(total_active_users=3)),
         clock=StoreClock(), timeout_s=5,
     )  # fmt: skip
     for store in (one, classed, two):
@@ -367,7 +367,7 @@ async def test_numbers_are_those_of_the_store(redis, turn):
     """Polls that change nothing keep them; another's script, or a store that was emptied in the
     same millisecond, is noticed."""
     store = RoomStore(
-        redis, new_room_name(), settings=attended(RoomSettings(total_active_users=1)),
+        redis, new_room_name(), settings=without_outages(RoomSettings(total_active_users=1)),
         clock=StoreClock(), timeout_s=5, now_ms=turn,
     )  # fmt: skip
     born_ms = turn()

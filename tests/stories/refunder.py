@@ -31,7 +31,7 @@ def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
     asked = [ask() for _ in range(refunds)]
     [first], _, _ = select.select(asked, [], [])
     asked.remove(first)
-    told = [first.answer()[1]]
+    told = [first.read_response()[1]]
     behind_ms = to_ms(told[0]["at"]) + refunds * window_ms
     wait_until(lambda: free_ms() == behind_ms, "a time for each refund")
     print_document({"state": "asked"})
@@ -45,7 +45,7 @@ def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
         given_back_ms = free_ms()
         asked.append(ask())
         wait_until(lambda ms=given_back_ms: free_ms() > ms, "a request that gets it")
-    told += [api.answer()[1] for api in asked]
+    told += [api.read_response()[1] for api in asked]
     for each in told:
         print_document(each)
 

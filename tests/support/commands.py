@@ -1,4 +1,4 @@
-"""Look-up of `waitroom` commands in click."""
+"""Finds the `waitroom` commands that click knows."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from sidecar.cli import main
 
 
 def command(*words: str) -> click.Command:
-    """Return the command or group that the words name."""
+    """Return the command or group that the words name, such as "rooms", "list"."""
     current: click.Command = main
     for word in words:
         assert isinstance(current, click.Group)

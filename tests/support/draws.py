@@ -11,7 +11,7 @@ START_MS = 1_800_000_000_000
 
 
 def make_event(name: str = "autumn", begins: int = START_MS, **more) -> RoomEvent:
-    """Create an event whose pre-queue lasts an hour, and which then is open for an hour."""
+    """Create an event: from `begins`, a pre-queue of one hour, and then one hour of admission."""
     times = {
         "prequeue_from": begins,
         "opens_at": begins + HOUR_MS,
@@ -21,11 +21,11 @@ def make_event(name: str = "autumn", begins: int = START_MS, **more) -> RoomEven
 
 
 def make_ids(rng: random.Random, count: int) -> list[str]:
-    """Create visitor ids from a random generator."""
+    """Create `count` visitor ids from a seeded random generator."""
     made = (base64.urlsafe_b64encode(rng.randbytes(16)).decode()[:22] for _ in range(count))
     return [visitor.replace("-", "A", 1) if visitor[0] == "-" else visitor for visitor in made]
 
 
 def with_places(ids: list[str]) -> list[tuple[str, int]]:
-    """Return each visitor id with its place in the list, from 1."""
+    """Return pairs of a visitor id and its place in the list. The first place is 1."""
     return [(visitor, place) for place, visitor in enumerate(ids, 1)]

@@ -1,4 +1,4 @@
-"""Jobs for tests, and the SQL statements of a job store."""
+"""Creates jobs for tests, and records the SQL statements of a job store."""
 
 from sqlalchemy import event, func, select
 
@@ -19,14 +19,14 @@ def job(**values) -> Job:
 
 
 def record_statements(store) -> list[str]:
-    """Return a list to which the store's SQL statements are appended from now on, except BEGIN."""
+    """Return a list to which the store's SQL statements, except BEGIN, are appended from now on."""
     seen: list[str] = []
 
-    def note(connection, cursor, statement, *_) -> None:
+    def append(connection, cursor, statement, *_) -> None:
         if not statement.startswith("BEGIN"):
             seen.append(statement)
 
-    event.listen(store.engine.sync_engine, "before_cursor_execute", note)
+    event.listen(store.engine.sync_engine, "before_cursor_execute", append)
     return seen
 
 

@@ -1,4 +1,4 @@
-"""Newcomers with a class or a lottery number, and reads of the queue."""
+"""Lets visitors with a class or a draw number join a room, and reads the room's queue."""
 
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.store.scripts import NO_CLAIM, ClassClaim
@@ -14,7 +14,7 @@ def claim(name, grant="", *, expires_ms=1_800_000_000_000 + DAY_MS):
 
 
 async def join(store, name="", grant="", *, visitor=None, lot=None):
-    """Let a newcomer join a full room. Return the ticket."""
+    """Let a visitor join a full room. Return the visitor's ticket."""
     visitor = visitor or new_visitor()
     standing = await store.enter(visitor, claim=claim(name, grant), lot=lot)
     assert standing.outcome is QueueOutcome.WAITING
@@ -22,8 +22,8 @@ async def join(store, name="", grant="", *, visitor=None, lot=None):
 
 
 async def list_waiting(redis, store):
-    """Return the waiting visitors in the order in which they are called, if no sub-queues have
-    weights."""
+    """Return the waiting visitors in queue order, which is the order of their calls unless
+    sub-queues have weights."""
     return [v.decode() for v in await redis.zrange(room_key(store._name, "waiting"), 0, -1)]
 
 
@@ -34,6 +34,6 @@ async def list_called(redis, store):
 
 
 async def find_last_called(redis, store):
-    """Return the visitor of the latest call among the last ten events."""
+    """Return the visitor who was called last. Fail if the last ten events contain no call."""
     events = await redis.xrevrange(room_key(store._name, "events"), count=10)
     return next(e[b"visitor"].decode() for _, e in events if e[b"kind"] == b"called")

@@ -1,4 +1,4 @@
-"""Rate limits for tests, and a clock for them."""
+"""Creates rate limits for tests, with a clock that a test sets, and checks what they grant."""
 
 from itertools import pairwise
 
@@ -12,13 +12,14 @@ ALL = [*WINDOWS, "concurrency"]
 BURSTS = ["fixed_window", "sliding_window", "token_bucket", "concurrency"]
 #: Each algorithm with each value of on_exceed that it supports.
 MODES = [*((name, "refuse") for name in ALL), *((name, "pace") for name in WINDOWS)]
+#: One second in µs.
 S = 1_000_000
-#: The start of a minute, and of each window whose length divides a minute.
+#: The start of a minute, and so of every window whose length divides a minute, µs since 1970.
 BEGIN = 1_800_000_000 * S
 
 
 class RedisTimeUs:
-    """Redis' time in µs, which a test sets."""
+    """A fake of Redis' time in µs, which a test sets. The store calls it for the time."""
 
     def __init__(self) -> None:
         self.now = BEGIN
@@ -28,33 +29,33 @@ class RedisTimeUs:
 
 
 def make_limit(redis, clock, algorithm, *, name=None, **settings) -> LimitStore:
-    """Create the store of a limit whose windows or leases last a minute."""
+    """Create the store of a limit, with a window or lease of a minute unless `settings` differ."""
     length = "lease" if algorithm == "concurrency" else "window"
     rule = LimitSettings(algorithm=algorithm, **{length: 60, **settings})
     return LimitStore(redis, name or new_room_name(), settings=rule, now_us=clock, timeout_s=5)
 
 
-async def keys_of(store) -> dict[str, int]:
-    """Return the time to live in ms of each key of a limit, by the key's suffix."""
+async def key_ttls_ms(store) -> dict[str, int]:
+    """Return the time to live in ms of each Redis key of a limit, by the key's suffix."""
     pattern = f"waitroom:{{limit:{store._name}}}:*"
     names = [name async for name in store._redis.scan_iter(pattern, count=1000)]
     return {name.decode().partition("}:")[2]: await store._redis.pttl(name) for name in names}
 
 
-def check_promise(algorithm, went, limit):
-    """Check granted calls (timestamp, cost) against a limit per second.
+def check_granted_rate(algorithm, granted, limit):
+    """Check that granted calls, which are pairs of timestamp and cost, obey a limit per second.
 
-    A fixed window is an aligned second, a sliding window any second. Buckets are checked by their
-    bursts and spacing.
+    For a fixed window, that is each second of the clock. For a sliding window, it is every interval
+    of one second. A token bucket must not exceed its burst, and a leaky bucket must keep intervals.
     """
-    went = sorted(went)
+    granted = sorted(granted)
     if algorithm == "leaky_bucket":
-        assert all((b - a) * limit >= cost * S for (a, cost), (b, _) in pairwise(went))
+        assert all((b - a) * limit >= cost * S for (a, cost), (b, _) in pairwise(granted))
         return
-    for n, (began, _) in enumerate(went):
+    for n, (began, _) in enumerate(granted):
         begins = began - began % S if algorithm == "fixed_window" else began
         total = 0
-        for moment, cost in went[n:]:
+        for moment, cost in granted[n:]:
             total += cost
             if algorithm == "token_bucket":
                 assert (total - limit) * S <= limit * (moment - began)

@@ -1,4 +1,5 @@
-"""Base of the Hypothesis state machines of rooms, leases and targets, and their runner."""
+"""The base class of the Hypothesis state machines for rooms, leases and targets, and a function
+that runs them."""
 
 import asyncio
 import os
@@ -14,15 +15,15 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from sidecar.storage.redis.connect import close, connect
 from tests.support.rooms import new_room_name, refuse_functions
 
-#: Number of runs. If set, the runs are random (see conftest.py).
+#: Number of examples per machine. If it is set, examples are random (see tests/conftest.py).
 _EXAMPLES = os.environ.get("WAITROOM_TEST_EXAMPLES")
 
-#: Chooses rarely, for steps that stop or empty the queue.
+#: Is True in a quarter of the cases, for steps that stop or empty the queue.
 SELDOM = st.sampled_from([False, False, False, True])
 
 
 class Bench:
-    """A connection to Redis, and the event loop for its calls."""
+    """A connection to Redis, and an event loop in which async calls run to their end."""
 
     def __init__(self, url: str) -> None:
         self.runner = asyncio.Runner()
@@ -41,7 +42,7 @@ class Bench:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A state machine with a unique name in Redis, and Redis' time."""
+    """A state machine that tests one object in Redis (`name`), with Redis' time in ms (`now`)."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__()
@@ -53,7 +54,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.bench.run(call)
 
     def gather(self, calls: Iterable[Awaitable[Any]]) -> list[Any]:
-        """Make all calls in one batch, in order. Return their results."""
+        """Run all calls concurrently, so that the store sends one batch. Return their results."""
 
         async def ask() -> list[Any]:
             return list(await asyncio.gather(*calls))
@@ -63,20 +64,21 @@ class StoreMachine(RuleBasedStateMachine):
     def delete(self, keys: Iterable[str]) -> None:
         self.run(self.bench.redis.delete(*keys))
 
-    def go_to_one(self, moments: Iterable[int], which: int) -> bool:
-        """Set the clock to a future timestamp among `moments`. Return False if there is none."""
+    def advance_to_one(self, moments: Iterable[int], which: int) -> bool:
+        """Advance the clock to one of the timestamps in `moments` that are still in the future.
+        Return False if none is."""
         later = sorted({at for at in moments if at > self.now})
         if later:
             self.now = later[which % len(later)]
         return bool(later)
 
 
-def latest(items: Sequence[Any], indices: Iterable[int]) -> list[Any]:
-    """Return the items at these indices, which count back from the newest item."""
+def pick_latest(items: Sequence[Any], indices: Iterable[int]) -> list[Any]:
+    """Return the items at these indices. They count back from the newest item, and wrap around."""
     return [items[-1 - i % len(items)] for i in indices]
 
 
-def run_stories(
+def run_machine(
     machine: Callable[[Bench], RuleBasedStateMachine],
     url: str,
     *,
@@ -84,7 +86,11 @@ def run_stories(
     steps: int,
     by_functions: bool = True,
 ) -> None:
-    """Run a state machine: a fifth of `examples` in memory, which is slow, a quarter by EVALSHA."""
+    """Run a state machine for a number of examples.
+
+    Run only a fifth of them with the store in memory, because it is slow, and a quarter if scripts
+    are sent by EVALSHA instead of as functions (`by_functions` is false).
+    """
     count = int(_EXAMPLES or examples)
     count = count // 5 if url.startswith("memory") else count
     how = settings(

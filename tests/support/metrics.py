@@ -1,4 +1,4 @@
-"""Metrics that the code declares, and queries in docs/metrics.md."""
+"""The metrics that the code declares, and the example queries of docs/metrics.md."""
 
 import re
 from pathlib import Path
@@ -15,4 +15,4 @@ DECLARED = {
     for name, metric in metrics.items()
 }
 
-QUESTIONS = re.search(r"```promql\n(.*?)```", PAGE, re.DOTALL)[1].split("\n\n")
+QUERIES = re.search(r"```promql\n(.*?)```", PAGE, re.DOTALL)[1].split("\n\n")

@@ -1,4 +1,4 @@
-"""The checkers of Prometheus and Alertmanager, and the files that they check."""
+"""Runs promtool and amtool, the checkers of Prometheus and Alertmanager, on deploy/monitoring."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ RULE_TESTS = MONITORING / "prometheus" / "waitroom.rules.test.yml"
 
 
 def run(program: str, *arguments: object, stdin: bytes = b"") -> str:
-    """Run a checker, and return its output. Fail if the checker finds an error."""
+    """Run a checker such as promtool, and return its output. Fail if it finds an error."""
     if shutil.which(program) is None:
         pytest.fail(f"{program} is not installed; run make test")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""An HTTP client that can send any bytes, opens a connection per request, and keeps cookies."""
+"""An HTTP client that keeps cookies, opens a connection per request, and can send invalid HTTP."""
 
 import json
 import re
@@ -26,11 +26,12 @@ class Reply:
         return json.loads(self.body)
 
     def all(self, name: str) -> list[str]:
+        """Return the values of all headers with this name."""
         return self.headers.get_all(name) or []
 
     @property
     def waits(self) -> bool:
-        """Return True for the waiting page."""
+        """Return True if this is the waiting page."""
         return b"data-room=" in self.body
 
     def data(self, name: str) -> str:
@@ -42,7 +43,8 @@ class Reply:
 
 @dataclass
 class Visitor:
-    """A visitor who sends `headers` with every request. A value of None omits a header."""
+    """A visitor who sends `headers` with every request. If a value is None, the header is not sent,
+    even if the client would set it."""
 
     url: str
     headers: dict[str, str | None] = field(default_factory=dict)
@@ -55,8 +57,8 @@ class Visitor:
         return self.send("POST", path, body=body, **options)
 
     def hold(self, path: str) -> None:
-        """Take a free slot and send the cookie back. Without that the session would end after
-        claim_window, which is too soon for a browser that starts on a busy machine."""
+        """Take a free slot, and send the cookie back with a second request. Otherwise the session
+        would end after claim_window, too soon for a browser that starts on a busy machine."""
         for _ in range(2):
             reply = self.get(path)
             assert (reply.status, reply.waits) == (200, False)
@@ -110,5 +112,5 @@ class Visitor:
 
 
 def room_cookies(reply: Reply, room: str) -> list[str]:
-    """Return the values of Set-Cookie headers for a room's cookie."""
+    """Return the values of the Set-Cookie headers that set a room's cookie."""
     return [line for line in reply.all("Set-Cookie") if line.startswith(f"waitroom_{room}=")]

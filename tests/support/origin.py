@@ -1,4 +1,4 @@
-"""The site behind nginx: describes and counts requests, and echoes WebSocket messages."""
+"""The protected site behind nginx: it describes and counts requests, and echoes WebSockets."""
 
 import sys
 from typing import Any
@@ -8,7 +8,8 @@ from aiohttp import WSMsgType, web
 counts: dict[str, int] = {}
 
 
-async def describe(request: web.Request) -> web.StreamResponse:
+async def describe_request(request: web.Request) -> web.StreamResponse:
+    """Respond with a description of the request, or with the status in a path /status/N."""
     counts[request.path] = counts.get(request.path, 0) + 1
     if request.path.startswith("/status/"):
         status = int(request.path.rsplit("/", 1)[1])
@@ -35,7 +36,7 @@ def make_page(
     return web.Response(text=text, content_type="text/html", headers=headers)
 
 
-async def page(request: web.Request) -> web.Response:
+async def show_page(request: web.Request) -> web.Response:
     return make_page("Inside", f"<p id=at>{request.path_qs}</p>")
 
 
@@ -44,9 +45,9 @@ FORM = """
 <div style="height: 3000px"></div>"""
 
 
-async def form(request: web.Request) -> web.Response:
-    """Return a page with a form. The query sets its scripts and its referrer policy."""
-    scripts = "".join(f'<script src="{each}"></script>' for each in request.query.getall("js", []))
+async def show_form(request: web.Request) -> web.Response:
+    """Return a page with a form. The query sets the page's scripts and its Referrer-Policy."""
+    scripts = "".join(f'<script src="{url}"></script>' for url in request.query.getall("js", []))
     headers = {"Referrer-Policy": request.query.get("referrer", "same-origin")}
     return make_page("Form", FORM + scripts, headers=headers)
 
@@ -56,7 +57,7 @@ async def accept_form(request: web.Request) -> web.Response:
     return make_page("Sent", heading=f"Arrived: {(await request.post())['text']}")
 
 
-async def done(_request: web.Request) -> web.Response:
+async def show_done(_request: web.Request) -> web.Response:
     return make_page("Done", heading="Thank you")
 
 
@@ -78,12 +79,13 @@ def main() -> None:
     app.add_routes([
         web.get("/origin/seen", show_counts),
         web.get("/ws", echo),
-        web.get("/done", done),
-        web.get("/page", page),
-        web.get("/page/{rest:.*}", page),
-        web.get("/forms/form", form),
+        web.get("/done", show_done),
+
+        web.get("/page", show_page),
+        web.get("/page/{rest:.*}", show_page),
+        web.get("/forms/form", show_form),
         web.post("/forms/sent", accept_form),
-        web.route("*", "/{rest:.*}", describe),
+        web.route("*", "/{rest:.*}", describe_request),
     ])  # fmt: skip
     web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)
 

@@ -1,4 +1,4 @@
-"""The stores of a rate limit, a lease and a target of jobs in one Redis."""
+"""Creates and uses the stores of a rate limit, a lease and a job target that share a Redis."""
 
 from sidecar.jobs.model import QueueEntry
 from sidecar.jobs.settings import TargetSettings
@@ -16,7 +16,7 @@ Products = tuple[LimitStore, LeaseStore, TargetStore]
 
 
 def open_products(redis, name) -> Products:
-    """Create the stores of a limit, a lease and a target of the same name."""
+    """Create the stores of a limit, a lease template and a target, all with the same name."""
     leases = LeaseSettings(term=60)
     return (
         make_limit(redis, RedisTimeUs(), "sliding_window", limit=50, name=name),
@@ -26,7 +26,7 @@ def open_products(redis, name) -> Products:
 
 
 async def use_products(limit: LimitStore, lease: LeaseStore, target: TargetStore) -> None:
-    """Call each store. Fail if a store has lost data of an earlier call."""
+    """Use each store. Fail if a store does not know what an earlier call stored."""
     before = (await limit.peek("a")).remaining
     assert (await limit.acquire(Call("a"))).remaining == before - 1
     held = await lease.ask("printer", "one")

@@ -35,7 +35,7 @@ from sidecar.settings.model import Settings
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens
-from tests.support.rooms import FollowingClock, RedisTime, attended, new_room_name
+from tests.support.rooms import FollowingClock, RedisTime, new_room_name, without_outages
 
 KEYS = ["k" * 32]
 ADMIN_TOKEN = "admin-token-for-tests"
@@ -103,7 +103,7 @@ async def replica(redis_socket, aiohttp_client, turn):
         name = beside.room.name if beside else new_room_name()
         clock = FollowingClock(turn)
         store = RoomStore(
-            redis, name, settings=attended(file), clock=clock, now_ms=turn,
+            redis, name, settings=without_outages(file), clock=clock, now_ms=turn,
             replica=new_room_name(), timeout_s=5,
         )  # fmt: skip
         draws = Draws(name, KEYS, DrawsStore(redis, name, timeout_s=5))

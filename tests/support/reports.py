@@ -1,4 +1,4 @@
-"""The machine that reports name in tests."""
+"""A machine for test reports, which say on what hardware and versions a load test ran."""
 
 from loadtest.machine import Machine
 

@@ -17,10 +17,10 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import LINES_BATCH_LIMIT, ClassClaim, Lot, RoomStore
 from sidecar.visitors.model import RESIGN_MS, Pass, Phase, QueueOutcome, Ticket
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
-from tests.support.machines import SELDOM, Bench, StoreMachine, latest
+from tests.support.machines import SELDOM, Bench, StoreMachine, pick_latest
 from tests.support.room_model import Model, Newcomer, Reply
 from tests.support.room_promises import Promises, RoomKeys, Step, read_keys
-from tests.support.rooms import attended
+from tests.support.rooms import without_outages
 
 #: Settings, at the start and at run time.
 SETTINGS = {
@@ -147,7 +147,7 @@ class RoomMachine(StoreMachine):
         self.store = RoomStore(
             self.bench.redis,
             self.name,
-            settings=attended(file),
+            settings=without_outages(file),
             clock=StoreClock(),
             now_ms=lambda: self.now,
             timeout_s=5,
@@ -167,7 +167,7 @@ class RoomMachine(StoreMachine):
         with a grant that works once."""
         fresh = [f"v{len(self.visitors) + i:03}" for i in range(newcomers)]
         self.visitors += fresh
-        batch = fresh + latest(self.visitors, again)
+        batch = fresh + pick_latest(self.visitors, again)
         claims = [
             ClassClaim(name, grant, self.now + 86_400_000)
             for _, name, grant in zip_longest(batch, names, grants, fillvalue="")
@@ -203,7 +203,7 @@ class RoomMachine(StoreMachine):
     @rule(chosen=SOME)
     def poll(self, chosen):
         """Poll with any tickets: early, late, twice, after a reset, …"""
-        self.beat(latest(self.tickets, chosen))
+        self.beat(pick_latest(self.tickets, chosen))
 
     @precondition(lambda self: self.tickets)
     @rule(seconds=st.integers(1, 40))
@@ -223,7 +223,7 @@ class RoomMachine(StoreMachine):
         """Poll far more often than the visitor is advised to."""
         for _ in range(times):
             self.now += ms
-            self.beat(latest(self.tickets, [which]))
+            self.beat(pick_latest(self.tickets, [which]))
 
     @precondition(lambda self: self.promises.due_polls)
     @rule(which=st.integers(0, 99))
@@ -251,7 +251,7 @@ class RoomMachine(StoreMachine):
     @rule(chosen=SOME)
     def renew(self, chosen):
         """Renew passes that a replica takes for valid, revoked or not."""
-        batch = latest(self.valid_passes, chosen)
+        batch = pick_latest(self.valid_passes, chosen)
         replies = self.ask(self.store.renew, [(pass_,) for pass_ in batch])
         expected = self.model.renew(self.now, batch)
         for pass_, reply in zip(batch, replies, strict=True):
@@ -420,7 +420,7 @@ class RoomMachine(StoreMachine):
     def go_to_an_end(self, which, off_ms, sweeps):
         """Set the clock to the end of a place or session, or a millisecond before or after."""
         moments = [at + off_ms for at in self.model.list_ends()]
-        if self.go_to_one(moments, which) and sweeps:
+        if self.advance_to_one(moments, which) and sweeps:
             self.sweep()
 
     @precondition(lambda self: len(self.visitors) > 5)

@@ -13,7 +13,7 @@ _numbers = itertools.count()
 
 
 class RedisTime:
-    """Redis' time in ms, which a test sets."""
+    """A fake of Redis' time in ms, which a test sets. The store calls it for the time."""
 
     def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
         self.now_ms = now_ms
@@ -26,29 +26,32 @@ class RedisTime:
 
 
 class FollowingClock(StoreClock):
-    """A replica's clock that always equals Redis' time."""
+    """A replica's clock that always equals the fake of Redis' time."""
 
-    def __init__(self, turn: RedisTime) -> None:
+    def __init__(self, redis_time: RedisTime) -> None:
         super().__init__()
-        self._turn = turn
+        self._redis_time = redis_time
 
     def now_ms(self) -> int:
-        return self._turn.now_ms
+        return self._redis_time.now_ms
 
     def observe(self, store_ms: int) -> None:
         pass
 
 
-def attended(settings: RoomSettings, **more: int) -> dict[str, Any]:
-    """Return settings for scripts that treat no pause as an outage, since a test sets the clock."""
+def without_outages(settings: RoomSettings, **more: int) -> dict[str, Any]:
+    """Return a room's settings for its scripts, with an outage threshold that no test reaches.
+
+    Otherwise a test that forwards the clock would look like an outage of Redis.
+    """
     return settings.for_scripts(outage_ms=10**12, **more)
 
 
 def refuse_functions(redis) -> None:
-    """Make a client send scripts by EVALSHA, as it does if Redis refuses functions."""
+    """Make a client send scripts by EVALSHA, as it does if the server has no Redis Functions."""
     function_support(redis).refused_until_s = math.inf
 
 
 def new_room_name() -> str:
-    """Create a name that no other test uses."""
+    """Create a room name that no other test uses."""
     return f"t{next(_numbers)}-{time.time_ns()}"

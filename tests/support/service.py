@@ -1,6 +1,6 @@
-"""The service API of replicas on a redis-server, without a proxy.
+"""Starts replicas on a redis-server, and programs that call the replicas' service API.
 
-A program that uses the API is a process of its own (tests/stories/). The program prints a line of
+Each program is a script of tests/stories/ that runs in a process of its own. It prints a line of
 JSON for each response.
 """
 
@@ -21,11 +21,11 @@ TOKEN = "test-service-token-0000"
 
 
 class Service(Servers):
-    """Redis and replicas, which listen at `urls`.
+    """Replicas that share a Redis. Their service APIs listen at `urls`.
 
     Args:
-        rules: Lines of the settings file about leases and limits.
-        store: URL of a running Redis. If empty, the service starts a redis-server.
+        rules: Lines to append to the settings file, with leases and limits.
+        store: URL of a running Redis. If it is empty, a redis-server is started.
     """
 
     def __init__(self, rules: str, *, replicas: int = 2, store: str = "") -> None:
@@ -57,7 +57,7 @@ class Service(Servers):
         return self._run(name, command)
 
     def program(self, name: str, *arguments: object) -> "Program":
-        """Start a program of tests/stories/. The program ends with this service."""
+        """Start a program of tests/stories/. It is killed when this service stops."""
         return self._stack.enter_context(Program(name, *arguments))
 
 
@@ -77,21 +77,21 @@ class Program(AbstractContextManager["Program"]):
             pipe.close()
 
     def read(self) -> Any:
-        """Return the next document that the program prints."""
+        """Wait for the next line of JSON that the program prints, and return its value."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"the program ended with status {self._process.wait()}"
         return json.loads(line)
 
     def read_until(self, state: str) -> list[dict[str, Any]]:
-        """Return the documents that the program prints, up to one with this state."""
+        """Return the JSON objects that the program prints, up to the first with this state."""
         documents = [self.read()]
         while documents[-1].get("state") != state:
             documents.append(self.read())
         return documents
 
     def read_all(self) -> list[Any]:
-        """Return all documents that the program prints until it ends."""
+        """Return all JSON values that the program prints until it ends."""
         assert self._process.stdout is not None
         return [json.loads(line) for line in self._process.stdout]
 
@@ -108,18 +108,18 @@ class Program(AbstractContextManager["Program"]):
 
 
 class Api:
-    """A keep-alive connection to a replica."""
+    """A client of a replica's service API, on one keep-alive connection."""
 
     def __init__(self, url: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Send a request. Return status and document of the response."""
+        """Send a request. Return the response's status and JSON body."""
         self.send(method, path, body)
-        return self.answer()
+        return self.read_response()
 
     def send(self, method: str, path: str, body: object = None) -> None:
-        """Send a request without waiting for the response, which `answer` returns."""
+        """Send a request. `read_response` waits for the response."""
         self._connection.request(
             method,
             f"/v1{path}",
@@ -127,10 +127,10 @@ class Api:
             headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
         )
 
-    def answer(self) -> tuple[int, Any]:
-        """Wait for a response. Return its status and document."""
-        with self._connection.getresponse() as answer:
-            return answer.status, json.load(answer)
+    def read_response(self) -> tuple[int, Any]:
+        """Wait for the response. Return its status and JSON body."""
+        with self._connection.getresponse() as response:
+            return response.status, json.load(response)
 
     def fileno(self) -> int:
         """Return the file descriptor of the connection, for select()."""
@@ -141,7 +141,7 @@ class Api:
 
 
 def print_document(document: Mapping[str, Any]) -> None:
-    """Print a document for the test that started this program."""
+    """Print a line of JSON for the test that started this program."""
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
 

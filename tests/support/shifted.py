@@ -1,4 +1,7 @@
-"""`python shifted.py SECONDS serve …`: run the waitroom command with a wrong clock."""
+"""Runs the waitroom command with a clock that is wrong by a number of seconds.
+
+Usage: python shifted.py SECONDS serve …
+"""
 
 import sys
 import time

@@ -26,7 +26,7 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.visitors.estimate import Wait, estimate
 from sidecar.visitors.model import Pass, QueueOutcome, Standing, Ticket
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
-from tests.support.rooms import attended, new_room_name
+from tests.support.rooms import new_room_name, without_outages
 
 START_MS = 1_800_000_000_000
 #: Events of one tick reach Redis together, as from a busy replica. Ticks are uneven, so that slots
@@ -176,7 +176,7 @@ class _Player:
         self._now_ms = START_MS
         self._tick_ms = 0
         self._store = RoomStore(
-            redis, room, settings=attended(sale.settings), clock=StoreClock(),
+            redis, room, settings=without_outages(sale.settings), clock=StoreClock(),
             now_ms=lambda: self._now_ms, timeout_s=10,
         )  # fmt: skip
         self._agenda: list[tuple[int, int, str, _Visitor | None]] = []

@@ -1,4 +1,4 @@
-"""A server in place of a replica, with responses that a test sets."""
+"""A stub of a replica: a server whose responses a test sets."""
 
 import contextlib
 import socket
@@ -6,8 +6,8 @@ import socket
 from tests.support.relay import Listener
 
 
-def answer(status: int, *headers: str, body: bytes = b"") -> bytes:
-    """Build the bytes of a response."""
+def make_reply(status: int, *headers: str, body: bytes = b"") -> bytes:
+    """Build the bytes of a response. `headers` are complete lines."""
     lines = [f"HTTP/1.1 {status} Stub", f"Content-Length: {len(body)}", *headers, "", ""]
     if status == 204:
         del lines[1]
@@ -15,14 +15,15 @@ def answer(status: int, *headers: str, body: bytes = b"") -> bytes:
 
 
 class Stub(Listener):
-    """A server that responds to each request with `reply`, or closes the connection if `reply` is
-    empty."""
+    """A server that responds to each request with `reply`. If `reply` is empty, it closes the
+    connection without a response."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.reply = answer(204)
-        #: Responses for particular paths.
+        self.reply = make_reply(204)
+        #: Responses by path, in place of `reply`.
         self.replies: dict[str, bytes] = {}
+        #: Heads of the requests that arrived.
         self.asked: list[str] = []
         self.address = f"127.0.0.1:{self.port}"
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 
 from tests.support.processes import CLEAN, Forked
 
-#: Control sequences of a terminal, such as colours.
+#: Control sequences of a terminal, for example for colours or for the cursor.
 CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
 #: The control sequence with which a full-screen program begins each frame.
@@ -20,7 +20,7 @@ HOME = "\x1b[H"
 
 
 class Terminal(AbstractContextManager["Terminal"]):
-    """A command whose standard streams are a terminal, except the streams in `others`."""
+    """A running command whose standard streams are a pseudo-terminal, except those in `others`."""
 
     def __init__(self, command, *, columns=80, lines=24, environment=None, **others):
         self._own, theirs = pty.openpty()
@@ -49,7 +49,7 @@ class Terminal(AbstractContextManager["Terminal"]):
         return True
 
     def wait_for(self, pattern: str, timeout_s: float = 20) -> list[str]:
-        """Wait for a frame that matches. Return its lines without control sequences."""
+        """Wait until a frame on the screen matches. Return its lines without control sequences."""
         self.text = self.text.rpartition(HOME)[2]
         end = time.monotonic() + timeout_s
         while time.monotonic() < end and self.read():

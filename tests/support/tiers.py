@@ -1,4 +1,4 @@
-"""The tests that only `make test-all` runs: those marked `full`, and those listed here."""
+"""Lists the tests that only `make test-all` runs, not `make test`, and marks them `full`."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ FULL = {
     "sites",
     "upgrade",
 }
-#: Files in which `make test` runs both parameters of the fixture `stamps`.
+#: Files in which `make test` runs both parameters of the fixture `stamps`. Elsewhere it runs one.
 BOTH_STAMPS = {
     "guards/test_nginx_calls.py",
     "nginx/test_kept_for_others.py",
@@ -32,7 +32,7 @@ def is_full_file(path: Path) -> bool:
     if not path.is_relative_to(TESTS):
         return False
     name = path.relative_to(TESTS)
-    return any(str(each) in FULL for each in (name, *name.parents))
+    return any(str(part) in FULL for part in (name, *name.parents))
 
 
 def mark_full(items: list[pytest.Item]) -> None:
@@ -42,9 +42,9 @@ def mark_full(items: list[pytest.Item]) -> None:
 
 
 def _has_full_param(item: pytest.Item) -> bool:
-    """Return True if a test uses MariaDB, or stamps in place of cached verdicts."""
+    """Return True if the test's parameters are only for `make test-all`: MariaDB, or stamps."""
     callspec = getattr(item, "callspec", None)
     ids = () if callspec is None else callspec._idlist
     has_stamps = callspec is not None and callspec.params.get("stamps") is True
     name = str(item.path.relative_to(TESTS))
-    return any("mariadb" in one for one in ids) or (has_stamps and name not in BOTH_STAMPS)
+    return any("mariadb" in id_ for id_ in ids) or (has_stamps and name not in BOTH_STAMPS)

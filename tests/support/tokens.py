@@ -1,4 +1,4 @@
-"""Signed tokens and stamps of any age and secret."""
+"""Creates signed passes, tickets and stamp cookies with any age and secret."""
 
 import socket
 import time
@@ -17,7 +17,7 @@ HOST = socket.gethostname().lower()
 
 
 def signed_pass(room: str, *, secret: str = SECRET, age_s: int = 0) -> str:
-    """Create a signed pass of five minutes that was renewed `age_s` ago."""
+    """Create a signed pass that is valid for five minutes, and was renewed `age_s` ago."""
     tokens, now_ms = _make_signer(room, secret, age_s)
     pass_ = Pass(new_visitor(), now_ms * 1000, now_ms, 0, now_ms, renewed_ms=now_ms + 1,
                  expires_ms=now_ms + SESSION_S * 1000)  # fmt: skip
@@ -37,6 +37,7 @@ def _make_signer(room: str, secret: str, age_s: int) -> tuple[Tokens, int]:
 
 
 def stamp(room: str, *, secret: str = KEY.secret, host: str = HOST, in_s: int = 1) -> str:
-    """Create a stamp for a room of a Site with `stamps`. The stamp expires in `in_s` seconds."""
+    """Create a stamp, with which nginx admits a visitor to a room without asking a replica.
+    It expires in `in_s` seconds."""
     until = int(time.time()) + in_s
     return f"{compute_stamp_md5(until, room, host, secret)}.{until}.{KEY.id}"

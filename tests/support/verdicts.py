@@ -1,14 +1,14 @@
-"""Checks of response headers of verdicts against their models."""
+"""Checks the response headers of verdicts, the sidecar's answers to nginx, against their models."""
 
 #: Headers that aiohttp adds to any response.
-_OF_HTTP = {"Date", "Server", "Content-Length", "Content-Type", "Connection"}
+_AIOHTTP_HEADERS = {"Date", "Server", "Content-Length", "Content-Type", "Connection"}
 
 
-def find_unsent(endpoint, replies, *besides: str) -> set[str]:
-    """Return the headers of the endpoint's models that no reply has.
+def find_unsent_headers(endpoint, replies, *besides: str) -> set[str]:
+    """Return the headers in the models of an endpoint's responses that no reply contains.
 
-    Fail if a reply has a header that differs from its model, or one that is neither in the model,
-    nor added by aiohttp, nor in `besides`.
+    Fail if a header of a reply is invalid by its model. Fail also if it is unknown: not in the
+    model, not added by aiohttp, and not in `besides`.
     """
     models = {status: headers for status, (_, _, headers) in endpoint.replies.items()}
     unsent = {
@@ -19,5 +19,5 @@ def find_unsent(endpoint, replies, *besides: str) -> set[str]:
         model.model_validate_strings(dict(reply.headers))
         unsent -= {(model, name) for name in reply.headers}
         described = {field.alias for field in model.model_fields.values()}
-        assert set(reply.headers) - _OF_HTTP - set(besides) <= described
+        assert set(reply.headers) - _AIOHTTP_HEADERS - set(besides) <= described
     return {name for _, name in unsent}

@@ -1,4 +1,4 @@
-"""Visitors of a room's store, with their tickets and passes, and deletion of keys."""
+"""Lets visitors join, poll and enter a room by its store, and deletes the room's keys."""
 
 import asyncio
 from dataclasses import replace
@@ -7,7 +7,7 @@ from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.visitors.model import Pass, QueueOutcome, Ticket
 from sidecar.visitors.tokens import new_visitor
 
-#: Number of calls that the store sends in one script.
+#: Number of requests that the store sends to Redis in one script.
 BATCH = 64
 
 
@@ -25,34 +25,35 @@ def pass_of(visitor, standing):
 
 
 async def queue(store, number):
-    """Let `number` newcomers join a full room. Return their tickets."""
+    """Let `number` new visitors join a full room. Return their tickets."""
     visitors = [new_visitor() for _ in range(number)]
-    standings = await in_batches(store.enter, visitors)
+    standings = await call_in_batches(store.enter, visitors)
     assert {standing.outcome for standing in standings} <= {QueueOutcome.WAITING}
     return list(map(ticket_of, visitors, standings))
 
 
 async def beat_all(store, tickets):
-    """Poll with all tickets, in batches and in order. Return the replies."""
-    return await in_batches(store.beat, tickets)
+    """Poll with all tickets in order. Return the replies."""
+    return await call_in_batches(store.beat, tickets)
 
 
-async def in_batches(call, items):
-    """Call in batches, which are small, so that no reply is late. Return the replies."""
+async def call_in_batches(function, items):
+    """Call an async function with each item, and return the results in order. The calls run in
+    batches that are small enough for the store's timeout."""
     replies = []
     for start in range(0, len(items), BATCH):
-        replies += await asyncio.gather(*map(call, items[start : start + BATCH]))
+        replies += await asyncio.gather(*map(function, items[start : start + BATCH]))
     return replies
 
 
 async def go_in(store, visitor=None):
-    """Admit a newcomer who sends the cookie back. Return the pass."""
-    first = await come_in(store, visitor)
+    """Admit a new visitor who sends the cookie back. Return the pass."""
+    first = await admit_unconfirmed(store, visitor)
     return replace(first, renewed_ms=(await store.renew(first)).now_ms + 1)
 
 
-async def come_in(store, visitor=None):
-    """Admit a newcomer. Return the first pass, which the visitor has not sent back."""
+async def admit_unconfirmed(store, visitor=None):
+    """Admit a new visitor. Return the first pass, which the browser has not sent back yet."""
     visitor = visitor or new_visitor()
     standing = await store.enter(visitor)
     assert standing.outcome is QueueOutcome.ADMITTED
@@ -60,6 +61,6 @@ async def come_in(store, visitor=None):
 
 
 async def lose(redis, store, *names):
-    """Delete the keys with these names in the room, or all keys of the room."""
+    """Delete the room's keys with these names. Without names, delete all its keys."""
     room = store._name
     await redis.delete(*([room_key(room, name) for name in names] or room_keys(room)))

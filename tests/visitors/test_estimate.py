@@ -9,7 +9,7 @@ import pytest
 from sidecar.visitors.estimate import estimate
 from sidecar.visitors.model import QueueOutcome, Standing, Ticket
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
-from tests.support.visitors import beat_all, in_batches, pass_of, queue
+from tests.support.visitors import beat_all, call_in_batches, pass_of, queue
 
 HOLD_S = RELEASE_HOLD_MS / 1000
 
@@ -64,9 +64,9 @@ async def line_up(store, people: int) -> list[Ticket]:
 
 async def fill(store, slots: int) -> list[str]:
     names = [f"inside{number:016d}" for number in range(slots)]
-    standings = await in_batches(store.enter, names)
+    standings = await call_in_batches(store.enter, names)
     assert {standing.outcome for standing in standings} <= {QueueOutcome.ADMITTED}
-    await in_batches(store.renew, list(map(pass_of, names, standings)))
+    await call_in_batches(store.renew, list(map(pass_of, names, standings)))
     return names
 
 

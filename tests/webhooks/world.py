@@ -22,7 +22,7 @@ from sidecar.webhooks.service import Receiver as Hook
 from sidecar.webhooks.service import Webhooks
 from sidecar.webhooks.settings import Webhook
 from tests.support.receiver import until
-from tests.support.rooms import attended, new_room_name
+from tests.support.rooms import new_room_name, without_outages
 
 
 @dataclass
@@ -91,7 +91,7 @@ class World:
     def replica(self, *webhooks: Webhook, sends: bool = True, **settings) -> Replica:
         file = RoomSettings(**{**self.settings, **settings})
         clock = StoreClock()
-        store = RoomStore(self.redis, self.name, settings=attended(file), clock=clock,
+        store = RoomStore(self.redis, self.name, settings=without_outages(file), clock=clock,
                           now_ms=self.turn, timeout_s=5)  # fmt: skip
         rooms = WaitingRooms(
             [WaitingRoom(self.name, file, Tokens(self.name, ["k" * 32], clock), store, clock)]
