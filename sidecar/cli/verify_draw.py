@@ -20,7 +20,7 @@ from sidecar.kit.progress import progress
 if TYPE_CHECKING:
     import httpx
 
-    from sidecar.lottery.commitment import Published, SavedDraw
+    from sidecar.lottery.commitment import PublishedDraw, SavedDraw
 
 #: The limits of one request: places, seconds, and bytes of the response.
 _PAGE_SIZE = 10_000
@@ -133,7 +133,7 @@ def _fetch(url: str) -> "SavedDraw":
         raise click.ClickException(f"{url}: {message}") from None
 
 
-def _fetch_places(client: "httpx.Client", url: str, draw: "Published") -> list[tuple[str, int]]:
+def _fetch_places(client: "httpx.Client", url: str, draw: "PublishedDraw") -> list[tuple[str, int]]:
     if draw.places_url is None:
         raise click.ClickException(
             f"the list of {draw.event} is not published (any more): give a file that was saved"

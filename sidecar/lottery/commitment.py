@@ -1,8 +1,8 @@
-"""The lottery draw of an event's pre-queue, which everybody can verify afterwards.
+"""The lottery draw of an event's pre-queue, which anybody can verify afterwards.
 
-Before the pre-queue begins, the SHA-256 of a secret is published as a commitment. A visitor's lot
-is the HMAC-SHA256 (RFC 2104) of the visitor's id with that secret. After the opening the secret is
-published too, so that anybody can compute every place again, as `verify` does.
+Before the pre-queue begins, the SHA-256 of a secret is published as a commitment. A visitor's lot,
+the number that decides the place, is the HMAC-SHA256 (RFC 2104) of the visitor's id with that
+secret. After the opening the secret is published, so that anybody can compute all places again.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ from sidecar.rooms.openings import RoomEvent, list_draws, moments
 from sidecar.visitors.model import LOT_BITS
 from sidecar.visitors.tokens import is_visitor_id
 
-#: How long after the opening the secret is published, ms. Until then a replica with a late clock
+#: How long after the opening the secret is published, ms. Until then a replica whose clock is slow
 #: may still add visitors to the draw, so nobody may know the secret.
 REVEAL_AFTER_MS = 3000
 
 Hex = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-#: A string of a room that is safe to print, because a verifier may not trust the operator.
+#: A string without control characters. A verifier prints it, and may not trust the publisher.
 Plain = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,64}$")]
 #: A visitor's id and place. The first place is 1.
 Row = tuple[Plain, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
@@ -39,11 +39,11 @@ def derive_secret(key: str, room: str, event: RoomEvent) -> str:
 
 
 def compute_commitment(secret: str) -> str:
-    """Return the SHA-256 of the secret's hexadecimal string, in hexadecimal."""
+    """Return the SHA-256 of the secret as 64 hexadecimal digits."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def lot(secret: str, visitor: str) -> int:
+def compute_lot(secret: str, visitor: str) -> int:
     """Return a visitor's lot, a number below 2**LOT_BITS. The smallest lot gets the first place; of
     visitors with equal lots, the id that sorts first."""
     digest = hmac.digest(secret.encode(), visitor.encode(), "sha256")
@@ -51,12 +51,13 @@ def lot(secret: str, visitor: str) -> int:
 
 
 def sort_by_lot(secret: str, visitors: Iterable[str]) -> list[str]:
-    """Return the visitors, sorted by their lots."""
-    return sorted(visitors, key=lambda visitor: (lot(secret, visitor), visitor))
+    """Return the visitors in the order of their places."""
+    return sorted(visitors, key=lambda visitor: (compute_lot(secret, visitor), visitor))
 
 
 def format_list(visitors: Iterable[str], *, first: int = 1) -> bytes:
-    """Return the bytes whose SHA-256 is published: a line `place id` for each visitor."""
+    """Return the bytes whose SHA-256 is published: a line `place id` for each visitor. `first` is
+    the place of the first visitor."""
     return _format_rows((visitor, place) for place, visitor in enumerate(visitors, first))
 
 
@@ -68,13 +69,13 @@ def _format_rows(rows: Iterable[tuple[str, int]]) -> bytes:
 
 
 def is_revealed(event: RoomEvent, now_ms: int) -> bool:
-    """Return True if the secret of an event's draw is published."""
+    """Return True if the secret of an event's draw may be public at this time."""
     return now_ms >= event.opens_at + REVEAL_AFTER_MS
 
 
 def choose_shown_draw(events: Sequence[RoomEvent], now_ms: int) -> RoomEvent | None:
-    """Return the event whose draw is shown by default: the current event, else the next, else the
-    last event. Return None if no event has a pre-queue."""
+    """Return the event whose draw is shown by default. Of the events with a pre-queue this is the
+    current one, else the next, else the last. Return None if no event has a pre-queue."""
     current, draws = moments(events, now_ms, is_open_between=False).event, list_draws(events)
     if current in draws:
         return current
@@ -85,8 +86,8 @@ def choose_shown_draw(events: Sequence[RoomEvent], now_ms: int) -> RoomEvent | N
 # The published data, and its verification --------------------------------------------------------
 
 
-class Published(BaseModel):
-    """The members of GET /_waitroom/{room}/draw that the verification needs."""
+class PublishedDraw(BaseModel):
+    """The members of the response to GET /_waitroom/{room}/draw that a verification needs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -105,13 +106,13 @@ class Published(BaseModel):
 class SavedDraw(BaseModel):
     """A draw with its places, as saved in a file."""
 
-    draw: Published
+    draw: PublishedDraw
     places: list[Row]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check of a draw: whether it holds, what was checked, and the proof or the first fault."""
+    """The result of one check of a draw. `what` is the subject, `says` the proof or the fault."""
 
     holds: bool
     what: str
@@ -119,50 +120,51 @@ class Check:
 
 
 def verify(
-    draw: Published,
+    draw: PublishedDraw,
     places: Sequence[tuple[str, int]],
     *,
     commitment: str | None = None,
     digest: str | None = None,
     visitor: str | None = None,
 ) -> list[Check]:
-    """Compute a draw again, and compare. Without its secret only `commitment` is compared.
+    """Compute a draw again, compare it with what was published, and return the checks. Before the
+    secret is published, only the commitment is compared.
 
-    `commitment` and `digest` are values noted down before the draw was fetched. `visitor` is the id
-    of a visitor who should be in the list."""
-    checks = [] if commitment is None else [_check_noted("commitment", draw.commitment, commitment)]
+    `commitment` and `digest` are values that the verifier saved before fetching the draw. `visitor`
+    is the id of a visitor who should be in the list."""
+    checks = [] if commitment is None else [_check_saved("commitment", draw.commitment, commitment)]
     if draw.secret is None:
         return checks
     rows = sorted(places, key=lambda row: row[1])
     count, sha256 = len(rows), hashlib.sha256(_format_rows(rows)).hexdigest()
     checks = [_check_secret(draw.secret, draw.commitment), *checks]
     checks += [
-        _check("ids", _find_id_fault(rows), "none is listed twice: each has one place"),
-        _check(
+        _make_check("ids", _find_id_fault(rows), "none is listed twice: each has one place"),
+        _make_check(
             "places",
             _find_place_fault(rows),
             f"they are 1 to {count}: none is missing, none is there twice",
         ),
-        _check(
+        _make_check(
             "lots",
             _find_lot_fault(draw.secret, [id_ for id_, _ in rows]),
             f"all {count} were drawn again: each id has the place that its lot gives it, and "
             "nobody was moved",
         ),
         _check_count(draw.count, count),
-        _check_list(draw.places_sha256, sha256),
+        _check_digest(draw.places_sha256, sha256),
     ]
     if digest is not None:
-        checks.append(_check_noted("list", sha256, digest))
+        checks.append(_check_saved("list", sha256, digest))
     if visitor is not None:
         place = dict(rows).get(visitor)
-        proof = f"{visitor} has place {place} of {count} (lot {lot(draw.secret, visitor)})"
+        proof = f"{visitor} has place {place} of {count} (lot {compute_lot(draw.secret, visitor)})"
         fault = f"{visitor[:40]} is not in the list" if place is None else ""
-        checks.append(_check("visitor", fault, proof))
+        checks.append(_make_check("visitor", fault, proof))
     return checks
 
 
-def _check(subject: str, fault: str, proof: str) -> Check:
+def _make_check(subject: str, fault: str, proof: str) -> Check:
     return Check(not fault, subject, fault or proof)
 
 
@@ -176,13 +178,13 @@ def _check_secret(secret: str, commitment: str) -> Check:
         f"its SHA-256 is the commitment {commitment}: nobody has changed the secret since that was "
         "published"
     )
-    return _check("secret", "" if computed == commitment else fault, proof)
+    return _make_check("secret", "" if computed == commitment else fault, proof)
 
 
-def _check_noted(subject: str, value: str, noted: str) -> Check:
-    fault = f"is {value}, and you noted {noted}: it was changed since then"
+def _check_saved(subject: str, published: str, saved: str) -> Check:
+    fault = f"is {published}, and you noted {saved}: it was changed since then"
     proof = "is the one that you noted: it was not changed since then"
-    return _check(subject, "" if value == noted.strip().lower() else fault, proof)
+    return _make_check(subject, "" if published == saved.strip().lower() else fault, proof)
 
 
 def _check_count(published: int | None, listed: int) -> Check:
@@ -192,14 +194,14 @@ def _check_count(published: int | None, listed: int) -> Check:
         else f"{listed} places are listed, and {published} were published"
     )
     proof = f"{listed} places, as published: none was added or taken away"
-    return _check("count", "" if published == listed else fault, proof)
+    return _make_check("count", "" if published == listed else fault, proof)
 
 
-def _check_list(published: str | None, computed: str) -> Check:
+def _check_digest(published: str | None, computed: str) -> Check:
     difference = f"{published} was published: it was changed since then"
     fault = f"its SHA-256 is {computed}, and {difference if published else 'none was published'}"
     proof = f"its SHA-256 is {computed}, as published: it is the list of the opening"
-    return _check("list", "" if published == computed else fault, proof)
+    return _make_check("list", "" if published == computed else fault, proof)
 
 
 def _find_id_fault(rows: Sequence[tuple[str, int]]) -> str:

@@ -27,7 +27,7 @@ from sidecar.rooms.openings import RoomEvent, list_draws
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.service import WaitingRoom, room_of
 
-#: How long a response waits for the list's digest, seconds.
+#: How long a request waits until the list's digest is computed, seconds.
 _DIGEST_WAIT_S = 1.0
 #: Headers that let pages of other sites read the public data, so that they can verify the draw.
 _CORS = {"Access-Control-Allow-Origin": "*", "Vary": "Accept"}
@@ -38,7 +38,7 @@ DRAW_PAGE = web.AppKey("draw_page", str)
 
 
 def load_page(static: Path) -> str:
-    """Read the page that verifies a draw, from the package if older static files lack the page."""
+    """Read the page that verifies a draw. Older static files lack it; then use the package's."""
     file = static / "draw.html"
     file = file if file.exists() else find_share("static") / "draw.html"
     return file.read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def load_page(static: Path) -> str:
     replies={200: (Draw, "The public data of the draw.")},
     other_media={"text/html": "A page that shows the draw and verifies it."},
 )
-async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
+async def get_draw(request: web.Request, params: DrawParameters) -> web.Response:
     """Get the public data of a draw.
 
     The commitment is published long before the pre-queue begins, the secret and the list of places
@@ -59,13 +59,13 @@ async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
     room = room_of(request)
     accept = request.headers.get("Accept", "").lower()
     if "text/html" in accept and "json" not in accept:
-        return _page(request)
-    draws, event = _find_draw(room, at.event)
+        return _make_page_response(request)
+    draws, event = _find_draw(room, params.event)
     now_ms = room.clock.now_ms()
     draw = Draw(
         room=room.name,
         event=event.name,
-        events=[each.name for each in list_draws(room.settings.events)],
+        events=[draw_event.name for draw_event in list_draws(room.settings.events)],
         prequeue_from=iso(event.begins_ms),
         opens_at=iso(event.opens_at),
         revealed_at=iso(event.opens_at + REVEAL_AFTER_MS),
@@ -73,7 +73,7 @@ async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
         commitment=draws.commitment(event),
     )
     if _is_public(room, event):
-        members = {"secret": draws.secret(event), **await _list_members(room, draws, event)}
+        members = {"secret": draws.secret(event), **await _find_list_members(room, draws, event)}
         draw = draw.model_copy(update=members)
     return draw.response(headers=_CORS)
 
@@ -85,72 +85,72 @@ async def get_draw(request: web.Request, at: DrawParameters) -> web.Response:
     problems=(NOT_DRAWN_YET, LIST_GONE),
     is_cacheable=True,
 )
-async def get_drawn_places(request: web.Request, at: PlacesPage) -> web.Response:
+async def get_drawn_places(request: web.Request, params: PlacesPage) -> web.Response:
     """List all drawn places, in order."""
     room = room_of(request)
-    draws, event = _find_draw(room, at.event)
+    draws, event = _find_draw(room, params.event)
     if not _is_public(room, event):
         published_at = iso(event.opens_at + REVEAL_AFTER_MS)
         detail = f"The places are published at {published_at}."
         raise ProblemError(NOT_DRAWN_YET, detail=detail, published_at=published_at)
-    if _drawn_from(room) > event.begins_ms:
+    if _list_began_ms(room) > event.begins_ms:
         raise ProblemError(
             LIST_GONE,
             detail="Another pre-queue has begun since. If you saved the list, you can check it.",
         )
     visitors: list[str] = []
-    if _drawn_from(room) == event.begins_ms:
+    if _list_began_ms(room) == event.begins_ms:
         if room.store.is_away:
             raise StoreUnavailableError("draw: Redis is unavailable")
-        visitors = await draws.store.drawn(
-            begins_ms=event.begins_ms, offset=at.after, limit=at.limit
+        visitors = await draws.store.list_drawn(
+            begins_ms=event.begins_ms, offset=params.after, limit=params.limit
         )
     page = DrawnPlaces(
         room=room.name,
         event=event.name,
-        offset=at.after,
-        next=at.after + at.limit if visitors and len(visitors) == at.limit else None,
-        places=[(visitor, place) for place, visitor in enumerate(visitors, at.after + 1)],
+        offset=params.after,
+        next=params.after + params.limit if visitors and len(visitors) == params.limit else None,
+        places=[(visitor, place) for place, visitor in enumerate(visitors, params.after + 1)],
     )
     return page.response(headers=_CACHED_CORS)
 
 
 def _find_draw(room: WaitingRoom, name: str | None) -> tuple[Draws, RoomEvent]:
-    """Return the room's draws, and the event with this name, or if `name` is None the event that is
-    shown by default. Raises ProblemError."""
+    """Return the room's draws and the event with this name. If `name` is None, return the event
+    that is shown by default. Raises ProblemError."""
     events = room.settings.events
     if name is None:
         event = choose_shown_draw(events, room.clock.now_ms())
     else:
-        event = next((each for each in list_draws(events) if each.name == name), None)
+        event = next((drawn for drawn in list_draws(events) if drawn.name == name), None)
     if event is None or not isinstance(room.draws, Draws):
         missing = "no event with a pre-queue" if name is None else f"no event {name[:40]!r}"
         raise ProblemError(NO_DRAW, detail=f"Room {room.name} has {missing}.")
     if not room.draws.is_agreed(event):
-        # Show no commitment yet, because the replicas may agree on another.
+        # Show no commitment yet: the replicas may agree on a different one.
         raise ProblemError(COMMITMENT_UNKNOWN, retry_after=STORE_RETRY_S)
     return room.draws, event
 
 
 def _is_public(room: WaitingRoom, event: RoomEvent) -> bool:
-    """Return True if the places are public by the clock of Redis. Before the first snapshot that
-    time is unknown, so the places are not public."""
+    """Return True if the places may be public at the current time of Redis. Before the first
+    snapshot that time is unknown, so the places are not public."""
     return room.snapshot is not None and is_revealed(event, room.clock.now_ms())
 
 
-async def _list_members(room: WaitingRoom, draws: Draws, event: RoomEvent) -> dict[str, Any]:
-    """Return the document's members about the list of places."""
+async def _find_list_members(room: WaitingRoom, draws: Draws, event: RoomEvent) -> dict[str, Any]:
+    """Return the members of the response that describe the list of places."""
     snapshot = room.snapshot
     members: dict[str, Any] = {}
     if snapshot is None:
         return members
-    if _drawn_from(room) <= event.begins_ms:
+    if _list_began_ms(room) <= event.begins_ms:
         members["places_url"] = f"/_waitroom/{room.name}/draw/places?event={event.name}"
     if event.begins_ms < snapshot.born_ms <= snapshot.recovery_ms:
         members["store_emptied_at"] = iso(snapshot.born_ms)
     if snapshot.recovery_stage:  # the list may be incomplete
         return members
-    digest = await draws.store.list_digest(
+    digest = await draws.store.find_digest(
         event.draw_key, begins_ms=event.begins_ms, born_ms=snapshot.born_ms, wait_s=_DIGEST_WAIT_S
     )
     if digest is not None:
@@ -158,12 +158,12 @@ async def _list_members(room: WaitingRoom, draws: Draws, event: RoomEvent) -> di
     return members
 
 
-def _drawn_from(room: WaitingRoom) -> int:
-    """Return when the pre-queue began whose list Redis has, in ms; 0 if Redis has no list."""
+def _list_began_ms(room: WaitingRoom) -> int:
+    """Return when the pre-queue began whose drawn list is in Redis, in ms; 0 if none is."""
     return int(room.snapshot.counters.get("drawn_from", 0)) if room.snapshot else 0
 
 
-def _page(request: web.Request) -> web.Response:
+def _make_page_response(request: web.Request) -> web.Response:
     return web.Response(
         text=request.app[DRAW_PAGE],
         content_type="text/html",

@@ -1,4 +1,4 @@
-"""Requests and responses about a pre-queue's draw."""
+"""Request and response models, and problems, of the endpoints for a pre-queue's draw."""
 
 from typing import Annotated
 
@@ -45,13 +45,13 @@ _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 class DrawParameters(RoomAddress):
     event: _Name | None = None
-    """The name of an event with a pre-queue. Default: the current such event, else the next, else
-    the last."""
+    """The name of an event with a pre-queue. Default: of the events with a pre-queue the current
+    one, else the next, else the last."""
 
 
 class PlacesPage(DrawParameters):
     after: Annotated[int, Field(ge=0, le=10**9)] = 0
-    """The `next` of the page before."""
+    """The `next` of the previous page."""
     limit: Annotated[int, Field(ge=0, le=PLACES_LIMIT)] = PLACES_LIMIT
     """The most places to list."""
 
@@ -72,7 +72,7 @@ class Draw(Reply):
     updated_at: Time
     """The time of this response."""
     commitment: _Sha256
-    """The SHA-256 of the secret, taken as a string."""
+    """The SHA-256 of the string `secret`."""
     secret: _Sha256 | None = None
     """The secret of the draw. null until it is published."""
     count: int | None = None
@@ -80,10 +80,10 @@ class Draw(Reply):
     places_sha256: _Sha256 | None = None
     """The SHA-256 of the list: a line `place id` for each place, in order. It never changes."""
     places_url: str | None = None
-    """The URL of the list. null until it is published, and when it is no longer kept."""
+    """The URL of the list. null before it is published, and after it was deleted."""
     store_emptied_at: Time | None = None
-    """When Redis was emptied during the pre-queue. The list then has only the visitors who polled
-    again."""
+    """When Redis lost its data during the pre-queue. The list then has only the visitors who polled
+    again after that. null: no data was lost."""
 
 
 class DrawnPlaces(Reply):
@@ -96,4 +96,4 @@ class DrawnPlaces(Reply):
     next: int | None
     """The `after` of the next page. null: this is the last page."""
     places: list[tuple[str, Annotated[int, Field(ge=1)]]]
-    """Pairs of a visitor's id and its place."""
+    """Pairs of a visitor's id and the visitor's place."""

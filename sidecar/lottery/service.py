@@ -1,4 +1,4 @@
-"""The secrets of a room's draws, and the commitments on which all replicas agree."""
+"""Chooses the secrets of a room's draws, and publishes commitments on which all replicas agree."""
 
 from collections.abc import Mapping, Sequence
 
@@ -30,16 +30,16 @@ class Draws:
         self._secrets: dict[str, str] = {}
         self._refreshed_state: object = None
 
-    def note_published(self, commitments: Mapping[str, str]) -> None:
-        """Remember the commitments in Redis, by draw key. They stay valid when Redis is emptied."""
+    def record_published(self, commitments: Mapping[str, str]) -> None:
+        """Record commitments read from Redis, by draw key. They stay valid if Redis is emptied."""
         for draw_key, commitment in commitments.items():
             if self._published.get(draw_key) != commitment:
                 self._published[draw_key] = commitment
                 self._secrets.pop(draw_key, None)
 
-    def lot(self, event: RoomEvent, visitor: str) -> int:
-        """Return a visitor's lot in an event's draw."""
-        return draw.lot(self.secret(event), visitor)
+    def compute_lot(self, event: RoomEvent, visitor: str) -> int:
+        """Return a visitor's lot, which decides the place in an event's draw."""
+        return draw.compute_lot(self.secret(event), visitor)
 
     def is_agreed(self, event: RoomEvent) -> bool:
         """Return True if the replicas have agreed on the commitment of an event's draw."""
@@ -57,12 +57,12 @@ class Draws:
         return self._secrets[event.draw_key]
 
     async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
-        """Publish and read new commitments, and after an opening publish the digest of the drawn
+        """Publish and read new commitments. After an opening, also publish the digest of the drawn
         list. This is cheap if nothing is new. Raises StoreError."""
         draws = list_draws(events)
         if not draws:
             return
-        # With `born_ms`, so that the commitments are published again after Redis was emptied.
+        # It includes `born_ms`, so that commitments are published again after Redis was emptied.
         state = (snapshot.born_ms, [event.draw_key for event in draws])
         if state != self._refreshed_state:
             published = await self.store.read_published()
@@ -70,12 +70,12 @@ class Draws:
                 if event.draw_key not in published:
                     value = await self.store.publish(event.draw_key, self.commitment(event))
                     published[event.draw_key] = value
-            self.note_published(published)
+            self.record_published(published)
             self._refreshed_state = state
         opened = [event for event in draws if draw.is_revealed(event, snapshot.now_ms)]
         if opened and snapshot.recovery_stage == 0:
             last = opened[-1]
-            await self.store.list_digest(
+            await self.store.find_digest(
                 last.draw_key, begins_ms=last.begins_ms, born_ms=snapshot.born_ms
             )
 

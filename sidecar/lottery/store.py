@@ -1,4 +1,4 @@
-"""A room's draws in Redis: the lists of drawn visitors, commitments and digests of the lists.
+"""Stores a room's draws in Redis: the drawn visitors, the commitments, and digests of the lists.
 
 waitroom:{room}:drawn  zset  visitor -> order, which is the visitor's lot - 2^53; for the pre-queue
                              that began at `drawn_from` (ms, in the room's stats)
@@ -21,7 +21,7 @@ from sidecar.storage.redis.driver_errors import text
 PAGE = 1000
 #: How long a page is cached, seconds, so that many clients cause few reads.
 CACHE_S = 10.0
-#: The most cached pages, some 70 KB each.
+#: The most cached pages. A page takes some 70 KB.
 _MAX_PAGES = 200
 
 
@@ -39,10 +39,10 @@ class DrawsStore(PlainCommands):
     def __init__(self, redis: Store, room: str, *, timeout_s: float) -> None:
         super().__init__(redis, room, timeout_s=timeout_s)
         self._draws_key = self._key("draws")
-        #: The cached pages: by begins_ms of the pre-queue and page number, read time and visitors.
+        #: The cached pages, as (read time, visitors) by (begins_ms of the pre-queue, page number).
         self._pages: dict[tuple[int, int], tuple[float, list[str]]] = {}
         self._digests: dict[tuple[str, int], ListDigest] = {}
-        self._computing: asyncio.Task[None] | None = None
+        self._digest_task: asyncio.Task[None] | None = None
 
     async def read_published(self) -> dict[str, str]:
         """Return commitments by draw key, and digests of lists by `draw key:places`."""
@@ -50,15 +50,15 @@ class DrawsStore(PlainCommands):
         return {text(name): text(value) for name, value in fields.items()}
 
     async def publish(self, field: str, value: str) -> str:
-        """Publish a commitment or a digest, unless one is published. Return the published value."""
+        """Publish a commitment or digest if there is none yet. Return the one that is published."""
         await self._send("draws", self._redis.hsetnx(self._draws_key, field, value))
         published = await self._send("draws", self._redis.hget(self._draws_key, field))
         return value if published is None else text(published)
 
-    async def drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
-        """Return the visitors of the pre-queue that began at `begins_ms`, by place, without the
-        first `offset` places. Return an empty list if Redis has the list of another pre-queue. The
-        result is cached for CACHE_S."""
+    async def list_drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
+        """Return up to `limit` visitors of the pre-queue that began at `begins_ms`, in the order of
+        their places, from place `offset` + 1 on. Return an empty list if Redis has the list of
+        another pre-queue. Results are cached for CACHE_S."""
         visitors: list[str] = []
         while limit > len(visitors):
             number, start = divmod(offset + len(visitors), PAGE)
@@ -68,61 +68,61 @@ class DrawsStore(PlainCommands):
                 break
         return visitors
 
-    async def list_digest(
+    async def find_digest(
         self, draw: str, *, begins_ms: int, born_ms: int, wait_s: float = 0.0
     ) -> ListDigest | None:
-        """Return the digest of a draw's list. The first call starts to compute the digest and waits
-        for it up to `wait_s`. Return None if the digest is not computed yet, or if Redis has the
-        list of another draw by now.
+        """Return the digest of a draw's list. If it is unknown, start a task that computes it, and
+        wait up to `wait_s`. Return None if the digest is not computed yet, or if Redis has the list
+        of a later draw.
 
-        `born_ms` is when the data in Redis began, as far as the caller knows. If Redis was emptied
-        later, its list may be incomplete, and no digest is computed.
+        `born_ms` is when the data in Redis began, as the caller last read it. If Redis was emptied
+        since then, its list may be incomplete, and no digest is computed.
         """
         cache_key = (draw, born_ms)
         if cache_key not in self._digests:
-            if self._computing is None or self._computing.done():
-                self._computing = asyncio.create_task(self._find_digest(draw, begins_ms, born_ms))
+            if self._digest_task is None or self._digest_task.done():
+                self._digest_task = asyncio.create_task(self._load_digest(draw, begins_ms, born_ms))
             if wait_s:
-                await asyncio.wait({self._computing}, timeout=wait_s)
+                await asyncio.wait({self._digest_task}, timeout=wait_s)
         return self._digests.get(cache_key)
 
-    async def _find_digest(self, draw: str, begins_ms: int, born_ms: int) -> None:
+    async def _load_digest(self, draw: str, begins_ms: int, born_ms: int) -> None:
         """Read the published digest of a draw's list, or compute and publish it."""
         try:
             value = await self._send("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
-            digest = None if value is None else _read_digest(text(value))
+            digest = None if value is None else _parse_digest(text(value))
             if digest is None:
-                digest = await self._count_and_digest(begins_ms)
+                digest = await self._compute_digest(begins_ms)
                 # Check this last, because Redis may have been emptied while the list was read.
-                if digest is None or await self._stat("born") != born_ms:
+                if digest is None or await self._read_stat("born") != born_ms:
                     return
                 value = await self.publish(f"{draw}:places", f"{digest.count} {digest.sha256}")
-                digest = _read_digest(value)
-            elif await self._stat("born") != born_ms:
+                digest = _parse_digest(value)
+            elif await self._read_stat("born") != born_ms:
                 return
         except StoreError:
             return  # the next request tries again
         if digest is not None:
             self._digests[draw, born_ms] = digest
 
-    async def _count_and_digest(self, begins_ms: int) -> ListDigest | None:
-        """Compute the digest. Return None if Redis has the list of a later pre-queue, or if the
-        list changed meanwhile."""
-        drawn_from = await self._stat("drawn_from")
+    async def _compute_digest(self, begins_ms: int) -> ListDigest | None:
+        """Compute a list's digest. Return None if Redis has the list of a later pre-queue, or if
+        the list changed meanwhile."""
+        drawn_from = await self._read_stat("drawn_from")
         if drawn_from > begins_ms:
             return None
-        digest, count, size = hashlib.sha256(), 0, await self._size()
+        digest, count, size = hashlib.sha256(), 0, await self._count_drawn()
         while drawn_from == begins_ms:
             visitors = await self._read_page(count)
             digest.update(format_list(visitors, first=count + 1))
             count += len(visitors)
             if len(visitors) < PAGE:
                 break
-        if await self._stat("drawn_from") != drawn_from:
+        if await self._read_stat("drawn_from") != drawn_from:
             return None
         # If nobody joined this pre-queue, Redis has the list of an earlier one, and the digest is
         # that of an empty list.
-        if drawn_from == begins_ms and not size == count == await self._size():
+        if drawn_from == begins_ms and not size == count == await self._count_drawn():
             return None
         return ListDigest(count, digest.hexdigest())
 
@@ -133,7 +133,7 @@ class DrawsStore(PlainCommands):
             return visitors
         visitors = await self._read_page(number * PAGE)
         # Check this last, because the next pre-queue's list, which is secret, has the same key.
-        if await self._stat("drawn_from") != begins_ms:
+        if await self._read_stat("drawn_from") != begins_ms:
             return []
         self._pages.pop((begins_ms, number), None)
         if len(self._pages) >= _MAX_PAGES:
@@ -145,16 +145,16 @@ class DrawsStore(PlainCommands):
         page = self._redis.zrange(self._key("drawn"), offset, offset + PAGE - 1)
         return [text(visitor) for visitor in await self._send("drawn", page)]
 
-    async def _size(self) -> int:
+    async def _count_drawn(self) -> int:
         return int(await self._send("drawn", self._redis.zcard(self._key("drawn"))))
 
-    async def _stat(self, name: str) -> int:
-        """Return a number from the room's stats; 0 if the number is missing."""
+    async def _read_stat(self, name: str) -> int:
+        """Read a number from the room's stats. Return 0 if the number is missing."""
         value = await self._send("draws", self._redis.hget(self._key("stats"), name))
         return 0 if value is None else int(float(value))
 
 
-def _read_digest(value: str) -> ListDigest | None:
-    """Read a published digest. Return None if the digest is not valid."""
+def _parse_digest(value: str) -> ListDigest | None:
+    """Parse a published digest. Return None if the digest is not valid."""
     count, _, sha256 = value.partition(" ")
     return ListDigest(int(count), sha256) if count.isdecimal() else None

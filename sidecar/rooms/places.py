@@ -23,7 +23,7 @@ class LotSource(Protocol):
     def is_agreed(self, event: RoomEvent) -> bool:
         """Return True if all replicas use the same secret for the event's draw."""
 
-    def lot(self, event: RoomEvent, visitor: str) -> int:
+    def compute_lot(self, event: RoomEvent, visitor: str) -> int:
         """Return the visitor's lot, a number below 2**LOT_BITS. A smaller lot is called sooner."""
 
     async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
@@ -73,7 +73,7 @@ def find_lot(
     event = _prequeue_event(settings, now_ms) if settings.events else None
     if event is None or draws is None or not draws.is_agreed(event):
         return None
-    return Lot(draws.lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)
+    return Lot(draws.compute_lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)
 
 
 def add_drawn_order(ticket: Ticket, settings: RoomSettings, draws: LotSource | None) -> Ticket:
@@ -85,7 +85,8 @@ def add_drawn_order(ticket: Ticket, settings: RoomSettings, draws: LotSource | N
         if event.prequeue_from is not None and (
             event.prequeue_from <= ticket.joined_ms < event.opens_at
         ):
-            return replace(ticket, order=LOWEST_DRAWN_ORDER + draws.lot(event, ticket.visitor))
+            lot = draws.compute_lot(event, ticket.visitor)
+            return replace(ticket, order=LOWEST_DRAWN_ORDER + lot)
     return ticket
 
 

@@ -9,7 +9,7 @@ import pytest
 import redis
 from playwright.sync_api import expect
 
-from sidecar.lottery.commitment import compute_commitment, derive_secret, lot, sort_by_lot
+from sidecar.lottery.commitment import compute_commitment, compute_lot, derive_secret, sort_by_lot
 from sidecar.rooms.redis_keys import room_key
 from tests.support.draws import HOUR_MS, make_event, make_ids
 from tests.support.processes import wait_until
@@ -38,7 +38,7 @@ def fill(site: Site, room: str, ids: list[str], *, ahead: str = "") -> list[str]
     """Write the drawn list as scripts do in a pre-queue, with `ahead` moved to the head. Return the
     ids in the order of their lottery numbers."""
     secret = derive_secret(SECRET, room, EVENT)
-    scores = {one: lot(secret, one) - 2**53 for one in ids}
+    scores = {one: compute_lot(secret, one) - 2**53 for one in ids}
     with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
         store.zadd(room_key(room, "drawn"), scores | ({ahead: -(2**53)} if ahead else {}))
         store.hset(room_key(room, "stats"), "drawn_from", EVENT.begins_ms)

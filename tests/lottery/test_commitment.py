@@ -10,13 +10,13 @@ from pydantic import ValidationError
 
 from sidecar.lottery import commitment as draws
 from sidecar.lottery.commitment import (
-    Published,
+    PublishedDraw,
     SavedDraw,
     choose_shown_draw,
     compute_commitment,
+    compute_lot,
     derive_secret,
     format_list,
-    lot,
     sort_by_lot,
     verify,
 )
@@ -30,8 +30,12 @@ from tests.support.draws import HOUR_MS, START_MS, make_event, make_ids, with_pl
 def test_the_lot_is_the_first_50_bits_of_the_hmac():
     """The HMAC is that of RFC 2104 over the id, with the secret as key."""
     whole = int(hmac.new(b"secret", b"visitor", hashlib.sha256).hexdigest(), 16)
-    assert lot("secret", "visitor") == whole >> (256 - LOT_BITS)
-    assert lot("other", "visitor") != lot("secret", "visitor") != lot("secret", "another")
+    assert compute_lot("secret", "visitor") == whole >> (256 - LOT_BITS)
+    assert (
+        compute_lot("other", "visitor")
+        != compute_lot("secret", "visitor")
+        != compute_lot("secret", "another")
+    )
 
 
 def test_a_double_holds_every_lot():
@@ -107,7 +111,7 @@ def test_an_event_that_does_not_close_is_on_until_the_next_begins():
 SECRET = "5e" * 32
 
 
-def published(ids: list[str], **more) -> Published:
+def published(ids: list[str], **more) -> PublishedDraw:
     """Return the data that a correct room publishes about these visitors."""
     right = sort_by_lot(SECRET, ids)
     said = {
@@ -119,7 +123,7 @@ def published(ids: list[str], **more) -> Published:
         "count": len(ids),
         "places_sha256": hashlib.sha256(format_list(right)).hexdigest(),
     }
-    return Published(**{**said, **more})
+    return PublishedDraw(**{**said, **more})
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +335,7 @@ def test_the_measure_finds_a_draw_that_is_not_fair(people):
     early = set(ids[:50])
 
     def favouring(secret: str) -> list[str]:
-        return sorted(ids, key=lambda v: lot(secret, v) * (0.95 if v in early else 1))
+        return sorted(ids, key=lambda v: compute_lot(secret, v) * (0.95 if v in early else 1))
 
     assert "rank correlation" in unlikely([placed(favouring(secret), ids) for secret in orders])
 

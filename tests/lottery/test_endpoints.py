@@ -16,11 +16,11 @@ from openapi_schema_validator import OAS31Validator
 from sidecar.app.openapi.document import build_document as described
 from sidecar.cli import main
 from sidecar.lottery.commitment import (
-    Published,
+    PublishedDraw,
     compute_commitment,
+    compute_lot,
     derive_secret,
     format_list,
-    lot,
     sort_by_lot,
     verify,
 )
@@ -69,7 +69,7 @@ class Stage:
         secret, ids = self.secret(event), make_ids(random.Random(event.name), count)
         key = room_key(self.room.name, "drawn")
         await self.redis.delete(key)
-        await self.redis.zadd(key, {one: lot(secret, one) - 2**53 for one in ids})
+        await self.redis.zadd(key, {one: compute_lot(secret, one) - 2**53 for one in ids})
         stats = room_key(self.room.name, "stats")
         await self.redis.hset(stats, "drawn_from", event.begins_ms)
         await self.room.refresh()
@@ -136,7 +136,7 @@ async def test_after_the_opening_anybody_can_draw_again(stage):
     listed = await room.site.edge.get(draw["places_url"])
     places = (await listed.json())["places"]
     checks = verify(
-        Published(**draw), [tuple(row) for row in places],
+        PublishedDraw(**draw), [tuple(row) for row in places],
         commitment=noted, digest=draw["places_sha256"], visitor=order[0],
     )  # fmt: skip
     assert [check.says for check in checks if not check.holds] == []
@@ -158,7 +158,7 @@ async def test_who_waits_has_the_place_that_was_drawn(stage):
     late = await (await room.site.edge.post(room.path.replace("/draw", "/join"))).json()
     draw, places = await room.draw(), (await room.places())["places"]
     assert [
-        c.says for c in verify(Published(**draw), [tuple(r) for r in places]) if not c.holds
+        c.says for c in verify(PublishedDraw(**draw), [tuple(r) for r in places]) if not c.holds
     ] == []
     assert {visitor for visitor, _ in places} == set(cookies)
     for visitor, place in places:

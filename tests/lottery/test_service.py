@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 
 from sidecar.lottery.commitment import (
     compute_commitment,
+    compute_lot,
     derive_secret,
     format_list,
-    lot,
     sort_by_lot,
 )
 from sidecar.lottery.service import Draws
@@ -52,7 +52,7 @@ class Shop:
     async def fill(self, ids: list[str], secret: str, *, begins: int = START_MS) -> list[str]:
         """Fill the list as a pre-queue does. Return the ids in the order of their lots."""
         for at in range(0, len(ids), 10_000):
-            scores = {one: lot(secret, one) - 2**53 for one in ids[at : at + 10_000]}
+            scores = {one: compute_lot(secret, one) - 2**53 for one in ids[at : at + 10_000]}
             await self.redis.zadd(self.key("drawn"), scores)
         stats = {"born": Seen.born_ms, "drawn_from": begins}
         await self.redis.hset(self.key("stats"), mapping=stats)
@@ -66,7 +66,7 @@ def shop(redis):
 
 async def digest_of(store: DrawsStore, **more) -> ListDigest | None:
     asked = {"begins_ms": START_MS, "born_ms": Seen.born_ms, "wait_s": 30, **more}
-    return await store.list_digest(KEY, **asked)
+    return await store.find_digest(KEY, **asked)
 
 
 # Which secret -------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def test_the_key_that_signs_makes_the_secret():
     secret = derive_secret(NEW, "shop", EVENT)
     assert draws.secret(EVENT) == secret
     assert draws.commitment(EVENT) == compute_commitment(secret)
-    assert draws.lot(EVENT, "a" * 22) == lot(secret, "a" * 22)
+    assert draws.compute_lot(EVENT, "a" * 22) == compute_lot(secret, "a" * 22)
     assert not draws.is_agreed(EVENT)
 
 
@@ -89,7 +89,7 @@ def test_the_published_commitment_chooses_the_key():
     assert draws.secret(EVENT) == derive_secret(NEW, "shop", EVENT)
     published = compute_commitment(derive_secret(OLD, "shop", EVENT))
     for learnt in ({KEY: published}, {}):
-        draws.note_published(learnt)
+        draws.record_published(learnt)
         assert draws.secret(EVENT) == derive_secret(OLD, "shop", EVENT)
         assert draws.commitment(EVENT) == published
         assert draws.is_agreed(EVENT)
@@ -102,7 +102,7 @@ def test_a_key_that_is_gone_is_an_error_in_the_log():
     draws."""
     draws = Draws("shop", [NEW], None)
     published = compute_commitment(derive_secret(OLD, "shop", EVENT))
-    draws.note_published({KEY: published})
+    draws.record_published({KEY: published})
     with capture_logs() as logs:
         assert [draws.secret(EVENT) for _ in range(3)] == [derive_secret(NEW, "shop", EVENT)] * 3
     assert draws.commitment(EVENT) == published
@@ -202,7 +202,7 @@ async def test_the_list_is_told_in_the_order_of_its_places(shop):
         (5000, 9),
         (4, 0),
     ):
-        found = await store.drawn(begins_ms=START_MS, offset=offset, limit=limit)
+        found = await store.list_drawn(begins_ms=START_MS, offset=offset, limit=limit)
         assert found == order[offset : offset + limit]
 
 
@@ -211,17 +211,17 @@ async def test_equal_lots_stand_in_the_store_as_the_rule_says(shop):
     ids = make_ids(random.Random(2), 300)
     await shop.fill([], "s" * 64)
     await shop.redis.zadd(shop.key("drawn"), dict.fromkeys(ids, -(2**53)))
-    assert await shop.store().drawn(begins_ms=START_MS, offset=0, limit=300) == sorted(ids)
+    assert await shop.store().list_drawn(begins_ms=START_MS, offset=0, limit=300) == sorted(ids)
 
 
 async def test_the_store_is_asked_seldom(shop):
     """A page is cached, so that Redis is read seldom."""
     order = await shop.fill(make_ids(random.Random(3), 10), "s" * 64)
     store, asked = shop.store(), {"begins_ms": START_MS, "offset": 0, "limit": 10}
-    await store.drawn(**asked)
+    await store.list_drawn(**asked)
     await shop.redis.delete(shop.key("drawn"))
-    assert await store.drawn(**asked) == order
-    assert await shop.store().drawn(**asked) == []
+    assert await store.list_drawn(**asked) == order
+    assert await shop.store().list_drawn(**asked) == []
 
 
 async def test_the_next_pre_queues_list_is_told_to_nobody(shop):
@@ -230,7 +230,7 @@ async def test_the_next_pre_queues_list_is_told_to_nobody(shop):
     last = await shop.fill(make_ids(random.Random(10), 5), "s" * 64)
     asked = {"begins_ms": START_MS, "offset": 0, "limit": 10}
     known, late = shop.store(), shop.store()
-    assert await known.drawn(**asked) == last
+    assert await known.list_drawn(**asked) == last
     coming, read_page = make_ids(random.Random(11), 5), late._read_page
 
     async def overtaken(offset: int) -> list[str]:
@@ -239,11 +239,11 @@ async def test_the_next_pre_queues_list_is_told_to_nobody(shop):
         return await read_page(offset)
 
     late._read_page = overtaken
-    assert await late.drawn(**asked) == []
-    assert await shop.store().drawn(**asked) == []
-    assert await known.drawn(**asked) == last
+    assert await late.list_drawn(**asked) == []
+    assert await shop.store().list_drawn(**asked) == []
+    assert await known.list_drawn(**asked) == last
     asked["begins_ms"] = START_MS + 9 * HOUR_MS
-    assert set(await known.drawn(**asked)) == set(coming)
+    assert set(await known.list_drawn(**asked)) == set(coming)
 
 
 async def test_the_digest_is_published_once(shop):
@@ -268,9 +268,9 @@ async def test_the_digest_is_there_when_nobody_has_asked(shop):
     opened = EVENT.opens_at + 3000
     for seen in (Seen(now_ms=opened - 1), Seen(now_ms=opened, recovery_stage=1)):
         await draws.refresh([EVENT], seen)
-        assert store._computing is None
+        assert store._digest_task is None
     await draws.refresh([EVENT], Seen(now_ms=opened))
-    await store._computing
+    await store._digest_task
     assert set(await store.read_published()) == {KEY, f"{KEY}:places"}
     assert (await store.read_published())[KEY] == published
 

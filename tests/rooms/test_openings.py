@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.lottery.commitment import compute_commitment, derive_secret, lot
+from sidecar.lottery.commitment import compute_commitment, compute_lot, derive_secret
 from sidecar.lottery.service import Draws
 from sidecar.rooms.places import add_drawn_order, find_lot, make_hidden_order
 from sidecar.rooms.redis_keys import room_key
@@ -376,7 +376,7 @@ async def test_joining_early_or_late_makes_no_difference(redis, shop, turn):
         for at in range(0, 40, 10):
             await asyncio.gather(
                 *(
-                    store.enter(v, lot=Lot(lot(secret, v) / 2**50, BEGINS))
+                    store.enter(v, lot=Lot(compute_lot(secret, v) / 2**50, BEGINS))
                     for v in visitors[at : at + 10]
                 )
             )
@@ -509,7 +509,7 @@ class Replica:
         self.store, self.settings = store, settings
         self.draws = Draws(room, ["k" * 32], None)
         event = settings.events[0]
-        self.draws.note_published({event.draw_key: compute_commitment(self.draws.secret(event))})
+        self.draws.record_published({event.draw_key: compute_commitment(self.draws.secret(event))})
 
     async def join(self, now_ms):
         """As rooms/service.py does; the ticket says nothing of the place."""

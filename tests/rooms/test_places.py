@@ -5,7 +5,7 @@ import random
 import pytest
 
 from sidecar.kit.errors import StoreError
-from sidecar.lottery.commitment import compute_commitment, derive_secret, lot
+from sidecar.lottery.commitment import compute_commitment, compute_lot, derive_secret
 from sidecar.lottery.service import Draws
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.places import (
@@ -41,12 +41,12 @@ PLAIN = RoomSettings(total_active_users=1)
 def draws():
     """Return the draws of a room whose commitments are published."""
     draws = Draws("shop", [KEY], None)
-    draws.note_published({event.draw_key: draws.commitment(event) for event in (FIRST, THIRD)})
+    draws.record_published({event.draw_key: draws.commitment(event) for event in (FIRST, THIRD)})
     return draws
 
 
 def lot_in(event, visitor=VISITOR):
-    return lot(derive_secret(KEY, "shop", event), visitor)
+    return compute_lot(derive_secret(KEY, "shop", event), visitor)
 
 
 # Classes ----------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_without_what_all_replicas_agree_on_there_is_no_lot(draws):
 def test_lots_are_those_of_the_key_whose_commitment_was_published():
     """This holds also while keys are changed."""
     draws = Draws("shop", [KEY, "n" * 32], None)
-    draws.note_published({FIRST.draw_key: compute_commitment(derive_secret(KEY, "shop", FIRST))})
+    draws.record_published({FIRST.draw_key: compute_commitment(derive_secret(KEY, "shop", FIRST))})
     assert find_lot(VISITOR, SETTINGS, draws, START_MS).number * 2**LOT_BITS == lot_in(FIRST)
 
 
