@@ -1,4 +1,4 @@
-"""The endpoints of rate limits for programs: acquire, inspect, release, change a key's limit."""
+"""The endpoints of rate limits for programs, and those by which operators change the limits."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ _VALUE = _LIMIT + "/values/{key:.*}"
 _COUNTS = _LIMIT + "/counts"
 _READS = programs("limits", "read", role="viewer")
 _CHANGES = programs("limits", role="operator")
-_RATE = {"RateLimit-Policy": "RateLimitPolicy", "RateLimit": "RateLimit"}
+_RATE_HEADERS = {"RateLimit-Policy": "RateLimitPolicy", "RateLimit": "RateLimit"}
 
 log = structlog.get_logger()
 
@@ -53,20 +53,20 @@ async def list_limits(request: web.Request) -> schemas.LimitRules:
     replies={
         200: (
             schemas.LimitDecision | list[schemas.LimitDecision],
-            "The call may go, now or at `at`. For a list: the decision on each call, in order.",
+            "The call may proceed, now or at `at`. For a list: the decision on each call.",
         )
     },
-    reply_headers=_RATE,
+    reply_headers=_RATE_HEADERS,
     problems=(schemas.UNKNOWN_LIMIT, schemas.OVER_LIMIT),
     problem_members={429: schemas.LimitDecision},
     is_hand_made=True,
 )
 async def acquire_limit(request: web.Request) -> web.Response:
-    """Ask whether a call, or each call of a list, may go.
+    """Ask whether a call, or each call of a list, may proceed.
 
     A list has at most 1000 calls, and the response is 200 whatever the decisions are. If the
-    limit's key has no fields, a call needs no body. A single call that costs more than is ever
-    granted is a 422. If the limit is 0, `at` is null.
+    limit's key has no fields, a call needs no body. The response to a single call that costs more
+    than the limit ever grants is 422. If the limit is 0, `at` is null.
     """
     limit = _find_limit(request)
     hold_s = read_wait(request)
@@ -81,8 +81,8 @@ async def acquire_limit(request: web.Request) -> web.Response:
         decision = await hold_response(request, limit, call, decision, hold_s)
     rate = make_rate_headers(limit, decision)
     if decision.is_allowed:
-        return _make_response(_describe(limit, call, decision), rate)
-    return _refuse(limit, call, decision, rate)
+        return _make_response(_describe_decision(limit, call, decision), rate)
+    return _make_refusal(limit, call, decision, rate)
 
 
 async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> web.Response:
@@ -99,16 +99,17 @@ async def _acquire_all(request: web.Request, limit: Limit, body: list[Any]) -> w
     decided = list(zip(calls, await limit.acquire_all(calls), strict=True))
     if is_gone(request):
         for call, decision in decided:
-            _release_unless_named(limit, call, decision)
-    return _make_response([_describe(limit, call, decision) for call, decision in decided])
+            _release_unless_retried(limit, call, decision)
+    return _make_response([_describe_decision(limit, call, decision) for call, decision in decided])
 
 
 async def hold_response(
     request: web.Request, limit: Limit, call: Call, decision: Decision, hold_s: float
 ) -> Decision:
-    """Hold the response until the call may go, for at most `hold_s` or until the replica stops.
+    """Hold the response until the call may proceed, `hold_s` have passed, or the replica stops.
 
-    Return the decision as of the end. Release the permit if the client has disconnected."""
+    Return the decision with the wait that is left. Release the permit if the client has
+    disconnected."""
     is_connected = False
     try:
         if hold_s and decision.wait_s > 0:
@@ -120,11 +121,11 @@ async def hold_response(
         return decision
     finally:
         if not is_connected:
-            _release_unless_named(limit, call, decision)
+            _release_unless_retried(limit, call, decision)
 
 
-def _release_unless_named(limit: Limit, call: Call, decision: Decision) -> None:
-    """Release a permit, unless the call has an id, because its caller may ask for it again."""
+def _release_unless_retried(limit: Limit, call: Call, decision: Decision) -> None:
+    """Release a permit, unless the call has an id, because its client may retry the request."""
     if decision.permit and not call.id:
         limit.start_release(call.key, decision.permit)
 
@@ -134,9 +135,9 @@ def _release_unless_named(limit: Limit, call: Call, decision: Decision) -> None:
     _READS,
     parameters=schemas.LookParameters,
     replies={200: (schemas.LimitLook, "The limit, and the decision.")},
-    reply_headers=_RATE,
+    reply_headers=_RATE_HEADERS,
     problems=(schemas.UNKNOWN_LIMIT,),
-    # The names of the parameters are those of the fields in the limit's key.
+    # The query parameters have the names of the fields in the limit's key.
     is_hand_made=True,
 )
 async def look_at_limit(request: web.Request) -> web.Response:
@@ -149,7 +150,7 @@ async def look_at_limit(request: web.Request) -> web.Response:
     named = read(schemas.NamedCall, query if query.keys() == {"key"} else {"fields": query})
     call = Call(_get_key(named, limit))
     decision = await limit.store.peek(call.key)
-    document = {**_describe_rule(limit), **_describe(limit, call, decision)}
+    document = {**_describe_rule(limit), **_describe_decision(limit, call, decision)}
     return _make_response(document, make_rate_headers(limit, decision))
 
 
@@ -179,7 +180,7 @@ async def release_limit(
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.KeyValues:
-    """List the limits of single keys."""
+    """List the limits of individual keys: those configured, and those set at run time."""
     limit = _find_limit(request)
     return schemas.KeyValues(file=limit.settings.values, set=await limit.store.read_values())
 
@@ -191,13 +192,14 @@ async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.
     problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def set_value(
-    request: web.Request, at: schemas.ValueAddress, body: schemas.SetValue
+    request: web.Request, path: schemas.ValueAddress, body: schemas.SetValue
 ) -> schemas.KeyValue:
     """Set a key's limit.
 
-    For operators. The limit applies to all replicas and survives a restart. Earlier decisions stay.
+    For operators. The limit applies to all replicas and survives a restart. Earlier decisions do
+    not change.
     """
-    limit, key = _find_limit_and_key(request, at)
+    limit, key = _find_limit_and_key(request, path)
     await limit.store.set_value(key, body.limit)
     log.info("limit_set", limit=limit.name, key=key, value=body.limit)
     return schemas.KeyValue(
@@ -211,12 +213,12 @@ async def set_value(
     replies={200: "The key's limit from the next call on."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
-async def unset_value(request: web.Request, at: schemas.ValueAddress) -> schemas.KeyValue:
+async def unset_value(request: web.Request, path: schemas.ValueAddress) -> schemas.KeyValue:
     """Reset a key's limit to the configured value.
 
     For operators.
     """
-    limit, key = _find_limit_and_key(request, at)
+    limit, key = _find_limit_and_key(request, path)
     await limit.store.set_value(key, None)
     log.info("limit_set", limit=limit.name, key=key, value=None)
     value = limit.settings.values.get(key, limit.settings.limit)
@@ -232,12 +234,15 @@ async def unset_value(request: web.Request, at: schemas.ValueAddress) -> schemas
 async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas.KeyCounts:
     """List the keys that have used some of their limit.
 
-    Redis keeps no list of a limit's keys, so one request searches some 10 000 keys of all limits
-    and rooms, and `next` says that there are more to search. Do not poll this endpoint.
+    Redis has no index of a limit's keys, so one request searches some 10 000 keys of all limits and
+    rooms. If there are more to search, the response has `next`. Do not poll this endpoint.
     """
     limit = _find_limit(request)
     decisions, cursor = await limit.store.find_used_keys(page.after)
-    counts = [schemas.KeyCount(**_describe(limit, Call(key), peeked)) for key, peeked in decisions]
+    counts = [
+        schemas.KeyCount(**_describe_decision(limit, Call(key), peeked))
+        for key, peeked in decisions
+    ]
     counts.sort(key=lambda count: (count.remaining or 0) / (count.limit or 1))
     return schemas.KeyCounts(keys=counts[: page.limit], found=len(counts), next=cursor or None)
 
@@ -248,40 +253,40 @@ async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas
     replies={200: "Whether anything was counted."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
-async def reset_count(request: web.Request, at: schemas.ValueAddress) -> schemas.KeyReset:
+async def reset_count(request: web.Request, path: schemas.ValueAddress) -> schemas.KeyReset:
     """Reset what a key has used.
 
-    For operators. The next call finds the whole limit free. Paced calls keep their times, and
-    permits in use stay valid, so until these end more calls may run than the limit allows.
+    For operators. The whole limit is available to the next call. Paced calls keep their times, and
+    permits in use stay valid, so until these expire more calls may run than the limit allows.
     """
-    limit, key = _find_limit_and_key(request, at)
+    limit, key = _find_limit_and_key(request, path)
     is_reset = await limit.store.reset_key(key)
     log.info("limit_reset", limit=limit.name, key=key, counted=is_reset)
     return schemas.KeyReset(key=key, reset=is_reset)
 
 
-def _find_limit_and_key(request: web.Request, at: schemas.ValueAddress) -> tuple[Limit, str]:
-    """Return the limit and the key in an address. Without fields, the address names no key."""
+def _find_limit_and_key(request: web.Request, path: schemas.ValueAddress) -> tuple[Limit, str]:
+    """Return the limit and the key in a path. The key may be empty only if it has no fields."""
     limit = _find_limit(request)
-    return limit, at.key or limit.settings.make_key({})
+    return limit, path.key or limit.settings.make_key({})
 
 
 def _read_call(body: Any, limit: Limit) -> Call:
-    """Read one call of a request. Raises InputError with each problem."""
+    """Read a call of a request. Raises InputError with every problem."""
     match body:
-        # Nearly all calls are like this one, which is read without the cost of a model.
+        # Nearly all calls have only fields. Read these without the cost of a model.
         case {"fields": dict(fields), **others} if not others and all(
             type(value) is str for value in fields.values()
         ):
             return Call(limit.settings.make_key(fields))
         case dict():
-            named = read(schemas.LimitCall, body)
-            return Call(_get_key(named, limit), named.cost or 1, named.id or "")
+            call = read(schemas.LimitCall, body)
+            return Call(_get_key(call, limit), call.cost or 1, call.id or "")
     raise InputError(["a call is a JSON object"])
 
 
-def _get_key(named: schemas.NamedCall, limit: Limit) -> str:
-    return limit.settings.make_key(named.fields or {}) if named.key is None else named.key
+def _get_key(call: schemas.NamedCall, limit: Limit) -> str:
+    return limit.settings.make_key(call.fields or {}) if call.key is None else call.key
 
 
 def _describe_rule(limit: Limit) -> dict[str, Any]:
@@ -294,7 +299,7 @@ def _describe_rule(limit: Limit) -> dict[str, Any]:
     }
 
 
-def _describe(limit: Limit, call: Call, decision: Decision) -> dict[str, Any]:
+def _describe_decision(limit: Limit, call: Call, decision: Decision) -> dict[str, Any]:
     settings = limit.settings
     is_lease = decision.permit and settings.algorithm == "concurrency"
     is_limited, is_allowed = decision.limit != UNLIMITED, decision.is_allowed
@@ -314,7 +319,9 @@ def _describe(limit: Limit, call: Call, decision: Decision) -> dict[str, Any]:
     }
 
 
-def _refuse(limit: Limit, call: Call, decision: Decision, rate: dict[str, str]) -> web.Response:
+def _make_refusal(
+    limit: Limit, call: Call, decision: Decision, rate: dict[str, str]
+) -> web.Response:
     kind, retry_s = schemas.OVER_LIMIT, get_retry_after_s(decision)
     detail = f"Nothing was counted. Ask again after {retry_s} s."
     if decision.now_us == 0:
@@ -322,7 +329,7 @@ def _refuse(limit: Limit, call: Call, decision: Decision, rate: dict[str, str]) 
         detail = "Redis is unavailable, and this limit refuses then (on_store_failure)."
     elif not decision.at_us:
         detail = f"The limit of {call.key or limit.name!r} is 0."
-    members = _describe(limit, call, decision)
+    members = _describe_decision(limit, call, decision)
     response = problem(kind, detail=detail, retry_after=retry_s, **members)
     response.headers.update(rate)
     return response

@@ -8,6 +8,8 @@ from sidecar.http.metrics import PACES_S, MetricSet, counter, histogram
 
 
 class LimitMetrics(MetricSet):
+    """The metrics of one replica's rate limits."""
+
     limit_decisions = counter(
         "waitroom_limit_decisions",
         "Decisions, of programs and of nginx: granted, paced (may go later), refused, "
@@ -32,5 +34,5 @@ class LimitMetrics(MetricSet):
         super().__init__(registry)
         self._decisions = functools.cache(self.limit_decisions.labels)
 
-    def count_decisions(self, limit: str, outcome: str, number: int) -> None:
-        self._decisions(limit, outcome).inc(number)
+    def count_decisions(self, limit: str, outcome: str, count: int) -> None:
+        self._decisions(limit, outcome).inc(count)

@@ -1,4 +1,4 @@
-"""A call that a rate limit counts, and the decision on the call."""
+"""The model of rate limits: a call for which a client needs permission, and the decision on it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,45 +7,45 @@ from sidecar.limits.settings import UNLIMITED
 
 
 class Outcome(StrEnum):
-    """The outcome of a call, as in the API and the metrics."""
+    """The outcome of a decision on a call. The API and the metrics use the same values."""
 
-    #: The call may go now.
+    #: The call may proceed now.
     GRANTED = "granted"
-    #: The call may go at a later time, which is reserved for it.
+    #: The call may proceed at a later time, which is reserved for it.
     PACED = "paced"
     REFUSED = "refused"
-    #: The key has no limit, so nothing is counted.
+    #: The key has no limit, so the call was not counted.
     UNLIMITED = "unlimited"
-    #: Redis was unavailable, so `on_store_failure` decided.
+    #: The replica decided alone, by `on_store_failure`, because Redis was unavailable.
     ADMITTED_ALONE = "admitted_alone"
     REFUSED_ALONE = "refused_alone"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call that needs permission."""
+    """A call for which a client needs permission."""
 
     key: str = ""
     cost: int = 1
-    #: The caller's own id. A second request with the same id is not counted. Empty: no id.
+    #: An id that the client chose, or "". Another request with the same id is not counted again.
     id: str = ""
 
 
 @dataclass(slots=True)
 class Decision:
-    """The decision on one call, which nobody may change. Times are in µs by Redis' clock. The class
-    is not frozen, because the creation of a frozen object takes three times as long."""
+    """The decision on one call. Times are in µs by Redis' clock. Treat a decision as immutable: the
+    class is not frozen only because frozen objects take three times as long to create."""
 
     outcome: Outcome
     now_us: int = 0
-    #: When the call may go, or a refused call may ask again; 0: never.
+    #: When the call may proceed or, if it was refused, when to retry it. 0: never.
     at_us: int = 0
     limit: int = UNLIMITED
     #: The highest cost that another call may have now; 0 if this call was refused or paced.
     remaining: int = 0
-    #: When the whole limit is free again, if nobody calls meanwhile.
+    #: When the whole limit is available again if no more calls are made.
     reset_us: int = 0
-    #: The permit that can be released. Empty: there is nothing to release.
+    #: The permit that the client can release. Empty if there is nothing to release.
     permit: str = ""
 
     @property
@@ -55,5 +55,5 @@ class Decision:
 
     @property
     def wait_s(self) -> float:
-        """The seconds until the call may go, or a refused call may ask again."""
+        """Return how many seconds to wait before the call or, if it was refused, before a retry."""
         return max(0, self.at_us - self.now_us) / 1_000_000

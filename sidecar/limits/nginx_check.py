@@ -23,13 +23,13 @@ from sidecar.limits.schemas import CheckLimit, LimitPassed, LimitRefused
 from sidecar.limits.service import LIMITS, Limit, get_retry_after_s, make_rate_headers
 from sidecar.limits.settings import MAX_KEY_LENGTH
 
-#: How long a request is held at most, seconds. nginx waits somewhat longer for the response.
+#: The longest time for which a request is held, seconds. nginx times out a little later.
 MAX_HOLD_S = 25.0
-#: The punctuation that is not encoded in a key, % included, because nginx may have percent-encoded
-#: the value already.
+#: The punctuation that is not percent-encoded in a key. It includes %, because nginx may have
+#: percent-encoded the value already.
 _PLAIN = string.punctuation
 _PASSED = {"X-Waitroom-State": "admitted"}
-_RATE = ("RateLimit-Policy", "RateLimit")
+_RATE_HEADERS = ("RateLimit-Policy", "RateLimit")
 
 ENDPOINTS = Endpoints("proxy")
 
@@ -52,8 +52,8 @@ ENDPOINTS = Endpoints("proxy")
 async def check_limit(request: web.Request) -> web.Response:
     """Check a request against a rate limit, for nginx.
 
-    For nginx's `auth_request`. A limit that paces holds the response until the request may go, for
-    at most 25 s. A request that would have to wait longer is refused. No response has a body.
+    For nginx's `auth_request`. A limit that paces holds the response until the request may proceed,
+    for at most 25 s. A request that would have to wait longer is refused. No response has a body.
     """
     headers = request.headers
     name = headers.get("X-Waitroom-Limit", "")
@@ -76,13 +76,13 @@ async def check_limit(request: web.Request) -> web.Response:
     return _make_response(request, 403, {**rate, **_make_refused_headers(decision)})
 
 
-def make_key(text: str) -> str:
-    """Make a valid key from the value of nginx' header, so that an odd value causes no error and
-    is not counted with another key. Percent-encode everything but printable ASCII, replace a long
-    key by its digest, and an IPv6 address by its /64 network (that of a household)."""
-    if ":" in text:
-        text = find_network(text)
-    key = quote(text, safe=_PLAIN, errors="surrogateescape")
+def make_key(header: str) -> str:
+    """Make a valid key from any value of the header X-Waitroom-Key: percent-encode everything but
+    printable ASCII, and replace a key that is too long by its digest. Replace an IPv6 address by
+    its /64 network, which usually is one household."""
+    if ":" in header:
+        header = find_network(header)
+    key = quote(header, safe=_PLAIN, errors="surrogateescape")
     if len(key) <= MAX_KEY_LENGTH:
         return key
     return "sha256:" + hashlib.sha256(key.encode()).hexdigest()
@@ -91,8 +91,8 @@ def make_key(text: str) -> str:
 async def _hold_request(
     request: web.Request, limit: Limit, call: Call, decision: Decision
 ) -> Decision:
-    """Hold the request until it may go. Refuse the request and release its permit if it would be
-    held for more than MAX_HOLD_S, or if the replica stops meanwhile."""
+    """Hold the request until it may proceed. If it would be held for more than MAX_HOLD_S, or the
+    replica stops meanwhile, refuse the request and release its permit."""
     hold_s = MAX_HOLD_S if decision.wait_s <= MAX_HOLD_S else 0
     decision = await hold_response(request, limit, call, decision, hold_s)
     if decision.wait_s > 0:
@@ -102,9 +102,9 @@ async def _hold_request(
 
 
 def _make_passed_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of a 204. If nginx redirects the request internally (index, try_files) and
-    checks the request again, nginx sends these headers back, so that the request counts once."""
-    rate = {header: headers[header] for header in _RATE if header in headers}
+    """Return the headers of a 204. After an internal redirect (index, try_files), nginx checks the
+    same request again and sends these headers back, so that the request is counted only once."""
+    rate = {header: headers[header] for header in _RATE_HEADERS if header in headers}
     return {**_PASSED, "X-Waitroom-Limit": name, **rate}
 
 

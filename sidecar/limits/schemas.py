@@ -1,4 +1,4 @@
-"""Requests and responses of rate limits."""
+"""Models of the requests and responses of the API for rate limits."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -42,7 +42,7 @@ OVER_LIMIT = Kind(
     "Try again after `Retry-After`.",
 )
 
-#: The most calls in one request.
+#: The most calls that one request may list.
 MAX_CALLS = 1_000
 #: The length of the longest permit, which is a cost and an id.
 MAX_PERMIT = 128
@@ -60,12 +60,12 @@ Key = Annotated[str, *matching(KEY, f"at most {MAX_KEY_LENGTH} characters, ASCII
 Value = Annotated[Whole, Field(ge=UNLIMITED, le=MAX_LIMIT), wanted(VALUE)]
 _NOT_EMPTY: Any = {"pattern": f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"}
 _NULL: Any = {"type": "null"}
-#: JSON Schema of a call that is named by its fields or by its key, not by both.
-_EITHER: Any = {"anyOf": [{"properties": {"fields": _NULL}}, {"properties": {"key": _NULL}}]}
+#: JSON Schema of a call that has `fields` or `key`, but not both.
+_FIELDS_OR_KEY: Any = {"anyOf": [{"properties": {"fields": _NULL}}, {"properties": {"key": _NULL}}]}
 
 
 def _with_examples(*examples: dict[str, Any]) -> ConfigDict:
-    return ConfigDict(json_schema_extra={**_EITHER, "examples": list(examples)})
+    return ConfigDict(json_schema_extra={**_FIELDS_OR_KEY, "examples": list(examples)})
 
 
 class LimitAddress(Parameters):
@@ -75,29 +75,29 @@ class LimitAddress(Parameters):
 
 class LookParameters(LimitAddress):
     fields: LimitFields | None = None
-    """Each field of the key as a parameter of its own, such as `?biz=refund&channel=wx`."""
+    """Each field of the key as a separate parameter, such as `?biz=refund&channel=wx`."""
     key: Key | None = None
-    """The whole key, in place of fields."""
+    """The whole key, instead of its fields."""
 
 
 class AcquireParameters(LimitAddress):
     wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
-    """Keeps the request open until the call may go, at most this many seconds. The rest of the wait
-    is in `wait_seconds`. If the client disconnects meanwhile, the permit is released, unless the
-    call has an `id`. Not with a list of calls."""
+    """Holds the response until the call may proceed, for at most this many seconds. The rest of the
+    wait is in `wait_seconds`. If the client disconnects meanwhile, the permit is released, unless
+    the call has an `id`. Not with a list of calls."""
 
 
 class ValueAddress(LimitAddress):
     key: Annotated[Key, Field(examples=["refund:wx"], json_schema_extra=_NOT_EMPTY)]
-    """The whole key as decisions show it, percent-encoded once more. A limit whose key has no
-    fields has the address `/v1/limits/pay/values/`."""
+    """The whole key as in a decision, percent-encoded once more. If the limit's key has no fields,
+    leave it out: `/v1/limits/pay/values/`."""
 
 
 class NamedCall(Body):
     fields: Annotated[LimitFields, wanted("an object of texts")] | None = None
-    """Each field of the limit's key by its name."""
+    """The values of the fields in the limit's key, by name."""
     key: Key | None = None
-    """The whole key, in place of `fields`."""
+    """The whole key, instead of `fields`."""
 
     @model_validator(mode="after")
     def _check_one_name(self) -> Self:
@@ -107,7 +107,7 @@ class NamedCall(Body):
 
 
 class LimitCall(NamedCall):
-    """A call, named by its fields or its key. null means the same as leaving a member out."""
+    """A call, with its fields or its key. null means the same as leaving a member out."""
 
     model_config = _with_examples(
         {"fields": {"biz": "refund", "channel": "wx"}},
@@ -118,8 +118,8 @@ class LimitCall(NamedCall):
     id: Annotated[str, *matching(PERMIT_ID, "1 to 64 letters, digits and . _ - : @ +")] | None = (
         None
     )
-    """Your own name for the call. A second request with the same id is the same call and is not
-    counted again."""
+    """An id that you choose for the call. Another request with the same id is a retry of the same
+    call and is not counted again."""
 
 
 LimitCalls = Annotated[list[LimitCall], Field(min_length=1, max_length=MAX_CALLS)]
@@ -134,14 +134,14 @@ class ReleasePermit(NamedCall):
         Field(min_length=1, max_length=MAX_PERMIT, pattern=r"^[\x00-\x7f]*$"),
         wanted(NO_PERMIT),
     ]
-    """The `permit` of the decision."""
+    """The `permit` in the decision on the call."""
 
 
 class CountsPage(LimitAddress, PageParameters):
-    """A part of Redis to search."""
+    """A page of the keys that have used some of their limit, found in a part of Redis."""
 
     after: Annotated[str, *matching("[0-9]{0,19}", "the `next` of the page before")] = ""
-    """The `next` of the page before."""
+    """The `next` of the previous page."""
 
 
 class SetValue(Body):
@@ -154,16 +154,16 @@ class KeyCount(Reply):
     """How much a key has used of its limit."""
 
     key: Key
-    """The key of the call. You can send the key in place of `fields`."""
+    """The key of the call. You can send it instead of `fields`."""
     limit: int | None
-    """The limit of this key. null: there is no limit, or it is unknown."""
+    """The limit of this key. null: the key has no limit, or Redis is unavailable."""
     remaining: int | None
     """The highest cost that a call may have now."""
     wait_seconds: Seconds | None
-    """How long to wait before a call may go, or may ask again if it was refused. null: never, or
-    unknown."""
+    """How long to wait before a call or, if it was refused, before a retry. null: never, or
+    Redis is unavailable."""
     reset_seconds: Seconds | None
-    """How long until the whole limit is free."""
+    """How long until the whole limit is available."""
 
 
 class LimitDecision(KeyCount):
@@ -172,17 +172,17 @@ class LimitDecision(KeyCount):
     __qualname__ = "Decision"  # its name in the OpenAPI document
 
     allowed: bool
-    """Whether the call may go, now or at `at`."""
+    """Whether the call may proceed, now or at `at`."""
     outcome: Outcome
-    """`granted`: go now. `paced`: go at `at`. `refused`: do not go. `unlimited`: the key has no
-    limit. `admitted_alone`, `refused_alone`: Redis is unavailable, and `on_store_failure`
-    decides."""
+    """`granted`: proceed now. `paced`: proceed at `at`. `refused`: do not proceed. `unlimited`: the
+    key has no limit. `admitted_alone`, `refused_alone`: the replica decided alone, by
+    `on_store_failure`, because Redis is unavailable."""
     permit: str | None
-    """The permit to release when the call ends early. null: there is nothing to release."""
+    """The permit, which you can release if the call ends early. null: there is none."""
     at: Time | None
-    """The time when this wait ends, by the clock of Redis."""
+    """When the wait of `wait_seconds` ends, by the clock of Redis."""
     expires_in_seconds: Seconds | None
-    """Only for `concurrency`: when this permit ends by itself. null: there is no permit."""
+    """Only for `concurrency`: when the permit expires. null: there is no permit."""
 
 
 class LimitRule(LimitSettings, Reply):
@@ -191,11 +191,11 @@ class LimitRule(LimitSettings, Reply):
     name: str
     """The limit's name."""
     key: str
-    """What calls are counted by, with the fields in braces."""
+    """The pattern of the key of a call, with fields in braces."""
     limit: int | None
-    """The limit of keys without a value of their own. null: no limit."""
+    """The limit of keys that have no limit of their own. null: no limit."""
     names: list[str] = Field(alias="fields")
-    """The names of the key's fields, in their order."""
+    """The names of the fields in the key, in order."""
     values: dict[str, int] = Field(default={}, exclude=True)
 
 
@@ -205,7 +205,8 @@ class LimitRules(Reply):
 
 
 class LimitLook(LimitRule, LimitDecision):
-    """The limit, and how a call of cost 1 would be decided. `key` and `limit` are the call's."""
+    """A limit, and the decision that a call of cost 1 would get. `key` and `limit` are those of the
+    call."""
 
     key: str
     """The key of this call."""
@@ -220,9 +221,9 @@ class PermitReleased(Reply):
 
 class KeyValues(Reply):
     file: dict[str, int]
-    """Values from the configuration file. -1: no limit."""
+    """Limits of keys in the configuration file. -1: no limit."""
     set: dict[str, int]
-    """Values that were set at run time. They take precedence over `file`."""
+    """Limits of keys that were set at run time. They take precedence over `file`."""
 
 
 class KeyValue(Reply):
@@ -231,23 +232,23 @@ class KeyValue(Reply):
     limit: int
     """The key's limit. -1: no limit."""
     warning: Annotated[str | None, optional] = None
-    """Why no call that sends fields can have this key."""
+    """Why no values of the fields form this key, if so."""
 
 
 class KeyCounts(PageReply):
-    """A page of keys, sorted within the page, not across pages, as Redis keeps no index of keys."""
+    """A page of keys, which are sorted only within the page, because Redis has no index of keys."""
 
     keys: list[KeyCount]
-    """Keys that have used some of their limit, those with the smallest share left first."""
+    """Keys that have used some of their limit, lowest remaining share first."""
     found: int
-    """How many such keys are in the part of Redis that was searched."""
+    """How many of these keys the searched part of Redis has."""
 
 
 class KeyReset(Reply):
     key: Key
     """The key."""
     reset: bool
-    """Whether anything was counted."""
+    """Whether the key had used some of its limit."""
 
 
 class CheckLimit(Headers):
@@ -255,34 +256,35 @@ class CheckLimit(Headers):
     """The limit's name."""
     x_waitroom_key: str | None = None
     """The whole key. Characters that a key may not contain are percent-encoded. A key that is too
-    long becomes its digest, an IPv6 address its /64 network. Without the header all calls share one
-    key."""
+    long is replaced by its digest, and an IPv6 address by its /64 network. Without this header, all
+    calls share one key."""
     x_original_method: str | None = None
     """The method of the visitor's request. Default: GET. A CORS preflight passes and is not
     counted."""
     x_waitroom_given: str | None = None
-    """The X-Waitroom-Limit of the last response, if the proxy checks a request a second time. The
-    request is then counted only once."""
+    """The X-Waitroom-Limit of the first response, if the proxy checks the same request again. It is
+    then counted only once."""
 
 
-class _Rate(Headers):
+class _RateHeaders(Headers):
     policy: str | None = Field(None, alias="RateLimit-Policy")
     """The limit's name, the limit (q) and its window (w, seconds), by
-    draft-ietf-httpapi-ratelimit-headers. Missing if the key has no limit or it is unknown."""
+    draft-ietf-httpapi-ratelimit-headers. Missing if the key has no limit or Redis is
+    unavailable."""
     rate: str | None = Field(None, alias="RateLimit")
     """The limit's name, how many calls are left (r), and the seconds (t) until the whole limit is
-    free, or until a refused call may be tried again."""
+    available, or until a refused call may be retried."""
 
 
-class LimitPassed(_Rate):
+class LimitPassed(_RateHeaders):
     x_waitroom_state: Literal["admitted"]
     """The result."""
     x_waitroom_limit: str | None = None
     """The limit's name."""
 
 
-class LimitRefused(_Rate):
+class LimitRefused(_RateHeaders):
     x_waitroom_state: Literal["limited", "limit-away", "unknown-limit"]
-    """`limit-away`: Redis is unavailable, and the limit refuses then."""
+    """`limit-away`: Redis is unavailable, and `on_store_failure` is `refuse`."""
     retry_after: Annotated[int, Field(ge=1)] | None = None
     """How many seconds to wait before trying again."""

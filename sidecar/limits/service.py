@@ -1,6 +1,6 @@
-"""Rate limits: the decision on a call, also while Redis is unavailable.
+"""Rate limits, which decide whether a call may proceed, even while Redis is unavailable.
 
-The request's model has checked the keys, costs and ids of calls.
+The functions expect valid keys, costs and ids of calls. The models of requests validate them.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from sidecar.limits.model import Call, Decision, Outcome
 from sidecar.limits.settings import UNLIMITED, LimitSettings
 from sidecar.limits.store import LimitStore
 
-#: The Retry-After for a key whose limit is 0, seconds.
+#: The Retry-After for a key whose limit is 0, so that no retry can succeed, seconds.
 NEVER_RETRY_S = 60
 
 log = structlog.get_logger()
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit as this replica sees it."""
+    """A configured rate limit, with its state in Redis."""
 
     name: str
     settings: LimitSettings
@@ -39,7 +39,7 @@ class Limit:
     async def acquire(self, call: Call) -> Decision:
         """Decide on one call. While Redis is unavailable, decide by `on_store_failure`.
 
-        Raises InputError for a cost that is never granted.
+        Raises InputError if the call costs more than the limit ever grants.
         """
         try:
             decision = await self._acquire(call)
@@ -53,13 +53,13 @@ class Limit:
         return decision
 
     async def _acquire(self, call: Call) -> Decision:
-        """Ask the store. Release the permit if the request is cancelled before the store answers,
-        unless the call has an id, because the caller may already have sent the call again."""
+        """Ask the store for a decision. If the task is cancelled meanwhile, release the permit,
+        unless the call has an id: the client may already have sent the same call again."""
         has_permits = self.settings.on_exceed == "pace" or self.settings.algorithm == "concurrency"
         if call.id or not has_permits:
             return await self.store.acquire(call)
 
-        def release(task: asyncio.Task[Decision]) -> None:
+        def release_permit(task: asyncio.Task[Decision]) -> None:
             if not task.cancelled() and task.exception() is None and task.result().permit:
                 self.start_release(call.key, task.result().permit)
 
@@ -67,11 +67,11 @@ class Limit:
         try:
             return await asyncio.shield(acquiring)
         except asyncio.CancelledError:
-            acquiring.add_done_callback(release)
+            acquiring.add_done_callback(release_permit)
             raise
 
     async def acquire_all(self, calls: Sequence[Call]) -> list[Decision]:
-        """Decide on many calls, in their order. Refuse a call whose cost is never granted."""
+        """Decide on many calls, in order. Refuse each that costs more than is ever granted."""
         decisions = [
             self._decide_alone(decision) if isinstance(decision, StoreError) else decision
             for decision in await self.store.acquire_each(calls)
@@ -87,8 +87,8 @@ class Limit:
         return is_released
 
     def start_release(self, key: str, permit: str) -> None:
-        """Start to release a permit that nobody waits for any more, and do not wait for the result.
-        If the release fails, the permit ends by itself."""
+        """Start to release a permit that its client no longer needs. Do not wait for the result.
+        If this fails, the permit expires."""
         self._releases.start(self._try_release(key, permit))
 
     async def _try_release(self, key: str, permit: str) -> None:
@@ -123,7 +123,7 @@ LIMITS = web.AppKey("limits", Limits)
 
 
 def get_retry_after_s(decision: Decision) -> int:
-    """Return after how many whole seconds, at least 1, a refused call may ask again."""
+    """Return after how many whole seconds, at least 1, to retry a refused call."""
     return max(1, math.ceil(decision.wait_s)) if decision.at_us else NEVER_RETRY_S
 
 
@@ -131,8 +131,8 @@ def make_rate_headers(limit: Limit, decision: Decision) -> dict[str, str]:
     """Return the headers RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers), or
     none if the key has no limit or Redis is unavailable.
 
-    `w` is left out if the window is not whole seconds. `t` is when a refused call may ask again,
-    otherwise when the whole limit is free.
+    `w` is missing if the window is not a whole number of seconds. `t` is the time until a refused
+    call may be retried, or otherwise until the whole limit is available.
     """
     if decision.limit == UNLIMITED or not decision.now_us:
         return {}

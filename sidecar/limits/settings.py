@@ -1,4 +1,4 @@
-"""The settings of rate limits, and the key of a call."""
+"""The settings of rate limits, and how the key of a call is made from its fields."""
 
 import re
 from collections.abc import Mapping
@@ -11,24 +11,24 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import Count, Seconds
 
-#: The value of a setting `limit` that means no limit.
+#: The value of `limit` that means no limit.
 UNLIMITED = -1
 MAX_LIMIT = 1_000_000
 #: The highest cost of one call.
 MAX_COST = 1_000
 MAX_KEY_LENGTH = 256
-#: The pattern of a caller's own id for a call. With the id, it can ask for the same permit again.
+#: The pattern of an id that a client chooses for a call, so that it can retry the request safely.
 PERMIT_ID = re.compile(r"[A-Za-z0-9._:@+-]{1,64}\Z")
 #: The pattern of a call's key.
 KEY = re.compile(rf"[!-~]{{0,{MAX_KEY_LENGTH}}}\Z")
 _FIELD = re.compile(r"\{([a-z][a-z0-9_]{0,31})\}")
-#: The punctuation that is not encoded in a field's value. Other characters are percent-encoded, so
-#: that one value cannot be read as two.
+#: The punctuation that is not encoded in a field's value. Others are percent-encoded, so that a
+#: value cannot be mistaken for two values with a separator.
 _PLAIN = "@+,"
-_IS_PLAIN = re.compile(rf"[A-Za-z0-9_.~{_PLAIN}-]*\Z")
+_PLAIN_VALUE = re.compile(rf"[A-Za-z0-9_.~{_PLAIN}-]*\Z")
 #: The pattern of a field's value after percent-encoding.
 _ENCODED = r"(?:[A-Za-z0-9_.~@+,-]|%[0-9A-F]{2})+"
-#: Names that a field cannot have, because other members and parameters of requests have them.
+#: Names that a field cannot have, because requests use them for other members and parameters.
 _RESERVED = frozenset({"key", "cost", "id", "wait", "rule", "self"})
 
 
@@ -48,16 +48,16 @@ def _check_value(value: int) -> int:
     return value
 
 
-def _check_keys(value: dict[str, int]) -> dict[str, int]:
+def _check_keys(limits: dict[str, int]) -> dict[str, int]:
     problems = [
         f"{key[:40]!r} is a key of no call: at most {MAX_KEY_LENGTH} characters, ASCII without "
         "spaces; what a field has beside is percent-encoded"
-        for key in value
+        for key in limits
         if not KEY.match(key)
     ]
     if problems:
         raise ValueError("\n".join(problems))
-    return value
+    return limits
 
 
 Value = Annotated[Count, AfterValidator(_check_value)]
@@ -80,33 +80,33 @@ class LimitSettings(BaseModel):
     ]
     """How calls are counted."""
     key: Annotated[str, Field(max_length=128), AfterValidator(_check_key_pattern)] = ""
-    """What calls are counted by: each key has a limit of its own. ASCII without spaces. Fields
-    stand in braces; a field has lower-case letters, digits and `_`, and is not `key`, `cost`,
-    `id`, `wait`, `rule` or `self`. Empty: all calls share one limit."""
+    """The pattern of the key of a call. Each key has its own limit. ASCII without spaces. Fields
+    are written in braces. A field's name has lower-case letters, digits and `_`, and is not `key`,
+    `cost`, `id`, `wait`, `rule` or `self`. Empty: all calls share one limit."""
     limit: Value | None = None
-    """How many calls a key may make in a window, or at the same time with `concurrency`. For keys
-    that are not in `values`. None or -1: no limit. 0: no call."""
+    """How many calls a key may make in a window or, with `concurrency`, at the same time. Applies
+    to keys that are not in `values`. None or -1: no limit. 0: no calls."""
     window: Seconds | None = Field(default=None, ge=0.001, le=86_400 * 31, validate_default=True)
     """The time in which calls are counted. Required, but not allowed with `concurrency`."""
     burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
-    """How many calls may come at once after a pause. Only for `token_bucket`. None: as many as
+    """How many calls may be made at once after a pause. Only for `token_bucket`. None: as many as
     `limit`."""
     on_exceed: Literal["refuse", "pace"] = "refuse"
-    """What happens to a call over the limit. `refuse`: it is refused. `pace`: it is told when it
-    may go. `concurrency` only refuses."""
+    """What happens to a call over the limit. `refuse`: it is refused. `pace`: a later time is
+    reserved for the call. `concurrency` can only refuse."""
     max_wait: Seconds = Field(default=60, gt=0, le=86_400)
     """The longest wait with `pace`. A call that would wait longer is refused."""
     lease: Seconds = Field(default=60, ge=0.1, le=86_400)
-    """With `concurrency`: a permit that is not released ends after this time."""
+    """With `concurrency`: a permit that is not released expires after this time."""
     idempotency_window: Seconds = Field(default=60, ge=1, le=86_400)
-    """How long a second call with the same id counts as the same call, from the time on when the
-    first may go."""
+    """How long another request with the same id is taken for a retry of the same call, from the
+    time at which the call may proceed."""
     on_store_failure: Literal["admit", "refuse"] = "admit"
-    """What happens to calls while Redis is unavailable. `admit`: they may go. `refuse`: they are
-    refused."""
+    """What happens to calls while Redis is unavailable. `admit`: they may proceed. `refuse`: they
+    are refused."""
     values: Annotated[dict[str, Value], AfterValidator(_check_keys)] = {}
-    """Limits of single keys, in place of `limit`. `waitroom check-config` warns of keys that no
-    fields can form. A key's value that is set at run time takes precedence."""
+    """Limits of individual keys, instead of `limit`. `waitroom check-config` warns about keys that
+    no values of the fields form. A limit that is set at run time takes precedence."""
 
     @field_validator("window")
     @classmethod
@@ -132,17 +132,17 @@ class LimitSettings(BaseModel):
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The names of the key's fields, in their order."""
+        """Return the names of the fields in the key, in order."""
         return tuple(dict.fromkeys(_FIELD.findall(self.key)))
 
     @cached_property
     def _pieces(self) -> list[str]:
-        """The key, split into literal strings and names of fields, alternating."""
+        """Return the parts of the key: literal strings and names of fields, alternating."""
         return _FIELD.split(self.key)
 
     def find_warning(self, key: str) -> str:
-        """Return a warning if no fields can form this key, so that only a call that sends the whole
-        key has it. Return "" if there is nothing to warn of or the limit has no key pattern."""
+        """Return a warning if no values of the fields form this key, so that only a call that sends
+        the whole key can have it. Return "" if there is no warning or no key pattern."""
         if not self.key or self._pattern.fullmatch(key):
             return ""
         return (
@@ -162,21 +162,21 @@ class LimitSettings(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings of settings that are allowed but probably mistakes."""
+        """Return warnings about settings that are allowed but probably mistakes."""
         return [f"values: {text}" for key in self.values if (text := self.find_warning(key))]
 
     def make_key(self, values: Mapping[str, str]) -> str:
         """Make the key of a call from the values of its fields: "{biz}:{channel}" with biz=refund,
-        channel=wx is refund:wx. Percent-encode characters that might be taken for parts of the key.
+        channel=wx is refund:wx. Percent-encode characters in values that might be separators.
 
-        Raises InputError naming each field that is missing, unknown or empty, or for a long key.
+        Raises InputError if fields are missing, unknown or empty, or if the key is too long.
         """
         if len(values) != len(self.fields) or not all(map(values.get, self.fields)):
             raise InputError(self._find_problems(values))
         pieces = self._pieces.copy()
         for n in range(1, len(pieces), 2):
             value = values[pieces[n]]
-            is_plain = _IS_PLAIN.match(value)
+            is_plain = _PLAIN_VALUE.match(value)
             pieces[n] = value if is_plain else quote(value, safe=_PLAIN, errors="surrogatepass")
         key = "".join(pieces)
         if len(key) > MAX_KEY_LENGTH:

@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.limits.model import Call, Decision, Outcome
-from sidecar.limits.redis_keys import limit_key
+from sidecar.limits.redis_keys import redis_key
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import BATCH_LIMIT, LimitStore
 from sidecar.storage.redis.breaker import TRIES, Breaker
@@ -88,7 +88,7 @@ async def test_a_busy_key_keeps_no_more_than_it_needs(make, clock, kind, setting
     for _ in range(60):
         await store.acquire_each([Call("a")] * 9)
         clock.now += S // 5
-    assert await store._redis.zcard(limit_key(store._name, "a", kind)) <= 10
+    assert await store._redis.zcard(redis_key(store._name, "a", kind)) <= 10
 
 
 @pytest.mark.parametrize("algorithm", ["token_bucket", "leaky_bucket"])
@@ -174,7 +174,7 @@ async def test_what_nobody_was_told_of_is_given_back(make, kind, rule, error):
     """Permits with lost replies are given back when Redis answers again, in two tries if needed. A
     call with the caller's own id stays."""
     store = make(**rule)
-    key = limit_key(store._name, "a", kind)
+    key = redis_key(store._name, "a", kind)
     await store.acquire(Call("a", id="first"))
     lose(store, replies={0}, error=error)
     with pytest.raises((StoreError, asyncio.CancelledError)):
