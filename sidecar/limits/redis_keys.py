@@ -7,7 +7,7 @@ def redis_key(limit: str, limited_key: str, part: str) -> str:
     ALGORITHM  what is used: a string "time of the last call, µs, used" (fixed_window, token_bucket,
                leaky_bucket), or a zset with a member for each unit of cost: number -> time of its
                call, µs (sliding_window), or permit~n -> end of its lease, µs (concurrency). If the
-               last call was paced, the string ends with "paced", or the number begins with 2
+               limit paces, the string ends with "paced", and numbers begin with 2
     ALGORITHM.permits  zset  permit whose id the client chose -> time of its call, µs
     ALGORITHM.booked   zset  paced permit whose id the replica made -> time of its call, µs; the
                member "lowered" -> the latest of these times when the limit was last lowered

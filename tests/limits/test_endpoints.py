@@ -541,7 +541,7 @@ async def test_keys_that_are_counted(service, monkeypatch):
     for key in more:
         await acquire(site, key=key)
     monkeypatch.setattr(store, "SCAN_COUNT", 10)
-    monkeypatch.setattr(store, "SCANS", 1)
+    monkeypatch.setattr(store, "MAX_SCANS", 1)
     found, after, pages = set(), "", 0
     while after is not None:
         page = await site.fetch("GET", f"/limits/{{name}}/counts?after={after}")

@@ -1,15 +1,15 @@
--- Decides on a batch of calls of one limit, key by key.
--- KEYS    1 values; then for each key: state, permits, free and booked, as far as the limit needs
---         them
+-- Decides on a batch of calls of one limit, grouped by rate-limited key.
+-- KEYS    1 the hash of limits set at run time; then for each rate-limited key: state, permits,
+--         free and booked, or only the first of these if the limit does not need the others
 -- ARGV    2 the algorithm  3 the length of the window, or of a lease  4 burst, or ''
---         5 the longest wait; 0: no call waits  6 how long an id is remembered
---         7 1 to change nothing  8 the number of arguments of a call: 1 for the cost, 2 with an id
---         9 the number of keys; then all their names; then for each key: its configured limit
---           (-1: none), its number of calls, and their arguments. An id that the replica made
---           begins with ~
--- RETURNS now; then for each key its limit (-1: none), and for each of its calls: the time of the
---         call (if refused, when to ask again; 0: never), the highest cost that a call right after
---         it may have (-1: this call is refused), when the whole limit is free again
+--         5 the longest wait (0: no call waits)  6 how long an id is remembered
+--         7 1 to change nothing in Redis  8 how many arguments a call has: cost, or cost and id
+--         9 the number of rate-limited keys; then the name of each; then for each of them: its
+--           configured limit (-1: none), its number of calls, and the arguments of these calls. An
+--           id that the replica generated begins with ~
+-- RETURNS now; then for each rate-limited key: its limit (-1: none), and for each of its calls the
+--         time of the call (if refused, when to retry; 0: never), the highest cost that a call
+--         right after it may have (-1: this call is refused), when the whole limit is available
 -- @include "limits/parts/calls"
 local FIRST_NAME = 10
 
@@ -19,7 +19,7 @@ local function run(KEYS, ARGV)
   algorithm = ALGORITHMS[ARGV[2]]
   LENGTH, BURST, MAX_WAIT = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
   REMEMBERED, IS_DRY_RUN = tonumber(ARGV[6]), ARGV[7] == '1'
-  local arguments_per_call, key_count = tonumber(ARGV[8]), tonumber(ARGV[9])
+  local argument_count, key_count = tonumber(ARGV[8]), tonumber(ARGV[9])
   local keys_per_key = (#KEYS - 1) / key_count
   local argument = FIRST_NAME + key_count
   local limits = redis_call('HMGET', VALUES, unpack(ARGV, FIRST_NAME, argument - 1))
@@ -39,14 +39,14 @@ local function run(KEYS, ARGV)
       local at, left, ends = 0, 0, 0
       if limit >= 0 then
         at, left, ends = decide(tonumber(ARGV[argument]),
-          arguments_per_call > 1 and ARGV[argument + 1] or '', limit)
+          argument_count > 1 and ARGV[argument + 1] or '', limit)
       end
       local i = #replies
       replies[i + 1], replies[i + 2], replies[i + 3] = at, left, ends
-      argument = argument + arguments_per_call
+      argument = argument + argument_count
     end
     if saved_until then algorithm.save(saved_until) end
-    expire_permits()
+    clean_up_permits()
   end
   return replies
 end

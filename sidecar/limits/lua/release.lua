@@ -1,9 +1,8 @@
--- Releases permits: units of a concurrency limit at any time, the time of a paced call only while
--- that time is in the future. The next call of the same cost takes the time, unless the limit was
--- lowered since.
--- KEYS    for each permit: the set with the permit, the set of returned times, and the set that
---         shows whether the limit was lowered (for units, three times the same key)
--- ARGV    from 2 on, for each permit: its name, and its number of units (0: it has a time)
+-- Releases permits of concurrency, and those of paced calls whose time is in the future. The next
+-- call of the same cost takes this time, unless the limit was lowered meanwhile.
+-- KEYS    for each permit: the set that has the permit, free, and booked (of concurrency: three
+--         times the state)
+-- ARGV    from 2 on, for each permit: the permit, and its cost (0 if it is of a paced call)
 -- RETURNS for each permit 1 if it was released, else 0
 -- @include "limits/parts/returned_times"
 
@@ -15,15 +14,15 @@ local function run(KEYS, ARGV)
     free = KEYS[3 * n - 1]
     local permit, units = ARGV[2 * n], tonumber(ARGV[2 * n + 1])
     local score = redis_call('ZSCORE', key, units > 0 and permit .. '~1' or permit)
-    local is_open = score and tonumber(score) > now
-    if is_open and units > 0 then
+    local is_valid = score and tonumber(score) > now
+    if is_valid and units > 0 then
       for unit = 1, units do redis_call('ZREM', key, permit .. '~' .. unit) end
-    elseif is_open then
+    elseif is_valid then
       redis_call('ZREM', key, permit)
       local lowered = tonumber(redis_call('ZSCORE', booked, 'lowered') or 0)
       if tonumber(score) > lowered then offer_returned(permit, score) end
     end
-    replies[n] = is_open and 1 or 0
+    replies[n] = is_valid and 1 or 0
   end
   return replies
 end

@@ -1,9 +1,9 @@
--- Sets the limit of a key, or resets the limit to the configured value. Calls keep their times. But
--- if the limit is lowered, times returned later are not offered to other calls, and the key of a
--- bucket, which now empties more slowly, is kept for longer.
--- KEYS    1 values 2 state; if the limit paces: 3 free 4 booked
--- ARGV    2 the key's name 3 its new limit (-1: none), or '' for the configured one
---         4 its configured limit 5 the window's length of a bucket, or 0 6 1 if the state is a set
+-- Sets the limit of one rate-limited key, or resets it to the configured limit. Paced calls keep
+-- their times. If the limit is lowered, other calls cannot take times that are released later. The
+-- state of a bucket then lives longer, because the bucket empties more slowly.
+-- KEYS    1 the hash of limits set at run time 2 state; if the limit paces: 3 free 4 booked
+-- ARGV    2 the rate-limited key 3 its new limit (-1: none), or '' for the configured one 4 its
+--         configured limit 5 the length of the window of a bucket, else 0 6 1 if the state is a set
 -- RETURNS nothing
 -- @include "limits/parts/head"
 local function run(KEYS, ARGV)
@@ -31,7 +31,7 @@ local function run(KEYS, ARGV)
     redis_call('ZADD', booked, int(last_time), 'lowered')
     extend_expiry(booked, last_time)
   end
-  -- With a limit of 0 a bucket never empties, so it is kept as long as with a limit of 1.
+  -- With a limit of 0, a bucket never empties. Its state then lives as long as with a limit of 1.
   if LENGTH > 0 and last_time > 0 then
     extend_expiry(state, last_time + math.ceil(used * LENGTH / math.max(1, new_limit)))
   end

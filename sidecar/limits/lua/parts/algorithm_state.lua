@@ -1,12 +1,13 @@
 -- @include "limits/parts/head"
--- The state that an algorithm works on. A script sets these variables before it calls load(). Each
--- algorithm is a table of functions:
---   load() returns the latest time that a call was given, and whether that call was paced
---   find(cost, limit, base, permit) returns the first time >= base at which the call may go, how
---     much is in use then (this call included), out of how much, and when all of it is free again.
---     Returns nil if the call may never go. Cost 0 asks for the use at `base`
---   take(at, after, cost, permit) counts the call; `after` is how much is in use then
+-- Variables of every algorithm, which a script sets before it calls load(). Each algorithm is a
+-- table of functions:
+--   load() reads the state; returns the time of the last call, and whether the limit paced it
+--   find(cost, limit, base, permit) returns the first time >= base at which the call may proceed,
+--     how much is in use then (with this call), out of how much, and when nothing is in use again.
+--     Returns nil if it may never proceed. Cost 0 asks how much is in use at `base`
+--   take(at, after, cost, permit) counts a call at `at`; `after` is how much is in use then
 --   save(ends) writes the state, which is needed until `ends`
-local state -- the key
-local LENGTH, BURST -- of the window or the lease, µs; the burst, nil: as the limit
-local free -- the key of the returned times; nil if the limit does not pace
+local state -- the Redis key of the state
+local LENGTH -- of the window or the lease, µs
+local BURST -- nil: the same as the limit
+local free -- the Redis key of released times (returned_times.lua); nil if the limit does not pace

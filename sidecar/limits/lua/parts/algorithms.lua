@@ -1,5 +1,5 @@
--- The algorithms, by their names in the settings. Their functions are described in
--- limits/parts/algorithm_state.
+-- The algorithms, by their names in the settings. limits/parts/algorithm_state describes their
+-- functions.
 -- @include "limits/parts/concurrency"
 -- @include "limits/parts/fixed_window"
 -- @include "limits/parts/leaky_bucket"

@@ -1,7 +1,7 @@
 -- @include "limits/parts/time_and_use"
--- Adds a cost to a bucket that holds `size` and leaks at the rate limit / window. The level is
--- counted in units of 1 / window, so that all numbers are whole. `max_used` bounds the stored
--- level.
+-- The find() of both buckets: adds a cost to a bucket that holds `size` and leaks at the rate
+-- limit / window. `filled` is the level times the window, so that it is a whole number. A stored
+-- level above `max_used` counts as `max_used`.
 local function add_to_bucket(cost, limit, base, size, max_used)
   if limit == 0 or cost > size then return nil end
   local filled = math.floor(used * LENGTH + 0.5) - (base - last) * limit

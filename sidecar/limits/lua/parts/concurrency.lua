@@ -1,6 +1,6 @@
--- Grants permits that end with their lease, unless they are released earlier. Each unit is a member
--- with the end of the lease as its score: permit~1, permit~2 and so on. A call with the same permit
--- starts the lease again.
+-- Grants permits, which expire at the end of their lease unless they are released earlier. Each
+-- unit of cost is a member, with the end of the lease as its score: permit~1, permit~2 and so on.
+-- Another call with the same id and cost has the same permit and renews its lease.
 -- @include "limits/parts/unit_set"
 local concurrency = {}
 
@@ -10,7 +10,7 @@ function concurrency.load()
 end
 
 local function is_held(permit)
-  -- '~~': the replica has made the id for this call, so nobody holds it.
+  -- '~~': the replica generated the id for this call, so the permit is new.
   if not permit or string.find(permit, '~~', 1, true) then return false end
   flush_units()
   local ends = redis_call('ZSCORE', state, permit .. '~1')

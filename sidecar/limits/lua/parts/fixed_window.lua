@@ -1,4 +1,4 @@
--- Counts calls in each window [k * window, (k + 1) * window) of Redis' clock.
+-- Counts calls in fixed windows by Redis' clock: [k * length, (k + 1) * length) for each k.
 -- @include "limits/parts/time_and_use"
 local fixed_window = make_algorithm(function(cost, limit, base)
   if cost > limit then return nil end

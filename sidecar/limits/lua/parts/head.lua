@@ -1,11 +1,11 @@
--- The start of every script of limits and of targets. Times are in µs, except those of PEXPIRE.
--- KEYS  names and types: limits/redis_keys.py
+-- Included by each script of limits and of jobs' targets. Times are in µs, except for PEXPIRE.
+-- KEYS  limits/redis_keys.py describes them
 -- ARGV  1 now, or '' for Redis' own time (tests override it)
 -- @include "visitors/script"
--- How much longer than needed a key is kept, ms, because a clock may go back a little.
+-- How much longer than needed a key lives, ms, because a clock may go back a little.
 local EXTRA_LIFE_MS = 9000
 
--- Caches the strings of numbers, because a batch repeats many of them.
+-- A cache of numbers as strings, because a batch repeats many of them.
 local strings
 local write_int = int
 local function int(number)

@@ -1,6 +1,6 @@
 -- @include "limits/parts/algorithm_state"
--- The times that calls were given, by permit.
-local permits, booked -- the keys, if the limit needs them
+-- Stores the time of each call by the call's permit.
+local permits, booked -- the Redis keys (limits/redis_keys.py), or a false value if not needed
 local REMEMBERED -- how long an id is remembered, µs
 local latest_permit, latest_booked -- the latest times that this script has stored in each key
 
@@ -8,22 +8,23 @@ local function reset_permits()
   latest_permit, latest_booked = nil, nil
 end
 
--- Returns whether the replica has made this id, which then begins with ~, as the caller sent none.
-local function is_made_by_replica(id)
+-- Returns whether the replica generated this id, because the client sent none. Such an id begins
+-- with ~.
+local function is_generated(id)
   return string.byte(id) == 126
 end
 
--- Returns the time that an earlier call with this id was given, or a false value.
-local function find_given_time(permit, id)
-  if not permits or id == '' or is_made_by_replica(id) then return nil end
+-- Returns the time of an earlier call with this id, or a false value.
+local function find_stored_time(permit, id)
+  if not permits or id == '' or is_generated(id) then return nil end
   local at = tonumber(redis_call('ZSCORE', permits, permit) or nil)
   return at and at > now - REMEMBERED and at
 end
 
--- Stores the time that a call was given.
-local function store_given_time(permit, id, at)
+-- Stores the time of a call.
+local function store_time(permit, id, at)
   if not permits or id == '' then return end
-  if not is_made_by_replica(id) then
+  if not is_generated(id) then
     redis_call('ZADD', permits, int(at), permit)
     latest_permit = math.max(latest_permit or 0, at)
   elseif at > now then
@@ -32,8 +33,8 @@ local function store_given_time(permit, id, at)
   end
 end
 
--- Removes old times and extends the expiry of the keys that this script has written.
-local function expire_permits()
+-- Removes old times from the keys that this script has written, and extends the keys' expiry.
+local function clean_up_permits()
   if latest_permit then
     redis_call('ZREMRANGEBYSCORE', permits, '-inf', int(now - REMEMBERED))
     extend_expiry(permits, latest_permit + REMEMBERED)

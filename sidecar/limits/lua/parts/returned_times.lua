@@ -1,15 +1,15 @@
 -- @include "limits/parts/algorithm_state"
--- The returned times of paced calls: the time of a call that was released, or whose client has
--- disconnected, goes to the next call of the same cost.
-local MAX_RETURNED = 128
-local returned -- permits and times in `free`, read once for each key
+-- Returned times of paced calls. If the permit of a call is released before its time has come, the
+-- next call of the same cost gets this time.
+local MAX_RETURNED = 128 -- the most returned times that are searched
+local returned -- permits and their times in `free`, read once for each rate-limited key
 
 local function reset_returned()
   returned = nil
 end
 
--- Returns the earliest returned time for a call of this cost: the index in `returned`, and the
--- time. Searches only the first MAX_RETURNED.
+-- Returns the index in `returned` of the earliest time for a call of this cost, and the time.
+-- Returns nil if there is none.
 local function find_returned(cost)
   if not free then return nil end
   returned = returned or redis_call('ZRANGEBYSCORE', free, int(now), '+inf', 'WITHSCORES',
@@ -25,10 +25,10 @@ local function take_returned(i)
   table.remove(returned, i)
 end
 
--- Adds a returned time to those that later calls may take.
+-- Offers the time of a released permit to later calls.
 local function offer_returned(permit, time)
   redis_call('ZREMRANGEBYSCORE', free, '-inf', '(' .. int(now))
-  -- The same permit may have returned another time before, which nobody has taken yet.
+  -- The same permit may have returned an earlier time, which no call has taken yet.
   local member = permit
   while redis_call('ZADD', free, 'NX', time, member) == 0 do member = member .. '~' end
   extend_expiry(free, tonumber(time))

@@ -1,8 +1,8 @@
 -- @include "limits/parts/algorithm_state"
--- The state of a key as two numbers in a string, which is smaller than a hash: the latest time that
--- a call was given, and how much of the limit was in use then.
+-- The state of a rate-limited key as a string with two numbers, which is smaller than a hash: the
+-- time of the last call, and how much of the limit was in use then.
 local last, used
-local PACED = ' paced'
+local PACED = ' paced' -- the end of the string if the limit paces
 
 local function load_time_and_use()
   local pair = redis_call('GET', state)

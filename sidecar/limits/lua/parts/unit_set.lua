@@ -1,8 +1,8 @@
 -- @include "limits/parts/algorithm_state"
--- The state of a key as a sorted set of units of cost. A unit is in use for `lasts` µs from its
--- score on.
+-- The state of a rate-limited key as a sorted set with a member for each unit of cost. A unit is in
+-- use until `lasts` µs after its score.
 local top, top_score -- the member and score of the last unit
-local unwritten -- scores and members to add
+local unwritten -- scores and members to add to the set
 local units_in_use, counted_after -- how many units have a score above `counted_after`
 local queried_cost, freed_at -- the cost and the result of the last query of find_time_for_units()
 
@@ -30,8 +30,8 @@ local function count_units_after(from)
   return units_in_use
 end
 
--- The find() of both algorithms, for a permit that is not held yet. Returns the time at which
--- `cost` units are free, after all calls that were given a time already.
+-- The find() of sliding_window and concurrency, for a call that has no units yet. Returns the time
+-- at which `cost` units are available, after all earlier calls.
 local function find_time_for_units(cost, limit, base, lasts)
   if cost > limit then return nil end
   local after = count_units_after(base - lasts) + cost
