@@ -132,7 +132,7 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
         stack.push_async_callback(stop_workers, task)
         if listen:
             await _serve_health(stack, metrics, listen)
-        pool = WorkerPool(services.jobs, services.wake_ups, egress, most=max_calls)
+        pool = WorkerPool(services.jobs, services.wake_ups, egress, max_calls=max_calls)
         # Exclude all objects from garbage collection, as in a replica.
         gc.collect()
         gc.freeze()

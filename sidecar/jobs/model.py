@@ -225,6 +225,6 @@ class JobQuery:
     limit: int = 100
 
     @property
-    def is_narrow(self) -> bool:
-        """Whether no index covers the search, so that it might read all jobs."""
+    def needs_scan(self) -> bool:
+        """Whether no index covers the search, so that it has to scan jobs."""
         return self.statuses is not None or 0 < len(self.id) < ID_LENGTH

@@ -31,7 +31,7 @@ _EXCLUDED = "//, ., .., :/, encoded . / \\ % ? # ; or control characters, letter
 _CONTROLS = {"Cc", "Zl", "Zp"}
 
 #: A value in a query.
-Value: TypeAlias = str | int | FiniteFloat
+QueryValue: TypeAlias = str | int | FiniteFloat
 
 
 def check_request(settings: TargetSettings, request: NewJob | Job) -> URL:
@@ -94,7 +94,7 @@ def _find_path_problems(settings: TargetSettings, path: str) -> list[str]:
     return []
 
 
-def write_query(query: str | dict[str, Value | list[Value]] | None) -> str:
+def encode_query(query: str | dict[str, QueryValue | list[QueryValue]] | None) -> str:
     """Return a query as the encoded string that is sent. Raises InputError."""
     if query is None or isinstance(query, str):
         return query or ""

@@ -32,7 +32,7 @@ from sidecar.http.models import (
     wanted,
 )
 from sidecar.jobs.model import ENDED, ID_PATTERN, JobKind, JobQuery, State
-from sidecar.jobs.request import Value
+from sidecar.jobs.request import QueryValue
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.errors import InputError
 from sidecar.kit.moments import Past, read_past
@@ -69,12 +69,12 @@ IDEMPOTENCY_KEY_USED = problem_kinds.Kind(
 )
 
 #: The largest result body in a job's document, in bytes. Larger ones are only at its /body.
-MAX_INLINE = 65_536
+MAX_INLINE_BYTES = 65_536
 #: The longest history of a target, in hours.
 MAX_HOURS = 24 * 31
 #: The pattern of an idempotency key.
-KEY = r"[!-~]{1,128}"
-KEY_WANTED = "1 to 128 visible ASCII characters"
+KEY_PATTERN = r"[!-~]{1,128}"
+KEY_HINT = "1 to 128 visible ASCII characters"
 
 #: The most jobs that one bulk request changes.
 MAX_BULK_JOBS = 100
@@ -91,7 +91,7 @@ After = Annotated[
 _JobId = Annotated[str, *matching(ID_PATTERN, "ids of jobs, 22 letters, digits, - and _ each")]
 Id = Annotated[str, Field(json_schema_extra={"pattern": f"^{ID_PATTERN}$"})]
 Query = Annotated[
-    str | dict[str, Value | list[Value]],
+    str | dict[str, QueryValue | list[QueryValue]],
     wanted("a text, or an object of texts, numbers and lists of them"),
 ]
 #: A string that is null if it is empty in the database.
@@ -101,12 +101,12 @@ FromMs = Annotated[Seconds, BeforeValidator(lambda ms: ms / 1000)]
 Rounded = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 3))]
 
 
-class JobAddress(Parameters):
+class JobPath(Parameters):
     id: Annotated[Id, Field(examples=["x0m3yQ8qS7mVt1cJr2nW4A"])]
     """The `id` that submitting the job returned."""
 
 
-class FindJob(JobAddress):
+class FindJob(JobPath):
     wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
     """How long to keep the request open until the job has ended or is called, in seconds."""
 
@@ -158,7 +158,7 @@ class SubmitJob(Body):
     """The job's class. Needs a `grant` for this class."""
     grant: str | None = None
     """A signed grant, which gives the job its class."""
-    idempotency_key: Annotated[str, *matching(KEY, KEY_WANTED)] | None = None
+    idempotency_key: Annotated[str, *matching(KEY_PATTERN, KEY_HINT)] | None = None
     """Your own key for the job. A second request with the same key and content returns the same
     job."""
     callback_url: str | None = None
@@ -281,7 +281,7 @@ class JobFilter(BaseModel):
     to: Annotated[Past, Field(examples=["1h", "2026-11-28T00:00Z"])] = ""
     """Only jobs submitted before this time, written as in `from`."""
 
-    def query(self, owner: str | None, **more: Any) -> JobQuery:
+    def to_query(self, owner: str | None, **more: Any) -> JobQuery:
         """Return the search, among jobs of `owner`, or all jobs if None. Raises InputError."""
         problems, now_ms = [], round(time.time() * 1000)
         times: dict[str, int] = {}
@@ -327,12 +327,12 @@ class SelectedJobs(JobFilter, Body):
     dry_run: bool = False
     """Only count the jobs, up to 10,000, and change none."""
 
-    def to_query_in(
+    def to_bulk_query(
         self, owner: str | None, states: frozenset[State], default: frozenset[State]
     ) -> JobQuery:
         """Return the search for jobs in one of `states`, or in `default` if the filter names no
         state. Raises InputError if the filter is empty, or has a state outside of `states`."""
-        query = self.query(owner, after=read_after(self.after), limit=MAX_BULK_JOBS)
+        query = self.to_query(owner, after=read_after(self.after), limit=MAX_BULK_JOBS)
         filters = self.model_dump(exclude={"ids", "after", "dry_run"}, exclude_defaults=True)
         problems = []
         if not filters:
@@ -378,12 +378,12 @@ class CancelledJob(Reply):
     """true while the job's call is being aborted."""
 
 
-class TargetAddress(Parameters):
+class TargetPath(Parameters):
     name: Annotated[Name, Field(examples=["images"])]
     """The target's name."""
 
 
-class HistoryParameters(TargetAddress):
+class HistoryParameters(TargetPath):
     hours: Annotated[int, Field(ge=1, le=MAX_HOURS)] = 24
     """The length of the history, in hours."""
 

@@ -234,7 +234,9 @@ class Jobs:
         now_ms = target.clock.now_ms()
         for claim in claims:
             if not await self.store.attempts.set_called(claim.id, claim.fence, at_ms=now_ms):
-                await target.store.drop([(claim.id, claim.fence)], target.settings, wakes=True)
+                await target.store.drop(
+                    [(claim.id, claim.fence)], target.settings, wake_others=True
+                )
 
     async def record_used(self, target: Target, id_: str, fence: int) -> None:
         """Write to SQL that a permit was used, so the call has begun."""

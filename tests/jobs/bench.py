@@ -164,7 +164,7 @@ class Bench:
         return job.id
 
     def worker(self, target: Target, *, most: int = 5) -> TargetWorker:
-        return TargetWorker(target, self.jobs, self.egress, self.wake_ups, most=most)  # type: ignore[arg-type]
+        return TargetWorker(target, self.jobs, self.egress, self.wake_ups, max_calls=most)  # type: ignore[arg-type]
 
     async def lose_line(self, target: Target) -> None:
         """As if Redis had been emptied, and the reconciler had built the queue again."""
@@ -173,7 +173,7 @@ class Bench:
         await self.redis.delete(*keys)
         claimed = await target.store.claim(0, target.settings)
         assert not claimed.is_ready
-        await self.reconciler.queues.rebuild(target, born_us=claimed.born_us)
+        await self.reconciler.queues.rebuild(target, detected_us=claimed.detected_us)
 
     async def row(self, id_: str) -> Job:
         found = await self.store.jobs.find(id_)

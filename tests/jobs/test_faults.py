@@ -282,10 +282,10 @@ async def test_two_reconcilers_rebuild_one_queue(here, target):
     other = Reconciler(
         here.jobs, here.wake_ups, partial(LeaderLease, here.redis, owner="two", timeout_s=5)
     )
-    born_us = (await target.store.claim(0, target.settings)).born_us
-    assert born_us > 0
+    detected_us = (await target.store.claim(0, target.settings)).detected_us
+    assert detected_us > 0
     await asyncio.gather(
-        *(one.queues.rebuild(target, born_us=born_us) for one in (here.reconciler, other))
+        *(one.queues.rebuild(target, detected_us=detected_us) for one in (here.reconciler, other))
     )
     assert await called(target) == ids
 
@@ -295,7 +295,7 @@ async def test_a_rebuilt_queue_has_the_jobs_that_run(here, target):
     ids = await insert(here, target, 10)
     running = [(id_, 7) for id_ in ids[:3]]
     await here.store.attempts.start(running, at_ms=here.time())
-    await here.reconciler.queues.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, detected_us=0)
     _, places = await target.store.inspect(ids)
     assert [place.where for place in places] == ["running"] * 3 + ["line"] * 7
     assert await target.store.renew(running) == ["held"] * 3
@@ -307,7 +307,7 @@ async def test_a_rebuilt_queue_waits_for_its_rate(here):
     target = await here.make(new_room_name(), rate=1, window="1m")
     ids = await insert(here, target, 2)
     await here.store.attempts.start([(ids[0], 7)], at_ms=here.time())
-    await here.reconciler.queues.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, detected_us=0)
     claimed = await target.store.claim(10, target.settings)
     assert claimed.is_ready
     assert claimed.claims == []
@@ -317,7 +317,7 @@ async def test_a_rebuilt_queue_waits_for_its_rate(here):
 async def test_a_job_that_only_sql_has_comes_into_the_queue(here, target, monkeypatch):
     """The replica that took it died before. It has its place by its order."""
     monkeypatch.setattr(reconcilers, "RECONCILE_S", -1.0)
-    await here.reconciler.queues.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, detected_us=0)
     ids = await insert(here, target, 5)
     await here.reconciler._reconcile(target)
     assert await called(target) == ids
@@ -325,7 +325,7 @@ async def test_a_job_that_only_sql_has_comes_into_the_queue(here, target, monkey
 
 async def test_a_job_that_is_being_submitted_is_left_alone(here, target):
     """Its replica puts it in the queue in a moment."""
-    await here.reconciler.queues.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, detected_us=0)
     await insert(here, target, 1)
     await here.reconciler._reconcile(target)
     assert await called(target) == []
@@ -334,7 +334,7 @@ async def test_a_job_that_is_being_submitted_is_left_alone(here, target):
 async def test_a_job_that_runs_and_is_in_no_queue_is_called_again(here, target, monkeypatch):
     """Its worker has died, and Redis has forgotten it."""
     monkeypatch.setattr(reconcilers, "RECONCILE_S", -1.0)
-    await here.reconciler.queues.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, detected_us=0)
     [id_] = await insert(here, target, 1)
     await here.store.attempts.start([(id_, 7)], at_ms=here.time())
     await here.reconciler._reconcile(target)
@@ -348,10 +348,10 @@ async def test_a_job_that_runs_and_is_in_no_queue_is_called_again(here, target, 
 async def test_nothing_is_called_when_locks_end_before_sql_answers(here, target, monkeypatch):
     """Other workers may call the jobs by then; these go back to where they were."""
     monkeypatch.setattr(workers, "LOCK_S", 0)
-    monkeypatch.setattr(workers, "MARGIN_S", 0)
-    monkeypatch.setattr(workers, "SLOW_S", 0)
+    monkeypatch.setattr(workers, "LOCK_MARGIN_S", 0)
+    monkeypatch.setattr(workers, "SLOW_START_S", 0)
     [id_], worker = await insert(here, target, 1), here.worker(target)
-    await here.reconciler.queues.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, detected_us=0)
     assert await worker._claim_jobs() > 0
     assert len(worker) == 0
     _, [place] = await target.store.inspect([id_])
@@ -360,8 +360,8 @@ async def test_nothing_is_called_when_locks_end_before_sql_answers(here, target,
 
 async def test_a_worker_that_cannot_ask_about_its_locks_waits_for_redis(here, target, monkeypatch):
     """When beginning took long: jobs that are given up would be overtaken until their locks end."""
-    monkeypatch.setattr(workers, "SLOW_S", -1)
-    monkeypatch.setattr(workers, "RETRY_S", 0.01)
+    monkeypatch.setattr(workers, "SLOW_START_S", -1)
+    monkeypatch.setattr(workers, "RENEW_RETRY_S", 0.01)
     renew, asked = target.store.renew, []
 
     async def away_at_first(claims: Any) -> Any:
@@ -372,7 +372,7 @@ async def test_a_worker_that_cannot_ask_about_its_locks_waits_for_redis(here, ta
 
     monkeypatch.setattr(target.store, "renew", away_at_first)
     await insert(here, target, 1)
-    await here.reconciler.queues.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, detected_us=0)
     async with running(here.worker(target).run()):
         await until(lambda: bool(here.egress.called))
         assert len(asked) == 3
@@ -381,10 +381,10 @@ async def test_a_worker_that_cannot_ask_about_its_locks_waits_for_redis(here, ta
 async def test_a_call_whose_lock_cannot_be_renewed_is_cut_off(here, target, monkeypatch):
     """Before another worker can have it: Redis is away here, and may be there for others."""
     monkeypatch.setattr(workers, "LOCK_S", 0.2)
-    monkeypatch.setattr(workers, "MARGIN_S", 0)
-    monkeypatch.setattr(workers, "RENEW_S", 0.02)
+    monkeypatch.setattr(workers, "LOCK_MARGIN_S", 0)
+    monkeypatch.setattr(workers, "RENEW_INTERVAL_S", 0.02)
     await insert(here, target, 1)
-    await here.reconciler.queues.rebuild(target, born_us=0)
+    await here.reconciler.queues.rebuild(target, detected_us=0)
 
     async def renew(*_: object) -> None:
         raise StoreError("it is away")

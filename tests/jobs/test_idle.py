@@ -8,7 +8,7 @@ import pytest
 from sidecar.jobs.model import QueueEntry, State
 from sidecar.jobs.wake_ups import publish
 from sidecar.jobs.worker import reconciler
-from sidecar.jobs.worker.queue_rebuild import restored_call
+from sidecar.jobs.worker.queue_rebuild import make_restored_call
 from sidecar.jobs.worker.target_worker import WorkerPool
 from tests.jobs.bench import running, until
 from tests.support.jobs import job
@@ -92,7 +92,7 @@ async def test_the_look_at_all_targets_notes_that_a_worker_asks(here):
             [QueueEntry("a", 1, not_before_ms=here.time() + 60_000)]
         ),
         lambda target, _: target.store.restore(
-            [restored_call(job(kind="online"), target.settings)]
+            [make_restored_call(job(kind="online"), target.settings)]
         ),
     ],
     ids=["it waits", "it waits for its next try", "it is called"],

@@ -8,7 +8,7 @@ import pytest
 from sidecar.jobs import retry_policy
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import Ending, Job, QueueEntry, State, make_job_id
-from sidecar.jobs.store.endings import BYTES_PER_DELETE
+from sidecar.jobs.store.due_jobs import BYTES_PER_DELETE
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.worker import reconciler, target_worker
 from sidecar.jobs.worker.target_worker import WorkerPool
@@ -45,7 +45,7 @@ def lost_once(here, target, *, seconds=0.0):
 async def test_a_worker_that_gets_its_own_job_again_cuts_the_older_call_off(here, monkeypatch):
     """A job is in the new queue though its worker calls by the old one: never two calls of one job
     at a time."""
-    monkeypatch.setattr(target_worker, "SLOW_S", 60)  # it looks like a quick one
+    monkeypatch.setattr(target_worker, "SLOW_START_S", 60)  # it looks like a quick one
     target = await here.target()
     id_ = await here.submit(target)
     worker = here.worker(target)
@@ -66,7 +66,7 @@ async def test_a_worker_that_was_slow_to_begin_asks_whether_the_job_is_still_its
     target = await here.target()
     id_ = await here.submit(target)
     first, second = here.worker(target), here.worker(target)
-    lost_once(here, target, seconds=target_worker.SLOW_S)
+    lost_once(here, target, seconds=target_worker.SLOW_START_S)
     await first._claim_jobs()
     await second._claim_jobs()
     await until(lambda: bool(here.egress.called))
@@ -157,9 +157,9 @@ async def test_old_results_are_removed_some_megabytes_at_a_time(here):
 
     await asyncio.gather(*(ended(4 * MIB) for _ in range(6)))
     assert BYTES_PER_DELETE == 16 * MIB
-    assert [await here.store.endings.delete_old(now_ms, 500) for _ in range(3)] == [4, 2, 0]
+    assert [await here.store.due_jobs.delete_old(now_ms, 500) for _ in range(3)] == [4, 2, 0]
     await asyncio.gather(ended(BYTES_PER_DELETE * 2), ended(BYTES_PER_DELETE * 2))
-    assert [await here.store.endings.delete_old(now_ms, 500) for _ in range(3)] == [1, 1, 0]
+    assert [await here.store.due_jobs.delete_old(now_ms, 500) for _ in range(3)] == [1, 1, 0]
 
 
 # Workers that are gone ----------------------------------------------------------------------------
@@ -209,7 +209,7 @@ async def test_a_job_outlives_some_workers(here, more, state):
 
 async def test_an_error_in_a_turn_does_not_end_the_target_worker(here, monkeypatch):
     """Whatever it is: calls under way go on, and new ones are begun."""
-    monkeypatch.setattr(target_worker, "REST_S", 0.01)
+    monkeypatch.setattr(target_worker, "ERROR_PAUSE_S", 0.01)
     target = await here.target()
     first = await here.submit(target)
     async with running(here.worker(target).run()) as task:
@@ -238,7 +238,7 @@ async def test_an_online_job_that_ended_meanwhile_ends_no_target_worker_where_re
         raise StoreError("release: away")
 
     target.store.drop = away
-    assert await here.worker(target)._claim_jobs() == target_worker.REST_S
+    assert await here.worker(target)._claim_jobs() == target_worker.ERROR_PAUSE_S
 
 
 async def again(here, target):

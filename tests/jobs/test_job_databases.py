@@ -213,7 +213,7 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
     """Whatever is asked."""
     store = JobStore(sql.open_database(f"postgresql://nobody@/none?host={tmp_path}"))
     ending = Ending("a", 1, State.COMPLETED, 1)
-    rows, attempts, endings, targets = store.jobs, store.attempts, store.endings, store.targets
+    rows, attempts, endings, targets = store.jobs, store.attempts, store.due_jobs, store.targets
     asked = [
         store.check(), store.migrate(), rows.insert(job()), rows.find("a"),
         rows.find_many(["a"]), rows.find_by_key("a", "b"), store.search.find_page(JobQuery()),
@@ -227,7 +227,7 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
         rows.mark_read("a", at_ms=1, expires_ms=1), attempts.list_waiting("a", None, 1),
         attempts.list_running("a"), attempts.find_last_start_ms("a"), rows.count_by_state(),
         attempts.find_busy_targets(["a"]), endings.expire(1, 1, {}), endings.delete_old(1, 1),
-        endings.claim_callbacks(1, 1, hold_ms=1),
+        endings.claim_callbacks(1, 1, claim_ms=1),
         endings.record_callback("a", ended_ms=1, next_ms=1, tries=1), targets.all(),
         targets.put("a", "{}", 1), targets.delete("a"), rows.count_ended("a", 1, 2, 1),
     ]  # fmt: skip

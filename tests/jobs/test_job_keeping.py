@@ -5,8 +5,8 @@ import asyncio
 from dataclasses import replace
 
 from sidecar.jobs.model import ENDED, Ending, JobQuery, QueueEntry, State
-from sidecar.jobs.store import endings
-from sidecar.jobs.store.endings import DEFAULT_TTL_MS, MAX_CLAIM_WINDOW_MS
+from sidecar.jobs.store import due_jobs
+from sidecar.jobs.store.due_jobs import DEFAULT_TTL_MS, MAX_CLAIM_WINDOW_MS
 from sidecar.jobs.store.jobs import EndedJobs
 from tests.support.jobs import NOW_MS, count_chunks, job, record_statements
 
@@ -114,7 +114,7 @@ async def test_what_waited_too_long_expires_and_is_kept_as_its_target_says(store
     await store.attempts.set_called(made[3].id, 1, at_ms=NOW_MS)
     await store.attempts.start([(made[4].id, 1)], at_ms=NOW_MS)
     ttl = {"images": 50}
-    assert set(await store.endings.expire(NOW_MS, 10, ttl)) == {
+    assert set(await store.due_jobs.expire(NOW_MS, 10, ttl)) == {
         (made[0].id, "images"), (made[1].id, "other"),
     }  # fmt: skip
     found = await store.jobs.find_many([made[0].id, made[1].id])
@@ -123,14 +123,14 @@ async def test_what_waited_too_long_expires_and_is_kept_as_its_target_says(store
         (State.EXPIRED, NOW_MS, NOW_MS + 50, NOW_MS),
         (State.EXPIRED, NOW_MS, NOW_MS + DEFAULT_TTL_MS, None),
     ]  # fmt: skip
-    assert [await store.endings.expire(LATER_MS, 1, ttl) for _ in range(2)] == [
+    assert [await store.due_jobs.expire(LATER_MS, 1, ttl) for _ in range(2)] == [
         [(made[2].id, "images")],
         [],
     ]
     # What was called has a permit that may be used until it ends, in an hour at most.
     over_ms = NOW_MS + 1 + MAX_CLAIM_WINDOW_MS
-    assert await store.endings.expire(over_ms - 1, 1, ttl) == []
-    assert await store.endings.expire(over_ms, 1, ttl) == [(made[3].id, "images")]
+    assert await store.due_jobs.expire(over_ms - 1, 1, ttl) == []
+    assert await store.due_jobs.expire(over_ms, 1, ttl) == [(made[3].id, "images")]
     assert (await store.jobs.find(made[4].id)).state == State.PROCESSING
 
 
@@ -141,18 +141,18 @@ async def test_what_was_kept_long_enough_is_removed_with_its_answer(store):
         await end(store, one, body=b"x")
     await end(store, made[4], State.FAILED, body=b"x")
     gone_ms = LATER_MS + 1000
-    assert await store.endings.delete_old(gone_ms - 1, 10) == 0
+    assert await store.due_jobs.delete_old(gone_ms - 1, 10) == 0
     assert await store.jobs.retry(made[4].id, order=1, at_ms=NOW_MS, expires_ms=gone_ms)
-    assert [await store.endings.delete_old(gone_ms, 2) for _ in range(3)] == [2, 1, 0]
+    assert [await store.due_jobs.delete_old(gone_ms, 2) for _ in range(3)] == [2, 1, 0]
     assert {one.id for one in (await store.search.find_page(JobQuery()))[0]} == {
         made[3].id,
         made[4].id,
     }
     assert await count_chunks(store) == 1
-    await store.endings.record_callback(
+    await store.due_jobs.record_callback(
         made[3].id, ended_ms=(await store.jobs.find(made[3].id)).ended_ms, next_ms=None, tries=1
     )
-    assert await store.endings.delete_old(gone_ms, 2) == 1
+    assert await store.due_jobs.delete_old(gone_ms, 2) == 1
     assert await count_chunks(store) == 0
 
 
@@ -176,25 +176,25 @@ async def test_two_reconcilers_do_the_work_once(database, store, open_store):
         ]  # fmt: skip
 
     first, second, cancelled, *_ = await asyncio.gather(
-        until_none(lambda: store.endings.expire(LATER_MS, 20, {"images": 0})),
-        until_none(lambda: other.endings.expire(LATER_MS, 20, {"images": 0})),
+        until_none(lambda: store.due_jobs.expire(LATER_MS, 20, {"images": 0})),
+        until_none(lambda: other.due_jobs.expire(LATER_MS, 20, {"images": 0})),
         cancel_some(),
         *(end(store, one) for one in late),
     )
     ended = sorted([*(id_ for id_, _ in (*first, *second)), *cancelled])
     assert ended == sorted(one.id for one in made)
     due = await asyncio.gather(*(
-        until_none(lambda at=at: at.endings.claim_callbacks(LATER_MS, 20, hold_ms=1))
+        until_none(lambda at=at: at.due_jobs.claim_callbacks(LATER_MS, 20, claim_ms=1))
         for at in (store, other)
     ))  # fmt: skip
     assert sorted(one.id for one in (*due[0], *due[1])) == ended
     await asyncio.gather(*(
-        store.endings.record_callback(one.id, ended_ms=one.ended_ms, next_ms=None, tries=1)
+        store.due_jobs.record_callback(one.id, ended_ms=one.ended_ms, next_ms=None, tries=1)
         for one in (*due[0], *due[1])
     ))  # fmt: skip
 
     async def remove(at):
-        return sum([await at.endings.delete_old(LATER_MS, 20) for _ in range(4)])
+        return sum([await at.due_jobs.delete_old(LATER_MS, 20) for _ in range(4)])
 
     assert sum(await asyncio.gather(remove(store), remove(other))) == len(made)
 
@@ -203,9 +203,9 @@ async def test_a_reconciler_that_finds_nothing_to_do_locks_nothing(store):
     """It asks one question each time."""
     await store.jobs.insert(job())
     seen = record_statements(store)
-    assert await store.endings.expire(NOW_MS, 10, {}) == []
-    assert await store.endings.delete_old(NOW_MS, 10) == 0
-    assert await store.endings.claim_callbacks(NOW_MS, 10, hold_ms=1) == []
+    assert await store.due_jobs.expire(NOW_MS, 10, {}) == []
+    assert await store.due_jobs.delete_old(NOW_MS, 10) == 0
+    assert await store.due_jobs.claim_callbacks(NOW_MS, 10, claim_ms=1) == []
     assert [statement.split()[0] for statement in seen] == ["SELECT"] * 3
     assert not any("FOR UPDATE" in statement for statement in seen)
 
@@ -218,38 +218,38 @@ async def test_callbacks_are_due_longest_first_and_come_again_until_they_are_mad
     made = await insert(store, *(job(callback_url=URL) for _ in range(3)), job())
     for n, one in enumerate(made):
         await end(store, one, at_ms=LATER_MS - n)
-    assert await store.endings.claim_callbacks(LATER_MS - 3, 10, hold_ms=100) == []
-    due = await store.endings.claim_callbacks(LATER_MS, 2, hold_ms=100)
+    assert await store.due_jobs.claim_callbacks(LATER_MS - 3, 10, claim_ms=100) == []
+    due = await store.due_jobs.claim_callbacks(LATER_MS, 2, claim_ms=100)
     assert [one.id for one in due] == [made[2].id, made[1].id]
-    due = await store.endings.claim_callbacks(LATER_MS, 10, hold_ms=100)
+    due = await store.due_jobs.claim_callbacks(LATER_MS, 10, claim_ms=100)
     assert [one.id for one in due] == [made[0].id]
-    await store.endings.record_callback(made[0].id, ended_ms=LATER_MS, next_ms=None, tries=1)
-    await store.endings.record_callback(
+    await store.due_jobs.record_callback(made[0].id, ended_ms=LATER_MS, next_ms=None, tries=1)
+    await store.due_jobs.record_callback(
         made[1].id, ended_ms=LATER_MS - 1, next_ms=LATER_MS + 500, tries=1
     )  # fmt: skip
-    due = await store.endings.claim_callbacks(LATER_MS + 100, 10, hold_ms=1000)
+    due = await store.due_jobs.claim_callbacks(LATER_MS + 100, 10, claim_ms=1000)
     assert [(one.id, one.callback_tries) for one in due] == [(made[2].id, 0)]
-    due = await store.endings.claim_callbacks(LATER_MS + 500, 10, hold_ms=1000)
+    due = await store.due_jobs.claim_callbacks(LATER_MS + 500, 10, claim_ms=1000)
     assert [(one.id, one.callback_tries) for one in due] == [(made[1].id, 1)]
 
 
 async def test_callbacks_of_one_receiver_do_not_hide_those_of_others(store, monkeypatch):
     """So many of each at a time: one that has enough under way is passed over, however many of it
     are due, and however its address is written."""
-    monkeypatch.setattr(endings, "CANDIDATES", 5)
+    monkeypatch.setattr(due_jobs, "CANDIDATES", 5)
     slow = ("https://slow_1.example/a", "https://SLOW_1.example/b")
     many = await insert(store, *(job(callback_url=slow[n % 2]) for n in range(6)))
     [other] = await insert(store, job(callback_url="https://slow-1.example/a"))
     for n, one in enumerate([*many, other]):
         await end(store, one, at_ms=LATER_MS + n)
-    asked = {"hold_ms": 1000, "each": 2}
-    due = await store.endings.claim_callbacks(LATER_MS + 9, 10, **asked)
+    asked = {"claim_ms": 1000, "max_per_receiver": 2}
+    due = await store.due_jobs.claim_callbacks(LATER_MS + 9, 10, **asked)
     assert [one.id for one in due] == [many[0].id, many[1].id]
     in_flight = {"https://slow_1.example": 2}
-    due = await store.endings.claim_callbacks(LATER_MS + 9, 10, **asked, in_flight=in_flight)
+    due = await store.due_jobs.claim_callbacks(LATER_MS + 9, 10, **asked, in_flight=in_flight)
     assert [one.id for one in due] == [other.id]
     in_flight = {"https://slow_1.example": 1}
-    due = await store.endings.claim_callbacks(LATER_MS + 9, 10, **asked, in_flight=in_flight)
+    due = await store.due_jobs.claim_callbacks(LATER_MS + 9, 10, **asked, in_flight=in_flight)
     assert [one.id for one in due] == [many[2].id]
 
 
@@ -257,14 +257,14 @@ async def test_a_job_that_is_tried_again_tells_of_its_new_end_alone(store):
     """What was still to be told of the old one is not told, nor does it come back."""
     made = await store.jobs.insert(job(callback_url=URL))
     await end(store, made, State.FAILED)
-    [held] = await store.endings.claim_callbacks(LATER_MS, 1, hold_ms=1)
+    [held] = await store.due_jobs.claim_callbacks(LATER_MS, 1, claim_ms=1)
     assert await store.jobs.retry(made.id, order=1, at_ms=NOW_MS, expires_ms=LATER_MS)
     old = {"ended_ms": held.ended_ms, "tries": 1}
-    await store.endings.record_callback(held.id, next_ms=LATER_MS + 1, **old)
-    assert await store.endings.claim_callbacks(LATER_MS + 9, 1, hold_ms=1) == []
+    await store.due_jobs.record_callback(held.id, next_ms=LATER_MS + 1, **old)
+    assert await store.due_jobs.claim_callbacks(LATER_MS + 9, 1, claim_ms=1) == []
     await end(store, made, fence=8, at_ms=LATER_MS - 1)
-    await store.endings.record_callback(held.id, next_ms=None, **old)
-    [held] = await store.endings.claim_callbacks(LATER_MS, 1, hold_ms=1)
+    await store.due_jobs.record_callback(held.id, next_ms=None, **old)
+    [held] = await store.due_jobs.claim_callbacks(LATER_MS, 1, claim_ms=1)
     assert (held.state, held.callback_tries) == (State.COMPLETED, 0)
 
 

@@ -135,7 +135,7 @@ async def test_pages_are_newest_first_and_leave_none_out(store):
 async def test_a_search_goes_through_all_in_windows(store, monkeypatch):
     """What no index has is looked for among some at a time; no page leaves one out or has one
     twice, and no window is larger."""
-    monkeypatch.setattr(search, "WINDOW", 5)
+    monkeypatch.setattr(search, "SCAN_LIMIT", 5)
     monkeypatch.setattr(search, "MAX_COUNTED", 6)
     made = [job(created_ms=NOW_MS + n // 3) for n in range(23)]
     await insert(store, *made)
@@ -161,7 +161,7 @@ async def test_a_search_goes_through_all_in_windows(store, monkeypatch):
             if after is None:
                 break
         assert (set(found), len(found)) == (wanted, len(wanted))
-        if query.is_narrow:
+        if query.needs_scan:
             assert pages >= len(made) // 5
         count, after = await store.search.count(query)
         while after is not None:

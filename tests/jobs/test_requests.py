@@ -14,8 +14,8 @@ from sidecar.jobs.request import (
     MAX_PATH,
     MAX_QUERY,
     check_request,
+    encode_query,
     make_url,
-    write_query,
 )
 from sidecar.jobs.schemas import SubmitJob
 from sidecar.jobs.settings import TargetSettings, read_target
@@ -29,7 +29,7 @@ REPORT = read_target({"url": "https://images.example:8443/report"})
 def ask(settings: TargetSettings = IMAGES, *, query: object = "", **said: object) -> URL:
     """The address of a request, whose query is as it comes in a submission."""
     submitted = read(SubmitJob, {"target": "images", "query": query})
-    new = NewJob("images", query=write_query(submitted.query), **said)  # type: ignore[arg-type]
+    new = NewJob("images", query=encode_query(submitted.query), **said)  # type: ignore[arg-type]
     return check_request(settings, new)
 
 

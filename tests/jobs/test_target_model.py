@@ -12,7 +12,7 @@ from sidecar.jobs.model import Ending, QueueEntry, State
 from sidecar.jobs.redis_keys import target_key, target_keys
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import TargetStore
-from sidecar.jobs.worker.queue_rebuild import restored_call
+from sidecar.jobs.worker.queue_rebuild import make_restored_call
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from tests.jobs.target_model import Active, Target
@@ -317,7 +317,7 @@ class TargetMachine(StoreMachine):
         self.made_ready(wait, is_lost_again)
 
     def made_ready(self, wait, is_lost_again=False):
-        born = self.run(self.store.claim(0, self.settings)).born_us
+        born = self.run(self.store.claim(0, self.settings)).detected_us
         self.model.at(self.now).claim(0, self.settings)
         told = self.run(self.store.mark_ready(wait, born - is_lost_again))
         assert told is not is_lost_again
@@ -359,7 +359,9 @@ class TargetMachine(StoreMachine):
             if jobs is waiting:
                 assert self.run(self.store.add(jobs)) == self.model.at(self.now).add(jobs)
             else:
-                self.run(self.store.restore([restored_call(one, self.settings) for one in jobs]))
+                self.run(
+                    self.store.restore([make_restored_call(one, self.settings) for one in jobs])
+                )
                 self.model.at(self.now).hold(jobs, self.settings)
         self.settle()
         kept = {**before.line, **{job: at for job, (_, at) in before.later.items()}}

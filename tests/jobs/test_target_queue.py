@@ -11,7 +11,7 @@ from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueuePlace, TargetStore
 from sidecar.jobs.wake_ups import subscribe
-from sidecar.jobs.worker.queue_rebuild import restored_call
+from sidecar.jobs.worker.queue_rebuild import make_restored_call
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.storage.redis.breaker import TRIES
@@ -596,9 +596,9 @@ async def test_a_new_queue_is_built_before_anything_is_called(make, clock):
     assert (told.claims, told.next_s, told.is_ready) == ([], None, False)
     assert not await store.is_ready()
     assert not (await store.inspect([]))[0].is_ready
-    assert await store.mark_ready(2 * S, told.born_us)
+    assert await store.mark_ready(2 * S, told.detected_us)
     told = await store.claim(1, settings())
-    assert (told.claims, told.next_s, told.is_ready, told.born_us) == ([], 2, True, 0)
+    assert (told.claims, told.next_s, told.is_ready, told.detected_us) == ([], 2, True, 0)
     await store.mark_ready(60 * S)  # another keeper's word changes nothing
     clock.now += 2 * S
     assert await call(store) == ["a"]
@@ -617,14 +617,14 @@ async def test_a_queue_that_was_lost_is_built_again(redis, make, clock):
     for ask in (store.use_permit("B", called.fence, settings()), store.end_call("B", called.fence)):
         with pytest.raises(StoreError, match="the queue was lost"):
             await ask
-    born = (await store.claim(1, settings())).born_us
+    born = (await store.claim(1, settings())).detected_us
     await store.add([QueueEntry("d", 32), QueueEntry("a", 8), QueueEntry("c", 24)])
     held = [
         job(id="a", fence=runs.fence, queue_order=8),
         job(id="B", fence=called.fence, queue_order=16, kind="online", state=State.CALLED),
         job(id="x", fence=2**52, queue_order=0),
     ]
-    await store.restore([restored_call(job, settings()) for job in held])
+    await store.restore([make_restored_call(job, settings()) for job in held])
     assert await store.mark_ready(0, born)
     assert await where(store, "a", "B", "c", "d") == ["running", "called", "line", "line"]
     assert await store.use_permit("B", called.fence, settings()) == "ok"
@@ -638,11 +638,11 @@ async def test_a_queue_that_was_lost_is_built_again(redis, make, clock):
 async def test_a_queue_that_is_lost_while_it_is_built_is_not_ready(redis, make, clock):
     """What was held is lost with it."""
     store = await make(is_ready=False)
-    born = (await store.claim(0, settings())).born_us
+    born = (await store.claim(0, settings())).detected_us
     await lose(redis, store)
     assert not await store.mark_ready(0, born)
     clock.now += 1
-    again = (await store.claim(0, settings())).born_us
+    again = (await store.claim(0, settings())).detected_us
     assert not await store.mark_ready(0, born)
     assert not await store.is_ready()
     assert await store.mark_ready(0, again)
@@ -708,7 +708,7 @@ async def test_who_can_do_something_is_told(make, clock, told):
     [claim] = (await store.claim(1, settings(**values))).claims
     await add(store, "first", online="f", first=8)
     assert await told(store) == ["T"]
-    await store.drop([(claim.id, claim.fence)], settings(), again_ms=1, wakes=True)
+    await store.drop([(claim.id, claim.fence)], settings(), retry_ms=1, wake_others=True)
     assert await told(store) == ["T"]
 
 
@@ -720,7 +720,7 @@ async def test_nobody_is_told_of_what_is_not_so(make, told):
     await told(store)
     await store.end_call("A", claim.fence)
     await store.end_call("A", claim.fence)
-    await store.drop([("A", claim.fence)], settings(), wakes=True)
+    await store.drop([("A", claim.fence)], settings(), wake_others=True)
     await store.remove("A")
     await store.abort("A")
     await store.claim(1, settings())

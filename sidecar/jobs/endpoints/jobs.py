@@ -21,13 +21,13 @@ from sidecar.http.problems import ProblemError
 from sidecar.jobs import model
 from sidecar.jobs.endpoints.long_poll import AWAITED_STATES, JOB_POLLS
 from sidecar.jobs.model import ENDED, Job, JobError, NewJob, State
-from sidecar.jobs.request import check_request, write_query
+from sidecar.jobs.request import check_request, encode_query
 from sidecar.jobs.schemas import (
     GRANT_NEEDED,
     IDEMPOTENCY_KEY_USED,
-    KEY,
-    KEY_WANTED,
-    MAX_INLINE,
+    KEY_HINT,
+    KEY_PATTERN,
+    MAX_INLINE_BYTES,
     NOT_ENDED,
     RETRIED_BY_DEFAULT,
     UNKNOWN_JOB,
@@ -36,9 +36,9 @@ from sidecar.jobs.schemas import (
     CancelledJob,
     ChangedJobs,
     FindJob,
-    JobAddress,
     JobDocument,
     JobList,
+    JobPath,
     JobResult,
     JobsPage,
     SelectedJobs,
@@ -115,7 +115,7 @@ async def _change_jobs(
     """Change the selected jobs one by one. Skip jobs whose state no longer allows the change."""
     owner, search = _get_visible_owner(request), request.app[JOBS].store.search
     if body.ids is None:
-        query = body.to_query_in(owner, states, RETRIED_BY_DEFAULT if states is ENDED else states)
+        query = body.to_bulk_query(owner, states, RETRIED_BY_DEFAULT if states is ENDED else states)
         if body.dry_run:
             count, after = await search.count(query)
             return ChangedJobs(changed=count, skipped=[], next=write_after(after))
@@ -185,23 +185,25 @@ async def list_jobs(request: web.Request, page: JobsPage) -> JobList:
     A page may have fewer jobs than `limit`, or none, even if `next` is given: `status` and the
     beginning of an id are matched against 5,000 jobs at a time.
     """
-    query = page.query(_get_visible_owner(request), after=read_after(page.after), limit=page.limit)
+    query = page.to_query(
+        _get_visible_owner(request), after=read_after(page.after), limit=page.limit
+    )
     jobs = request.app[JOBS]
-    found, after = await jobs.store.search.find_page(query)
+    found, next_after = await jobs.store.search.find_page(query)
     documents = [_make_document(view) for view in await jobs.view(found)]
-    return JobList(jobs=documents, next=write_after(after))
+    return JobList(jobs=documents, next=write_after(next_after))
 
 
 @ENDPOINTS.get(_JOB, _READS, replies={200: (JobDocument, "The job.")}, problems=(UNKNOWN_JOB,))
-async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
+async def look_at_job(request: web.Request, params: FindJob) -> web.Response:
     """Get a job and its result."""
     jobs = request.app[JOBS]
-    [view] = await jobs.view([await jobs.find(at.id, _get_visible_owner(request))])
-    if at.wait and view.state not in AWAITED_STATES:
-        view = await request.app[JOB_POLLS].wait(request, view, at.wait)
+    [view] = await jobs.view([await jobs.find(params.id, _get_visible_owner(request))])
+    if params.wait and view.state not in AWAITED_STATES:
+        view = await request.app[JOB_POLLS].wait(request, view, params.wait)
     body = None
-    if view.job.has_response and view.job.result_size <= MAX_INLINE:
-        body = b"".join([part async for part in jobs.store.jobs.read_body(at.id)])
+    if view.job.has_response and view.job.result_size <= MAX_INLINE_BYTES:
+        body = b"".join([part async for part in jobs.store.jobs.read_body(params.id)])
     response = _make_document(view, body).response()
     if body is not None and not is_gone(request):
         await _mark_read(request, view.job)
@@ -214,13 +216,13 @@ async def look_at_job(request: web.Request, at: FindJob) -> web.Response:
     replies={200: (None, "The whole body, of any size and type.")},
     problems=(UNKNOWN_JOB,),
 )
-async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamResponse:
+async def get_job_body(request: web.Request, path: JobPath) -> web.StreamResponse:
     """Get the result's body, as the target sent it.
 
     404 also if the job has no stored response.
     """
     jobs = request.app[JOBS]
-    job = await jobs.find(at.id, _get_visible_owner(request))
+    job = await jobs.find(path.id, _get_visible_owner(request))
     if not job.has_response:
         raise web.HTTPNotFound(reason="There is no result")
     headers = {
@@ -261,18 +263,18 @@ async def get_job_body(request: web.Request, at: JobAddress) -> web.StreamRespon
     },
     problems=(UNKNOWN_JOB, WRONG_STATE),
 )
-async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
+async def cancel_job(request: web.Request, path: JobPath) -> web.Response:
     """Cancel a job.
 
     Idempotent. 409 if the job has ended in another state, or if its call has begun and the target
     does not allow `abort`.
     """
     with _convert_job_errors():
-        state = await request.app[JOBS].cancel(at.id, _get_visible_owner(request))
-    _log_operator(request, "job_cancelled", at.id)
+        state = await request.app[JOBS].cancel(path.id, _get_visible_owner(request))
+    _log_operator(request, "job_cancelled", path.id)
     if state is State.CANCELLED:
-        return CancelledJob(id=at.id, state="cancelled").response()
-    return CancelledJob(id=at.id, state="processing", aborting=True).response(202)
+        return CancelledJob(id=path.id, state="cancelled").response()
+    return CancelledJob(id=path.id, state="processing", aborting=True).response(202)
 
 
 @ENDPOINTS.post(
@@ -281,12 +283,12 @@ async def cancel_job(request: web.Request, at: JobAddress) -> web.Response:
     replies={202: (JobDocument, "The job waits at the end of the queue.")},
     problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE, QUEUE_FULL),
 )
-async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
+async def retry_job(request: web.Request, path: JobPath) -> web.Response:
     """Retry a job that has ended."""
     jobs = request.app[JOBS]
     with _convert_job_errors():
-        job = await jobs.retry(at.id, _get_visible_owner(request))
-    _log_operator(request, "job_retried", at.id)
+        job = await jobs.retry(path.id, _get_visible_owner(request))
+    _log_operator(request, "job_retried", path.id)
     return (await _make_accepted_document(jobs, job)).response(202)
 
 
@@ -296,13 +298,13 @@ async def retry_job(request: web.Request, at: JobAddress) -> web.Response:
     replies={200: "The call is over, and the next job can be called."},
     problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE),
 )
-async def end_job(request: web.Request, at: JobAddress) -> JobDocument:
+async def end_job(request: web.Request, path: JobPath) -> JobDocument:
     """Report that an online job's call is over.
 
     Idempotent.
     """
     with _convert_job_errors():
-        job = await request.app[JOBS].report_end(at.id, _get_visible_owner(request))
+        job = await request.app[JOBS].report_end(path.id, _get_visible_owner(request))
     return _make_document(JobView(job, job.state))
 
 
@@ -358,8 +360,8 @@ def _check_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJo
     key = body.idempotency_key
     if key is None and header_key is not None:
         key = header_key
-        if not re.fullmatch(KEY, key):
-            problems.append(f"idempotency_key: {KEY_WANTED}")
+        if not re.fullmatch(KEY_PATTERN, key):
+            problems.append(f"idempotency_key: {KEY_HINT}")
     kind = body.kind or target.settings.kinds[0]
     if kind not in target.settings.kinds:
         problems.append(f"kind: {' or '.join(target.settings.kinds)} for {target.name}")
@@ -409,7 +411,7 @@ def _add_request(new: NewJob, body: SubmitJob, problems: list[str]) -> NewJob:
             headers["Content-Type"] = "application/json"
     method = body.method if body.method is not None else "POST" if data else "GET"
     try:
-        query = write_query(body.query)
+        query = encode_query(body.query)
     except InputError as error:
         problems += error.problems
     return replace(

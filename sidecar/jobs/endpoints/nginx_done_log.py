@@ -28,10 +28,10 @@ from sidecar.kit.tasks import Background
 #: The most reports that wait to be processed. More are dropped.
 MAX_WAITING = 10_000
 #: How many reports are processed at a time. Many, because the database writes them in batches.
-PARALLEL = 128
+MAX_PARALLEL = 128
 #: How long processing a report is retried while Redis or SQL is unavailable, and the pause,
 #: seconds.
-RETRIED_FOR_S = 60.0
+RETRY_TIME_S = 60.0
 RETRY_PAUSE_S = 1.0
 #: The most datagrams that are read before other work of the event loop continues.
 _READ_AT_ONCE = 256
@@ -60,7 +60,7 @@ class DoneLog:
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._slots = asyncio.Semaphore(PARALLEL)
+        self._slots = asyncio.Semaphore(MAX_PARALLEL)
         self._has_lost = False
         self.ends = Background()
 
@@ -98,7 +98,7 @@ class DoneLog:
         occupy a slot until its timeout."""
         about = {"target": target.name, "job": permit.job}
         async with self._slots:
-            until_s = time.monotonic() + RETRIED_FOR_S
+            until_s = time.monotonic() + RETRY_TIME_S
             while True:
                 try:
                     await self._jobs.end_call(target, permit.job, permit.fence, status=status)

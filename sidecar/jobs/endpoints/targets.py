@@ -18,10 +18,10 @@ from sidecar.jobs.schemas import (
     HistoryParameters,
     HistoryStep,
     RestoredTarget,
-    TargetAddress,
     TargetChanges,
     TargetDocument,
     TargetHistory,
+    TargetPath,
     Targets,
 )
 from sidecar.jobs.service import JOBS
@@ -30,7 +30,7 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.names import is_plain_name
 
 #: The number of steps in a history.
-STEPS = 60
+HISTORY_STEPS = 60
 HOUR_MS = 3_600_000
 
 log = structlog.get_logger()
@@ -50,15 +50,15 @@ async def list_targets(request: web.Request) -> Targets:
 
 
 @ENDPOINTS.get(_TARGET, _READS, replies={200: "The target."}, problems=(UNKNOWN_TARGET,))
-async def look_at_target(request: web.Request, at: TargetAddress) -> TargetDocument:
+async def look_at_target(request: web.Request, path: TargetPath) -> TargetDocument:
     """Get a target and its state."""
     jobs = request.app[JOBS]
-    return await _make_document(jobs.targets.get(at.name), await jobs.count_jobs())
+    return await _make_document(jobs.targets.get(path.name), await jobs.count_jobs())
 
 
 @ENDPOINTS.patch(_TARGET, OPERATORS, replies={200: "The target."})
 async def change_target(
-    request: web.Request, at: TargetAddress, body: TargetChanges
+    request: web.Request, path: TargetPath, body: TargetChanges
 ) -> TargetDocument:
     """Change a target, or create one.
 
@@ -68,28 +68,28 @@ async def change_target(
     The changes override the configuration until DELETE.
     """
     jobs, changes = request.app[JOBS], body.model_extra or {}
-    if not is_plain_name(at.name):
+    if not is_plain_name(path.name):
         raise InputError(["a name has lower-case letters, digits, - and _, 48 at most"])
     is_admin = has_role(request, "admin")
     try:
-        target, changed = await jobs.targets.change(at.name, changes, is_admin=is_admin)
+        target, changed = await jobs.targets.change(path.name, changes, is_admin=is_admin)
     except AdminNeededError as error:
         raise ProblemError(ROLE_TOO_LOW, detail=f"{error} needs the role admin.") from None
-    log.info("target_set", target=at.name, settings=changed, by=find_logged_name(request))
+    log.info("target_set", target=path.name, settings=changed, by=find_logged_name(request))
     return await _make_document(target, await jobs.count_jobs())
 
 
 @ENDPOINTS.delete(
     _TARGET, OPERATORS, replies={200: "The target as configured."}, problems=(UNKNOWN_TARGET,)
 )
-async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTarget:
+async def restore_target(request: web.Request, path: TargetPath) -> RestoredTarget:
     """Reset a target to its configured settings.
 
     For operators. A target that is not configured is removed.
     """
     jobs = request.app[JOBS]
-    target = await jobs.targets.restore(at.name)
-    log.info("target_restored", target=at.name, by=find_logged_name(request))
+    target = await jobs.targets.restore(path.name)
+    log.info("target_restored", target=path.name, by=find_logged_name(request))
     document = None if target is None else await _make_document(target, await jobs.count_jobs())
     return RestoredTarget(target=document)
 
@@ -97,13 +97,13 @@ async def restore_target(request: web.Request, at: TargetAddress) -> RestoredTar
 @ENDPOINTS.get(
     _TARGET + "/history", _READS, replies={200: "The steps."}, problems=(UNKNOWN_TARGET,)
 )
-async def get_target_history(request: web.Request, at: HistoryParameters) -> TargetHistory:
+async def get_target_history(request: web.Request, params: HistoryParameters) -> TargetHistory:
     """Count the jobs of a target that ended, per step of time."""
     jobs = request.app[JOBS]
-    target = jobs.targets.get(at.name)
-    step_ms, now_ms = at.hours * HOUR_MS // STEPS, target.clock.now_ms()
+    target = jobs.targets.get(params.name)
+    step_ms, now_ms = params.hours * HOUR_MS // HISTORY_STEPS, target.clock.now_ms()
     rows = await jobs.store.jobs.count_ended(
-        target.name, now_ms - at.hours * HOUR_MS, now_ms, step_ms
+        target.name, now_ms - params.hours * HOUR_MS, now_ms, step_ms
     )
     steps = [HistoryStep.model_validate(row) for row in rows]
     return TargetHistory(target=target.name, step_seconds=step_ms / 1000, steps=steps)

@@ -22,9 +22,9 @@ local function run(KEYS, ARGV)
     end
     replies[#replies + 1] = is_current and 1 or (target.ready and 0 or -2)
   end
-  drop_calls(dropped)
+  remove_calls(dropped)
   forget_jobs(dropped)
   finish_state()
-  if #dropped > 0 then wake_if_waiting() end
+  if #dropped > 0 then wake_workers_if_jobs_wait() end
   return replies
 end

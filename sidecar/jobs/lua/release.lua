@@ -54,10 +54,10 @@ local function run(KEYS, ARGV)
       replies[#replies + 1] = 0
     end
   end
-  drop_calls(dropped)
+  remove_calls(dropped)
   forget_jobs(finished)
   queue.write_all('ZADD', LATER, later)
   finish_state()
-  if must_wake then wake_if_waiting() end
+  if must_wake then wake_workers_if_jobs_wait() end
   return replies
 end

@@ -10,8 +10,8 @@ local function run(KEYS, ARGV)
   if call_state == 'r' or call_state == 'u' then return {now, 0} end
   local removed = redis_call('ZREM', LINE, job) + redis_call('ZREM', LATER, job)
   removed = removed + redis_call('ZREM', RESERVED, job)
-  if call_state then drop_calls({job}) end
+  if call_state then remove_calls({job}) end
   if removed > 0 or call_state then forget_jobs({job}) end
-  if call_state then wake_if_waiting() end
+  if call_state then wake_workers_if_jobs_wait() end
   return {now, (removed > 0 or call_state) and 1 or 0}
 end

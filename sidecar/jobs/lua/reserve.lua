@@ -36,7 +36,7 @@ local function run(KEYS, ARGV)
   end
   queue.write_all('ZADD', RESERVED, adds)
   finish_state()
-  local over = redis_call('ZRANGEBYSCORE', RESERVED, '-inf', int(now), 'LIMIT', 0, BOUND)
+  local over = redis_call('ZRANGEBYSCORE', RESERVED, '-inf', int(now), 'LIMIT', 0, LOOP_LIMIT)
   queue.write_all('ZREM', RESERVED, over)
   return replies
 end

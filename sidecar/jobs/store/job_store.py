@@ -5,7 +5,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sidecar.jobs.store.attempts import AttemptRepository
-from sidecar.jobs.store.endings import EndingRepository
+from sidecar.jobs.store.due_jobs import DueJobRepository
 from sidecar.jobs.store.jobs import JobRepository, JobSearch
 from sidecar.jobs.store.tables import JOBS, targets
 from sidecar.storage.sql import database as sql
@@ -21,7 +21,7 @@ class JobStore:
         self.jobs = JobRepository(self.transactions)
         self.search = JobSearch(self.transactions)
         self.attempts = AttemptRepository(self.transactions)
-        self.endings = EndingRepository(self.transactions)
+        self.due_jobs = DueJobRepository(self.transactions)
         self.targets = TargetRepository(self.transactions)
 
     async def check(self) -> None:

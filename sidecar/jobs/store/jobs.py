@@ -24,7 +24,15 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sidecar.jobs.model import ENDED, ID_LENGTH, WAITING_STATES, Job, JobQuery, State
-from sidecar.jobs.store.tables import FIND, WORD, chunks, jobs, make_ended_values, to_job, to_row
+from sidecar.jobs.store.tables import (
+    FIND,
+    ID_OR_NAME,
+    chunks,
+    jobs,
+    make_ended_values,
+    to_job,
+    to_row,
+)
 from sidecar.kit.batch import CallBatcher
 from sidecar.kit.errors import DatabaseError
 from sidecar.storage.sql.transactions import Transactions, isolate_errors
@@ -44,8 +52,8 @@ _RESET_VALUES: dict[str, Any] = {
     "result_headers": {},
     "error": "",
 }
-#: How many jobs a narrow search reads for one page.
-WINDOW = 5000
+#: The most jobs that a search without an index reads for one page.
+SCAN_LIMIT = 5000
 #: The most jobs that a search counts.
 MAX_COUNTED = 10_000
 
@@ -130,7 +138,7 @@ class JobRepository:
     async def find_many(self, ids: Iterable[str]) -> dict[str, Job]:
         """Return the jobs that exist of these ids, by id and without their bodies."""
         jobs_by_id: dict[str, Job] = {}
-        valid_ids = [id_ for id_ in ids if WORD.match(id_)]
+        valid_ids = [id_ for id_ in ids if ID_OR_NAME.match(id_)]
         for start in range(0, len(valid_ids), _MAX_IDS):
             is_in_part = jobs.c.id.in_(valid_ids[start : start + _MAX_IDS])
             rows = await self._transactions.read(FIND.where(is_in_part))
@@ -181,9 +189,9 @@ class JobRepository:
         query = (
             select(
                 begins.label("at_ms"),
-                _count_states(State.COMPLETED),
-                _count_states(State.FAILED),
-                _count_states(State.CANCELLED, State.EXPIRED),
+                _jobs_in_states_expr(State.COMPLETED),
+                _jobs_in_states_expr(State.FAILED),
+                _jobs_in_states_expr(State.CANCELLED, State.EXPIRED),
                 func.count(jobs.c.started_ms),
                 func.sum(jobs.c.started_ms - jobs.c.created_ms),
                 func.sum(jobs.c.ended_ms - jobs.c.started_ms),
@@ -244,7 +252,7 @@ def _get_key(job: Job) -> tuple[str, str]:
     return (job.owner, job.idempotency_key) if job.idempotency_key else ("", "")
 
 
-def _count_states(*states: State) -> Any:
+def _jobs_in_states_expr(*states: State) -> Any:
     return func.sum(case((jobs.c.state.in_(states), 1), else_=0))
 
 
@@ -255,17 +263,17 @@ def _compute_mean(total: Any, count: int) -> int | None:
 
 class JobSearch:
     """Searches for jobs. Indexes cover the owner, target and time, but not the status of the last
-    response and the beginning of an id. A search for these is narrow: it reads WINDOW jobs at a
-    time, so that no search reads all of a large table."""
+    response or the beginning of an id. A search for one of those scans jobs: at most SCAN_LIMIT of
+    them for one page, so that no search reads all of a large table."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def find_page(self, query: JobQuery) -> tuple[list[Job], tuple[int, str] | None]:
-        """Return a page of jobs, without their bodies, and the `after` of the next page, None if
-        this is the last. A narrow search may return fewer jobs than its limit, or none, even if
-        more pages follow."""
-        end = await self._end_of_window(query)
+        """Return a page of jobs, without their bodies, and the `after` of the next page (None: this
+        is the last). A search that has to scan may return fewer jobs than its limit, or none, even
+        if more pages follow."""
+        end = await self._find_scan_end(query)
         conditions = [
             *_make_indexed_conditions(query),
             *_make_other_conditions(query),
@@ -282,25 +290,25 @@ class JobSearch:
         return page, end
 
     async def count(self, query: JobQuery) -> tuple[int, tuple[int, str] | None]:
-        """Count jobs, up to MAX_COUNTED, or within the WINDOW of a narrow search. Return the number
-        and the `after` of the next count, None if no jobs are left."""
+        """Count jobs: at most MAX_COUNTED, or only those among SCAN_LIMIT jobs if the search has to
+        scan. Return the number, and the `after` of the next count (None: no jobs are left)."""
         conditions = [*_make_indexed_conditions(query), *_make_other_conditions(query)]
-        end = await self._end_of_window(query)
-        if not query.is_narrow:
-            end = await self._nth_job(conditions, MAX_COUNTED)
+        end = await self._find_scan_end(query)
+        if not query.needs_scan:
+            end = await self._find_nth(conditions, MAX_COUNTED)
         [row] = await self._transactions.read(
             select(func.count()).select_from(jobs).where(*conditions, *_make_end_conditions(end))
         )
         return int(row[0]), end
 
-    async def _end_of_window(self, query: JobQuery) -> tuple[int, str] | None:
-        """Return the created_ms and id of the last job that a narrow search reads, or None if the
-        search reads all jobs."""
-        if not query.is_narrow:
+    async def _find_scan_end(self, query: JobQuery) -> tuple[int, str] | None:
+        """Return (created_ms, id) of the last job that a search without an index may read. None if
+        it may read all that are left, or if an index covers the search."""
+        if not query.needs_scan:
             return None
-        return await self._nth_job(_make_indexed_conditions(query), WINDOW)
+        return await self._find_nth(_make_indexed_conditions(query), SCAN_LIMIT)
 
-    async def _nth_job(
+    async def _find_nth(
         self, conditions: list[ColumnElement[bool]], n: int
     ) -> tuple[int, str] | None:
         query = (
@@ -322,7 +330,7 @@ def _make_indexed_conditions(query: JobQuery) -> list[ColumnElement[bool]]:
     equals = {name: value for name, value in columns.items() if value is not None}
     ms, last = query.after or (0, "-")
     words = (*equals.values(), *query.states, last, query.id or "-")
-    if not all(WORD.match(value) for value in words):
+    if not all(ID_OR_NAME.match(value) for value in words):
         return [false()]
     conditions: list[ColumnElement[bool]] = [
         jobs.c[name] == value for name, value in equals.items()

@@ -51,7 +51,7 @@ class HeadersType(TypeDecorator[dict[str, str]]):
 
 state_type = Enum(State, native_enum=False, length=16, values_callable=lambda states: [*states])
 #: The type of a request's body, and of a part of a response's body.
-octets_type = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
+blob_type = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
 
 #: The jobs. The body of the request comes last, so that reading the other columns can skip it.
 jobs = Table(
@@ -87,7 +87,7 @@ jobs = Table(
     Column("read_ms", BigInteger),
     Column("callback_ms", BigInteger),
     Column("callback_tries", Integer, nullable=False),
-    Column("body", octets_type, nullable=False),
+    Column("body", blob_type, nullable=False),
     # Many jobs have no key, because NULLs do not violate a unique index.
     Index("ux_waitroom_jobs_key", "owner", "idempotency_key", unique=True),
     Index("ix_waitroom_jobs_line", "target", "state", "queue_order", "id"),
@@ -107,7 +107,7 @@ chunks = Table(
     Column("job", word(22), nullable=False),
     Column("fence", BigInteger, nullable=False, autoincrement=False),
     Column("number", Integer, nullable=False, autoincrement=False),
-    Column("data", octets_type, nullable=False),
+    Column("data", blob_type, nullable=False),
     PrimaryKeyConstraint("job", "fence", "number"),
 )
 
@@ -121,7 +121,7 @@ targets = Table(
 )
 
 #: The pattern of ids and names. Databases refuse queries for some other strings.
-WORD = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
+ID_OR_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
 _COLUMN_NAMES = tuple(field.name for field in fields(Job))
 #: The queries of jobs, without and with the bodies of their requests.
 FIND = select(*(jobs.c[name] for name in _COLUMN_NAMES if name != "body"))

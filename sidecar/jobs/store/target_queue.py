@@ -59,7 +59,7 @@ class ClaimReply(NamedTuple):
     #: False if the queue is new or was lost. Then nothing is called until it is rebuilt.
     is_ready: bool
     #: When the queue was found new or lost, in µs, to be passed to `mark_ready`. 0 if it is ready.
-    born_us: int = 0
+    detected_us: int = 0
 
 
 class QueuePlace(NamedTuple):
@@ -248,10 +248,10 @@ class TargetStore:
         return bool(is_running)
 
     async def release(
-        self, endings: Sequence[Ending], settings: TargetSettings, *, wakes: bool = False
+        self, endings: Sequence[Ending], settings: TargetSettings, *, wake_others: bool = False
     ) -> list[bool]:
         """End calls. Return False for each job that another worker has by now, which is left
-        unchanged. `wakes`: wake other workers, because this worker will not claim again."""
+        unchanged. `wake_others`: wake other workers, because this worker will not claim again."""
         rows = [
             (
                 one.id,
@@ -263,25 +263,25 @@ class TargetStore:
             )
             for one in endings
         ]
-        return await self._release_rows(rows, settings, wakes=wakes)
+        return await self._release_rows(rows, settings, wake_others=wake_others)
 
     async def drop(
         self,
         calls: Iterable[tuple[str, int]],
         settings: TargetSettings,
         *,
-        again_ms: int | None = None,
-        wakes: bool = False,
+        retry_ms: int | None = None,
+        wake_others: bool = False,
     ) -> None:
         """Release the calls of jobs, given as (id, fence), that were not made. The jobs return to
-        the queue at `again_ms`, or leave it if that is None. `wakes`: as for `release`."""
-        rows = [(job, fence, "gone", 0, _to_us_or_empty(again_ms), "") for job, fence in calls]
-        await self._release_rows(rows, settings, wakes=wakes)
+        the queue at `retry_ms`, or leave it if that is None. `wake_others`: as for `release`."""
+        rows = [(job, fence, "gone", 0, _to_us_or_empty(retry_ms), "") for job, fence in calls]
+        await self._release_rows(rows, settings, wake_others=wake_others)
 
     async def _release_rows(
-        self, rows: Sequence[Row], settings: TargetSettings, *, wakes: bool
+        self, rows: Sequence[Row], settings: TargetSettings, *, wake_others: bool
     ) -> list[bool]:
-        release = self._release_and_wake if wakes else self._release
+        release = self._release_and_wake if wake_others else self._release
         replies = [release((*row, settings.break_after)) for row in rows]
         return [reply == 1 for reply in await asyncio.gather(*replies)]
 
@@ -321,15 +321,15 @@ class TargetStore:
     # Rebuilding --------------------------------------------------------------------------------
 
     async def restore(self, calls: Sequence[Row]) -> None:
-        """Make calls active that Redis lost, given as by `restored_call`
+        """Make calls active that Redis lost, given as by `make_restored_call`
         (worker/queue_rebuild.py)."""
         for part in _cut_into_parts(calls):
             await self._run("hold", [*chain(*part)])
 
-    async def mark_ready(self, wait_us: int, born_us: int = 0) -> bool:
-        """Mark the queue as rebuilt, and allow calls in `wait_us`. `born_us` is from the claim that
-        found the queue lost. Return False if the queue was lost again since."""
-        _, is_ready = await self._run("ready", [wait_us, born_us or ""])
+    async def mark_ready(self, wait_us: int, detected_us: int = 0) -> bool:
+        """Mark the queue as rebuilt, and allow calls in `wait_us`. `detected_us` is from the reply
+        to the claim that found the queue lost. Return False if it was lost again since."""
+        _, is_ready = await self._run("ready", [wait_us, detected_us or ""])
         return bool(is_ready)
 
     async def is_ready(self) -> bool:

@@ -56,11 +56,11 @@ async def call_back_forever(
             has_room.clear()
             due: list[Job] = []
             try:
-                due = await jobs.store.endings.claim_callbacks(
+                due = await jobs.store.due_jobs.claim_callbacks(
                     round(time.time() * 1000),
                     MAX_IN_FLIGHT - len(receivers),
-                    hold_ms=CLAIM_S * 1000,
-                    each=MAX_PER_RECEIVER,
+                    claim_ms=CLAIM_S * 1000,
+                    max_per_receiver=MAX_PER_RECEIVER,
                     in_flight=Counter(receivers.values()),
                 )
             except DatabaseError as error:
@@ -104,7 +104,7 @@ async def _send_callback(
         metrics.callbacks.labels(job.target, result).inc()
         if not post_result.is_taken:
             log.warning("callback_failed", **about, tries=tries, reason=post_result.reason)
-    await jobs.store.endings.record_callback(
+    await jobs.store.due_jobs.record_callback(
         job.id, ended_ms=job.ended_ms, next_ms=next_ms, tries=tries
     )
 

@@ -16,13 +16,13 @@ from sidecar.jobs.targets import Target
 #: The pause before a rebuild, in seconds, so that workers can write to SQL which jobs they claimed.
 SETTLE_S = 0.5
 #: How many rows are read at a time, and how many jobs are added to the queue at a time.
-PAGE = 1000
-BATCH = 500
+PAGE_SIZE = 1000
+BATCH_SIZE = 500
 
 log = structlog.get_logger()
 
 
-def restored_call(job: Job, settings: TargetSettings) -> Row:
+def make_restored_call(job: Job, settings: TargetSettings) -> Row:
     """Return the call of a running job, as an argument of jobs/lua/hold.lua. The call counts as
     active for as long as a new lock, permit or call would last, because its worker or client may
     still make the call."""
@@ -42,7 +42,7 @@ class QueueRebuild:
         self._attempts = jobs.store.attempts
         self._renew_lease = renew_lease
 
-    async def rebuild(self, target: Target, *, born_us: int) -> None:
+    async def rebuild(self, target: Target, *, detected_us: int) -> None:
         """Rebuild a queue after Redis was emptied, or before its first use: the waiting jobs in
         their order, and the running jobs, because their workers may still be alive. No call starts
         before the queue is rebuilt, nor while earlier calls may have used up the rate."""
@@ -61,7 +61,7 @@ class QueueRebuild:
         if last_ms is not None and settings.rate is not None:
             wait_ms = max(0, last_ms + to_ms(settings.window) - target.clock.now_ms())
         is_ready = await target.store.mark_ready(
-            min(wait_ms, to_ms(settings.window)) * 1000, born_us
+            min(wait_ms, to_ms(settings.window)) * 1000, detected_us
         )
         if is_ready and (count or restored):
             seconds = round(time.monotonic() - began, 3)
@@ -70,22 +70,24 @@ class QueueRebuild:
 
     async def restore_calls(self, target: Target, jobs: Sequence[Job]) -> set[str]:
         """Let Redis count the calls of running jobs as active from now on. Return the jobs' ids."""
-        await target.store.restore([restored_call(job, target.settings) for job in jobs])
+        await target.store.restore([make_restored_call(job, target.settings) for job in jobs])
         # Release the jobs that ended since they were read, because nothing else would.
         rows = await self._rows.find_many(job.id for job in jobs)
         ended = [(job.id, job.fence) for job in jobs if job.id not in rows or rows[job.id].is_ended]
-        await target.store.drop(ended, target.settings, wakes=True)
+        await target.store.drop(ended, target.settings, wake_others=True)
         return {job.id for job in jobs}
 
     async def add_waiting(self, target: Target, *, before_ms: int | None = None) -> int:
         """Add all waiting jobs that the queue lacks. Return the number of waiting jobs."""
         after, count = None, 0
         while True:
-            rows = await self._attempts.list_waiting(target.name, after, PAGE, before_ms=before_ms)
-            for start in range(0, len(rows), BATCH):
-                await target.store.add(rows[start : start + BATCH])
+            rows = await self._attempts.list_waiting(
+                target.name, after, PAGE_SIZE, before_ms=before_ms
+            )
+            for start in range(0, len(rows), BATCH_SIZE):
+                await target.store.add(rows[start : start + BATCH_SIZE])
             count += len(rows)
-            if len(rows) < PAGE:
+            if len(rows) < PAGE_SIZE:
                 return count
             after = rows[-1].order, rows[-1].id
             await self._renew_lease(target)

@@ -15,7 +15,7 @@ from sidecar.jobs.redis_keys import target_key
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.targets import Target
 from sidecar.jobs.wake_ups import IDLE_S, WakeUps
-from sidecar.jobs.worker.queue_rebuild import BATCH, QueueRebuild
+from sidecar.jobs.worker.queue_rebuild import BATCH_SIZE, QueueRebuild
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.tasks import wait_for
 from sidecar.storage.redis.leader_lease import LeaderLease
@@ -109,7 +109,7 @@ class Reconciler:
         if not reply.is_ready:
             if not await self._hold_rebuild_lease(target):
                 return CHECK_S
-            await self.queues.rebuild(target, born_us=reply.born_us)
+            await self.queues.rebuild(target, detected_us=reply.detected_us)
             return 0.05
         await self._jobs.record_called(target, reply.claims)
         timed_out = await target.store.read_timed_out()
@@ -180,17 +180,17 @@ class Reconciler:
         clocks = (target.clock.now_ms() for target in self._jobs.targets)
         now_ms = next(clocks, int(time.time() * 1000))
         ttl_ms = {target.name: to_ms(target.settings.result_ttl) for target in self._jobs.targets}
-        expired, removed, endings = 0, 0, self._jobs.store.endings
-        while batch := await endings.expire(now_ms, BATCH, ttl_ms):
+        expired, removed, endings = 0, 0, self._jobs.store.due_jobs
+        while batch := await endings.expire(now_ms, BATCH_SIZE, ttl_ms):
             for id_, name in batch:
                 if target := self._jobs.targets.find(name):
                     with contextlib.suppress(StoreError):  # else `_reconcile` removes the job
                         await target.store.remove(id_)
                     self._jobs.metrics.jobs.labels(name, State.EXPIRED).inc()
             expired += len(batch)
-            if len(batch) < BATCH:
+            if len(batch) < BATCH_SIZE:
                 break
-        while count := await endings.delete_old(now_ms, BATCH):
+        while count := await endings.delete_old(now_ms, BATCH_SIZE):
             removed += count
         if expired or removed:
             log.info("jobs_cleaned", expired=expired, removed=removed)

@@ -28,20 +28,20 @@ from sidecar.kit.retry import Backoff
 from sidecar.kit.tasks import stop_workers, wait_for
 
 #: The most jobs that are claimed at a time.
-CLAIMS = 50
+MAX_CLAIMS = 50
 #: How often locks are renewed, in seconds.
-RENEW_S = 2.0
+RENEW_INTERVAL_S = 2.0
 #: How long before its end a lock that could not be renewed is given up, in seconds.
-MARGIN_S = 1.0
+LOCK_MARGIN_S = 1.0
 #: How long to wait for a wake-up before the next claim while jobs wait or run, in seconds.
-CHECK_S = 5.0
+CLAIM_INTERVAL_S = 5.0
 #: The pause after an error, in seconds.
-REST_S = 1.0
+ERROR_PAUSE_S = 1.0
 #: If starting claimed jobs takes longer than this, in seconds, their locks are checked before the
 #: calls, because Redis may have been emptied meanwhile.
-SLOW_S = 0.1
+SLOW_START_S = 0.1
 #: The pause between attempts to renew locks while Redis is unavailable, in seconds.
-RETRY_S = 0.2
+RENEW_RETRY_S = 0.2
 #: The pauses between attempts to write a result.
 WRITE_BACKOFF = Backoff(0.2, 5.0)
 
@@ -63,15 +63,15 @@ class _RunningCall:
 
 
 class TargetWorker:
-    """The worker of one target in this process, which makes at most `most` calls at a time."""
+    """The worker of one target in this process, which makes at most `max_calls` calls at a time."""
 
     def __init__(
-        self, target: Target, jobs: Jobs, egress: Egress, wake_ups: WakeUps, *, most: int
+        self, target: Target, jobs: Jobs, egress: Egress, wake_ups: WakeUps, *, max_calls: int
     ) -> None:
         self.target = target
         self._jobs = jobs
         self._egress = egress
-        self._most = most
+        self._max_calls = max_calls
         self._listener = wake_ups.listen(target.name, is_worker=True)
         self._running: dict[str, _RunningCall] = {}
         self._has_calls = asyncio.Event()
@@ -96,7 +96,7 @@ class TargetWorker:
                     pause_s = await self._claim_jobs()
                 except Exception:
                     log.exception("target_worker_failed", target=self.target.name)
-                    pause_s = REST_S
+                    pause_s = ERROR_PAUSE_S
                 if pause_s > 0 and not self._is_stopping:
                     await wait_for(self._listener.woken, pause_s)
             while self._running:
@@ -112,18 +112,18 @@ class TargetWorker:
     async def _claim_jobs(self) -> float:
         """Claim jobs and start their calls. Return how long to wait for a wake-up before the next
         claim, in seconds."""
-        free_slots = min(CLAIMS, self._most - len(self._running))
+        free_slots = min(MAX_CLAIMS, self._max_calls - len(self._running))
         if free_slots <= 0:
-            return CHECK_S
+            return CLAIM_INTERVAL_S
         began_s = time.monotonic()
-        until_s = began_s + LOCK_S - MARGIN_S
+        until_s = began_s + LOCK_S - LOCK_MARGIN_S
         try:
             reply = await self.target.store.claim(free_slots, self.target.settings)
         except StoreError as error:
             log.warning("claim_failed", target=self.target.name, error=str(error))
-            return REST_S
+            return ERROR_PAUSE_S
         if not reply.is_ready:
-            return REST_S  # a reconciler rebuilds the queue
+            return ERROR_PAUSE_S  # a reconciler rebuilds the queue
         offline = [claim for claim in reply.claims if not claim.is_online]
         online = [claim for claim in reply.claims if claim.is_online]
         try:
@@ -134,13 +134,13 @@ class TargetWorker:
         except (DatabaseError, StoreError) as error:
             log.warning("jobs_not_begun", target=self.target.name, error=str(error))
             await self._requeue(offline)
-            return REST_S
-        if time.monotonic() > began_s + SLOW_S:
+            return ERROR_PAUSE_S
+        if time.monotonic() > began_s + SLOW_START_S:
             offline = await self._check_locks(offline, started, until_s=until_s)
         self._start_calls(offline, started, until_s=until_s)
         if len(offline) == free_slots:
             return 0.0
-        return IDLE_S if reply.next_s is None else min(CHECK_S, max(0.001, reply.next_s))
+        return IDLE_S if reply.next_s is None else min(CLAIM_INTERVAL_S, max(0.001, reply.next_s))
 
     async def _check_locks(
         self, claims: Sequence[Claim], started: Sequence[Job], *, until_s: float
@@ -152,7 +152,7 @@ class TargetWorker:
             try:
                 states = await self.target.store.renew([(one.id, one.fence) for one in claims])
             except StoreError:
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(RENEW_RETRY_S)
             else:
                 locked = [one for one, state in zip(claims, states, strict=True) if state != "lost"]
                 break
@@ -230,7 +230,7 @@ class TargetWorker:
             about = {"job": job.id, "target": target.name, "attempt": job.attempts}
             log.info("attempt_failed", **about, state=ending.state, error=ending.error)
         with contextlib.suppress(StoreError):  # the lock expires by itself
-            await target.store.release([ending], target.settings, wakes=self._is_stopping)
+            await target.store.release([ending], target.settings, wake_others=self._is_stopping)
 
     async def _give_up(self, job: Job, claim: Claim) -> None:
         """Fail a job whose workers died too often, because the job may have caused that."""
@@ -273,14 +273,14 @@ class TargetWorker:
             )
 
     async def _requeue(self, claims: Iterable[Claim]) -> None:
-        await self._drop(*claims, again_ms=self.target.clock.now_ms() + round(REST_S * 1000))
+        await self._drop(*claims, retry_ms=self.target.clock.now_ms() + round(ERROR_PAUSE_S * 1000))
 
-    async def _drop(self, *claims: Claim, again_ms: int | None = None) -> None:
+    async def _drop(self, *claims: Claim, retry_ms: int | None = None) -> None:
         """Release the locks of calls that were not made. If this fails, the locks expire."""
         calls = [(claim.id, claim.fence) for claim in claims]
         with contextlib.suppress(StoreError):
             await self.target.store.drop(
-                calls, self.target.settings, again_ms=again_ms, wakes=self._is_stopping
+                calls, self.target.settings, retry_ms=retry_ms, wake_others=self._is_stopping
             )
 
     # Locks ------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ class TargetWorker:
         while True:
             await self._has_calls.wait()
             self._listener.urgent.clear()
-            await wait_for(self._listener.urgent, RENEW_S)
+            await wait_for(self._listener.urgent, RENEW_INTERVAL_S)
             if self._running:
                 await self._renew(list(self._running.values()))
             else:
@@ -309,7 +309,7 @@ class TargetWorker:
             states = ["unknown"] * len(calls)
         for call, state in zip(calls, states, strict=True):
             if state == "held":
-                call.until_s = began_s + LOCK_S - MARGIN_S
+                call.until_s = began_s + LOCK_S - LOCK_MARGIN_S
             elif call.is_over or call.task.done():
                 continue
             elif state in {"abort", "lost"} or began_s >= call.until_s:
@@ -324,11 +324,11 @@ _PoolEntry: TypeAlias = tuple[TargetWorker, asyncio.Task[None]]
 class WorkerPool:
     """The target workers of one process, including those of targets created at run time."""
 
-    def __init__(self, jobs: Jobs, wake_ups: WakeUps, egress: Egress, *, most: int) -> None:
+    def __init__(self, jobs: Jobs, wake_ups: WakeUps, egress: Egress, *, max_calls: int) -> None:
         self._jobs = jobs
         self._wake_ups = wake_ups
         self._egress = egress
-        self._most = most
+        self._max_calls = max_calls
         self._running: dict[str, _PoolEntry] = {}
         #: Workers of removed or replaced targets, which finish their calls.
         self._ending: list[_PoolEntry] = []
@@ -366,6 +366,6 @@ class WorkerPool:
         for name, target in targets.items():
             if name not in self._running and "offline" in target.settings.kinds:
                 worker = TargetWorker(
-                    target, self._jobs, self._egress, self._wake_ups, most=self._most
+                    target, self._jobs, self._egress, self._wake_ups, max_calls=self._max_calls
                 )
                 self._running[name] = worker, asyncio.create_task(worker.run())

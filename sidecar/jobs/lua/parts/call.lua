@@ -4,7 +4,7 @@
 -- Calls jobs from the head of the queue, as long as the target and the worker have capacity.
 
 -- How many more jobs to read than the worker has free slots, because some of them may be online.
-local AHEAD = 20
+local LOOKAHEAD = 20
 local free_slots, is_paused, is_trial, free_calls
 local lock_us, permit_us
 local replies
@@ -53,7 +53,7 @@ local function call_next()
   local opens_us = find_opening_time()
   if opens_us > now then return redis_call('ZCARD', LINE) > 0 and opens_us or math.huge end
   if free_calls <= 0 then return math.huge end
-  local last = math.min(BOUND, free_calls, free_slots + AHEAD) - 1
+  local last = math.min(LOOP_LIMIT, free_calls, free_slots + LOOKAHEAD) - 1
   local heads, head_orders = queue.split(redis_call('ZRANGE', LINE, 0, last, 'WITHSCORES'))
   if #heads == 0 then return math.huge end
   open_rate()
@@ -66,6 +66,6 @@ end
 -- Returns when a worker should claim again, µs.
 local function find_next_claim_time()
   local call_at = call_next()
-  if is_more then return now end
+  if has_more then return now end
   return math.min(call_at, queue.earliest_time(ACTIVE), queue.earliest_time(LATER))
 end

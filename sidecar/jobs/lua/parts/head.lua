@@ -8,7 +8,7 @@
 local STATE, LINE, LATER, ORDERS, ACTIVE, FACTS, ONLINE, ENDED, RESERVED, ABORTS
 local channel, target_name
 -- The most members that one loop of a script handles; the next call handles the rest.
-local BOUND = 200
+local LOOP_LIMIT = 200
 
 local function begin_target(KEYS, ARGV)
   begin(ARGV)
@@ -27,7 +27,7 @@ local function publish(text)
   redis_call('PUBLISH', channel, text)
 end
 
-local function wake_if_waiting()
+local function wake_workers_if_jobs_wait()
   if redis_call('ZCARD', LINE) > 0 then publish(target_name) end
 end
 
@@ -46,7 +46,7 @@ local function make_fact(fence, call_state, began, is_trial, request)
 end
 
 -- Removes jobs from the active set. If a job does not return to the queue, forget it as well.
-local function drop_calls(jobs)
+local function remove_calls(jobs)
   queue.write_all('ZREM', ACTIVE, jobs)
   queue.write_all('HDEL', FACTS, jobs)
 end

@@ -1,6 +1,6 @@
 -- @include "jobs/parts/state"
 -- Ends calls whose lock, permit or term has expired, and queues jobs whose retry is due.
-local is_more -- whether more jobs are due than one call of the script handles
+local has_more -- whether more jobs are due than one call of the script handles
 
 local function return_to_queue(jobs)
   if #jobs == 0 then return end
@@ -13,7 +13,7 @@ local function return_to_queue(jobs)
 end
 
 local function end_expired_calls()
-  local jobs, ended_at = queue.members_until(now, ACTIVE, BOUND)
+  local jobs, ended_at = queue.members_until(now, ACTIVE, LOOP_LIMIT)
   if #jobs == 0 then return end
   local lost, ended, online_jobs = {}, {}, {}
   for n, text in ipairs(redis_call('HMGET', FACTS, unpack(jobs))) do
@@ -28,22 +28,22 @@ local function end_expired_calls()
       count('lost')
     end
   end
-  drop_calls(jobs)
+  remove_calls(jobs)
   return_to_queue(lost)
   queue.write_all('ZADD', ENDED, ended)
   forget_jobs(online_jobs)
-  is_more = is_more or #jobs == BOUND
+  has_more = has_more or #jobs == LOOP_LIMIT
 end
 
 local function queue_due_retries()
-  local jobs = queue.members_until(now, LATER, BOUND)
+  local jobs = queue.members_until(now, LATER, LOOP_LIMIT)
   queue.write_all('ZREM', LATER, jobs)
   return_to_queue(jobs)
-  is_more = is_more or #jobs == BOUND
+  has_more = has_more or #jobs == LOOP_LIMIT
 end
 
 local function settle_due_jobs()
-  is_more = false
+  has_more = false
   end_expired_calls()
   queue_due_retries()
 end

@@ -1,6 +1,6 @@
-"""Work on jobs in SQL when a time has come: expire waiting jobs, delete old jobs, and claim due
-callbacks. Each method locks the rows and checks them again, so that no two processes work on the
-same rows."""
+"""Processes jobs in SQL whose time has come: expires waiting jobs, deletes old jobs, and claims
+jobs whose callback is due. Each method locks the rows and checks them again, so that no two
+processes work on the same rows."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,19 +13,19 @@ from sidecar.jobs.model import ENDED, WAITING_STATES, Job, State, get_callback_o
 from sidecar.jobs.store.tables import chunks, jobs, lock_jobs, make_ended_values
 from sidecar.storage.sql.transactions import Transactions
 
-#: The longest claim_window, in ms.
+#: The longest time that any target gives clients to use a permit (`claim_window`), in ms.
 MAX_CLAIM_WINDOW_MS = 3_600_000
-#: About how many bytes of results are deleted in one transaction.
+#: The most bytes of results that one transaction deletes, unless a single result is larger.
 BYTES_PER_DELETE = 16 << 20
-#: How long an ended job is kept if its target does not exist any more, in ms.
+#: How long an ended job is stored if its target has been removed, in ms.
 DEFAULT_TTL_MS = 3 * 86_400_000
-#: How many due callbacks are read to find those that may be sent.
+#: How many due callbacks are read to find some whose receivers have capacity.
 CANDIDATES = 1000
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
-class EndingRepository:
-    """The jobs that are due: to expire, to be deleted, or for their callback."""
+class DueJobRepository:
+    """Finds jobs that must expire, be deleted or have their callback sent."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -33,9 +33,9 @@ class EndingRepository:
     async def expire(
         self, now_ms: int, limit: int, result_ttl_ms: Mapping[str, int]
     ) -> list[tuple[str, str]]:
-        """Expire jobs that waited too long, at most `limit`. Their rows are kept for their target's
-        result_ttl. Return the ids and targets of the jobs."""
-        # A called job may still use its permit.
+        """Expire at most `limit` jobs that waited too long, and return their ids and targets. Their
+        rows are stored for their target's result_ttl."""
+        # The client of a called job may still use its permit.
         before_ms = {State.PENDING: now_ms, State.CALLED: now_ms - MAX_CLAIM_WINDOW_MS}
         overdue = (
             and_(jobs.c.state == state, jobs.c.expires_ms <= ms) for state, ms in before_ms.items()
@@ -59,9 +59,9 @@ class EndingRepository:
         return await self._transactions.write(work) if ids else []
 
     async def delete_old(self, now_ms: int, limit: int) -> int:
-        """Delete ended jobs that have expired, at most `limit`, except jobs with a callback that is
-        still to be sent. Return the number of deleted jobs."""
-        # An expression, so that no database uses the index of callback_ms, where most jobs match.
+        """Delete at most `limit` ended jobs that have expired, and return their number. Jobs whose
+        callback must still be sent are not deleted."""
+        # coalesce() keeps databases from using the index of callback_ms, in which most jobs match.
         has_no_callback = func.coalesce(jobs.c.callback_ms, 0) == 0
         is_old = (jobs.c.state.in_(ENDED), jobs.c.expires_ms <= now_ms, has_no_callback)
         ids, size = list[str](), 0
@@ -85,23 +85,24 @@ class EndingRepository:
 
         return await self._transactions.write(work) if ids else 0
 
-    # Callbacks: columns of their jobs, so that no crash loses one -----------------------------
+    # Callbacks, which are columns of their jobs, so that no crash loses one -------------------
 
     async def claim_callbacks(
         self,
         now_ms: int,
         limit: int,
         *,
-        hold_ms: int,
-        each: int = CANDIDATES,
+        claim_ms: int,
+        max_per_receiver: int = CANDIDATES,
         in_flight: Mapping[str, int] = _NONE,
     ) -> list[Job]:
-        """Claim up to `limit` jobs with due callbacks, the longest overdue first, for `hold_ms`.
-        Each receiver gets at most `each` at a time, including those `in_flight` by receiver."""
-        # The callbacks of a slow receiver must not fill all CANDIDATES.
-        full = [receiver for receiver, count in in_flight.items() if count >= each]
+        """Claim up to `limit` jobs whose callbacks are due, for `claim_ms`, the longest overdue
+        first. `in_flight` is the number of callbacks now being sent, by receiver, and counts
+        towards `max_per_receiver`."""
+        # Otherwise a slow receiver could take up all CANDIDATES.
+        full = [receiver for receiver, count in in_flight.items() if count >= max_per_receiver]
         url = func.lower(jobs.c.callback_url)
-        may_be_sent = (not_(url.startswith(f"{one}/", autoescape=True)) for one in full)
+        may_be_sent = (not_(url.startswith(f"{receiver}/", autoescape=True)) for receiver in full)
         candidates = (
             select(jobs.c.id, jobs.c.callback_url)
             .where(jobs.c.callback_ms <= now_ms, *may_be_sent)
@@ -111,7 +112,7 @@ class EndingRepository:
         ids, counts = list[str](), Counter(in_flight)
         for id_, callback_url in await self._transactions.read(candidates):
             receiver = get_callback_origin(callback_url)
-            if counts[receiver] < each and len(ids) < limit:
+            if counts[receiver] < max_per_receiver and len(ids) < limit:
                 counts[receiver] += 1
                 ids.append(id_)
 
@@ -121,7 +122,7 @@ class EndingRepository:
             if not due:
                 return []
             claim = update(jobs).where(jobs.c.id.in_([job.id for job in due]))
-            await connection.execute(claim.values(callback_ms=now_ms + hold_ms))
+            await connection.execute(claim.values(callback_ms=now_ms + claim_ms))
             return sorted(due, key=lambda job: job.callback_ms or 0)
 
         return await self._transactions.write(work) if ids else []
@@ -129,8 +130,8 @@ class EndingRepository:
     async def record_callback(
         self, id_: str, *, ended_ms: int | None, next_ms: int | None, tries: int
     ) -> None:
-        """Write how often a callback was tried, and when it is sent next, None for never. Changes
-        nothing if the job was retried since, because then `ended_ms` is not its end any more."""
+        """Record how often a callback was tried, and when to send it next (None: never). If the job
+        was retried since, its `ended_ms` differs, and nothing is changed."""
         is_same = (jobs.c.id == id_, jobs.c.callback_ms.is_not(None), jobs.c.ended_ms == ended_ms)
         await self._transactions.change(
             update(jobs).where(*is_same).values(callback_ms=next_ms, callback_tries=tries)
