@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from sidecar.cli.doctor import findings
-from sidecar.cli.doctor.findings import Level, find
+from sidecar.cli.doctor.findings import Level, get_finding
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "doctor.md"
 _HEADING = "## What it finds"
@@ -80,7 +80,7 @@ def _list() -> str:
             parts += [*_all_right(rights), f"### {heading}"]
             rights = []
             continue
-        found = find(name, **_EXAMPLES | _OTHERS.get(name, {}))
+        found = get_finding(name, **_EXAMPLES | _OTHERS.get(name, {}))
         if found.level is Level.OK:
             rights.append(f"- {found.what}")
         else:

@@ -1,7 +1,7 @@
 """The command `waitroom`.
 
-To start fast, it imports a subcommand only when that is called, and a subcommand imports slow
-modules only where it needs them.
+To start fast, it imports only the module of the subcommand that is called, and each subcommand
+imports slow modules inside the functions that need them.
 """
 
 import importlib
@@ -13,15 +13,15 @@ from typing import Any
 
 import click
 
-#: The exit code after Ctrl-C, as shells use it: 128 plus the number of SIGINT.
+#: The exit code after Ctrl-C, by the convention of shells: 128 plus the number of SIGINT.
 CTRL_C_EXIT_CODE = 130
-#: The names of all commands. The function of a command has the command's name.
+#: The names of all commands. The function of a command has the same name, with _ instead of -.
 _COMMANDS = """
     check-config completion doctor grant hash-password healthcheck history init jobs leases limits
     migrate nginx-key operators page report rooms run-jobs serve targets update-files verify-draw
     webhooks
 """.split()  # noqa: SIM905 - a list would have a line for each
-#: The modules of commands that are not in a module of their name.
+#: The module of each command that is not defined in a module with the command's name.
 _MODULES = {
     "doctor": "doctor.command",
     "hash-password": "operators",
@@ -34,7 +34,7 @@ _MODULES = {
 
 
 class _LazyCommands(click.Group):
-    """A group that imports a command when the command is called."""
+    """A group that imports the module of a command only when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return _COMMANDS
@@ -48,9 +48,9 @@ class _LazyCommands(click.Group):
         return command
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **kwargs: Any) -> Any:
-        """Run a command. Exit without an error if no process reads its output (`report | head`).
+        """Run a command. Exit without an error if the reader of its output exits (`report | head`).
 
-        click does so while a command runs, but not for the rest of the output after the command.
+        click handles this only while the command runs, not when its last output is flushed.
         """
         arguments = list(sys.argv[1:] if args is None else args)
         # A command whose arguments may begin with a hyphen has only --help, so replace -h.
@@ -86,7 +86,7 @@ class _LazyCommands(click.Group):
 
 
 def _show_versions(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    """Print the versions. Redis is left out if no settings name it or the settings are wrong."""
+    """Print the versions. Omit Redis if the settings do not name it or are invalid."""
     if not value or context.resilient_parsing:
         return
     from sidecar import __version__  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The option --config of commands, and the settings that they load."""
+"""The option --config, and the function by which commands load the settings."""
 
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,7 +17,8 @@ CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP
 
 
 def load_settings(path: str | None, environ: dict[str, str] | None = None) -> Settings:
-    """Load and check the settings. Raises InputError, which ends the command."""
+    """Load and validate the settings. Raises InputError, for which the command prints the problems
+    and exits."""
     from sidecar.settings.load import load  # noqa: PLC0415
 
     try:

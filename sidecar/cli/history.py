@@ -1,4 +1,7 @@
-"""waitroom report and history: read the history's database, without a replica."""
+"""The commands `waitroom report` and `waitroom history …`, which read the history's database.
+
+They need no replica.
+"""
 
 import json
 import sys
@@ -45,26 +48,29 @@ _PERIOD = combine(
 @_PERIOD
 @click.option(
     "--format",
-    "form",
+    "output_format",
     type=click.Choice(["text", "json", "csv"]),
     default="text",
     show_default=True,
 )
 @JSON
-def report(path: str | None, room: str, *, form: str, as_json: bool, **period_options: Any) -> None:
+def report(
+    path: str | None, room: str, *, output_format: str, as_json: bool, **period_options: Any
+) -> None:
     """Report how a room did in a period: waits, abandonment, no-shows, time inside, fairness."""
     from sidecar.history.lookups import format_csv  # noqa: PLC0415
     from sidecar.history.report import make_report  # noqa: PLC0415
 
     period = _read_period(**period_options)
-    with progress("reading stays", is_on=not as_json and form != "json") as advance:
+    as_json = as_json or output_format == "json"
+    with progress("reading stays", is_on=not as_json) as advance:
         result = _run_query(
             path, room, lambda history: make_report(history, room, period, advance=advance)
         )
     document = result.model_dump(by_alias=True) if result else {}
-    if as_json or form == "json":
+    if as_json:
         print_json(document)
-    elif form == "csv":
+    elif output_format == "csv":
         click.echo(format_csv([document]), nl=False)
     else:
         click.echo(_format_report(document))
@@ -155,7 +161,8 @@ def _read_period(start: str | None, end: str | None) -> "Period":
 
 
 def _run_query(path: str | None, room: str, query: Callable[["History"], Awaitable[T]]) -> T:
-    """Run a query on the history's database, after a check that the settings name the room."""
+    """Run a query on the history's database. Exit if the settings do not name the room or the
+    database."""
     import asyncio  # noqa: PLC0415
 
     from sidecar.http.problems import ProblemError  # noqa: PLC0415
@@ -188,7 +195,8 @@ def _run_query(path: str | None, room: str, query: Callable[["History"], Awaitab
         raise click.ClickException(f"the history's database: {error}") from None
 
 
-#: The counts of a report: the field of a count, its title, and the field of its share or "".
+#: The rows of counts in a report: the field of the count, its title, and the field of the same
+#: count as a share of those who queued, or "".
 _COUNT_ROWS = (
     ("stays", "Stays that began", ""),
     ("admitted_at_once", "  let in at once", ""),
@@ -201,7 +209,7 @@ _COUNT_ROWS = (
     ("waiting", "  wait still", ""),
     ("inside", "  are inside still", ""),
 )
-#: The times of a report: the title of a row, and the fields of the times in it.
+#: The rows of durations in a report: the title of the row, and the fields of its durations.
 _TIME_ROWS = (
     ("Wait of those let in", ("wait_p50", "wait_p90", "wait_p99", "wait_max")),
     ("Gave up after", ("gave_up_after_p50",)),
@@ -212,12 +220,12 @@ _TIME_ROWS = (
 def _format_report(report: dict[str, Any]) -> str:
     lines = [f"{report['room']}, {report['from']} to {report['to']}", ""]
     for name, title, share in _COUNT_ROWS:
-        part = f"  {report[share]:.1%} of those who queued" if report.get(share) else ""
-        lines.append(f"{title:<28}{report[name]:>10,}{part}")
+        share_text = f"  {report[share]:.1%} of those who queued" if report.get(share) else ""
+        lines.append(f"{title:<28}{report[name]:>10,}{share_text}")
     lines.append("")
     for title, names in _TIME_ROWS:
         times = [(name.rpartition("_")[2], report[name]) for name in names]
-        text = ", ".join(f"{name} {_format_s(time)}" for name, time in times if time is not None)
+        text = ", ".join(f"{name} {_format_duration(s)}" for name, s in times if s is not None)
         lines.append(f"{title:<28}{text or 'nobody to say it of'}")
     fairness = "all were called in order"
     if report["inversions"]:
@@ -226,7 +234,7 @@ def _format_report(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _format_s(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     minutes, left_s = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""waitroom leases: show who holds which resource, and release it."""
+"""The commands `waitroom leases …`, which show who holds which resource, and release it."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -24,14 +24,14 @@ def leases() -> None:
 def _print_leases(document: dict[str, Any]) -> None:
     if "leases" in document:
         rows: Any = (
-            (each["name"], f"{each['term']:g} s", each["capacity"], each["in_use"])
-            for each in document["leases"]
+            (lease["name"], f"{lease['term']:g} s", lease["capacity"], lease["in_use"])
+            for lease in document["leases"]
         )
         print_table(("name", "term", "capacity", "in use"), rows)
         return
     rows = (
-        (each["name"], each["waiting"], ", ".join(map(_format_holder, each["holders"])) or "nobody")
-        for each in document["resources"]
+        (resource["name"], resource["waiting"], _format_holders(resource["holders"]))
+        for resource in document["resources"]
     )
     print_table(("resource", "waiting", "held by"), rows)
 
@@ -55,15 +55,15 @@ def list_leases(client: Client, template: str | None, find: str) -> Any:
 
 def _print_queue(document: dict[str, Any]) -> None:
     holders = [
-        (each["holder"], each["owner"] or "-", each["fence"] or "called",
-         each["granted_at"] or "-", each["expires_at"])
-        for each in document["holders"]
+        (entry["holder"], entry["owner"] or "-", entry["fence"] or "called",
+         entry["granted_at"] or "-", entry["expires_at"])
+        for entry in document["holders"]
     ]  # fmt: skip
     print_table(("held by", "token", "fence", "since", "until"), holders)
     queue = [
-        (each["position"], each["holder"], each["owner"] or "-", each["joined_at"],
-         each["heartbeat_due_at"])
-        for each in document["queue"]
+        (entry["position"], entry["holder"], entry["owner"] or "-", entry["joined_at"],
+         entry["heartbeat_due_at"])
+        for entry in document["queue"]
     ]  # fmt: skip
     print_table(("place", "waits", "token", "since", "heartbeat due"), queue)
 
@@ -89,20 +89,24 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
     holders = [holder] if holder is not None else []
     if holder is None:
         page = client.request("GET", f"{_api_path(template, resource)}/queue", query={"limit": "1"})
-        holders = list(dict.fromkeys(held["holder"] for held in page["holders"]))
-    for each in holders:
-        done = client.request("DELETE", _api_path(template, resource, holder=each))["released"]
-        click.echo(f"{each} released" if done else f"{each} neither held {resource} nor waited")
+        holders = list(dict.fromkeys(entry["holder"] for entry in page["holders"]))
+    for name in holders:
+        reply = client.request("DELETE", _api_path(template, resource, holder=name))
+        outcome = "released" if reply["released"] else f"neither held {resource} nor waited"
+        click.echo(f"{name} {outcome}")
     if holder is None:
         counts = f"{len(holders)} held {resource}; {page['waiting']} waited for it"
         click.echo(counts if holders else f"nobody holds {resource}")
 
 
-def _format_holder(holder: dict[str, Any]) -> str:
-    until = "until" if holder["fence"] else "is called, and has until"
-    return f"{holder['holder']} {until} {holder['expires_at']}"
+def _format_holders(holders: list[dict[str, Any]]) -> str:
+    texts = []
+    for holder in holders:
+        until = "until" if holder["fence"] else "is called, and has until"
+        texts.append(f"{holder['holder']} {until} {holder['expires_at']}")
+    return ", ".join(texts) or "nobody"
 
 
-def _api_path(template: str, *resource: str, **query: str) -> str:
-    path = api_path("/v1/leases", template, *resource)
+def _api_path(template: str, *names: str, **query: str) -> str:
+    path = api_path("/v1/leases", template, *names)
     return f"{path}?{urlencode(query)}" if query else path

@@ -1,4 +1,4 @@
-"""waitroom limits: show rate limits, and change those of single keys."""
+"""The commands `waitroom limits …`, which show rate limits and set those of individual keys."""
 
 from typing import Any
 
@@ -90,9 +90,9 @@ def unset(client: Client, name: str, key: str) -> Any:
 
 def _print_counts(document: dict[str, Any]) -> None:
     rows = (
-        (each["key"] or "(all calls)", _format_limit(each["limit"]), each["remaining"],
-         "-" if each["reset_seconds"] is None else f"{each['reset_seconds']:.0f} s")
-        for each in document["keys"]
+        (count["key"] or "(all calls)", _format_limit(count["limit"]), count["remaining"],
+         "-" if count["reset_seconds"] is None else f"{count['reset_seconds']:.0f} s")
+        for count in document["keys"]
     )  # fmt: skip
     print_table(("key", "limit", "left", "free again in"), rows)
 
@@ -102,14 +102,14 @@ def list_keys(client: Client, name: str) -> Any:
     """List the keys that have a count, those with the least left first. Scans all keys of Redis,
     some thousands at a time."""
     counts = read_pages(client, api_path(_LIMITS, name, "counts"), "keys")
-    keys = sorted(counts["keys"], key=lambda each: (each["remaining"] or 0) / (each["limit"] or 1))
+    keys = sorted(counts["keys"], key=lambda key: (key["remaining"] or 0) / (key["limit"] or 1))
     return {**counts, "keys": keys, "found": len(keys)}
 
 
-def _print_reset(done: dict[str, Any]) -> None:
+def _print_reset(result: dict[str, Any]) -> None:
     name = click.get_current_context().params["name"]
-    of_key = f" of {done['key']}" if done["key"] else ""
-    text = f"the count{of_key} is reset" if done["reset"] else f"nothing was counted{of_key}"
+    of_key = f" of {result['key']}" if result["key"] else ""
+    text = f"the count{of_key} is reset" if result["reset"] else f"nothing was counted{of_key}"
     click.echo(f"{name}: {text}")
 
 

@@ -1,4 +1,4 @@
-"""The output of commands (tables and JSON), and errors with their exit codes."""
+"""Prints the output of commands (tables and JSON), and defines errors with their exit codes."""
 
 import functools
 import json
@@ -14,13 +14,14 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 class Unreachable(click.ClickException):
-    """An error because a replica, Redis or a database does not answer."""
+    """Raised if a replica, Redis or a database does not respond."""
 
     exit_code = 3
 
 
 class BadValue(click.ClickException):
-    """An error in a value. Unlike a UsageError, it is shown without the command's usage."""
+    """Raised for an invalid option, variable or setting. Unlike click's UsageError, it does not
+    print the command's usage."""
 
     exit_code = 2
 
@@ -62,7 +63,7 @@ def print_table(
 
 
 def add_colour(text: str, colour: str) -> str:
-    """Colour a part of a line. click removes the colour if the output is not a terminal."""
+    """Colour a text, unless NO_COLOR is set. click removes the colour outside a terminal."""
     return text if "NO_COLOR" in os.environ else click.style(text, fg=colour)
 
 
@@ -75,7 +76,7 @@ def format_cell(value: object) -> str:
 def combine(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return one decorator that applies several, the first one outermost."""
     return lambda command: functools.reduce(
-        lambda inner, decorator: decorator(inner), reversed(decorators), command
+        lambda decorated, decorator: decorator(decorated), reversed(decorators), command
     )
 
 
@@ -84,7 +85,7 @@ def print_json(document: Any) -> None:
 
 
 def print_changes(document: Any) -> None:
-    """Print the current values of the settings that the argument `changes` of a command names."""
+    """Print the new value of each setting that the current command's argument `changes` names."""
     for change in click.get_current_context().params["changes"]:
         name = change.partition("=")[0]
         click.echo(f"{name} = {json.dumps(document['settings'][name])}")

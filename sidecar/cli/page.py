@@ -1,4 +1,4 @@
-"""waitroom page: print the waiting page for nginx, or preview it."""
+"""The commands `waitroom page …`, which print the waiting page for nginx, or preview it."""
 
 import shutil
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _PageGroup(click.Group):
-    """A group that runs the command `nginx` for an unknown name, which is a file's."""
+    """A group that reads an argument that is no command's name as the file for `nginx`."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -69,7 +69,7 @@ def preview(
     states: tuple[str, ...],
     changes: tuple[str, ...],
     into: str,
-    **look: str,
+    **page_options: str,
 ) -> None:
     """Write the waiting page of ROOM in all its states, to open in a browser.
 
@@ -86,15 +86,15 @@ def preview(
         raise BadValue(f"name a room: {', '.join(configured.rooms)}")
     name = room or next(iter(configured.rooms))
     for state in states:
-        _check("state", state, previews.STATES)
-    _check("room", name, configured.rooms)
+        _check_name("state", state, previews.STATES)
+    _check_name("room", name, configured.rooms)
     settings = _apply_changes(configured.rooms[name], changes)
     static = configured.static_dir or find_share("static")
     template = Page(static)
-    _check("language", look["language"], template.languages.tags)
-    look["site"] = (look["site"] or settings.public_url or "").rstrip("/")
+    _check_name("language", page_options["language"], template.languages.tags)
+    page_options["site"] = (page_options["site"] or settings.public_url or "").rstrip("/")
     folder, chosen = Path(into), states or tuple(previews.STATES)
-    page_preview = previews.Preview(template, name, settings, **look)
+    page_preview = previews.Preview(template, name, settings, **page_options)
     pages = {f"{state}.html": page_preview.html(state) for state in chosen}
     if settings.template:
         templates = Templates(configured.template_dir)
@@ -121,9 +121,9 @@ def preview(
 _IGNORED_FILES = shutil.ignore_patterns("*.html", "i18n", "draw.*")
 
 
-def _check(kind: str, name: str, names: Iterable[str]) -> None:
-    if name not in names:
-        raise BadValue(f"there is no {kind} {name!r}; these are: {', '.join(names)}")
+def _check_name(kind: str, name: str, known_names: Iterable[str]) -> None:
+    if name not in known_names:
+        raise BadValue(f"there is no {kind} {name!r}; these are: {', '.join(known_names)}")
 
 
 def _apply_changes(settings: "RoomSettings", changes: tuple[str, ...]) -> "RoomSettings":

@@ -1,7 +1,8 @@
-"""The client of the replica that a command talks to, and the options for address and token.
+"""Creates the HTTP client of commands that talk to a replica, and the options --url, --token-file
+and --config.
 
-Address and token come from an option, an environment variable or the settings file. Other settings
-of the file are not read, so they need not be valid.
+The replica's URL and the token come from an option, an environment variable or the settings file.
+Other settings of the file are not read, so they need not be valid.
 """
 
 import functools
@@ -30,7 +31,7 @@ Job: TypeAlias = "waitroom.Job"
 Room: TypeAlias = "waitroom.Room"
 Visitor: TypeAlias = "waitroom.Visitor"
 _UNIX, _SYSTEM_DIR = "unix:", SYSTEM_FILE.parent
-#: The number of items of a list that one request reads.
+#: The most items that one request for a list reads.
 PAGE_SIZE = 1000
 #: The context settings of a command with an argument that may begin with a hyphen.
 ANY_TEXT: dict[str, Any] = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
@@ -51,8 +52,8 @@ class ReplicaOptions:
         """Open a client of the replica. Convert the client's errors to ClickExceptions."""
         from waitroom import Client, RejectedError, UnavailableError, WaitroomError  # noqa: PLC0415 - the other commands start faster
 
-        address, (token, source) = self.address(), self._token() if has_token else ("", "")
-        operator = f"{_find_user()} (command line)"
+        address, (token, source) = self.find_url(), self._find_token() if has_token else ("", "")
+        operator = f"{_get_user_name()} (command line)"
         try:
             with Client(
                 address, token=token, timeout=timeout_s, retries=0, operator=operator
@@ -61,12 +62,12 @@ class ReplicaOptions:
         except UnavailableError as error:
             raise Unreachable(format_error(error, address, source)) from None
         except WaitroomError as error:
-            is_value = isinstance(error, RejectedError) and error.status == 422
-            kind = BadValue if is_value else click.ClickException
-            raise kind(format_error(error, address, source)) from None
+            is_bad_value = isinstance(error, RejectedError) and error.status == 422
+            error_class = BadValue if is_bad_value else click.ClickException
+            raise error_class(format_error(error, address, source)) from None
 
-    def address(self) -> str:
-        """Return the replica's address, http://HOST:PORT or unix:/path. Raises ClickException."""
+    def find_url(self) -> str:
+        """Return the replica's URL, http://HOST:PORT or unix:/path. Raises ClickException."""
         if url := self.url or os.environ.get("WAITROOM_URL"):
             return _check_url("--url" if self.url else "WAITROOM_URL", url)
         listen = self._read_settings().ops_listen
@@ -74,8 +75,8 @@ class ReplicaOptions:
             listen = "127.0.0.1:" + listen.rpartition(":")[2]
         return listen if listen.startswith(_UNIX) else f"http://{listen}"
 
-    def _token(self) -> tuple[str, str]:
-        """Return the token and its source. Raises ClickException."""
+    def _find_token(self) -> tuple[str, str]:
+        """Return the token, and the file or variable that it came from. Raises ClickException."""
         if self.token_file:
             return _read_token("--token-file", self.token_file), self.token_file
         if token := os.environ.get("WAITROOM_TOKEN"):
@@ -136,14 +137,15 @@ def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
 
 
 def api_path(root: str, *names: str) -> str:
-    """Build a path of the API from `root` and names, which are URL-quoted."""
+    """Build a path of the API from `root` and names. Quote the names for a URL."""
     return "/".join([root, *(quote(name, safe="") for name in names)])
 
 
 def read_pages(
     client: Client, path: str, items: str, *, limit: int | None = None, **query: str
 ) -> dict[str, Any]:
-    """Read a list of the API page by page. Return the last page with at most `limit` items."""
+    """Read a list from the API page by page. Return the last page, with the items of all pages but
+    at most `limit`, under the key `items`."""
     page: dict[str, Any] = {"next": ""}
     rows: list[Any] = []
     while page["next"] is not None and (limit is None or len(rows) < limit):
@@ -156,7 +158,7 @@ def read_pages(
 
 
 def format_error(error: "waitroom.WaitroomError", address: str = "", source: str = "") -> str:
-    """Format an error of the client. `source`: the origin of the token, such as a file."""
+    """Format an error of the client. `source`: the file or variable that the token came from."""
     problem = getattr(error, "problem", None)
     if problem is None or not (problem.title or address):
         return str(error)
@@ -174,7 +176,7 @@ def format_error(error: "waitroom.WaitroomError", address: str = "", source: str
     return "\n".join([": ".join(text for text in (problem.title, detail) if text), *problem.errors])
 
 
-def _find_user() -> str:
+def _get_user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # in a container, the user may have no name
@@ -215,8 +217,8 @@ def _check_token(name: str, token: str) -> str:
 
 
 def _store_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Store an option in ReplicaOptions. An option after the command's name overrides one before
-    the name."""
+    """Store an option's value in the context's ReplicaOptions. An option after the command's name
+    overrides one before the name."""
     options = context.ensure_object(ReplicaOptions)
     if value is not None:
         setattr(options, str(option.name), value)
@@ -231,11 +233,12 @@ _HELP = {
 }
 
 
-def replica_options(*, has_letter: bool = True) -> list[click.Parameter]:
-    """Create options that are stored in ReplicaOptions. `has_letter`: -c is short for --config."""
+def replica_options(*, has_short_config: bool = True) -> list[click.Parameter]:
+    """Create the options whose values ReplicaOptions holds. `has_short_config`: allow -c for
+    --config."""
     return [
         click.Option(
-            [name, "-c"] if name == "--config" and has_letter else [name],
+            [name, "-c"] if name == "--config" and has_short_config else [name],
             metavar="URL" if name == "--url" else "FILE",
             help=help_text,
             expose_value=False,
@@ -258,7 +261,7 @@ class SettingsGroup(click.Group):
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         # An argument that begins with -c must not be read as the option -c.
         has_any_text = cmd.context_settings.get("ignore_unknown_options", False)
-        cmd.params += replica_options(has_letter=not has_any_text)[self.first_option :]
+        cmd.params += replica_options(has_short_config=not has_any_text)[self.first_option :]
         super().add_command(cmd, name)
 
 
@@ -272,8 +275,9 @@ class ReplicaGroup(SettingsGroup):
     ) -> Callable[[Callable[..., Any]], click.Command]:
         """Decorate a function as a command that prints the JSON object that the function returns.
 
-        Prints JSON with --json, else `show`: a function that prints the object, or a text with
-        {placeholders} for its members. The function gets a client of the replica and `arguments`.
+        With --json, it prints JSON. Otherwise `show` is a function that prints the object, or a
+        text with {placeholders} for its members. The decorated function gets a client of the
+        replica and `arguments`.
         """
 
         def show_text(document: dict[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""waitroom doctor: visit an installation from outside, as a browser does, and report mistakes."""
+"""The command `waitroom doctor`, which visits a site like a browser and reports mistakes."""

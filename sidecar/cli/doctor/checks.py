@@ -1,4 +1,7 @@
-"""The doctor's checks. Each one yields findings about the responses of a visit."""
+"""The checks of `waitroom doctor`. Each yields findings about the site's responses in a visit.
+
+The gate is the part of nginx's configuration that asks the sidecar whether to admit a request.
+"""
 
 import contextlib
 import ipaddress
@@ -10,133 +13,135 @@ from stat import S_IWGRP, S_IWOTH
 
 from yarl import URL
 
-from sidecar.cli.doctor.findings import Finding, find
+from sidecar.cli.doctor.findings import Finding, get_finding
 from sidecar.cli.doctor.site_response import SetCookie, SiteResponse
 from sidecar.cli.doctor.visit import FALSE_ADDRESS, Options, Visit, visit_site
 from sidecar.storage.redis.eviction import SAFE, UNSEEN
 
 _SCRIPT = "waiting.js"
-#: The status codes with which nginx responds if the sidecar does not answer.
-_UNREACHABLE = {502, 503, 504}
-#: The age in seconds at which a stamp must still be valid. A stamp is valid for at least 2 s.
+#: The status codes with which nginx responds if the sidecar does not.
+_UPSTREAM_ERRORS = {502, 503, 504}
+#: The age in seconds up to which nginx must accept a stamp cookie, which is valid for 2 s or more.
 FRESH_STAMP_S = 1.5
-#: The largest difference of two clocks that counts as none, in seconds.
+#: The largest difference between two clocks that is ignored, in seconds.
 CLOCK_TOLERANCE_S = 30
 
-# The gate: it is active, it answers, and visitors who must wait see the right page ---------------
+# Checks of the gate and of the waiting page ------------------------------------------------------
 
 
 def check_site(visit: Visit) -> Iterator[Finding]:
-    """Check that the site answers at all."""
+    """Check that the site responds, and at the requested URL."""
     page, error = visit.page.with_user(None), visit.prefetch.error
     if not visit.prefetch.status:
-        yield find("untrusted" if "certificate" in error else "silent", page=page, error=error)
+        name = "untrusted" if "certificate" in error else "silent"
+        yield get_finding(name, page=page, error=error)
     elif visit.page != visit.requested:
-        yield find("redirected", page=page)
+        yield get_finding("redirected", page=page)
 
 
 def check_sidecar(visit: Visit) -> Iterator[Finding]:
-    """Check that nginx serves /_waitroom/ and that the sidecar answers there."""
+    """Check that nginx passes requests for /_waitroom/ to the sidecar, which responds."""
     poll, has_script = visit.poll, visit.assets[_SCRIPT].is_waiting_script
-    if poll.is_of_sidecar:
-        if visit.is_without_redis:
-            yield find("no_redis")
-        else:
-            yield find("sidecar_fails" if poll.status >= 500 else "sidecar", status=poll.status)
+    if poll.is_of_sidecar and visit.is_without_redis:
+        yield get_finding("no_redis")
+    elif poll.is_of_sidecar:
+        yield get_finding("sidecar_fails" if poll.status >= 500 else "sidecar", status=poll.status)
     elif not poll.status:
-        yield find("no_answer", error=poll.error)
-    elif poll.status in _UNREACHABLE:
+        yield get_finding("no_answer", error=poll.error)
+    elif poll.status in _UPSTREAM_ERRORS:
         hint = "" if has_script else " Is `include waitroom/server.conf;` in the server block?"
-        yield find("no_sidecar", status=poll.status, more=hint)
+        yield get_finding("no_sidecar", status=poll.status, more=hint)
     elif poll.status in {401, 403}:
-        yield find("refused", status=poll.status)
+        yield get_finding("refused", status=poll.status)
     else:
-        is_other = poll.document.get("title") == "Not Found" or has_script
-        yield find("wrong_upstream" if is_other else "no_server_conf", status=poll.status)
+        is_misrouted = poll.document.get("title") == "Not Found" or has_script
+        name = "wrong_upstream" if is_misrouted else "no_server_conf"
+        yield get_finding(name, status=poll.status)
 
 
 def check_rate_limits(visit: Visit) -> Iterator[Finding]:
-    """Check that no limit of nginx refuses the waiting page's requests."""
+    """Check that no rate limit in nginx refuses the waiting page's requests."""
     if visit.is_limited:
-        yield find("limited")
+        yield get_finding("limited")
 
 
 def check_replicas(visit: Visit) -> Iterator[Finding]:
-    """Check that each replica answers, because nginx hides a failure by asking the next replica."""
+    """Check that each replica is reachable. nginx would hide a failure by asking the next one."""
     for address, error in visit.unreachable_replicas.items():
-        yield find("dead_replica", address=address, error=error)
+        yield get_finding("dead_replica", address=address, error=error)
 
 
 def check_room(visit: Visit) -> Iterator[Finding]:
-    """Check that nginx names a room of the sidecar, and the one that --room names."""
+    """Check that the sidecar has the room that nginx names, and that --room names the same."""
     option = visit.options.room
     if visit.unknown_room is not None:
-        yield find(
+        yield get_finding(
             "unknown_room" if visit.unknown_room else "nameless_room", room=visit.unknown_room
         )
         return
     if visit.poll.document.get("title") == "Unknown room" and visit.room:
-        yield find("unknown_option", room=visit.room)
+        yield get_finding("unknown_option", room=visit.room)
     if option and visit.room_of_gate not in {None, option}:
-        yield find("other_room", room=visit.room_of_gate, option=option)
+        yield get_finding("other_room", room=visit.room_of_gate, option=option)
 
 
 def check_gate(visit: Visit) -> Iterator[Finding]:
-    """Check that the page is behind a room."""
+    """Check that the page is protected by a room."""
     prefetch, first = visit.prefetch, visit.first
     if prefetch.status == 500 and prefetch.is_nginx_error:
-        yield find("odd_verdict")
+        yield get_finding("odd_verdict")
     elif prefetch.status in {401, 403} and not prefetch.is_of_gate:
         only_gate_refuses = first.status not in {401, 403} or first.cookie is not None
         if "WWW-Authenticate" in prefetch.headers:
-            yield find("password")
+            yield get_finding("password")
         else:
-            yield find(
+            yield get_finding(
                 "bare_refusal" if only_gate_refuses else "refused_page", status=prefetch.status
             )
     elif visit.unknown_room is not None:
         return
     elif visit.room_of_gate is not None:
-        yield find("gate", room=visit.room_of_gate, visit=_describe_visit(first))
+        yield get_finding("gate", room=visit.room_of_gate, visit=_describe_visit(first))
         if not (first.is_waiting_page or first.status < 400):
-            yield find("site_error", status=first.status)
+            yield get_finding("site_error", status=first.status)
     elif visit.poll.document.get("state") == "admitted":
-        yield find("open_room", room=visit.room)
-    elif visit.poll.is_of_sidecar or visit.poll.status not in _UNREACHABLE:
+        yield get_finding("open_room", room=visit.room)
+    elif visit.poll.is_of_sidecar or visit.poll.status not in _UPSTREAM_ERRORS:
         reason = "A `return` or `rewrite` in the same location answers before the gate."
         if first.is_cache_hit or prefetch.is_cache_hit:
             reason = "This answer came from a cache, which answers before the gate can."
-        yield find("no_gate", room=visit.room or "shop", why=reason)
+        yield get_finding("no_gate", room=visit.room or "shop", why=reason)
 
 
 def check_spellings(visit: Visit) -> Iterator[Finding]:
     """Check that no other spelling of the page's path bypasses the room."""
     for path, reply in visit.odd_paths.items():
         if reply.status == 200 and not reply.is_of_gate:
-            yield find("odd_path", path=path)
+            yield get_finding("odd_path", path=path)
             return
 
 
 def check_front_controller(visit: Visit) -> Iterator[Finding]:
-    """Check that the room also covers PHP's front controller, which makes every page."""
+    """Check that the room covers PHP's front controller, which renders every page."""
     if 200 <= visit.front.status < 400 and not visit.front.is_of_gate:
-        yield find("front_controller", room=visit.room or "shop")
+        yield get_finding("front_controller", room=visit.room or "shop")
 
 
 def check_error_pages(visit: Visit) -> Iterator[Finding]:
-    """Check that no error_page leads to a room. nginx follows one, then sends a bare 401."""
+    """Check that no error_page leads to a location with a room. nginx would send a bare 401."""
     for path, reply in visit.missing.items():
         if reply.status == 401 and reply.is_nginx_error and "WWW-Authenticate" not in reply.headers:
-            yield find("bare_error_page", path=path)
+            yield get_finding("bare_error_page", path=path)
             return
 
 
 def check_other_origins(visit: Visit) -> Iterator[Finding]:
-    """Check that other origins may read the room's responses if they may read the site's."""
+    """Check that scripts of other origins may read the room's responses (CORS), if they may read
+    the site's."""
     header = "Access-Control-Allow-Origin"
     is_inside = visit.revisit.status and not visit.revisit.is_of_gate
     if is_inside and header in visit.revisit.headers and header not in visit.prefetch_json.headers:
-        yield find("no_cors")
+        yield get_finding("no_cors")
 
 
 def _describe_visit(first: SiteResponse) -> str:
@@ -153,19 +158,19 @@ def _describe_visit(first: SiteResponse) -> str:
 
 
 def check_waiting_page(visit: Visit) -> Iterator[Finding]:
-    """Check the waiting page, its status code and its Retry-After."""
+    """Check the waiting page's content and its Retry-After header."""
     page = visit.prefetch
     if not page.is_of_gate or visit.unknown_room is not None:
         return
     seconds = page.headers.get("Retry-After")
     name = "no_retry_after" if seconds is None else "retry_after"
-    yield find(name, status=page.status, seconds=seconds)
+    yield get_finding(name, status=page.status, seconds=seconds)
     if not visit.waiting.is_waiting_page:
-        yield find("not_the_page")
+        yield get_finding("not_the_page")
 
 
 def check_assets(visit: Visit) -> Iterator[Finding]:
-    """Check the page's script, style and texts."""
+    """Check that nginx serves the waiting page's script, style and texts."""
     if not visit.poll.is_of_sidecar and not visit.assets[_SCRIPT].is_waiting_script:
         return  # nginx does not serve /_waitroom/.
     missing = [
@@ -173,18 +178,18 @@ def check_assets(visit: Visit) -> Iterator[Finding]:
         for name, reply in visit.assets.items()
         if reply.status != 200
     ]
-    yield find("no_assets" if missing else "assets", names=", ".join(missing))
+    yield get_finding("no_assets" if missing else "assets", names=", ".join(missing))
 
 
 def check_content_policy(visit: Visit) -> Iterator[Finding]:
-    """Check that a Content-Security-Policy of the site allows what the waiting page needs."""
+    """Check that the site's Content-Security-Policy allows the waiting page's own files."""
     if not visit.waiting.is_waiting_page:
         return
     policies = ",".join(visit.waiting.headers.getall("Content-Security-Policy", [])).split(",")
     for directive in ("script-src", "style-src", "connect-src"):
         for header in policies:
             if _is_blocked_by(header, directive, visit.page):
-                yield find("policy", directive=directive, policy=header.strip()[:120])
+                yield get_finding("policy", directive=directive, policy=header.strip()[:120])
 
 
 def _is_blocked_by(policy: str, directive: str, page: URL) -> bool:
@@ -197,10 +202,11 @@ def _is_blocked_by(policy: str, directive: str, page: URL) -> bool:
         return False
     if directive == "script-src" and "'strict-dynamic'" in sources:
         return True
-    return not any(_is_source_of(source.lower(), page) for source in sources)
+    return not any(_matches_origin(source.lower(), page) for source in sources)
 
 
-def _is_source_of(source: str, page: URL) -> bool:
+def _matches_origin(source: str, page: URL) -> bool:
+    """Return True if a source in a Content-Security-Policy matches the page's origin."""
     if source in {"'self'", "*", f"{page.scheme}:"}:
         return True
     host = source.rpartition("://")[2].partition("/")[0]
@@ -209,43 +215,45 @@ def _is_source_of(source: str, page: URL) -> bool:
     return host in {page.host, page.authority, f"{page.host}:{page.port}", f"{page.host}:*"}
 
 
-# The visitor's cookie (it is set, correct, not shared, recognised) and stamps ---------------------
+# Checks of the visitor's cookies -----------------------------------------------------------------
 
 
 def check_cookie_presence(visit: Visit) -> Iterator[Finding]:
-    """Check that visitors get a cookie. Without a cookie, each request is a newcomer's."""
+    """Check that visitors get a cookie. Without it, each request counts as a new visitor's."""
     first, joined = visit.first, visit.join
     if first.cookie is not None or visit.room_of_gate is None or visit.unknown_room is not None:
         return
+    is_stripped = _is_set_cookie_stripped(visit)
     if not first.is_of_gate:
         if first.status and first.status not in {401, 403}:
-            yield find("hidden_cookie" if _is_cookie_hidden(visit) else "no_cookie")
+            yield get_finding("hidden_cookie" if is_stripped else "no_cookie")
     elif first.position is not None:
-        yield find("hidden_cookie" if _is_cookie_hidden(visit) else "no_cookie_to_wait")
+        yield get_finding("hidden_cookie" if is_stripped else "no_cookie_to_wait")
     elif first.state == "not_queued" and joined.cookie is not None:
-        yield find("joins")
+        yield get_finding("joins")
     elif first.state == "not_queued" and joined.status >= 400 and not joined.is_of_sidecar:
-        yield find("cannot_join", status=joined.status)
+        yield get_finding("cannot_join", status=joined.status)
 
 
-def _is_cookie_hidden(visit: Visit) -> bool:
-    """Return True if even the response of the sidecar's own endpoint has no cookie."""
+def _is_set_cookie_stripped(visit: Visit) -> bool:
+    """Return True if something between the sidecar and the doctor strips Set-Cookie: the response
+    of the endpoint `join`, which always sets a cookie, has none."""
     return visit.join.is_of_sidecar and visit.join.status == 200 and visit.join.cookie is None
 
 
 def check_cookie_attributes(visit: Visit) -> Iterator[Finding]:
-    """Check that browsers send the cookie to the whole site, and nowhere else."""
+    """Check the attributes by which browsers send the cookie to the whole site and only to it."""
     cookie = visit.first.cookie or visit.join.cookie
     if cookie is None:
         return
     wrong = ", ".join(_find_wrong_attributes(cookie))
     if wrong:
-        yield find("changed_cookie", name=cookie.name, wrong=wrong)
+        yield get_finding("changed_cookie", name=cookie.name, wrong=wrong)
     is_secure, is_https = "secure" in cookie.attributes, visit.page.scheme == "https"
     if is_secure != is_https:
-        yield find("secure" if is_secure else "not_secure")
+        yield get_finding("secure" if is_secure else "not_secure")
     elif not wrong:
-        yield find("cookie", name=cookie.name, secure=", Secure" if is_secure else "")
+        yield get_finding("cookie", name=cookie.name, secure=", Secure" if is_secure else "")
 
 
 def _find_wrong_attributes(cookie: SetCookie) -> Iterator[str]:
@@ -261,98 +269,99 @@ def _find_wrong_attributes(cookie: SetCookie) -> Iterator[str]:
 
 
 def check_caching(visit: Visit) -> Iterator[Finding]:
-    """Check that no response for one visitor reaches another."""
+    """Check that no cache serves one visitor's response to another."""
     first, second = visit.first.cookie, visit.second.cookie
     if first is not None and second is not None and first.value == second.value:
-        yield find("same_cookie")
+        yield get_finding("same_cookie")
         return
     if visit.prefetch.is_of_gate and visit.prefetch.is_cache_hit:
-        yield find("cached", name="the waiting page")
+        yield get_finding("cached", name="the waiting page")
     if visit.poll.is_of_sidecar and visit.poll.is_cache_hit:
-        yield find("cached", name="the status under /_waitroom/")
+        yield get_finding("cached", name="the status under /_waitroom/")
     if (
         visit.prefetch.is_of_gate
         and visit.late_prefetch.status == 200
         and not visit.late_prefetch.is_of_gate
     ):
-        yield find("kept_page")
+        yield get_finding("kept_page")
     if first is None:
         return
     header = ", ".join(visit.first.headers.getall("Cache-Control", [])).lower()
     is_private = any(word in header for word in ("private", "no-store", "no-cache"))
     if not is_private and ("public" in header or "s-maxage" in header):
-        yield find("cacheable", header=header)
+        yield get_finding("cacheable", header=header)
     elif second is not None:
-        yield find("two_cookies")
+        yield get_finding("two_cookies")
 
 
 def check_heartbeat(visit: Visit) -> Iterator[Finding]:
-    """Check that the status endpoint of every replica recognises the cookie."""
+    """Check that the status endpoint of every replica accepts the cookie."""
     for beat in visit.heartbeats:
         if not beat.is_of_sidecar or beat.status >= 500:
-            yield find("no_heartbeat", error=beat.status or beat.error)
+            yield get_finding("no_heartbeat", error=beat.status or beat.error)
             return
     states = [str(beat.document["state"]) for beat in visit.heartbeats if "state" in beat.document]
     if "not_queued" in states:
-        yield find("unknown_cookie", states=", ".join(states))
+        yield get_finding("unknown_cookie", states=", ".join(states))
     elif visit.heartbeats:
-        yield find("heartbeat", state=states[-1] if states else "too many polls")
+        yield get_finding("heartbeat", state=states[-1] if states else "too many polls")
 
 
 def check_recognition(visit: Visit) -> Iterator[Finding]:
-    """Check that the gate recognises a visitor who is inside."""
+    """Check that the gate lets an admitted visitor pass by the cookie."""
     last_state = visit.heartbeats[-1].document.get("state") if visit.heartbeats else None
     is_known = visit.revisit.cookie is None and not visit.revisit.is_of_gate
     if visit.revisit.status and visit.first.cookie and last_state == "admitted" and not is_known:
-        yield find("forgotten")
+        yield get_finding("forgotten")
 
 
 def check_stamps(visit: Visit) -> Iterator[Finding]:
-    """Check that nginx itself lets a visitor inside pass, if the doctor is inside."""
+    """Check that nginx accepts a stamp, the cookie by which it lets an admitted visitor pass
+    without asking the sidecar. Skip this check if the doctor was not admitted."""
     revisit, stamped = visit.revisit, visit.stamp_visit
     is_inside = any(beat.document.get("state") == "admitted" for beat in visit.heartbeats)
     if not revisit.status or not is_inside or revisit.cookie is not None or revisit.is_waiting_page:
         return
-    if revisit.stamp is None:
-        yield find("unknown_key" if "unknown" in visit.nginx_keys else "no_stamps")
+    if revisit.stamp_cookie is None:
+        yield get_finding("unknown_key" if "unknown" in visit.nginx_keys else "no_stamps")
     elif not stamped.status or stamped.at_s > revisit.at_s + FRESH_STAMP_S:
-        yield find("slow_stamps")
+        yield get_finding("slow_stamps")
     else:
-        is_refused = stamped.stamp is not None or stamped.is_waiting_page
-        yield find("refused_stamp" if is_refused else "stamps")
+        is_refused = stamped.stamp_cookie is not None or stamped.is_waiting_page
+        yield get_finding("refused_stamp" if is_refused else "stamps")
 
 
 def check_leaving(visit: Visit) -> Iterator[Finding]:
-    """Check that the doctor has released its places."""
+    """Check that the site has released the places that the doctor took in the room."""
     failed = [reply for reply in visit.leaves if reply.status != 200 or not reply.is_of_sidecar]
     if failed:
         is_refused = failed[0].status and not failed[0].is_of_sidecar
         name = "no_post" if is_refused else "not_left"
-        yield find(name, error=failed[0].status or failed[0].error)
+        yield get_finding(name, error=failed[0].status or failed[0].error)
     elif visit.leaves:
-        yield find("left")
+        yield get_finding("left")
 
 
-# The gate's surroundings: ports, addresses, clocks, encryption, Redis ----------------------------
+# Checks of ports, IP addresses, clocks, encryption and Redis -------------------------------------
 
 
 def check_encryption(visit: Visit) -> Iterator[Finding]:
     """Check that the site uses https."""
     if visit.page.scheme != "https" and not visit.is_loopback:
-        yield find("plain_http")
+        yield get_finding("plain_http")
 
 
 def check_ops_port(visit: Visit) -> Iterator[Finding]:
-    """Check that health, metrics and administration are private."""
+    """Check that the port for health, metrics and administration is closed to the outside."""
     is_open = visit.ops.document.get("status") == "ok"
     name = "ops_here" if visit.is_loopback else "ops_open"
-    yield find(name if is_open else "ops_closed", port=visit.options.ops_port)
+    yield get_finding(name if is_open else "ops_closed", port=visit.options.ops_port)
 
 
 def check_edge_port(visit: Visit) -> Iterator[Finding]:
-    """Check that only nginx reaches the edge port, which trusts the addresses in requests."""
+    """Check that only nginx can reach the edge port, where a client may claim any IP address."""
     if "X-Waitroom-State" in visit.edge.headers and not visit.is_loopback:
-        yield find("edge_open", port=visit.options.edge_port)
+        yield get_finding("edge_open", port=visit.options.edge_port)
 
 
 def check_ops_through_site(visit: Visit) -> Iterator[Finding]:
@@ -360,51 +369,53 @@ def check_ops_through_site(visit: Visit) -> Iterator[Finding]:
     titles = {"A token is needed", "Administration is off"}
     for path, reply in visit.through_site.items():
         if "\nwaitroom_" in reply.body or reply.document.get("title") in titles:
-            yield find("ops_through_site", path=path)
+            yield get_finding("ops_through_site", path=path)
 
 
 def check_verdict_folder(visit: Visit) -> Iterator[Finding]:
-    """Check that only root can write to the parent folders of the folder of nginx's verdicts."""
+    """Check that only root can write to the parents of the folder in which nginx caches verdicts,
+    the sidecar's decisions about visitors."""
     for folder in visit.verdict_folder.parents if visit.verdict_folder else ():
         with contextlib.suppress(OSError):
             status = folder.stat()
             if status.st_uid or status.st_mode & (S_IWGRP | S_IWOTH):
-                yield find("verdicts", folder=visit.verdict_folder, parent=folder)
+                yield get_finding("verdicts", folder=visit.verdict_folder, parent=folder)
                 return
 
 
 def check_store(visit: Visit) -> Iterator[Finding]:
-    """Check that all replicas share one store, and that a restart of them does not empty it."""
+    """Check that all replicas share one store, that it survives their restart, and that Redis does
+    not evict keys."""
     stores = visit.stores
     in_memory = [name for name in stores if name.startswith("memory")]
     if len(stores) > 1:
         memory = ", each in its own memory" if len(in_memory) == len(stores) else ""
-        yield find("stores", count=len(stores), memory=memory)
+        yield get_finding("stores", count=len(stores), memory=memory)
     elif stores:
-        yield find("in_memory" if in_memory else "one_store")
+        yield get_finding("in_memory" if in_memory else "one_store")
     policy = visit.poll.document.get("eviction")
     if policy not in {None, SAFE}:
-        yield find("eviction_unseen" if policy == UNSEEN else "evicts", eviction=policy)
+        yield get_finding("eviction_unseen" if policy == UNSEEN else "evicts", eviction=policy)
 
 
 def check_client_address(visit: Visit) -> Iterator[Finding]:
-    """Check that the sidecar gets the visitor's address, not a load balancer's or a forged one."""
+    """Check that the sidecar gets the visitor's IP address, not a proxy's or a forged one."""
     client = visit.poll.document.get("client")
     if not isinstance(client, str):
         return
     parsed = _parse_address(client)
     is_public = parsed is not None and parsed.is_global
     if visit.false_address.document.get("client") == FALSE_ADDRESS:
-        yield find("believes_visitors" if is_public else "believes_us", client=client)
+        yield get_finding("believes_visitors" if is_public else "believes_us", client=client)
     elif client == visit.own_address:
-        yield find("own_address", client=client)
+        yield get_finding("own_address", client=client)
     else:
         # Visitors of a public site do not have private addresses.
         is_local = parsed is not None and parsed.is_loopback
         is_public_site = any(address.is_global for address in visit.addresses)
         is_implausible = not visit.is_loopback if is_local else is_public_site
         is_right = parsed is not None and (is_public or not is_implausible)
-        yield find("address" if is_right else "balancer", client=client)
+        yield get_finding("address" if is_right else "balancer", client=client)
 
 
 def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -423,14 +434,14 @@ def check_clocks(visit: Visit) -> Iterator[Finding]:
     with contextlib.suppress(ValueError):
         times["the store (Redis)"] = datetime.fromisoformat(str(updated_at))
     offsets = {name: _to_timestamp_s(time) - visit.poll.at_s for name, time in times.items()}
-    wrong = {name: by_s for name, by_s in offsets.items() if abs(by_s) > CLOCK_TOLERANCE_S}
+    wrong = {name: s for name, s in offsets.items() if abs(s) > CLOCK_TOLERANCE_S}
     if offsets and not wrong:
-        yield find("clocks")
+        yield get_finding("clocks")
     elif len(wrong) == 2 and max(wrong.values()) - min(wrong.values()) <= CLOCK_TOLERANCE_S:
-        yield find("all_clocks", by=_format_offset(wrong["nginx"]))
+        yield get_finding("all_clocks", by=_format_offset(wrong["nginx"]))
     else:
-        for name, by_s in wrong.items():
-            yield find("clock", name=name, by=_format_offset(by_s))
+        for name, offset_s in wrong.items():
+            yield get_finding("clock", name=name, by=_format_offset(offset_s))
 
 
 def _to_timestamp_s(time: datetime) -> float:
@@ -443,7 +454,7 @@ def _format_offset(seconds: float) -> str:
 
 # The report ---------------------------------------------------------------------------------------
 
-#: All checks in the order of the report, because earlier findings explain later ones.
+#: All checks, in the order of the report. The findings of a check may explain those after it.
 CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     check_site,
     check_sidecar,
@@ -478,7 +489,7 @@ CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
 async def diagnose(
     address: str, options: Options | None = None, *, now_s: Callable[[], float] = time.time
 ) -> list[Finding]:
-    """Visit a page and return the findings. Raises ValueError if `address` is not a page's URL."""
+    """Visit the page at a URL and return the findings. Raises ValueError if the URL is invalid."""
     url = URL(address if "://" in address else f"http://{address}")
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError(f"{address} is no address of a page; write http://shop.example/")

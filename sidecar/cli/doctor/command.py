@@ -1,4 +1,4 @@
-"""The command waitroom doctor."""
+"""The command `waitroom doctor`."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
         document = {
             "problems": findings.count_findings(results, findings.Level.PROBLEM),
             "warnings": findings.count_findings(results, findings.Level.WARNING),
-            "findings": [asdict(each) for each in results],
+            "findings": [asdict(finding) for finding in results],
         }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:

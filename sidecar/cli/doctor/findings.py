@@ -1,4 +1,4 @@
-"""The doctor's findings, which are texts of findings.ini with values filled in."""
+"""The findings of `waitroom doctor`. Their texts are in findings.ini, with {placeholders}."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -32,8 +32,8 @@ _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "red"}
 _WIDTH = max(len(level) for level in Level) + 2
 
 
-def find(name: str, /, **values: object) -> Finding:
-    """Get a finding of findings.ini. `values` replace the {placeholders} in its texts."""
+def get_finding(name: str, /, **values: object) -> Finding:
+    """Get a finding from findings.ini. `values` replace the {placeholders} in its texts."""
     level, *texts = (TEXTS.get(name, key, fallback="") for key in ("level", "what", "fix"))
     return Finding(Level(level), *(text.replace("\n", " ").format(**values) for text in texts))
 
@@ -41,7 +41,8 @@ def find(name: str, /, **values: object) -> Finding:
 def format_findings(
     findings: Sequence[Finding], *, columns: int, add_colour: Callable[[str, str], str]
 ) -> str:
-    """Format findings, each with its fix below. Lines are wrapped unless `columns` is 0."""
+    """Format findings, each followed by its fix, and a summary. Wrap lines to `columns`, unless
+    that is 0."""
     lines = []
     for finding in findings:
         label = add_colour(f"{finding.level:<{_WIDTH}}", _COLOURS[finding.level])

@@ -1,4 +1,4 @@
-"""The response to one of the doctor's requests."""
+"""The response of a site to one request of `waitroom doctor`."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from sidecar.visitors.tokens import COOKIE_PREFIX
 _STATE = re.compile(r'data-state="(\w*)"')
 _POSITION = re.compile(r'data-position="(\d+)"')
 _CACHE_HEADERS = ("X-Cache", "X-Cache-Status", "X-Proxy-Cache", "CF-Cache-Status", "Cache-Status")
-#: The titles of problem documents of the edge listener.
+#: The titles of problem documents (RFC 9457) with which the sidecar responds to visitors.
 _PROBLEM_TITLES = {
     "Unknown room",
     "Too many polls",
@@ -30,7 +30,7 @@ class SetCookie:
 
     name: str
     value: str
-    #: The attributes by their names in lower case. An attribute without a value has an empty one.
+    #: The attributes by name in lower case. The value of Secure or HttpOnly is an empty string.
     attributes: dict[str, str]
 
     def __str__(self) -> str:
@@ -47,13 +47,13 @@ class SetCookie:
 
 @dataclass(frozen=True)
 class SiteResponse:
-    """A response of a site. Status 0 means that there was no response, and `error` says why."""
+    """A site's response. If there was none, `status` is 0 and `error` says why."""
 
     status: int = 0
     headers: CIMultiDictProxy[str] = field(default_factory=lambda: CIMultiDictProxy(CIMultiDict()))
     body: str = ""
     error: str = ""
-    #: The time halfway between request and response, as seconds since 1970 by this machine's clock.
+    #: The time halfway between request and response, in seconds since 1970 by the local clock.
     at_s: float = 0.0
 
     @cached_property
@@ -69,16 +69,18 @@ class SiteResponse:
 
     @cached_property
     def cookie(self) -> SetCookie | None:
-        """Return the cookie of a room that the response sets, or None."""
+        """Return the room's cookie if the response sets one, else None."""
         for cookie in self._read_cookies():
             if cookie.name.startswith(COOKIE_PREFIX) and cookie.name != STAMP_COOKIE:
                 return cookie
         return None
 
     @cached_property
-    def stamp(self) -> SetCookie | None:
-        """Return the stamp, with which nginx itself lets the next requests pass, or None."""
-        return next((each for each in self._read_cookies() if each.name == STAMP_COOKIE), None)
+    def stamp_cookie(self) -> SetCookie | None:
+        """Return the stamp cookie, or None. With it nginx admits the next requests without asking
+        the sidecar."""
+        cookies = self._read_cookies()
+        return next((cookie for cookie in cookies if cookie.name == STAMP_COOKIE), None)
 
     @property
     def state(self) -> str:
@@ -102,7 +104,7 @@ class SiteResponse:
 
     @property
     def is_of_gate(self) -> bool:
-        """Return True for a response to a visitor who must wait."""
+        """Return True if Waitroom made this response, because the visitor must wait."""
         is_to_room = "/_waitroom/" in self.headers.get("Location", "")
         policies = "\n".join(self.headers.getall("Content-Security-Policy", []))
         has_our_policy = "connect-src 'self'; form-action 'self'" in policies
@@ -111,14 +113,15 @@ class SiteResponse:
 
     @property
     def is_of_sidecar(self) -> bool:
-        """Return True for a status document or a problem of the endpoints under /_waitroom/."""
+        """Return True if an endpoint of the sidecar under /_waitroom/ made this response: a status
+        document or a problem document."""
         if "state" in self.document and "refresh_after_seconds" in self.document:
             return True
         return self.document.get("title") in _PROBLEM_TITLES
 
     @property
     def is_nginx_error(self) -> bool:
-        """Return True for an error page that nginx itself has made."""
+        """Return True if this is nginx's built-in error page."""
         return self.status >= 400 and f"<center><h1>{self.status} " in self.body
 
     @property

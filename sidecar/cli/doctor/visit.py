@@ -1,8 +1,8 @@
-"""The requests that the doctor sends to a site, and the responses to them.
+"""Sends the requests of `waitroom doctor` to a site, and collects the responses.
 
-Most requests are prefetches. The gate refuses a prefetch without giving it a place, so the doctor
-sees the gate even if the room has space. Two requests are real ones, and the doctor releases their
-places at the end.
+Most requests are prefetches. The gate (nginx asking the sidecar) refuses a prefetch without giving
+it a place, so the doctor sees the gate even if the room is not full. Two requests without a cookie
+are no prefetches. They may get places in the room, which the doctor releases at the end.
 """
 
 import asyncio
@@ -25,23 +25,24 @@ from sidecar.cli.doctor.site_response import SiteResponse
 from sidecar.kit.names import SEPARATOR
 from sidecar.visitors.tokens import COOKIE_PREFIX
 
-#: The name of a room that the sidecar does not have, for requests while the room is unknown.
+#: A room name that no sidecar has, used in requests while the name of the room is unknown.
 NO_ROOM = "waitroom-doctor"
 ASSETS = ("waiting.js", "waiting.css", "logo.svg", "i18n/en.json")
 #: Paths of the ops listener. On the site's own port, the site itself must answer them.
 OPS_PATHS = ("/metrics", "/admin/rooms")
-#: Folders that often have no room.
+#: Top-level folders of sites that often are not protected by a room.
 FOLDERS = ("health", "assets", "static", "webhooks", "api")
-#: Paths of a folder and a page: nginx may find a path in the folder, and the site the page.
+#: Spellings of a page's path, made from a folder and the path. nginx may serve such a path from the
+#: folder, without a room, and the application may still respond with the page.
 ODD_SPELLINGS = ("/{}/..\\{}", "/{}/..;/{}", "/{}/..%2f{}", "//{}/{}")
-#: The front controller of most PHP sites, which makes every page.
+#: The front controller of most PHP sites, which renders every page.
 FRONT_CONTROLLER = "/index.php?waitroom-doctor"
-#: An address that no client has, because it is reserved for documentation.
+#: An IP address that no client has, because it is reserved for documentation.
 FALSE_ADDRESS = "203.0.113.77"
-#: The number of polls with the cookie. nginx sends them to the replicas in turn.
+#: The number of polls with the cookie. nginx distributes them over the replicas in turn.
 COOKIE_POLLS = 3
-#: The number of further polls that look for other replicas. Visitors' requests come between them,
-#: so each replica is equally likely to get a poll: 1 of 128 visits would miss one of two replicas.
+#: The number of further polls, sent to reach every replica. On a busy site each poll reaches a
+#: random replica, so of two replicas, one is missed in 1 of 128 visits.
 MORE_POLLS = 6
 
 _MAX_REDIRECTS = 5
@@ -58,10 +59,10 @@ _PREFETCH = {"Sec-Purpose": "prefetch"}
 _JSON = {"Accept": "application/json"}
 _FALSE_HEADERS = {"X-Forwarded-For": FALSE_ADDRESS, "X-Real-IP": FALSE_ADDRESS}
 
-#: The name of a room, or of a template and its resource: seat~17.
+#: The pattern of a room's name, or of a lease template and its resource, such as seat~17.
 _NAME = r"[a-z0-9_-]+(?:~[\w.:@+-]+)?"
-_ROOM_OF_PAGE = re.compile(rf'data-room="({_NAME})"')
-_ROOM_OF_ADDRESS = re.compile(rf"(?:https?://[^/]+)?/_waitroom/({_NAME})/")
+_ROOM_IN_PAGE = re.compile(rf'data-room="({_NAME})"')
+_ROOM_IN_URL = re.compile(rf"(?:https?://[^/]+)?/_waitroom/({_NAME})/")
 _CACHE_PATH = re.compile(r"^\s*proxy_cache_path\s+(/\S+)[^;]*keys_zone=waitroom:", re.MULTILINE)
 _UPSTREAM = re.compile(r"^\s*upstream\s+waitroom\s*\{([^}]*)\}", re.MULTILINE)
 _REPLICA = re.compile(r"^\s*server\s+(?:unix:(/[^\s;]+)|(\S+):(\d+))(?=[\s;])", re.MULTILINE)
@@ -86,51 +87,52 @@ class Options:
 
 @dataclass
 class Visit:
-    """The responses that a site has given in a visit."""
+    """The responses that a site gave in one visit, and what is known about the site."""
 
     requested: URL
     options: Options
-    #: The address of the page, after redirects within the site.
+    #: The URL of the page, after redirects within the site.
     page: URL
     addresses: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = field(default_factory=list)
-    #: The address from which this machine talks to the site.
+    #: The local IP address of connections to the site.
     own_address: str = ""
-    #: The page for a prefetch by a browser, and for a program that accepts only JSON.
+    #: The responses to prefetches of the page, by a browser and by a client that accepts only JSON.
     prefetch: SiteResponse = _NOTHING
     prefetch_json: SiteResponse = _NOTHING
-    #: The page for each of two visitors without a cookie.
+    #: The responses to two requests for the page without a cookie, as from two new visitors.
     first: SiteResponse = _NOTHING
     second: SiteResponse = _NOTHING
     #: The responses to odd spellings of the page's path, by path.
     odd_paths: dict[str, SiteResponse] = field(default_factory=dict)
-    #: The responses for missing files in folders that often have no room, by path.
+    #: The responses for missing files in FOLDERS, by path.
     missing: dict[str, SiteResponse] = field(default_factory=dict)
     #: The response of the site's front controller, if it has one.
     front: SiteResponse = _NOTHING
     #: The waiting page: `prefetch`, or the page to which it redirects.
     waiting: SiteResponse = _NOTHING
-    #: The status document, also for a false client address, and again from other replicas.
+    #: The status document, the one for a client that claims FALSE_ADDRESS, and MORE_POLLS others.
     poll: SiteResponse = _NOTHING
     false_address: SiteResponse = _NOTHING
     more_polls: list[SiteResponse] = field(default_factory=list)
     assets: dict[str, SiteResponse] = field(default_factory=dict)
     join: SiteResponse = _NOTHING
     heartbeats: list[SiteResponse] = field(default_factory=list)
-    #: The page for the first visitor, with the cookie.
+    #: The response for the page when the first visitor returns with the cookie.
     revisit: SiteResponse = _NOTHING
-    #: The page for the first visitor, with the stamp, and what replicas report about nginx's key.
+    #: The response for the page when the first visitor returns with the stamp cookie too.
     stamp_visit: SiteResponse = _NOTHING
+    #: What replicas report about nginx's key, which signs stamp cookies.
     nginx_keys: set[str] = field(default_factory=set)
     ops: SiteResponse = _NOTHING
     edge: SiteResponse = _NOTHING
     through_site: dict[str, SiteResponse] = field(default_factory=dict)
     leaves: list[SiteResponse] = field(default_factory=list)
-    #: The repeated `prefetch` and `poll` at the end, which show whether a cache stored them.
+    #: The responses to `prefetch` and `poll` sent again at the end, to detect a cache.
     late_prefetch: SiteResponse = _NOTHING
     late_poll: SiteResponse = _NOTHING
     #: The error of each unreachable replica, by address, if nginx is on this machine.
     unreachable_replicas: dict[str, str] = field(default_factory=dict)
-    #: The folder in which nginx on this machine caches verdicts. None if it is not known.
+    #: The folder in which nginx on this machine caches the sidecar's verdicts. None if unknown.
     verdict_folder: Path | None = None
 
     @property
@@ -143,19 +145,19 @@ class Visit:
 
     @property
     def unknown_room(self) -> str | None:
-        """Return the room that nginx names but the sidecar does not have, or None."""
+        """Return the name of the room, if nginx names one that the sidecar does not have."""
         match = _UNKNOWN_ROOM.search(self.prefetch.body) or _UNKNOWN_ROOM.search(self.first.body)
         return match[1] if match else None
 
     @property
     def room_of_gate(self) -> str | None:
-        """Return the room that the responses for the page name, or None."""
+        """Return the name of the room in the responses for the page, or None."""
         for reply in (self.prefetch_json, self.prefetch, self.first):
             if "status_url" in reply.document:
                 return str(reply.document.get("room"))
-            match = _ROOM_OF_ADDRESS.match(reply.headers.get("Location", ""))
+            match = _ROOM_IN_URL.match(reply.headers.get("Location", ""))
             if reply.is_waiting_page:
-                match = _ROOM_OF_PAGE.search(reply.body)
+                match = _ROOM_IN_PAGE.search(reply.body)
             if match:
                 return match[1]
             if reply.cookie:
@@ -185,14 +187,14 @@ class Visit:
 
     @property
     def stores(self) -> set[str]:
-        """Return the stores of the replicas that have answered."""
+        """Return the names of the stores of all replicas that responded."""
         polls = (self.poll, self.false_address, *self.more_polls)
         stores = (poll.document.get("store") for poll in polls)
         return {store for store in stores if isinstance(store, str)}
 
     @property
     def cookie(self) -> str:
-        """Return the first visitor's latest cookie as a browser sends it, or ""."""
+        """Return the first visitor's latest cookie as NAME=VALUE, or ""."""
         replies = (*reversed(self.heartbeats), self.join, self.first)
         return next((str(reply.cookie) for reply in replies if reply.cookie), "")
 
@@ -208,7 +210,7 @@ class Visit:
 async def visit_site(
     url: URL, options: Options, *, now_s: Callable[[], float] = time.time
 ) -> Visit:
-    """Send all requests of a visit, and release every place that the site has given to them."""
+    """Send all requests of a visit, and release every place in a room that they got."""
     visit = Visit(url, options, url)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=options.verify),
@@ -255,7 +257,7 @@ class _Client:
         cookie: str = "",
         timeout_s: float | None = None,
     ) -> SiteResponse:
-        all_headers = {name: text for each in headers for name, text in each.items()}
+        all_headers = {name: text for group in headers for name, text in group.items()}
         if cookie:
             all_headers["Cookie"] = cookie
         timeout = aiohttp.ClientTimeout(timeout_s) if timeout_s else None
@@ -313,13 +315,13 @@ async def _send_visits(client: _Client, visit: Visit) -> None:
     visit.revisit = await client.get(visit.page, _BROWSER, origin, cookie=visit.cookie)
     await _get_with_stamp(client, visit)
     for path in OPS_PATHS:
-        address = visit.page.join(URL(path))
-        visit.through_site[path] = await client.get(address, _PREFETCH, cookie=visit.cookie)
+        url = visit.page.join(URL(path))
+        visit.through_site[path] = await client.get(url, _PREFETCH, cookie=visit.cookie)
 
 
 async def _get_with_stamp(client: _Client, visit: Visit) -> None:
-    if visit.revisit.stamp is not None:
-        cookies = f"{visit.cookie}; {visit.revisit.stamp}"
+    if visit.revisit.stamp_cookie is not None:
+        cookies = f"{visit.cookie}; {visit.revisit.stamp_cookie}"
         visit.stamp_visit = await client.get(visit.page, _BROWSER, cookie=cookies)
         return
     for _ in range(COOKIE_POLLS):
@@ -338,12 +340,13 @@ async def _get_endpoints(client: _Client, visit: Visit) -> None:
         visit.assets[name] = await client.get(visit.endpoint_url(f"static/{name}"))
     visit.waiting = visit.prefetch
     location = visit.prefetch.headers.get("Location", "")
-    if _ROOM_OF_ADDRESS.match(location):
+    if _ROOM_IN_URL.match(location):
         visit.waiting = await client.get(visit.page.join(URL(location)), _BROWSER, _PREFETCH)
 
 
 async def _get_odd_paths(client: _Client, visit: Visit) -> None:
-    """Request odd spellings of the page's path, except in folders that have every path."""
+    """Request the front controller, missing files in FOLDERS, and ODD_SPELLINGS of the page's
+    path, except in a folder where even a missing file gets a 200."""
     page = visit.page.raw_path.removeprefix("/")
     if visit.prefetch.is_of_gate:
         visit.front = await client.get(visit.page.join(URL(FRONT_CONTROLLER)), _BROWSER, _PREFETCH)
@@ -360,7 +363,7 @@ async def _get_odd_paths(client: _Client, visit: Visit) -> None:
 
 
 async def _get_ports(client: _Client, visit: Visit) -> None:
-    """Send requests to the ports of the sidecar, which should be closed to the outside."""
+    """Send requests directly to the sidecar's ports, which should be closed to the outside."""
     site = URL.build(scheme="http", host=visit.host)
     ops = site.with_port(visit.options.ops_port) / "healthz"
     edge = site.with_port(visit.options.edge_port) / "check"
@@ -370,7 +373,7 @@ async def _get_ports(client: _Client, visit: Visit) -> None:
 
 
 async def _find_unreachable_replicas(settings: str) -> dict[str, str]:
-    """Return the error of each replica in settings.conf that cannot be reached, by address."""
+    """Connect to each replica that nginx's settings.conf names. Return the errors by address."""
     errors = {}
     upstream = _UPSTREAM.search(settings)
     for path, host, port in _REPLICA.findall(upstream[1] if upstream else ""):
@@ -402,8 +405,8 @@ async def _release_places(client: _Client, visit: Visit) -> None:
 
 
 def _is_without_redis(document: dict[str, Any]) -> bool:
-    """Return True if a document reports that Redis is unavailable: by its title, or by a pause
-    without a position, which visitors have in a room that an operator paused."""
+    """Return True if a document reports that Redis is unavailable, by its title or by a pause
+    without a position. In a room that an operator paused, visitors have a position."""
     numbers = document.get("position"), document.get("position_above")
     is_unnumbered = document.get("paused") is True and numbers == (None, None)
     return is_unnumbered or document.get("title") == "The store does not answer"
@@ -412,7 +415,7 @@ def _is_without_redis(document: dict[str, Any]) -> bool:
 async def _resolve_host(
     host: str, port: int
 ) -> tuple[list[ipaddress.IPv4Address | ipaddress.IPv6Address], str]:
-    """Return a host's addresses, and the address of this machine in connections to them."""
+    """Return a host's IP addresses, and the local IP address of connections to them."""
     loop = asyncio.get_running_loop()
     try:
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
@@ -420,7 +423,7 @@ async def _resolve_host(
         return [], ""
     own_address = ""
     for family, kind, _, _, address in infos:
-        # To connect a datagram socket sends nothing. It only chooses a route.
+        # Connecting a datagram socket sends nothing. It only selects a route.
         with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
             probe.connect(address)
             own_address = probe.getsockname()[0]

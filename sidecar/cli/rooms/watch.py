@@ -91,7 +91,7 @@ def watch(
         if as_json or not sys.stdout.isatty():
             _print_lines(polls, samples, as_json=as_json)
         else:
-            _Screen(client, options.address(), samples).show(polls)
+            _Screen(client, options.find_url(), samples).show(polls)
 
 
 def _poll_rooms(

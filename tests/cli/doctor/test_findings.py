@@ -129,7 +129,7 @@ def test_each_text_is_used_and_has_its_values():
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Constant) and node.value in TEXTS.sections():
                 used.add(node.value)
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "find":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "get_finding":
                 calls.append((node.args[0], {word.arg for word in node.keywords}))
     assert used == set(TEXTS.sections())
     for name, values in calls:
