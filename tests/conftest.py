@@ -1,4 +1,4 @@
-"""Fixtures for all tests (Redis, replicas, a clock), and the order and marks of tests."""
+"""Fixtures for all tests (Redis, replicas, a clock), and hooks that mark and sort the tests."""
 
 import gc
 import os
@@ -23,8 +23,8 @@ from tests.support.site import SocketRedis
 from tests.support.tiers import is_full_file, mark_full
 from tests.support.unit import Guard, mark_servers
 
-# On a busy machine, Hypothesis must not check how long a test takes. Its cases are always the same,
-# so that no change fails by chance, unless WAITROOM_TEST_EXAMPLES asks for more.
+# Hypothesis does not check how long a test takes, because the machine may be busy. Its examples are
+# always the same, so that no change fails by chance, unless WAITROOM_TEST_EXAMPLES is set.
 hypothesis.settings.register_profile(
     "unhurried", deadline=None, derandomize="WAITROOM_TEST_EXAMPLES" not in os.environ
 )
@@ -32,10 +32,10 @@ hypothesis.settings.load_profile("unhurried")
 
 
 class CachingRuntime(scripting_mixin.LUA_MODULE.LuaRuntime):
-    """A Lua runtime for fakeredis that compiles a script once, as Redis does.
+    """A Lua runtime for fakeredis that compiles each script only once, as Redis does.
 
-    The default runtime compiles a script and collects garbage on each call. In both, each call has
-    new local variables.
+    The default runtime compiles the script, and collects garbage, on every call. A script's local
+    variables are new on every call in either case.
     """
 
     def execute(self, code, *arguments):
@@ -49,11 +49,11 @@ class CachingRuntime(scripting_mixin.LUA_MODULE.LuaRuntime):
 
 scripting_mixin.LUA_MODULE.LuaRuntime = CachingRuntime
 
-# A shell ignores SIGINT for background jobs, and processes that tests start would inherit that.
+# In background jobs of a shell, SIGINT is ignored. Processes that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-#: Key in the cache of pytest for the duration of each file in the last run.
+#: The key in pytest's cache for the durations of test files.
 SECONDS_KEY = "waitroom/seconds"
 
 __all__ = ["replica", "service"]
@@ -63,7 +63,7 @@ _guard = Guard()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Keep collected tests from the garbage collector, because they live until the end."""
+    """Exclude the collected tests from garbage collection, because they live until the end."""
     gc.disable()
     try:
         return (yield)
@@ -73,16 +73,17 @@ def pytest_collection():
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Ignore files that `make test` does not run, because they may not be importable."""
+    """Ignore files that `make test` does not run, because their imports may not be installed."""
     is_left_out = "not full" in config.option.markexpr and is_full_file(collection_path)
     return True if is_left_out else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark tests that start a server, and sort files by duration in the last run, else by servers.
+    """Mark the tests, and sort them so that the slowest files come first and the workers end at
+    about the same time.
 
-    The longest files come first, so that the workers end at about the same time.
+    A file's weight is its duration in the last run, or else its number of tests with servers.
     """
     mark_servers(items)
     mark_full(items)
@@ -103,7 +104,7 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_sessionfinish(session):
-    """Store the durations of files, in the process that receives all reports."""
+    """Store the durations of test files, if this is the process that receives all reports."""
     if not hasattr(session.config, "workerinput"):
         known = session.config.cache.get(SECONDS_KEY, {})
         session.config.cache.set(SECONDS_KEY, {**known, **_seconds})
@@ -118,7 +119,7 @@ def pytest_runtest_protocol(item):
 
 @pytest.fixture(scope="session")
 def redis_socket():
-    """Return the socket of a redis-server that runs as long as the test session."""
+    """Return the path of the unix socket of a redis-server that runs until the session ends."""
     if shutil.which("redis-server") is None:
         pytest.fail("redis-server is not installed; run make install")
     with SocketRedis() as server:
@@ -127,7 +128,8 @@ def redis_socket():
 
 @pytest.fixture(params=[pytest.param("redis", marks=pytest.mark.server), "memory"])
 def store_url(request):
-    """Return the URL of each kind of store in turn. Tests share stores, so names must differ."""
+    """Return the URL of a redis-server, or of a store in memory. A test runs once with each. Tests
+    share both, and so must use different names."""
     if request.param == "memory":
         return "memory://"
     return f"unix://{request.getfixturevalue('redis_socket')}"
@@ -142,12 +144,13 @@ async def redis(store_url):
 
 @pytest.fixture
 def turn():
+    """Return the fake of Redis' time, which a test sets."""
     return RedisTime()
 
 
 @pytest.fixture
 def make_room_store(redis, turn):
-    """Return a function that creates the store of a new room. Its arguments are settings."""
+    """Return a function that creates the store of a new room from the room's settings."""
 
     def make(*, room: str | None = None, **settings) -> RoomStore:
         settings = {"total_active_users": 1, **settings}
@@ -165,5 +168,5 @@ def make_room_store(redis, turn):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["kept", "stamps"])
 def stamps(request: pytest.FixtureRequest) -> bool:
-    """Return whether stamps admit visitors. Otherwise verdicts that nginx has cached do."""
+    """Return whether nginx admits visitors by stamps. Otherwise it does by cached verdicts."""
     return bool(request.param)

@@ -11,11 +11,11 @@ __all__ = ["browser", "play", "visitor"]
 
 @pytest.fixture
 def operator(site, visitor):
-    """Return a function that opens the dashboard as an operator."""
+    """Return a function that opens the dashboard in a new tab, and logs in by this name."""
     return lambda name="Ada", **options: log_in(site, visitor(**options), name)
 
 
 @pytest.fixture
 def opened(site, visitor):
-    """Return a function that opens a view of the dashboard."""
+    """Return a function that logs in in a new tab, and opens a view of the dashboard."""
     return lambda address, **options: site.open(visitor(**options), address)

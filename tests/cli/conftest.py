@@ -1,4 +1,4 @@
-"""A replica that commands ask, with something of each product."""
+"""Fixtures for tests of commands: a replica to call, with rooms, leases, limits and targets."""
 
 import tomllib
 
@@ -48,7 +48,7 @@ lease = "30s"
 
 @pytest.fixture(scope="session")
 def config(tmp_path_factory):
-    """The settings file of a replica that runs, with its store in memory."""
+    """Start a replica with its store in memory. Return the path of its settings file."""
     folder = tmp_path_factory.mktemp("waitroom")
     file = folder / "waitroom.toml"
     file.write_text(CONFIG.format(folder=folder, port=free_port()))
@@ -61,13 +61,13 @@ def config(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def url(config):
-    """The replica's ops listener."""
+    """Return the URL of the replica's ops listener."""
     return f"http://{tomllib.loads(config.read_text())['ops_listen']}"
 
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """A folder without a waitroom.toml, and no variable."""
+    """Change to an empty folder, so that no settings are found, and unset their variables."""
     monkeypatch.chdir(tmp_path)
     forget_settings(monkeypatch)
     return tmp_path
@@ -75,6 +75,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run(config, monkeypatch):
-    """Runs a command at the replica in this process, which takes a fiftieth of the time."""
+    """Return a function that runs a command for the replica. The command runs in this process,
+    which is fifty times as fast as a new one."""
     forget_settings(monkeypatch)
     return lambda group, *words: CliRunner().invoke(main, [group, "--config", str(config), *words])

@@ -1,4 +1,4 @@
-"""A room with its dashboard."""
+"""Fixtures of a replica with one room and its dashboard."""
 
 import pytest
 
@@ -7,12 +7,12 @@ from tests.support.replica import Jar
 
 @pytest.fixture
 def settings():
-    """The settings of the room; a file may have a fixture of its own for them."""
+    """Return the settings of the room. A test module may override this fixture."""
     return {"total_active_users": 3}
 
 
 @pytest.fixture
 async def site(replica, settings):
     site = await replica(**settings)
-    site.ops.session._cookie_jar = Jar()  # tests say which cookie is sent
+    site.ops.session._cookie_jar = Jar()  # It stores no cookies: tests say which are sent.
     return site

@@ -1,4 +1,4 @@
-"""Rooms on a real redis-server, whose history is in each kind of database in turn."""
+"""Fixtures for tests of the history: rooms on a redis-server, recorded in each kind of database."""
 
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from tests.support.databases import KINDS, Sqlite, servers  # noqa: F401 - a fix
 from tests.support.rooms import FollowingClock, RedisTime, new_room_name, without_outages
 
 PARTITIONS = 16
+#: Number of events that a room's stream may have.
 BACKLOG = 10_000_000
 
 
@@ -35,7 +36,7 @@ def sqlite(tmp_path):
 
 @dataclass
 class Recorded:
-    """A room, its event stream, and the recorder that writes the events."""
+    """A room, its event stream, and the recorder that writes the events to the history."""
 
     room: WaitingRoom
     stream: EventStream
@@ -54,7 +55,7 @@ class Recorded:
         return await self.history.find_entry(self.room.name, visitor)
 
     async def record(self) -> int:
-        """Record all events that wait. Return how many."""
+        """Write all new events to the history. Return their number."""
         total = 0
         while events := await self.recorder.record(self.room, self.stream):
             total += events
@@ -63,7 +64,7 @@ class Recorded:
 
 @pytest.fixture
 async def open_history():
-    """Open a History on a database, and close it when the test ends."""
+    """Return a function that opens a History on a database. It is closed when the test ends."""
     opened = []
 
     async def make(url: str) -> History:
@@ -86,7 +87,8 @@ async def redis(redis_socket):
 
 @pytest.fixture
 def record(redis, turn, open_history):
-    """Create a room that is recorded: record(database_url, name=…, owner=…, **settings)."""
+    """Return a function that creates a room with these settings, and a recorder called `owner` that
+    writes to the database at `url`."""
 
     async def make(url: str, *, name: str = "", owner: str = "one", **settings) -> Recorded:
         file = RoomSettings(**{"total_active_users": 1, **settings})

@@ -1,4 +1,4 @@
-"""The jobs in each kind of database in turn."""
+"""Fixtures for tests of jobs, which run once with each kind of database."""
 
 import pytest
 from sqlalchemy import delete
@@ -18,7 +18,8 @@ def database(request, servers):  # noqa: F811
 
 @pytest.fixture
 async def open_store():
-    """Makes a JobStore on a database: one for each process that the test speaks of."""
+    """Return a function that opens a JobStore on a database. A test opens one per simulated
+    process."""
     opened = []
 
     async def make(url: str) -> JobStore:
@@ -35,17 +36,18 @@ async def open_store():
 
 @pytest.fixture
 async def store(database, open_store):
-    """With empty tables."""
-    made = await open_store(database.url)
-    async with sql.begin(made.engine) as connection:
+    """Return a JobStore whose tables are empty."""
+    store = await open_store(database.url)
+    async with sql.begin(store.engine) as connection:
         for table in metadata.tables.values():
             await connection.execute(delete(table))
-    return made
+    return store
 
 
 @pytest.fixture
 async def here(redis_socket, tmp_path, monkeypatch):
-    """Jobs in this process; a rebuild does not wait for other workers."""
+    """Return a job system that runs in this process. When it rebuilds a queue, it does not wait for
+    other workers."""
     monkeypatch.setattr(queue_rebuild, "SETTLE_S", 0)
     async with bench(redis_socket, tmp_path) as made:
         yield made
@@ -53,13 +55,13 @@ async def here(redis_socket, tmp_path, monkeypatch):
 
 @pytest.fixture
 def sent(here, monkeypatch):
-    """The commands that were sent to Redis."""
+    """Return a list to which the name of each command for Redis is appended."""
     commands: list[str] = []
     execute = here.redis.execute_command
 
-    async def count(*args, **options):
+    async def record(*args, **options):
         commands.append(str(args[0]))
         return await execute(*args, **options)
 
-    monkeypatch.setattr(here.redis, "execute_command", count)
+    monkeypatch.setattr(here.redis, "execute_command", record)
     return commands

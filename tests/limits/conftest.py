@@ -1,3 +1,5 @@
+"""Fixtures that create the stores of rate limits."""
+
 from functools import partial
 
 import pytest
@@ -14,13 +16,14 @@ def clock():
 
 @pytest.fixture
 def make(redis, clock):
-    """Makes the store of a new rule; settings by name."""
+    """Return a function that creates the store of a new limit from its settings."""
     return partial(make_limit, redis, clock)
 
 
 @pytest.fixture
 async def replicas(redis, clock, store_url):
-    """Makes four stores of one rule: each with connections of its own, where there are any."""
+    """Return a function that creates four stores of the same limit, as four replicas have. Each has
+    a connection of its own, unless the store is in memory."""
     memory = store_url == "memory://"
     clients = [redis if memory else connect(store_url, timeout_s=5) for _ in range(4)]
     name = new_room_name()

@@ -1,4 +1,4 @@
-"""What tests of a site with nginx do with it; each module has a `site` of its own."""
+"""Fixtures for tests of a site with nginx. Each test module defines the fixture `site` itself."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.stub import Stub
 
 @pytest.fixture
 def visit(site):
-    """Make a newcomer to one of the servers."""
+    """Return a function that creates a visitor of one of the site's nginx servers."""
 
     def make(server, **headers) -> Visitor:
         return Visitor(site.url, {"Host": server, **headers})
@@ -18,13 +18,13 @@ def visit(site):
 
 @pytest.fixture(scope="module")
 def stub():
-    """A stand-in for a replica."""
+    """Start a server in place of a replica."""
     with Stub() as stub:
         yield stub
 
 
 @pytest.fixture
 def relay(site):
-    """The relay before the first replica, without earlier requests."""
+    """Return the relay in front of the first replica, which has forgotten earlier requests."""
     site.relays[0].forget()
     return site.relays[0]

@@ -1,4 +1,4 @@
-"""One site for each proxy; every test sets the room up as it needs it."""
+"""Fixtures for tests of proxies other than nginx. All tests of a proxy share one site."""
 
 import pytest
 
@@ -10,7 +10,7 @@ __all__ = ["browser", "visitor"]
 
 @pytest.fixture(scope="package", params=[CaddySite, HaproxySite], ids=["caddy", "haproxy"])
 def site(request):
-    # No session of one test ends by itself during another.
+    # Sessions are long, so that none expires by itself during a later test.
     rooms = {"shop": {"total_active_users": 1, "session_duration": 3600}}
     with request.param(rooms=rooms, replicas=2) as site:
         yield site
@@ -18,13 +18,14 @@ def site(request):
 
 @pytest.fixture
 def one_free(site):
-    """One slot is free, and nobody waits."""
+    """Prepare the room: one slot is free, and nobody waits."""
     set_free(site, 1)
 
 
 @pytest.fixture
 def full(site):
-    """No slot is free, and nobody waits."""
+    """Prepare the room: no slot is free, and nobody waits."""
+
     set_free(site, 0)
 
 

@@ -1,4 +1,4 @@
-"""A room with visitors."""
+"""A fixture that creates rooms with visitors."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from tests.support.visitors import go_in, queue
 
 @pytest.fixture
 def open_room(make_room_store):
-    """Return a function that makes the store of a room, and lets one visitor in and others wait.
-    It returns the store, the visitor's pass and the tickets of the others."""
+    """Return a function that creates a room's store, admits one visitor, and lets `waiting` more
+    join the queue. It returns the store, the first visitor's pass and the others' tickets."""
 
     async def open_(waiting=0, **settings):
         store = make_room_store(**settings)

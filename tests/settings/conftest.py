@@ -1,17 +1,19 @@
-"""A folder to stand in."""
+"""Fixtures that write settings files in a temporary working directory."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A folder without a waitroom.toml to stand in."""
+    """Change to an empty folder, so that no waitroom.toml is found. Return the folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def write(folder):
+    """Return a function that writes a settings file, and returns its path."""
+
     def write(text: str) -> str:
         (folder / "given.toml").write_text(text)
         return str(folder / "given.toml")

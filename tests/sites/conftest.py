@@ -1,4 +1,4 @@
-"""The fixtures of visitors with a real browser."""
+"""Fixtures of visitors with a real browser."""
 
 from tests.support.browser import browser, visitor
 

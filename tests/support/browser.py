@@ -1,4 +1,4 @@
-"""Headless Chromium for tests (scripts/install-browser)."""
+"""Fixtures of a headless Chromium, which scripts/install-browser installs."""
 
 import os
 import shutil
@@ -22,7 +22,8 @@ expect.set_options(timeout=20_000)
 
 @pytest.fixture(scope="module")
 def browser():
-    """Start one browser per module, because only one event loop can run in this thread."""
+    """Return a browser. It runs for one test module only, because Playwright keeps an event loop
+    running in this thread, and tests of other modules need one of their own."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     binary = next(filter(None, (shutil.which(name, path=path) for name in NAMES)), None)
     if binary is None:
@@ -35,7 +36,10 @@ def browser():
 
 @pytest.fixture
 def visitor(browser):
-    """Return a function that opens a page in a new browser context."""
+    """Return a function that opens a page for a new visitor, in a browser context of its own.
+
+    The page's `problems` collect its errors.
+    """
     contexts = []
 
     def make(**options):
@@ -45,10 +49,10 @@ def visitor(browser):
         page = context.new_page()
         page.problems = []
         page.on("pageerror", lambda error: page.problems.append(str(error)))
-        page.on("console", lambda message: note(page, message))
+        page.on("console", lambda message: collect_error(page, message))
         return page
 
-    def note(page, message):
+    def collect_error(page, message):
         # The browser reports a page with status 503 as a failed resource.
         if message.type == "error" and "503" not in message.text:
             page.problems.append(message.text)
@@ -59,12 +63,12 @@ def visitor(browser):
 
 
 AXE = Axe()
-#: Listing the checks that pass would take most of the time.
+#: axe-core must list violations only. To list the checks that pass would take most of its time.
 AXE_OPTIONS = {"resultTypes": ["violations"]}
 
 
 def find_violations(page):
-    """Return a line for each violation of accessibility rules that axe-core finds on a page."""
+    """Check a page with axe-core. Return a line for each violation of an accessibility rule."""
     return [
         f"{rule['impact']}: {rule['id']}: {node['html'][:120]}"
         for rule in AXE.run(page, options=AXE_OPTIONS).response["violations"]

@@ -1,6 +1,6 @@
-"""Readers of docker-compose.yml, Dockerfile, .dockerignore and the containers' nginx files.
+"""Reads docker-compose.yml, Dockerfile, .dockerignore and the nginx files of the containers.
 
-Tests that run their commands replace addresses of containers with those of this machine.
+Tests run the containers' commands on this machine, and so replace the addresses of containers.
 """
 
 import fnmatch
@@ -24,12 +24,12 @@ from tests.support.site import nginx_binary
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
-#: Folder of the commands of the virtual environment.
+#: The folder with the executables of the virtual environment.
 BIN = Path(sys.executable).parent
 
 
 def read_dockerfile() -> list[tuple[str, str]]:
-    """Return the instructions of the Dockerfile with their arguments, continued lines joined."""
+    """Return pairs of instruction and arguments of the Dockerfile, with continued lines joined."""
     text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
     return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
@@ -53,8 +53,8 @@ def list_mounts(service: str) -> list[tuple[str, str, str]]:
 
 
 def build_environment(folder: Path) -> dict[str, str]:
-    """Return the environment of the sidecar, with secrets in `folder` as docs/docker.md creates
-    them."""
+    """Create the secrets in `folder` with the command from docs/docker.md, and return the sidecar's
+    environment variables."""
     make_secrets(folder)
     environ = {**read_image_env(), **SERVICES["sidecar"]["environment"]}
     for name, secret in COMPOSE["secrets"].items():
@@ -74,7 +74,7 @@ def port_of(address: str) -> int:
 
 
 def copy_image_files(folder: Path) -> None:
-    """Copy the files that the build of the image copies."""
+    """Copy the files that the Dockerfile copies into the image."""
     folder.mkdir()
     stray = shutil.ignore_patterns("__pycache__")
     for name, argument in read_dockerfile():
@@ -114,9 +114,10 @@ def read_upstreams() -> dict[str, tuple[str, int]]:
 
 
 def nginx_folder(folder: Path, ports: dict[str, list[int]], listen: int) -> Path:
-    """Write the nginx files of the containers into `folder`, with addresses of this machine.
+    """Write the nginx files of the containers into `folder`, changed for this machine. Return it.
 
-    Names with `resolve` become addresses, because older versions of nginx do not know `resolve`.
+    The servers of a container are those on `ports`, in place of a host name with `resolve`, which
+    older versions of nginx do not support. nginx listens on the port `listen`.
     """
     folder.mkdir(exist_ok=True)
     for source, target, _ in list_mounts("nginx"):
@@ -150,7 +151,8 @@ def nginx_command(folder: Path, *more: str) -> list[str]:
 
 
 def is_healthy(service: str, *options: str, port: tuple[int, int] = (0, 0), **how: Any) -> bool:
-    """Run the health check of a service. `port` replaces one port by another."""
+    """Run the health check of a service. Return True if it succeeds. `port` is a port of the
+    container, and the port on this machine that replaces it."""
     program, *words = SERVICES[service]["healthcheck"]["test"][1:]
     inside, here = port
     words = [word.replace(f":{inside}", f":{here}") for word in words]

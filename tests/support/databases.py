@@ -1,4 +1,4 @@
-"""SQLite files, and SQL servers on unix sockets, in temporary folders."""
+"""Databases for tests: SQLite files, and servers of MariaDB and PostgreSQL on unix sockets."""
 
 import os
 import pwd
@@ -17,7 +17,8 @@ from tests.support.processes import Process, freeze, wait_until
 
 
 class Sqlite:
-    """An SQLite file. `stop` locks the file, so that others cannot write."""
+    """An SQLite file with the methods of a server. `stop` locks the file against writes of others,
+    until `start`."""
 
     kind = "sqlite"
 
@@ -60,7 +61,7 @@ class _Server:
 
 
 class Mariadb(_Server):
-    """A MariaDB server that does not sync its files, because tests do not crash the machine."""
+    """A MariaDB server. By default it does not sync its files to disk, to be fast."""
 
     kind = "mariadb"
     FAST = (
@@ -77,7 +78,7 @@ class Mariadb(_Server):
         install = [
             "mariadb-install-db", "--no-defaults", f"--datadir={data}", f"--user={user}",
             "--skip-test-db", "--auth-root-authentication-method=normal",
-            # In a common folder, each server would delete files of the others.
+            # If servers shared a folder for temporary files, each would delete those of the others.
             f"--tmpdir={folder}",
         ]  # fmt: skip
         subprocess.run(install, check=True, capture_output=True, timeout=60)
@@ -144,13 +145,14 @@ def _runs(command: list[str]) -> bool:
     return done.returncode == 0
 
 
-#: Parameters of fixtures.
+#: The kinds of databases, as parameters of fixtures.
 KINDS = [Sqlite, *(pytest.param(kind, marks=pytest.mark.server) for kind in (Mariadb, Postgresql))]
 
 
 @pytest.fixture(scope="session")
 def servers():
-    """Return a function that starts a server of a kind once. The servers stop with the session."""
+    """Return a function that returns the server of a kind in KINDS. The first call for a kind
+    starts the server, which runs until the test session ends."""
     with ExitStack() as stack:
         started = {}
 

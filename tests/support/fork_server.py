@@ -1,10 +1,10 @@
-"""A server that runs Python programs of this project without importing their modules each time.
+"""A server that starts Python programs of this project fast, because it forks them.
 
-The server imports the modules of a replica, a worker and the command once. For each program it
-forks a supervisor, which forks the program with its own standard streams, environment and working
-directory. The supervisor reports the pid and the exit status of the program.
+The server imports the project's modules only once. For each program it forks a supervisor, which
+forks the program with standard streams, environment and working directory of its own. The
+supervisor reports the program's pid and exit status.
 
-Tests use `Forked`; `python fork_server.py SOCKET` is the server.
+Tests start a program with `Forked`. `python fork_server.py SOCKET` is the server itself.
 """
 
 import array
@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WAITROOM = str(Path(sys.executable).parent / "waitroom")
 #: The options of subprocess.Popen that `Forked` supports.
 FORK_OPTIONS = {"env", "cwd", "umask"}
+#: Number of bytes of a length, a pid or an exit status in the protocol.
 _LENGTH = 8
 
 
@@ -41,10 +42,11 @@ def can_fork(command: list[str]) -> bool:
 
 
 class Forked:
-    """A program that the server runs. It has the methods of subprocess.Popen that tests use.
+    """A program that the fork server has started, with those methods of subprocess.Popen that tests
+    use.
 
     `stdin`, `stdout` and `stderr` are file descriptors or files. With `terminal`, the program leads
-    a new session, and its standard input is the controlling terminal.
+    a new session, and its standard input becomes the controlling terminal.
     """
 
     def __init__(
@@ -61,7 +63,8 @@ class Forked:
             "terminal": terminal,
         }
         text = json.dumps(request).encode()
-        streams = [one if isinstance(one, int) else one.fileno() for one in (stdin, stdout, stderr)]
+        files = (stdin, stdout, stderr)
+        streams = [file if isinstance(file, int) else file.fileno() for file in files]
         self._connection = _server().connect()
         self._connection.sendmsg(
             [len(text).to_bytes(_LENGTH, "big")],
@@ -97,10 +100,12 @@ class Forked:
 
 
 class _Server:
+    """A running fork server."""
+
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="wr-fork-")
         self._address = f"{self._folder.name}/socket"
-        # The server ends when this process ends, because that closes the server's standard input.
+        # When this process ends, the server's standard input is closed, and so the server ends.
         self._process = subprocess.Popen(
             [sys.executable, __file__, self._address], stdin=subprocess.PIPE, cwd=ROOT
         )
@@ -135,12 +140,13 @@ def _read(connection: socket.socket, count: int) -> bytes:
     return found
 
 
-#: Modules that the programs of this project import.
+#: Modules that the server imports for the programs that it forks.
 _MODULES = ("uvloop", "sidecar.app.replica", "sidecar.cli", "sidecar.app.jobs", "waitroom")
 
 
 def _serve(address: str) -> dict[str, Any]:
-    """Fork a supervisor for each request. Return the request in the program's process."""
+    """Fork a supervisor for each request. Return only in the process of a program, with the request
+    for it."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)
@@ -158,7 +164,8 @@ def _serve(address: str) -> dict[str, Any]:
 
 
 def _supervise(connection: socket.socket) -> dict[str, Any]:
-    """Fork the program. Return the request in its process; report its exit status in this one."""
+    """Fork the program. Return only in the program's process, with the request for it. The
+    supervisor reports the program's pid and exit status, and exits."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH, 3)
     request: dict[str, Any] = json.loads(_read(connection, int.from_bytes(head, "big")))
@@ -180,6 +187,7 @@ def _supervise(connection: socket.socket) -> dict[str, Any]:
 
 
 def _prepare(request: dict[str, Any]) -> None:
+    """Set up this process as the request demands: terminal, folder, environment and streams."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if request["terminal"]:
         import fcntl
@@ -221,6 +229,6 @@ if __name__ == "__main__":
     for module in _MODULES:
         importlib.import_module(module)
     gc.freeze()
-    asked = _serve(sys.argv[1])
-    _prepare(asked)
-    _run(asked["command"])
+    program = _serve(sys.argv[1])
+    _prepare(program)
+    _run(program["command"])

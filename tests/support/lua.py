@@ -1,4 +1,4 @@
-"""Redis commands that Lua scripts may call, and the header comments of scripts."""
+"""Lists the Redis commands that Lua scripts may call, and reads the header comments of scripts."""
 
 #: Redis commands that scripts may call. All are in Redis 6.2.
 COMMANDS = {

@@ -1,4 +1,4 @@
-"""Checks of documentation pages as GitHub renders them."""
+"""Checks documentation pages: tables, code blocks and links, as GitHub renders them."""
 
 import re
 from collections import Counter
@@ -15,12 +15,12 @@ from tests.support.site import ROOT
 
 PARSER = MarkdownIt("commonmark").enable("table")
 ELSEWHERE = re.compile(r"[a-z]+:")
-#: An invisible comment before a code block that says whether tests/docs/ runs the block, and how.
+#: A comment before a code block, which says whether and how tests/docs/ runs the block.
 MARK = re.compile(r"<!-- (run|not run): (.+) -->")
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader for mkdocs.yml, whose tags name Python objects."""
+    """A YAML loader for mkdocs.yml. It reads the tags for Python objects as null."""
 
 
 _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
@@ -28,7 +28,7 @@ SITE = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader=_Loader)
 
 
 def pages_in(entry: object) -> list[str]:
-    """Return all pages in an entry of the navigation."""
+    """Return all pages in an entry of the navigation (`nav` in mkdocs.yml)."""
     if isinstance(entry, str):
         return [entry]
     entries = entry.values() if isinstance(entry, dict) else entry
@@ -37,7 +37,7 @@ def pages_in(entry: object) -> list[str]:
 
 @cache
 def parse(text: str) -> list[Token]:
-    """Parse a page, once for all checks."""
+    """Parse the Markdown text of a page. The result is cached for all checks."""
     return PARSER.parse(text)
 
 
@@ -69,7 +69,7 @@ def count_cells(row: str) -> int:
 
 
 def find_broken_blocks(text: str) -> Iterator[str]:
-    """Yield a problem for markup that hides the rest of a page, or is not shown itself."""
+    """Yield problems: a code block without an end, and text that is not shown or is no link."""
     lines = text.splitlines()
     for token in parse(text):
         first, end = token.map or (0, 0)
@@ -97,7 +97,7 @@ def find_broken_links(page: Path) -> Iterator[str]:
 
 
 def find_links(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line number and target of each link and picture."""
+    """Yield the line number and the target of each link and picture."""
     for token in parse(text):
         for child in token.children or []:
             for name in ("href", "src"):
@@ -107,7 +107,7 @@ def find_links(text: str) -> Iterator[tuple[int, str]]:
 
 @cache
 def find_anchors(page: Path) -> frozenset[str]:
-    """Return the anchors that GitHub makes for a page's headings."""
+    """Return the anchors of a page's headings, named as GitHub names them."""
     tokens = parse(page.read_text())
     seen: Counter[str] = Counter()
     found = set()

@@ -1,4 +1,4 @@
-"""The waiting page in a real browser, with responses and clocks that a test sets."""
+"""A waiting page in a real browser, in which a test sets the clocks and the server's responses."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from tests.support.site import ROOT
 
 LANGUAGES = Languages(ROOT / "static").tags
 URL = "http://site.test"
-#: The server's time when the page is opened. The clock of the browser is years behind.
+#: The server's time when the page is opened. The browser's clock is years behind (BROWSER).
 SERVER = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
 BROWSER = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
 TYPES = {
@@ -31,10 +31,19 @@ NOWHERE = {"position": None, "ahead": None, "wait_seconds": None}
 
 
 class PlayedPage:
-    """A waiting page and the responses to its requests.
+    """A waiting page whose requests are answered here instead of by a server.
 
-    `answer` has the fields of the status document that differ from those of a waiting visitor.
-    `asked` has the paths of all requests except for static files.
+    Args:
+        page: A page of Playwright.
+        server: The server's time at the beginning.
+
+    Attributes:
+        asked: Paths of the page's requests so far, except requests for static files.
+        answer: Fields of the status response that differ from `document`.
+        next: URL to which admitted visitors go.
+        about: Response about the room, or None for status 404.
+        older: Whether the page is that of an earlier version, without some elements.
+        lacks: Names of German texts that are missing.
     """
 
     def __init__(self, page, *, server=SERVER):
@@ -49,7 +58,7 @@ class PlayedPage:
         # The clock runs until it is paused.
         page.clock.install(time=BROWSER - timedelta(minutes=1))
         page.clock.pause_at(BROWSER + timedelta(seconds=1))
-        page.route(f"{URL}/**", self._reply)
+        page.route(f"{URL}/**", self._respond)
 
     def open(self, path="/page", **answer):
         self.answer = answer
@@ -57,12 +66,12 @@ class PlayedPage:
         return self.page
 
     def forward(self, seconds, **answer):
-        """Forward both clocks, and run all timers. The response to requests is `answer`, or the
-        last one, with the new time."""
+        """Forward both clocks, and run all timers. Without `answer`, the responses stay as before,
+        apart from their time."""
         self._forward(self.page.clock.run_for, seconds, answer)
 
     def sleep(self, seconds, **answer):
-        """Forward both clocks as on a sleeping phone: each due timer runs once, at the end."""
+        """Forward both clocks while the device sleeps: each due timer runs once, at the end."""
         self._forward(self.page.clock.fast_forward, seconds, answer)
 
     def _forward(self, forward_ms, seconds, answer):
@@ -70,21 +79,22 @@ class PlayedPage:
         self.server += timedelta(seconds=seconds)
         forward_ms(round(seconds * 1000))
 
-    def forward_until_asked(self, what, **answer):
-        """Forward in steps of two seconds until a request for `what`, because the page may not have
-        read the last response."""
+    def forward_until_asked(self, path, **answer):
+        """Forward both clocks in steps of two seconds until the page sends a request for `path`. It
+        takes several steps if the page has not read the last response yet."""
         while not self.asked:
             self.page.wait_for_timeout(20)
         for _ in range(100):
             self.forward(2, **answer)
             self.page.wait_for_timeout(50)
-            if self.asked[-1].startswith(what):
+            if self.asked[-1].startswith(path):
                 return
-        raise AssertionError(f"nothing asked for {what}: {self.asked}")
+        raise AssertionError(f"nothing asked for {path}: {self.asked}")
 
-    def forward_to(self, what, seconds, **answer):
-        """Forward both clocks as `forward` does, and wait for the response to a request."""
-        with self.page.expect_response(f"**/{what}"):
+    def forward_to(self, path, seconds, **answer):
+        """Forward both clocks as `forward` does, and wait for the response to a request for
+        `path`."""
+        with self.page.expect_response(f"**/{path}"):
             self.forward(seconds, **answer)
 
     def again(self, **answer):
@@ -96,6 +106,7 @@ class PlayedPage:
             )
 
     def document(self):
+        """Return the JSON of a status response: by default, that of a waiting visitor."""
         return {
             "state": "waiting", "visitor": "v" * 22, "position": 17, "position_above": None,
             "line": None, "waiting": 240, "ahead": 16, "wait_seconds": 300,
@@ -105,7 +116,7 @@ class PlayedPage:
             "prequeue_from": None, "opens_at": None, "closes_at": None, **self.answer,
         }  # fmt: skip
 
-    def _reply(self, route):
+    def _respond(self, route):
         path = route.request.url.removeprefix(URL)
         if path.startswith("/_waitroom/static/"):
             name = path.removeprefix("/_waitroom/").partition("?")[0]
@@ -125,7 +136,7 @@ class PlayedPage:
             self.asked.append(path.removeprefix("/_waitroom/shop/"))
             route.fulfill(body=json.dumps(self.document()), content_type="application/json")
         else:
-            # nginx fills in the room and the return address.
+            # Fill in the values of nginx, as its SSI module does.
             values = {"room": "shop", "next": self.next, "languages": " ".join(LANGUAGES)}
             text = (ROOT / "static" / "waiting.html").read_text(encoding="utf-8")
             body = ECHO.sub(lambda m: values.get(m[1], m[2] or m[3] or ""), text)
@@ -155,7 +166,7 @@ def prequeue(opens_at):
 
 @pytest.fixture
 def play(visitor):
-    """Return a function that creates a PlayedPage of a visitor in Zurich."""
+    """Return a function that creates a PlayedPage for a visitor in the time zone of Zurich."""
 
     def make(*, server=SERVER, **options):
         return PlayedPage(visitor(timezone_id="Europe/Zurich", **options), server=server)

@@ -1,4 +1,4 @@
-"""Processes and free ports for tests."""
+"""Starts and stops processes for tests, and finds free ports."""
 
 import contextlib
 import itertools
@@ -23,16 +23,17 @@ __all__ = [
     "listens", "run_command", "wait_until",
 ]  # fmt: skip
 
-#: `python SHIFTED SECONDS serve …` runs the command with a wrong clock.
+#: A script: `python SHIFTED SECONDS serve …` runs `waitroom serve …` with a wrong clock.
 SHIFTED = Path(__file__).parent / "shifted.py"
-#: The environment without settings of Waitroom.
+#: This process' environment variables, without settings of Waitroom.
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("WAITROOM_")}
 
 
 class Process(AbstractContextManager["Process"]):
-    """A process that runs within a `with` block. Its output goes to the file `log`.
+    """A process that runs within a `with` block. Its output is appended to the file `log`.
 
-    The fork server starts programs of this project, unless `is_forked` is False.
+    Python programs of this project are started by the fork server (fork_server.py), which is
+    faster, unless `is_forked` is False.
     """
 
     def __init__(
@@ -119,9 +120,9 @@ def _is_frozen(pid: int) -> bool:
 def run_command(
     *words: object, stdin: str = "", timeout_s: float = 60, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run `waitroom WORDS…` in the fork server, and wait until the command ends.
+    """Run the command `waitroom WORDS…` by the fork server, and wait until it ends.
 
-    `options` are `env` (default CLEAN) and `cwd`, as in subprocess.run.
+    `options` are `env` (by default CLEAN) and `cwd`, as in subprocess.run.
     """
     command = [WAITROOM, *map(str, words)]
     options = {"env": CLEAN, **options}
@@ -139,16 +140,16 @@ def run_command(
         return subprocess.CompletedProcess(command, code, files[1].read(), files[2].read())
 
 
-#: These are below the ports that the system uses for outgoing connections.
+#: Ports for servers. They are below the ports that the system uses for outgoing connections.
 PORTS = range(12_000, 32_000)
-#: Each xdist worker has a part of PORTS, and starts at a random port in that part.
+#: Each pytest-xdist worker uses a part of PORTS of its own, from a random port on.
 _part = len(PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _ports = itertools.count(random.randrange(_part))
 
 
 def free_port() -> int:
-    """Return a free port, which no other call returns for a long time."""
+    """Return a free port. It is not returned again until all others of this worker were."""
     while True:
         port = PORTS[_worker * _part + next(_ports) % _part]
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -159,9 +160,9 @@ def free_port() -> int:
 def wait_until(
     true: Callable[[], bool], what: str, timeout_s: float = 30, *, of: Process | None = None
 ) -> None:
-    """Wait until `true` returns True. Fail after `timeout_s`, or if the process `of` has ended.
+    """Wait until `true()` is True. Fail after `timeout_s`, or if the process `of` has ended.
 
-    `what` is the subject of the error message.
+    `what` is named in the error message.
     """
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
@@ -181,6 +182,6 @@ def listens(path: Path) -> bool:
 
 
 def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove settings of Waitroom from the environment of this process."""
+    """Remove settings of Waitroom from the environment variables of this process."""
     for name in [name for name in os.environ if name.startswith("WAITROOM_")]:
         monkeypatch.delenv(name)

@@ -9,12 +9,13 @@ from aiohttp.test_utils import TestServer
 
 
 class Receiver:
-    """A server that collects deliveries in `came`. It responds with the next of `answers`; with
-    status 200 if there is none."""
+    """A server that collects deliveries, as pairs of headers and JSON body, in `came`. It responds
+    with the next of `answers`, and with status 200 if none is left."""
 
     def __init__(self) -> None:
         self.came: list[tuple[dict[str, str], dict]] = []
-        #: Each is a status, or a status with headers. None delays the response until let_go().
+        #: The next responses: a status, or a status with headers. None delays the response until
+        #: let_go() is called.
         self.answers: list[int | tuple[int, dict[str, str]] | None] = []
         self._stopping = asyncio.Event()
         app = web.Application()
@@ -56,7 +57,7 @@ class Receiver:
 
 
 async def until(true: Callable[[], bool], what: str) -> None:
-    """Wait until `true` returns True, for 15 s at most. `what` is the subject of the error."""
+    """Wait until `true()` is True, for 15 s at most. `what` is named in the error message."""
     try:
         async with asyncio.timeout(15):
             while not true():

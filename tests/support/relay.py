@@ -10,7 +10,7 @@ from typing import Any, Self
 
 
 class Listener(AbstractContextManager[Any]):
-    """A server on a free port that handles each connection in a thread."""
+    """A server on a free port. A subclass handles each connection in a thread, in `_serve`."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
@@ -40,7 +40,7 @@ class Listener(AbstractContextManager[Any]):
 
 
 class Relay(Listener):
-    """A relay to `target`, which is host:port."""
+    """A relay that forwards connections to `target`, which is HOST:PORT."""
 
     def __init__(self, target: str) -> None:
         super().__init__()
@@ -51,23 +51,24 @@ class Relay(Listener):
         self._sent = bytearray()
 
     def forget(self) -> None:
+        """Forget all requests and connections so far."""
         with self._lock:
             self.connections = 0
             self._sent.clear()
 
     @property
     def requests(self) -> list[dict[str, str]]:
-        """Return the header fields of each request by lower-case name; "" is the request line.
+        """Return the headers of each request by lower-case name, with the request line as "".
 
-        Requests must not have bodies.
+        This works only for requests without bodies.
         """
         with self._lock:
             heads = bytes(self._sent).decode("latin-1").split("\r\n\r\n")[:-1]
         return [dict(_read_fields(head)) for head in heads]
 
     def checks(self) -> list[dict[str, str]]:
-        """Return the requests for /check."""
-        return [each for each in self.requests if each[""].startswith("GET /check ")]
+        """Return the requests for /check, with which nginx asks for verdicts."""
+        return [fields for fields in self.requests if fields[""].startswith("GET /check ")]
 
     def _serve(self, near: socket.socket) -> None:
         with self._lock:

@@ -18,8 +18,8 @@ from sidecar.rooms.store.scripts import LINES_BATCH_LIMIT, ClassClaim, Lot, Room
 from sidecar.visitors.model import RESIGN_MS, Pass, Phase, QueueOutcome, Ticket
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from tests.support.machines import SELDOM, Bench, StoreMachine, pick_latest
+from tests.support.room_guarantees import Guarantees, RoomKeys, Step, read_keys
 from tests.support.room_model import Model, Newcomer, Reply
-from tests.support.room_promises import Promises, RoomKeys, Step, read_keys
 from tests.support.rooms import without_outages
 
 #: Settings, at the start and at run time.
@@ -116,7 +116,7 @@ class RoomMachine(StoreMachine):
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
         self.keys = RoomKeys()
-        self.promises = Promises()
+        self.guarantees = Guarantees()
         self.visitors: list[str] = []
         #: All tickets and passes, newest last.
         self.tickets: list[Ticket] = []
@@ -192,12 +192,12 @@ class RoomMachine(StoreMachine):
         step = self.check_step()
         for visitor, reply, wanted in zip(batch, replies, expected, strict=True):
             assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
-            self.promises.check_reply(visitor, reply, step, is_poll=False)
+            self.guarantees.check_reply(visitor, reply, step, is_poll=False)
             self.store_token(Ticket(visitor, reply.order, self.now, reply.epoch), reply)
         if self.model.settings.queueing_method != "random" and step.is_open:
             given = zip(replies[: len(fresh)], claims, strict=False)
             orders = [reply.order for reply, _ in given if reply.order and not reply.is_classed]
-            self.promises.check_new_orders(orders)
+            self.guarantees.check_new_orders(orders)
 
     @precondition(lambda self: self.tickets)
     @rule(chosen=SOME)
@@ -225,12 +225,12 @@ class RoomMachine(StoreMachine):
             self.now += ms
             self.beat(pick_latest(self.tickets, [which]))
 
-    @precondition(lambda self: self.promises.due_polls)
+    @precondition(lambda self: self.guarantees.due_polls)
     @rule(which=st.integers(0, 99))
     def fall_silent(self, which):
-        self.silent.add(sorted(self.promises.due_polls)[which % len(self.promises.due_polls)])
+        self.silent.add(sorted(self.guarantees.due_polls)[which % len(self.guarantees.due_polls)])
 
-    @precondition(lambda self: self.promises.due_polls)
+    @precondition(lambda self: self.guarantees.due_polls)
     @rule(
         every=st.integers(1, 3),
         seconds=st.sampled_from([15, 30, 60, 60]),
@@ -239,7 +239,7 @@ class RoomMachine(StoreMachine):
     )
     def wait_with_hidden_tabs(self, every, seconds, times, shows):
         """Let some tabs poll seldom, for ever or for a while."""
-        told = sorted(self.promises.due_polls)
+        told = sorted(self.guarantees.due_polls)
         self.hidden |= dict.fromkeys(told[::every], seconds * 1000)
         for _ in range(times):
             self.keep_polling(seconds)
@@ -259,7 +259,7 @@ class RoomMachine(StoreMachine):
         step = self.check_step()
         for pass_, reply, wanted in zip(batch, replies, expected, strict=True):
             assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
-            self.promises.check_reply(pass_.visitor, reply, step, is_poll=True)
+            self.guarantees.check_reply(pass_.visitor, reply, step, is_poll=True)
             self.store_token(pass_, reply)
 
     @precondition(lambda self: self.visitors)
@@ -296,9 +296,9 @@ class RoomMachine(StoreMachine):
         if not really:
             return
         assert self.run(self.store.reset(by="desk")) == self.model.reset(self.now)
-        told = self.promises.due_polls
-        self.promises.due_polls = {v: at for v, at in told.items() if v in self.keys.active}
-        self.promises.shown_ahead.clear()
+        told = self.guarantees.due_polls
+        self.guarantees.due_polls = {v: at for v, at in told.items() if v in self.keys.active}
+        self.guarantees.shown_ahead.clear()
         self.check_step()
 
     @precondition(lambda self: self.visitors)
@@ -367,7 +367,7 @@ class RoomMachine(StoreMachine):
             ticket = self.tickets[-1 - which % len(self.tickets)]
         ends = self.now + round(self.model.settings.session_duration * 1000)
         given = Pass(ticket.visitor, ticket.order, ticket.joined_ms, 0, self.now, 0, ends)
-        self.promises.failed_open.add(ticket.visitor)
+        self.guarantees.failed_open.add(ticket.visitor)
         self.passes.append(given)
         self.renew([0])
 
@@ -432,7 +432,7 @@ class RoomMachine(StoreMachine):
         self.now += 1  # a new store begins later than the latest snapshot of the old one
         self.delete(room_keys(self.name))
         self.model.empty()
-        self.promises.drop_all()
+        self.guarantees.drop_all()
         self.keys = RoomKeys()
         if passes and self.valid_passes:
             self.renew(passes)
@@ -450,7 +450,7 @@ class RoomMachine(StoreMachine):
         name = there[which % len(there)]
         self.delete([room_key(self.name, name)])
         self.model.lose_key(name)
-        self.promises.drop_all()
+        self.guarantees.drop_all()
         self.keys = RoomKeys(last_event=self.keys.last_event)
         self.run_first(first, chosen)
 
@@ -478,9 +478,9 @@ class RoomMachine(StoreMachine):
         self.model = model.copy_all()
         for name, value in known.items():
             setattr(self.model, name, value)
-        self.promises.drop_all()
+        self.guarantees.drop_all()
         since = self.model.measured_ms or 0
-        self.promises.failed_open |= {p.visitor for p in self.passes if p.started_ms > since}
+        self.guarantees.failed_open |= {p.visitor for p in self.passes if p.started_ms > since}
         self.keys = self.run(read_keys(self.bench.redis, self.name, after=self.keys.last_event))
         self.snapshot()
         if passes and self.valid_passes:
@@ -513,7 +513,7 @@ class RoomMachine(StoreMachine):
             latest = {ticket.visitor: ticket for ticket in self.tickets}
             told = {
                 v: max(at, self.polled_at.get(v, 0) + self.hidden.get(v, 0))
-                for v, at in self.promises.due_polls.items()
+                for v, at in self.guarantees.due_polls.items()
                 if v in latest and v not in self.silent
             }
             told = {v: at for v, at in told.items() if at <= end}
@@ -548,7 +548,7 @@ class RoomMachine(StoreMachine):
         step = self.check_step()
         for ticket, reply, wanted in zip(batch, replies, expected, strict=True):
             assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
-            self.promises.check_reply(ticket.visitor, reply, step, is_poll=True)
+            self.guarantees.check_reply(ticket.visitor, reply, step, is_poll=True)
             self.store_token(ticket, reply)
 
     def ask(self, verb, calls):
@@ -601,8 +601,8 @@ class RoomMachine(StoreMachine):
         is_held = model.recovery_stage == 2 or not is_open
         step = Step(self.now, model.settings, before, keys, is_held, is_open, model.outage_end)
         for visitor in left:
-            self.promises.note_left(visitor, step)
-        self.promises.check(step)
+            self.guarantees.note_left(visitor, step)
+        self.guarantees.check(step)
         return step
 
     def store_token(self, shown: Ticket | Pass, reply) -> None:

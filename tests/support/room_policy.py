@@ -1,12 +1,19 @@
-"""A room's rules about who is next, in plain Python: orders, sub-queues, weights."""
+"""A model of a room's rules about who is next, in plain Python.
+
+A visitor's order is the number by which the queue is sorted. It encodes the sub-queue or priority,
+the arrival, and in its last three bits the class.
+"""
 
 from fractions import Fraction
 
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Phase
 
+#: The distance between the orders of two sub-queues or priorities.
 BAND = 2**51
+#: Draw numbers are below this.
 DRAWS = 2**50
+#: How far drawn places are ahead of all others.
 FRONT = 4 * BAND
 
 
@@ -22,7 +29,7 @@ def apply_event(settings: RoomSettings, now: int) -> RoomSettings:
 
 
 def next_arrival(now: int, last: int) -> int:
-    """Return the next arrival, µs, a multiple of 8."""
+    """Return the arrival of the next visitor in µs. It is a multiple of 8, and after `last`."""
     return max(now * 1000, (last // 8 + 1) * 8)
 
 
@@ -39,7 +46,7 @@ def is_by_arrival(settings: RoomSettings) -> bool:
 
 
 def offset_of(settings: RoomSettings, name: str) -> int:
-    """Return the difference between a class's order and the arrival."""
+    """Return what is added to an arrival for the order of a visitor of this class."""
     if name not in settings.classes:
         return 0
     rules = settings.classes[name]
@@ -51,7 +58,7 @@ def offset_of(settings: RoomSettings, name: str) -> int:
 
 
 def arrival_of(settings: RoomSettings, order: int) -> int:
-    """Return the arrival from which an order was made, by its last three bits."""
+    """Return the arrival from which an order was computed."""
     for number, name in enumerate(sorted(settings.classes), start=1):
         if number == order % 8:
             head_start = 0 if is_random(settings) else settings.classes[name].head_start
@@ -65,7 +72,8 @@ def is_drawn(order: int) -> bool:
 
 
 def line_of(settings: RoomSettings, order: int) -> int | None:
-    """Return the sub-queue's number from 0; None if there are none or the place was drawn."""
+    """Return the number of an order's sub-queue, from 0. None if the room has no sub-queues, or if
+    the place was drawn."""
     count = len(settings.lines)
     if not count or is_drawn(order):
         return None
@@ -73,17 +81,19 @@ def line_of(settings: RoomSettings, order: int) -> int | None:
 
 
 def lowest_order(settings: RoomSettings, line: int | None) -> int:
+    """Return the lowest order in a sub-queue."""
     return 0 if line is None else -(len(settings.lines) - 1 - line) * BAND
 
 
 class Weights:
-    """Tijdeman's rule in exact fractions: the credit of each sub-queue."""
+    """Chooses sub-queues by weight, with Tijdeman's rule in exact fractions. `credits` has the
+    share of calls that each sub-queue is owed."""
 
     def __init__(self) -> None:
         self.credits: dict[int, Fraction] = {}
 
     def choose(self, settings: RoomSettings, busy: set[int]) -> tuple[int, dict[int, Fraction]]:
-        """Return the next sub-queue, and the credits after a call from it."""
+        """Return which of the `busy` sub-queues is next, and the credits after that call."""
         weights = {line: settings.lines[line].weight or 0 for line in sorted(busy)}
         total = sum(weights.values())
         share = {line: Fraction(weight, total) for line, weight in weights.items()}

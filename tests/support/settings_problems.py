@@ -1,4 +1,4 @@
-"""Problems that invalid settings report."""
+"""Loads invalid settings, and returns the problems that are reported."""
 
 import pytest
 
@@ -11,15 +11,15 @@ GOOD = {"WAITROOM_SECRET_KEYS": SECRET, "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USER
 
 
 def problems(path: str | None = None, **environ: str) -> list[str]:
-    """Return the problems of the settings file at `path` and the environment. Fail if there are
-    none."""
+    """Load the settings file at `path` and the variables `environ`. Return the problems, and fail
+    if there are none."""
     with pytest.raises(InputError) as caught:
         load(path, environ)
     return caught.value.problems
 
 
 def room_problems(**values: object) -> list[str]:
-    """Return the problems of a room's settings. Fail if there are none."""
+    """Return the problems of these settings of a room. Fail if there are none."""
     with pytest.raises(InputError) as caught:
         RoomSettings(total_active_users=1).changed(values)
     return caught.value.problems

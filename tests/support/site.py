@@ -1,6 +1,6 @@
-"""A whole site in a temporary folder: redis-server, replicas, an origin and nginx.
+"""Starts a whole site for tests: redis-server, replicas, an origin and nginx.
 
-Each server listens on a free port or on a socket in the folder.
+Each server listens on a free port, or on a socket in the site's temporary folder.
 """
 
 import json
@@ -24,27 +24,29 @@ ROOT = Path(__file__).resolve().parents[2]
 SECRET = "test-secret-test-secret-test-secret-00"
 ADMIN_TOKEN = "test-admin-token-0000"
 
-#: Lines of a location that reuses its connections to the origin.
+#: Lines for an nginx location that reuses its connections to the origin.
 TO_ORIGIN = ("proxy_http_version 1.1;", 'proxy_set_header Connection "";')
 
 
 def gated(location: str, *lines: str, room: str = "shop", to: str = "http://origin") -> str:
-    """Build an nginx location with a waiting room. `lines` follow the include."""
+    """Build an nginx location with a waiting room. `lines` follow the include, and `to` is the
+    proxied URL."""
     body = [f"set $waitroom_room {room};", "include waitroom/location.conf;", *lines]
     body += [f"proxy_pass {to};"] if to else []
     return f"location {location} {{\n" + "".join(f"    {line}\n" for line in body) + "}\n"
 
 
-#: Locations of the quick start.
+#: The nginx locations of the quick start.
 PLAIN_LOCATION = gated("/") + gated("/done", "include waitroom/release.conf;")
-#: A longer timeout, since other tests may keep this machine busy.
+#: A longer timeout for Redis, because other tests may keep this machine busy.
 PATIENT = {"store_timeout": 3}
-#: The default timeout of the product, for tests in which Redis hangs, and for measurements.
+#: The default timeout for Redis, for tests in which Redis hangs, and for measurements.
 BY_DEFAULT = {"store_timeout": Settings.model_fields["store_timeout"].default}
 
 
 class Servers(AbstractContextManager[Any]):
-    """Processes that run within a `with` block. Subclasses create `folder` and start processes."""
+    """Base class for processes that run within a `with` block. A subclass creates `folder` and
+    starts the processes, in `_start`."""
 
     folder: Path
 
@@ -90,23 +92,24 @@ class SocketRedis(Servers):
 
 
 class Site(Servers):
-    """Redis, replicas, an origin and nginx.
+    """A site: nginx with a waiting room, an origin behind it, and replicas that share a Redis.
 
-    `url` is the address of nginx; `edges` and `ops` are those of the listeners of the replicas. In
-    nginx lines, @port@ is the port of nginx, @origin@ that of the origin, @folder@ the folder.
+    `url` is the URL of nginx. `edges` and `ops` are the URLs of the replicas' listeners. In lines
+    of nginx.conf, @port@ stands for nginx' port, @origin@ for the origin's, @folder@ for `folder`.
 
     Args:
         rooms, leases, limits: Settings by name.
         replicas: Number of replicas.
-        http, server, locations: Lines of nginx.conf at these levels. `server` precedes the
-            include, `locations` follow it.
+        http, server, locations: Lines of nginx.conf on these levels. `server` precedes the
+            include of waitroom/server.conf, and `locations` follow it.
         settings: Other settings of the replicas.
-        relay: Creates a relay between nginx and a replica from the replica's host:port.
-        edges: Addresses of further replicas, for nginx.
+        relay: Function that creates a relay between nginx and a replica from the HOST:PORT of the
+            replica.
+        edges: HOST:PORT of further replicas to which nginx sends requests.
         servers: Lines of further nginx servers by server name.
-        origin: Server-level lines of an nginx that replaces tests/support/origin.py, as it is fast.
-        store: URL of a running Redis.
-        stamps: Whether nginx has the key for stamps.
+        origin: Server-level lines of an nginx that replaces tests/support/origin.py, for speed.
+        store: URL of a running Redis. If it is empty, a redis-server is started.
+        stamps: Whether nginx has the key file with which it checks stamps.
         sockets: Whether replicas listen on unix sockets. Then `edges` is empty.
     """
 
@@ -165,7 +168,7 @@ class Site(Servers):
         wait_until(lambda: answers(f"{self.url}/_waitroom/"), "the gate", of=self.gate)
 
     def _start_gate(self) -> Process:
-        """Start the proxy in front of the site. Other proxies than nginx are in tests/proxies/."""
+        """Start the proxy in front of the site: nginx, unless a subclass has another."""
         self._write_nginx()
         command = [nginx_binary(), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")]
         self.nginx = self._run("nginx", command)
@@ -214,7 +217,7 @@ class Site(Servers):
         includes = self.folder / "waitroom"
         shutil.copytree(ROOT / "nginx" / "waitroom", includes)
         settings = (includes / "settings.conf").read_text()
-        servers = "\n".join(f"    server {each} max_fails=0;" for each in self._upstreams)
+        servers = "\n".join(f"    server {address} max_fails=0;" for address in self._upstreams)
         settings = re.sub(r"    server 127\.0\.0\.1:8400 max_fails=0;", servers, settings)
         settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
         settings = settings.replace("/run/waitroom-verdicts", str(self.folder / "verdicts"))
@@ -235,16 +238,17 @@ class Site(Servers):
         (self.folder / "nginx.conf").write_text(text)
 
     def admin(self, method: str, path: str, body: object = None, *, replica: int = 0) -> Any:
-        """Call the admin API. Return the document of the response."""
+        """Call the admin API of a replica. Return the JSON body of the response."""
         return call(method, f"{self.ops[replica]}/admin{path}", ADMIN_TOKEN, body)
 
     def room(self, name: str = "shop") -> dict[str, Any]:
+        """Return the admin API's description of a room."""
         document: dict[str, Any] = self.admin("GET", f"/rooms/{name}")
         return document
 
 
 def call(method: str, url: str, token: str, body: object = None) -> Any:
-    """Send a request with a token. Return the document of the response."""
+    """Send a request with a bearer token. Return the JSON body of the response."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": f"Bearer {token}"}
     request = urllib.request.Request(url, data, headers, method=method)
@@ -253,8 +257,8 @@ def call(method: str, url: str, token: str, body: object = None) -> Any:
 
 
 def make_folder(stack: ExitStack) -> Path:
-    """Create a temporary folder that is deleted with `stack`."""
-    # It is not in pytest's folder, because a path of a unix socket has at most 107 bytes.
+    """Create a temporary folder that is deleted when `stack` is closed."""
+    # pytest's folder would make paths of unix sockets too long, which may have 107 bytes at most.
     folder = Path(tempfile.mkdtemp(prefix="wr-"))
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
     # nginx's workers may run as another user.
@@ -284,17 +288,17 @@ def fill(text: str, **values: object) -> str:
 
 
 def replace_each(text: str, changes: dict[str, str]) -> str:
-    """Replace each key of `changes` in a text with its value. Fail if the text lacks a key."""
-    for there, here in changes.items():
-        assert there in text, there
-        text = text.replace(there, here)
+    """Replace each key of `changes` in a text with its value. Fail if a key is not in the text."""
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
     return text
 
 
 def build_nginx_config(
     folder: Path, http: str, *, name: str = "nginx", connections: int = 4096
 ) -> str:
-    """Build an nginx configuration with these lines at the http level."""
+    """Build a whole nginx.conf from the lines of its http block."""
     return (
         f"{user_line()}\ndaemon off;\npid {folder}/{name}.pid;\n"
         f"error_log {folder}/{name}.log warn;\nworker_processes 1;\npcre_jit on;\n"
@@ -304,7 +308,7 @@ def build_nginx_config(
 
 
 def temp_paths(folder: Path) -> str:
-    """Return nginx lines for temporary files below the folder."""
+    """Return nginx lines that put temporary files below the folder."""
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     return "\n".join(f"    {kind}_temp_path {folder}/tmp/{kind};" for kind in kinds)
 

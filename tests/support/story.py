@@ -1,4 +1,4 @@
-"""The scenario that every proxy must pass: wait, leave, be admitted."""
+"""A scenario that must succeed behind every proxy: visitors wait, leave, and are admitted."""
 
 import re
 
@@ -10,20 +10,23 @@ def ahead(page):
 
 
 def leave(page):
-    """Leave the queue, and confirm."""
+    """Leave the queue by the waiting page's button, and confirm."""
     page.get_by_text("Leave the line").click()
     page.get_by_role("button", name="Leave", exact=True).click()
 
 
 def go_in(page, url):
-    """Take a free slot. The second request sends the cookie, as a page's pictures would."""
+    """Take a free slot. Then reload the page, because a session needs a request with its cookie."""
     page.goto(url)
     expect(page.locator("h1")).to_have_text("Inside")
     page.reload()
 
 
 def play_story(site, visitor):
-    """Run the scenario in a room that has one free slot and an empty queue."""
+    """Run the scenario. The room must have one free slot, and nobody may wait.
+
+    `visitor` is the fixture, which opens a page for a new visitor.
+    """
     first, second, third = visitor(), visitor(), visitor(java_script_enabled=False)
     go_in(first, f"{site.url}/page/one")
 

@@ -1,7 +1,7 @@
-"""The mark `server` for tests that start processes. All other tests are unit tests.
+"""Marks the tests that start processes with `server`. All other tests are unit tests.
 
-A test is marked if its code, one of its fixtures, or any code of tests/ that these name may start
-a process. A test that starts a process without the mark fails.
+A test is marked if it may start a process: by its own code, by a fixture, or by any code of ours
+that either of them uses. A test without the mark fails if it starts a process.
 """
 
 import contextlib
@@ -21,20 +21,22 @@ STARTERS = {
     "create_subprocess_shell",
     "sync_playwright",
 }
-#: Packages that are searched. The product starts no processes.
+#: Our packages that may start processes. The packages of the product do not.
 OURS = ("tests", "loadtest", "demo")
-#: Audit events of Python for the start of a process.
+#: Names of Python's audit events for the start of a process.
 EVENTS = {"subprocess.Popen", "os.posix_spawn", "os.system"}
 
 
 def may_start_process(function: Any, seen: set[int] | None = None) -> bool:
-    """Return True if a function or class names a starter, directly or by way of our code."""
+    """Return True if a function or class uses one of STARTERS, directly or through our code."""
     seen = set() if seen is None else seen
     if id(function) in seen:
         return False
     seen.add(id(function))
     if isinstance(function, type):
-        parts = [part for one in function.__mro__ if _is_ours(one) for part in vars(one).values()]
+        parts = [
+            part for base in function.__mro__ if _is_ours(base) for part in vars(base).values()
+        ]
         return any(may_start_process(part, seen) for part in parts)
     if isinstance(function, property):
         return any(may_start_process(part, seen) for part in (function.fget, function.fset))
@@ -59,15 +61,15 @@ def _read_names(code: types.CodeType) -> Iterator[str]:
 
 
 def _find_objects(names: set[str], scope: dict[str, Any]) -> Iterator[Any]:
-    """Yield the objects with these names in a scope, and in those of our modules that it has."""
+    """Yield the objects with these names in a scope, and in our modules that the scope imports."""
     found = [scope[name] for name in names & scope.keys()]
     # A function may import modules.
     found += [sys.modules[name] for name in names & sys.modules.keys()]
-    for one in found:
-        if isinstance(one, types.ModuleType) and one.__name__.startswith(OURS):
-            yield from (vars(one)[name] for name in names & vars(one).keys())
+    for value in found:
+        if isinstance(value, types.ModuleType) and value.__name__.startswith(OURS):
+            yield from (vars(value)[name] for name in names & vars(value).keys())
         else:
-            yield one
+            yield value
 
 
 def mark_servers(items: list[pytest.Item]) -> None:
@@ -93,8 +95,8 @@ def _parameters(item: pytest.Item) -> list[Any]:
 
 
 class Guard:
-    """An audit hook that fails unit tests that start a process. Python cannot remove an audit hook,
-    so `during` switches it on and off."""
+    """An audit hook that fails unit tests that start a process. Because Python cannot remove an
+    audit hook, `during` switches the hook on for one test."""
 
     def __init__(self) -> None:
         self._test = ""

@@ -1,4 +1,4 @@
-"""A replica over a real store, and clients of it."""
+"""Fixtures for tests of the package `waitroom`: a replica on a redis-server, and its clients."""
 
 import itertools
 
@@ -57,7 +57,7 @@ async def aroom(url):
 
 @pytest.fixture
 def n():
-    """A key, or a resource, that no other test has."""
+    """Return a number that no other test uses, as a rate-limited key or a resource."""
     return next(_numbers)
 
 
@@ -70,7 +70,7 @@ def api(url):
 
 @pytest.fixture
 def in_use(api):
-    """The holders of a resource, and how many wait for it."""
+    """Return a function that returns the holders of a resource, and the number of its waiters."""
 
     def look(template, resource):
         for found in api.call("GET", f"/leases/{template}?limit=1000")[1]["resources"]:

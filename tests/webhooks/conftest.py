@@ -1,4 +1,4 @@
-"""Fixtures: receivers of webhooks, and a room with replicas (world.py)."""
+"""Fixtures for tests of webhooks: a receiver of deliveries, and a room with replicas (world.py)."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.webhooks.world import make_world
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch):
-    """Let requests to receivers bypass the proxy of this machine."""
+    """Let requests to receivers bypass any HTTP proxy of this machine."""
     monkeypatch.setenv("NO_PROXY", "*")
 
 

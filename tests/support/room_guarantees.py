@@ -89,7 +89,7 @@ class Step:
         return [v for kind, v, why in self.after.events if kind == "called" or why == "at_once"]
 
 
-class Promises:
+class Guarantees:
     """All promises made so far in one room. Each method asserts one promise."""
 
     def __init__(self) -> None:
