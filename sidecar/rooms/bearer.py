@@ -1,4 +1,4 @@
-"""The client that sends a cookie: its address, and the fingerprint that a pass is bound to."""
+"""Describes the client that sends a cookie, and computes the fingerprint that binds its pass."""
 
 import hashlib
 from base64 import urlsafe_b64encode
@@ -11,21 +11,21 @@ from sidecar.visitors.grants import Grant
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """A client as nginx describes it.
+    """The client that sent a request, as nginx describes it.
 
-    `address` is the IP address that nginx sees, never an address that the visitor claims. `uri` is
-    the requested URL, `exempt` the reason why nginx exempts the request (`$waitroom_exempt`).
+    `address` is the IP address that nginx sees, never one that the client claims. `uri` is the
+    requested URL. `exempt` is the reason why nginx exempts the request (`$waitroom_exempt`).
     """
 
     address: str = ""
     user_agent: str = ""
     uri: str = ""
     exempt: str = ""
-    #: The room's class that nginx assigns (`$waitroom_class`). nginx is trusted.
+    #: The class that nginx assigns to the visitor (`$waitroom_class`). It is trusted.
     class_name: str = ""
     #: The verified grant of the request, if nginx assigns no class.
     grant: Grant | None = None
-    #: The result of reading the request's grant, for metrics. Empty if the request has none.
+    #: The result of verifying the request's grant, for metrics. Empty if it has no grant.
     grant_result: str = ""
     #: Whether the client joins with the token that it got while the shield was up.
     has_waited: bool = False
@@ -33,9 +33,9 @@ class Bearer:
     def fingerprint(self, room: str, settings: RoomSettings) -> str:
         """Return the fingerprint that a pass is bound to (`bind_pass`); "" if passes are not bound.
 
-        An IPv6 address counts as its network of 64 bits, because privacy addresses change within
-        that network. Earlier versions bound passes to whole addresses, with the letter i instead of
-        n. A pass with an i is accepted from any client.
+        An IPv6 address counts as its /64 network, because privacy addresses change within it.
+        Earlier versions bound passes to full addresses, with the prefix i instead of n. Such passes
+        are accepted from any client.
         """
         match settings.bind_pass:
             case "user_agent":
@@ -46,7 +46,7 @@ class Bearer:
                 return ""
 
     def address_digest(self, room: str, settings: RoomSettings) -> str:
-        """Return the digest of the address by which max_places_per_address counts; "" if
+        """Return a digest of the IP address, by which places are counted per address; "" if
         max_places_per_address is not set."""
         if settings.max_places_per_address is None:
             return ""
@@ -57,21 +57,21 @@ class Bearer:
 NOBODY = Bearer()
 
 
-def belongs_to_another(pass_: str, client: str) -> bool:
-    """Return True if the fingerprint in a pass is not the client's. A pass without a fingerprint,
-    or with another kind of fingerprint because `bind_pass` was changed, is accepted from any
-    client."""
-    return bool(pass_ and client) and pass_[0] == client[0] and pass_ != client
+def belongs_to_another(fingerprint: str, own: str) -> bool:
+    """Return True if the fingerprint in a pass is not the client's own. Return False if one of them
+    is empty, or if they are of different kinds, because `bind_pass` was changed since the pass was
+    issued."""
+    return bool(fingerprint and own) and fingerprint[0] == own[0] and fingerprint != own
 
 
 def _digest(*parts: str) -> str:
-    """Return 96 bits of a SHA-256 digest, so that the parts themselves are stored nowhere."""
+    """Return 96 bits of a SHA-256 digest. It is stored in place of the parts."""
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
     return urlsafe_b64encode(hashlib.sha256(text).digest()[:12]).decode()
 
 
 def is_global(address: str) -> bool:
-    """Return True for a public IP address. A private address may be that of a load balancer, which
-    all clients share."""
+    """Return True for a public IP address. A private one may be that of a load balancer, and so be
+    shared by all clients."""
     ip = parse_ip(address)
     return ip is not None and ip.is_global

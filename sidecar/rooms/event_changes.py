@@ -1,4 +1,4 @@
-"""Which changes of a room's events are refused, because places are being drawn or were drawn."""
+"""Finds out why a change of a room's events must be refused, because of a lottery draw."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from sidecar.rooms.openings import RoomEvent, list_draws
 def find_event_change_problems(
     before: Sequence[RoomEvent], after: Sequence[RoomEvent], now_ms: int
 ) -> list[str]:
-    """Return the reasons why a room's events must not be changed this way: places in a pre-queue
-    would be drawn with another secret than the one committed to, or with a secret that is already
-    published. Removing an event is always allowed; it cancels the event."""
+    """Return why this change of a room's events is refused: the draw for a pre-queue would use a
+    different secret from the one whose commitment is published, or a secret that is published
+    already. Removing an event is always allowed, and cancels it."""
     by_name, old_keys = {event.name: event for event in after}, {event.draw_key for event in before}
     begun = [event for event in list_draws(after) if event.begins_ms <= now_ms]
     new = [event for event in begun if event.draw_key not in old_keys]

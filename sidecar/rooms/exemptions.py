@@ -1,8 +1,8 @@
 """Decides who passes without being counted: exempt requests, and visitors outside the roll-out.
 
-An exemption depends on the request and is checked each time. The roll-out depends on the visitor:
-at the first request a number is computed from the address and the browser. The cookie stores this
-number, so it stays the same when the address changes.
+An exemption depends on the request, and is checked for each request. The roll-out, which limits the
+room to a share of the visitors, depends on the visitor: at the first request a number is computed
+from the IP address and the browser. A cookie stores the number, so it survives a new IP address.
 """
 
 import hashlib
@@ -17,34 +17,35 @@ from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Outside
 
-#: The prefixes of networks as integers, by IP version and prefix length.
+#: The prefixes of networks as integers, by (IP version, prefix length).
 NetworkPrefixes = Mapping[tuple[int, int], frozenset[int]]
-#: How many roll-out numbers there are. A percentage may have four decimals.
+#: How many roll-out numbers there are: enough for percentages with four decimals.
 ROLLOUT_NUMBERS = 1_000_000
 
 
 def is_exempt(settings: RoomSettings, bearer: Bearer) -> bool:
-    """Return True if nginx marked the request as exempt, or its path or address is exempt."""
+    """Return True if nginx marked the request as exempt, or if its path or IP address is exempt."""
     return bool(
         (bearer.exempt and settings.exempt_header)
-        or (settings.exempt_paths and is_below(bearer.uri, settings.exempt_paths))
-        or (settings.exempt_addresses and is_among(bearer.address, settings.exempt_addresses))
+        or (settings.exempt_paths and is_below_any(bearer.uri, settings.exempt_paths))
+        or (settings.exempt_addresses and is_in_networks(bearer.address, settings.exempt_addresses))
     )
 
 
 def has_exemptions(settings: RoomSettings) -> bool:
-    """Return True if the room has exempt addresses or paths. The key of nginx's cache has neither
-    address nor path, so nginx must not cache a verdict about a request without a cookie."""
+    """Return True if the room has exempt IP addresses or paths. nginx's cache key contains neither,
+    so in such a room nginx must not cache verdicts about requests without a cookie."""
     return bool(settings.exempt_addresses or settings.exempt_paths)
 
 
 def has_partial_rollout(settings: RoomSettings) -> bool:
-    """Return True if the room applies only to a part of the visitors."""
+    """Return True if the room applies only to some visitors (`rollout_percent`)."""
     return 0 < settings.rollout_percent < 100
 
 
-def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
-    """Return True if a URL certainly leads to one of these paths or to a path below them."""
+def is_below_any(uri: str, prefixes: tuple[str, ...]) -> bool:
+    """Return True if a URL's path is one of the prefixes or below one. Return False for a path that
+    a server might read in another way."""
     path = clean_path(uri)
     return path is not None and any(
         path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/")
@@ -52,26 +53,26 @@ def is_below(uri: str, prefixes: tuple[str, ...]) -> bool:
     )
 
 
-def is_among(address: str, networks: tuple[str, ...]) -> bool:
+def is_in_networks(address: str, networks: tuple[str, ...]) -> bool:
     """Return True if an IP address is in one of these networks."""
     ip = parse_ip(address)
     if ip is None:
         return False
-    bits, version = ip.max_prefixlen, ip.version
+    bits = ip.max_prefixlen
     return any(
-        version == kind and int(ip) >> (bits - length) in numbers
-        for (kind, length), numbers in _group_by_length(networks).items()
+        ip.version == version and int(ip) >> (bits - length) in numbers
+        for (version, length), numbers in _group_by_length(networks).items()
     )
 
 
 def compute_rollout_number(room: str, *, address: str, user_agent: str) -> int:
-    """Compute a client's number from 0 to ROLLOUT_NUMBERS - 1: evenly distributed, the same on
-    every replica, and independent of the client's number in other rooms.
+    """Compute a client's roll-out number, from 0 to ROLLOUT_NUMBERS - 1. It is evenly distributed,
+    the same on every replica, and independent of the client's numbers in other rooms.
 
     The number is not secret: a client can change its User-Agent until its number is outside.
     """
     ip = parse_ip(address)
-    if isinstance(ip, ipaddress.IPv6Address):  # a household has a network of 64 bits
+    if isinstance(ip, ipaddress.IPv6Address):  # a household has a /64 network
         address = str(int(ip) >> 64)
     elif ip is not None:
         address = str(ip)
@@ -81,8 +82,8 @@ def compute_rollout_number(room: str, *, address: str, user_agent: str) -> int:
 
 
 def is_outside(number: int, settings: RoomSettings) -> bool:
-    """Return True if a visitor with this number is outside the roll-out. A higher percentage only
-    adds visitors to the roll-out."""
+    """Return True if a visitor with this roll-out number is outside the roll-out. Raising the
+    percentage only adds visitors to the roll-out."""
     return number >= settings.rollout_percent * (ROLLOUT_NUMBERS / 100)
 
 
@@ -90,7 +91,7 @@ def prove_outside(
     room: str, settings: RoomSettings, bearer: Bearer, number: int | None
 ) -> Outside | None:
     """Return the proof that a newcomer is outside the roll-out, or None if the room applies to the
-    newcomer. `number` is the number in the newcomer's cookie, None if there is no cookie yet."""
+    newcomer. `number` is the roll-out number in the newcomer's cookie; None if there is none."""
     if settings.rollout_percent == 100:
         return None
     if number is None:

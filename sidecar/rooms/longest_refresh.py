@@ -1,4 +1,4 @@
-"""The longest refresh (poll interval) of visitors near the head of a queue whose poll is due."""
+"""Finds the longest refresh (poll interval) among the visitors near the head of a queue."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from sidecar.visitors.model import HEARTBEAT_MAX_MS
 
 @dataclass(slots=True)
 class Refreshes:
-    """The refreshes that one replica gave visitors near the head of a queue.
+    """The refreshes that one replica sent to visitors near the head of a queue.
 
-    After Redis lost its data, nobody is called until these visitors could have polled twice
-    (rooms/lua/parts/recovery.lua). A replica that has run for less than the longest refresh does
-    not know the refreshes that another replica gave before. All times are by the clock of Redis.
+    After Redis lost its data, nobody is called until these visitors had time to poll twice
+    (rooms/lua/parts/recovery.lua). A replica that has run for less than the longest refresh cannot
+    know the refreshes that other replicas sent earlier. All times are by the clock of Redis.
     """
 
     _since_ms: int | None = None
-    #: Pairs of the time in ms by which a visitor polls again, and the refresh in ms. Each entry has
-    #: a later time and a shorter refresh than the entry before.
+    #: Pairs of the time in ms by which a visitor polls again, and the refresh in ms. Each pair has
+    #: a later time and a shorter refresh than the previous pair.
     _refreshes: deque[tuple[int, int]] = field(default_factory=deque)
 
-    def note(self, refresh_ms: int, now_ms: int) -> None:
-        """Note that a visitor near the head was asked to poll again after `refresh_ms`."""
+    def record(self, refresh_ms: int, now_ms: int) -> None:
+        """Record that a visitor near the head was asked to poll again after `refresh_ms`."""
         refresh_ms = -(-refresh_ms // 1000) * 1000
         until_ms = now_ms + _latest_poll_ms(refresh_ms)
         while self._refreshes and self._refreshes[-1][1] <= refresh_ms:
@@ -29,7 +29,7 @@ class Refreshes:
         if not self._refreshes or self._refreshes[-1][0] < until_ms:
             self._refreshes.append((until_ms, refresh_ms))
 
-    def longest(self, now_ms: int) -> int | None:
+    def find_longest(self, now_ms: int) -> int | None:
         """Return the longest refresh in ms, rounded up to seconds. Return 0 if nobody waits near
         the head, and None if this replica has not run long enough to know."""
         if self._since_ms is None or now_ms < self._since_ms:  # the clock was set back
@@ -42,6 +42,6 @@ class Refreshes:
 
 
 def _latest_poll_ms(refresh_ms: int) -> int:
-    """Return within how many ms a page polls. The page may be 5 % late, and the request takes
-    time."""
+    """Return after how many ms at the latest a page's next poll arrives. The page may be 5 % late,
+    and the request takes time."""
     return int(1.05 * refresh_ms) + 2_000

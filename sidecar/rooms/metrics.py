@@ -1,4 +1,4 @@
-"""The metrics of rooms: this replica's own counters, and each room's counters from Redis."""
+"""Exports the metrics of rooms: this replica's own, and each room's counters from Redis."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,10 +8,10 @@ from prometheus_client.registry import Collector
 
 from sidecar.http.metrics import SHARED, MetricSet, counter, gauge, histogram
 
-_WAITS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800)
+_WAIT_BUCKETS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800)
 
-#: The counters of a room in Redis: the metric's name, its help text, its label besides `room`, and
-#: by the label's value the field in Redis.
+#: The metrics made from a room's counters in Redis: name, help text, the label besides `room`, and
+#: the counters' fields in Redis by the label's value.
 _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
     (
         "waitroom_stays",
@@ -64,13 +64,13 @@ _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
 
 
 class StoreCounters(Collector):
-    """Exports each room's counters in Redis, as last read. After Redis lost its data, the counters
-    begin at 0 again, which Prometheus takes for a restart."""
+    """Exports each room's counters, as last read from Redis. After Redis lost its data, they begin
+    at 0 again, which Prometheus treats like a restart."""
 
     def __init__(self) -> None:
         self._rooms: dict[str, Mapping[str, float]] = {}
 
-    def learn(self, room: str, counters: Mapping[str, float]) -> None:
+    def update(self, room: str, counters: Mapping[str, float]) -> None:
         self._rooms[room] = counters
 
     def collect(self) -> Iterator[CounterMetricFamily]:
@@ -111,7 +111,7 @@ class RoomMetrics(MetricSet):
         " let them in. Without visitors who were let in at once, gave up, or came while "
         "Redis was unavailable.",
         "room",
-        buckets=_WAITS_S,
+        buckets=_WAIT_BUCKETS_S,
     )
     swept = counter(
         "waitroom_swept",
@@ -203,9 +203,9 @@ class RoomMetrics(MetricSet):
         super().__init__(registry)
         self.stays = self.collected(StoreCounters())
 
-    def forget(self, room: str) -> None:
-        """Remove the samples of the room that come from Redis, as while Redis is unavailable: a
-        value that no longer changes would look like a quiet room."""
+    def remove_store_samples(self, room: str) -> None:
+        """Remove the room's samples that come from Redis. Without this, their last values would be
+        exported while Redis is unavailable, and look like those of a quiet room."""
         for metric in (
             self.waiting,
             self.active,

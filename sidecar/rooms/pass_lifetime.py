@@ -1,4 +1,4 @@
-"""When a pass is due for renewal, and when it ends."""
+"""Computes when a pass is due for renewal, and when it ends."""
 
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import RENEW_MIN_MS, Pass
@@ -7,10 +7,9 @@ from sidecar.visitors.model import RENEW_MIN_MS, Pass
 def compute_renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:
     """Return the time from which on a request with this pass renews it.
 
-    The pass is valid as long as the settings at its last renewal allowed. The current settings
-    apply from the next renewal on. A renewal that would not move the end is put off, but not beyond
-    one session_duration: for that long replicas remember released visitors, afterwards only Redis
-    does.
+    The settings at its last renewal determine how long a pass is valid. A change of settings takes
+    effect at the next renewal. A renewal that would not extend the pass is put off, but for one
+    session_duration at most: after that, only Redis still remembers released visitors.
     """
     lifetime_ms = pass_.expires_ms - pass_.renewed_ms
     session_ms = int(settings.session_duration * 1000)
@@ -22,8 +21,8 @@ def compute_renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:
 
 
 def compute_pass_end_ms(started_ms: int, now_ms: int, settings: RoomSettings) -> int:
-    """Return the end of a pass that is given or renewed now. The scripts have the same rule
-    (rooms/lua/parts/admit.lua)."""
+    """Return the end of a pass that is issued or renewed now. The Lua scripts compute it by the
+    same rule (rooms/lua/parts/admit.lua)."""
     begins_ms = started_ms if settings.disable_session_renewal else now_ms
     ends_ms = begins_ms + int(settings.session_duration * 1000)
     if settings.session_max_duration is not None:

@@ -1,4 +1,4 @@
-"""Places in the queue: the class that a newcomer claims, and the order from a lottery draw."""
+"""Determines a visitor's place in the queue from the claimed class and from the lottery draw."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,10 +24,10 @@ class LotSource(Protocol):
         """Return True if all replicas use the same secret for the event's draw."""
 
     def compute_lot(self, event: RoomEvent, visitor: str) -> int:
-        """Return the visitor's lot, a number below 2**LOT_BITS. A smaller lot is called sooner."""
+        """Return the visitor's number in the draw, below 2**LOT_BITS. Lower numbers go first."""
 
     async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
-        """Publish new commitments, and read the other replicas'. Raises StoreError."""
+        """Publish new commitments, and read those of other replicas. Raises StoreError."""
 
 
 def read_claim(bearer: Bearer) -> ClassClaim:
@@ -41,9 +41,9 @@ def read_claim(bearer: Bearer) -> ClassClaim:
 async def apply_claim(
     ticket: Ticket, claim: ClassClaim, settings: RoomSettings, store: RoomStore
 ) -> Ticket:
-    """Return the ticket with the claimed class, if the ticket has another class and Redis accepts
-    the claim. If Redis rejects the claim, as with a used grant, the next poll claims the class
-    again. Raises StoreError."""
+    """Return the ticket with the claimed class. Return it unchanged if the room has no such class,
+    or if Redis rejects the claim, as with a used grant. The next poll then claims the class again.
+    Raises StoreError."""
     name = claim.class_name
     if name == ticket.class_name or name not in settings.classes:
         return ticket
@@ -53,13 +53,13 @@ async def apply_claim(
 
 
 def make_hidden_order(joined_ms: int) -> int:
-    """Return the placeholder order in tickets until the pre-queue is over. Visitors can read their
-    tickets, and must not learn the drawn order before the opening."""
+    """Return the placeholder that tickets have as their order until the pre-queue is over. Visitors
+    can read their tickets, and must not learn the drawn order before the opening."""
     return joined_ms * 1000
 
 
 def issue_ticket(visitor: str, standing: Standing, claim: ClassClaim) -> Ticket:
-    """Return a newcomer's ticket, with a hidden order."""
+    """Return a newcomer's ticket, with the placeholder of make_hidden_order as its order."""
     name = claim.class_name if standing.is_classed else ""
     now_ms = standing.now_ms
     return Ticket(visitor, make_hidden_order(now_ms), now_ms, standing.epoch, class_name=name)
@@ -68,17 +68,17 @@ def issue_ticket(visitor: str, standing: Standing, claim: ClassClaim) -> Ticket:
 def find_lot(
     visitor: str, settings: RoomSettings, draws: LotSource | None, now_ms: int
 ) -> Lot | None:
-    """Return a newcomer's lot. Return None if no pre-queue is on or next, or the replicas do not
-    yet agree on the secret of the draw."""
-    event = _prequeue_event(settings, now_ms) if settings.events else None
+    """Return a newcomer's lot in the draw. Return None if the current or next event has no
+    pre-queue, or if the replicas do not agree yet on the secret of the draw."""
+    event = _find_prequeue_event(settings, now_ms) if settings.events else None
     if event is None or draws is None or not draws.is_agreed(event):
         return None
     return Lot(draws.compute_lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)
 
 
 def add_drawn_order(ticket: Ticket, settings: RoomSettings, draws: LotSource | None) -> Ticket:
-    """Return the ticket with its drawn order, if the visitor joined in a pre-queue and the ticket
-    still has the hidden order."""
+    """Return the ticket, with its drawn order if the visitor joined in a pre-queue and the ticket
+    still has the placeholder of make_hidden_order."""
     if not settings.events or draws is None or ticket.order != make_hidden_order(ticket.joined_ms):
         return ticket
     for event in settings.events:
@@ -90,9 +90,9 @@ def add_drawn_order(ticket: Ticket, settings: RoomSettings, draws: LotSource | N
     return ticket
 
 
-def _prequeue_event(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
-    """Return the current or next event, whose pre-queue decides a newcomer's place. Return None if
-    that event has no pre-queue."""
+def _find_prequeue_event(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
+    """Return the event whose pre-queue decides a newcomer's place: the one that opens next. Return
+    None if that event has no pre-queue."""
     for event in sorted(settings.events, key=lambda event: event.begins_ms):
         if now_ms < event.opens_at + _CLOCK_SKEW_MS:
             return event if event.prequeue_from is not None else None

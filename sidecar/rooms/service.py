@@ -1,4 +1,4 @@
-"""The rules of a room: which visitors pass, which visitors wait, and which token each one gets.
+"""Decides which visitors of a room pass, which ones wait, and which token each visitor gets.
 
 Most passes are checked here by their signature alone. Only joins, heartbeats and renewals reach
 Redis.
@@ -55,9 +55,9 @@ from sidecar.visitors.model import (
 from sidecar.visitors.tokens import Tokens, new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_GRACE_MS, VERDICT_TTL_MS
 
-#: How many newcomers whose join got no reply a replica remembers.
+#: The most newcomers to remember whose join got no reply from Redis.
 MAX_ORPHANS = 1000
-#: For how many visitors a replica remembers that it has reported the first use of their pass.
+#: The most visitors to remember whose first use of a pass was reported to Redis.
 MAX_USED_PASSES = 10_000
 
 log = structlog.get_logger()
@@ -72,9 +72,9 @@ class WaitingRoom:
     tokens: Tokens
     store: RoomStore
     clock: StoreClock
-    #: Verifies grants. Without keys, no grant is valid.
+    #: Verifies grants. The default has no keys, so that no grant is valid.
     grants: Grants = field(default_factory=lambda: Grants("", []))
-    #: The lottery draws of pre-queues. Without draws, nobody gets a place in a pre-queue.
+    #: The lottery draws of pre-queues. If None, nobody gets a place in a pre-queue.
     draws: LotSource | None = None
     #: The settings in force: the file's, changes made at run time, and an open event's.
     settings: RoomSettings = field(init=False)
@@ -85,8 +85,8 @@ class WaitingRoom:
     snapshot: Snapshot | None = None
     _revoked: dict[str, int] = field(default_factory=dict)
     _revoked_seen_ms: int = 0
-    #: Newcomers whose `enter` got no reply, oldest first. The oldest are dropped, and their places
-    #: expire.
+    #: Newcomers whose `enter` got no reply, oldest first. Beyond MAX_ORPHANS the oldest are
+    #: dropped, and their places expire.
     _orphans: deque[tuple[str, ClassClaim]] = field(
         default_factory=lambda: deque(maxlen=MAX_ORPHANS)
     )
@@ -97,10 +97,10 @@ class WaitingRoom:
     _shield_reports: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._apply(self.file_settings)
+        self._apply_settings(self.file_settings)
 
-    def _apply(self, settings: RoomSettings) -> None:
-        """Set the settings in force, and compute the values from them that each request needs."""
+    def _apply_settings(self, settings: RoomSettings) -> None:
+        """Set the settings in force, and compute the values derived from them for each request."""
         self.settings = settings
         self.is_open = settings.is_open
         self.checks_bearer = (
@@ -118,8 +118,8 @@ class WaitingRoom:
         from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
-        """Decide about a request, as gate/contract.py documents. While the shield is up, only
-        newcomers from the waiting page join."""
+        """Return the verdict about a request, as Gate.check in gate/contract.py documents. While
+        the shield is up, only newcomers from the waiting page join."""
         if self.is_open:
             return Answer(VisitorState.ADMITTED)
         rollout_number, fingerprint = None, ""
@@ -140,15 +140,15 @@ class WaitingRoom:
                 placed_ticket = add_drawn_order(token, self.settings, self.draws)
                 address = bearer.address_digest(self.name, self.settings)
                 standing = await self.store.beat(placed_ticket, address=address)
-                answer = build_answer(self._note_refresh(standing), token)
+                answer = build_answer(self._record_refresh(standing), token)
             else:
                 answer = None
             if answer is None:
                 if may_join and token is None:
-                    await self._end_moved_session(shown_token)
+                    await self._end_session_of_old_address(shown_token)
                 answer = await self._check_newcomer(may_join, from_page, bearer, rollout_number)
         except StoreError as error:
-            # The refresher logs this once a second; here it would flood the log.
+            # refresh() logs the failure once a second. Here a warning would flood the log.
             log.debug("store_away", room=self.name, error=str(error))
             answer = self._fail_open(token, may_join=may_join)
         if fingerprint and isinstance(answer.token, Pass):
@@ -177,19 +177,19 @@ class WaitingRoom:
         ):
             return None
         if self._is_valid(token):
-            self.store.note_room_existed_since(token.joined_ms)
+            self.store.record_room_existed_since(token.joined_ms)
             return token
         return None if token.visitor in self._revoked else token
 
-    async def _end_moved_session(self, token: Token | None) -> None:
-        """End the session of a pass that was bound to another IP address. Otherwise a client that
-        changes between IPv4 and IPv6 would fill two slots."""
+    async def _end_session_of_old_address(self, token: Token | None) -> None:
+        """End the session of a pass that is bound to another IP address than the client's.
+        Otherwise a client that changes between IPv4 and IPv6 would fill two slots."""
         if isinstance(token, Pass) and token.fingerprint[:1] == "n" and self._is_valid(token):
             await self.leave(token)
 
     def _fail_open(self, token: Ticket | Pass | None, *, may_join: bool) -> Answer:
-        """Return the verdict if Redis does not reply. The replica gives passes only while Redis
-        counts as unavailable, not after one failed call."""
+        """Return the verdict about a request for which Redis did not reply. The replica issues
+        passes only while Redis counts as unavailable, not after a single failed command."""
         now_ms, settings, is_away = self.clock.now_ms(), self.settings, self.store.is_away
         # Nobody is admitted before the room opens or after it closes.
         is_open = settings.moments(now_ms).phase is Phase.OPEN
@@ -198,16 +198,16 @@ class WaitingRoom:
         is_new = False
         if isinstance(token, Pass) and self._is_valid(token):
             new_pass = self._fallback.extend(token, settings, now_ms) if is_away else None
-            if new_pass is None and is_away and self._may_be_unused(token):
-                self._fallback.keep(replace(token, renewed_ms=0))  # reported as used
+            if new_pass is None and is_away and self._is_unconfirmed_first_pass(token):
+                self._fallback.add_unreported(replace(token, renewed_ms=0))  # reported as used
             if new_pass is None:
                 return Answer(VisitorState.ADMITTED, is_settled=self._is_settled(token))
         elif isinstance(token, Ticket):
             new_pass = self._fallback.admit_waiting(token, settings, now_ms) if may_enter else None
             if new_pass is None:
-                self._refreshes.note(DEFAULT_REFRESH_MS, now_ms)
-                # The ticket is signed again, because nginx picks the replica by its string, and
-                # another replica may reach Redis.
+                self._refreshes.record(DEFAULT_REFRESH_MS, now_ms)
+                # Sign the ticket again: nginx chooses the replica by the cookie's value, so the
+                # next poll may go to another replica, which may reach Redis.
                 return Answer(
                     VisitorState.WAITING,
                     token,
@@ -220,29 +220,29 @@ class WaitingRoom:
             is_new = True
         if new_pass is None:
             return Answer(VisitorState.NOT_QUEUED, store_unavailable=True)
-        self._fallback.keep(new_pass)
+        self._fallback.add_unreported(new_pass)
         self.store.mark_unreported_admissions(now_ms)
         return Answer(
             VisitorState.ADMITTED, new_pass, joined_ms=new_pass.joined_ms, failed_open=is_new
         )
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
-        """Give up the place or session that the token proves."""
+        """End the place or session of the token's visitor."""
         if isinstance(token, Ticket | Pass):
             await self.release(token.visitor, why=why)
 
     async def release(self, visitor: str, *, why: str = "released", by: str = "") -> bool:
-        """End a visitor's place or session. Return False if the visitor had neither. After
-        RELEASE_GRACE_MS all replicas refuse the pass. `by` is the operator."""
+        """End a visitor's place or session. Return False if the visitor had neither. All replicas
+        refuse the pass after RELEASE_GRACE_MS. `by` is the operator's name."""
         existed = await self.store.leave(visitor, why=why, by=by)
         self._revoked[visitor] = self.clock.now_ms()
         return existed
 
     async def refresh(self) -> Snapshot:
-        """Read changed settings and revoked passes from Redis, and give up the places and sessions
-        of newcomers who got no reply."""
+        """Read changed settings, revoked passes and figures from Redis, and apply them. Remove the
+        places and sessions of newcomers who got no reply."""
         was_away = self.store.is_away
-        self.store.set_longest_refresh_near_head(self._refreshes.longest(self.clock.now_ms()))
+        self.store.set_longest_refresh_near_head(self._refreshes.find_longest(self.clock.now_ms()))
         if not was_away:
             await self._release_orphans()
         while True:
@@ -260,19 +260,19 @@ class WaitingRoom:
         pass_ms = int(self.settings.session_duration * 1000)
         self._revoked = snapshot.keep_unexpired(self._revoked, pass_ms)
         self.snapshot = snapshot
-        self._shield.learn(snapshot.shield_until_ms)
+        self._shield.raise_until(snapshot.shield_until_ms)
         settings, problems = merge_settings(self.file_settings, snapshot.overrides, snapshot.now_ms)
         if problems:
             log.error("overrides_ignored", room=self.name, problems=problems)
-        self._apply(settings)
-        self._fallback.learn(snapshot, self.settings)
+        self._apply_settings(settings)
+        self._fallback.update_limits(snapshot, self.settings)
         if self.draws is not None:
             await self.draws.refresh(self.settings.events, snapshot)
         return snapshot
 
     async def _restore_lost_data(self, snapshot: Snapshot) -> None:
-        """Write revocations and settings changed at run time to Redis again, if it was emptied.
-        Write only the revocations if it has older data than before."""
+        """Write revocations and settings changed at run time to Redis again if it was emptied. If
+        it came back with older data than before, write only the revocations."""
         if self.snapshot is not None and snapshot.born_ms > self.snapshot.born_ms:
             hint = "places come back by themselves"
             if snapshot.counters.get("lost"):
@@ -287,21 +287,21 @@ class WaitingRoom:
             await self.store.restore_lost(self._revoked, {}, epoch=0)
 
     async def _report_admissions(self) -> None:
-        """Report to Redis at once the passes that this replica gave or extended without Redis, so
-        that nobody is called into the slots of these passes."""
+        """Report to Redis the passes that this replica issued or extended without Redis, so that
+        their slots go to nobody else."""
         while passes := self._fallback.take_unreported(self.clock.now_ms()):
             renewals = (self.store.renew(pass_) for pass_ in passes)
             replies = await asyncio.gather(*renewals, return_exceptions=True)
             for pass_, reply in zip(passes, replies, strict=True):
                 if isinstance(reply, StoreError):
-                    self._fallback.keep(pass_)
+                    self._fallback.add_unreported(pass_)
             failed = [reply for reply in replies if isinstance(reply, BaseException)]
             if failed:
                 raise failed[0]
 
     async def _release_orphans(self) -> None:
         while self._orphans:
-            visitor, claim = self._orphans.popleft()  # at once, because refreshes may overlap
+            visitor, claim = self._orphans.popleft()  # before the await: refreshes may overlap
             try:
                 await self.store.undo_enter(visitor, claim)
             except StoreError:
@@ -318,45 +318,46 @@ class WaitingRoom:
             return False
         return now_ms < token.expires_ms
 
-    def _due_ms(self, pass_: Pass, fingerprint: str) -> int:
-        """Return the time from which on a pass is renewed, in ms; 0 means now. If Redis does not
-        know a pass, because Redis was emptied or a replica gave the pass without Redis, the next
-        request renews it."""
+    def _renewal_due_ms(self, pass_: Pass, fingerprint: str) -> int:
+        """Return the time from which on a request renews the pass, in ms; 0 means now. That is the
+        case for a pass that Redis does not know, because Redis was emptied since, or because a
+        replica issued the pass without Redis."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
         if pass_.renewed_ms < max(1, emptied_ms) or pass_.fingerprint != fingerprint:
             return 0
         return compute_renewal_due_ms(pass_, self.settings)
 
     def _is_settled(self, pass_: Pass) -> bool:
-        """Return True if nginx may cache the verdict. nginx caches verdicts by cookie, so a cached
-        verdict would not depend on the client that sends a bound pass."""
+        """Return True if nginx may cache the verdict about a pass. nginx caches by cookie, so the
+        verdict about a pass that is bound to one client would hold for every client."""
         return not pass_.fingerprint and self.clock.now_ms() + VERDICT_TTL_MS < pass_.expires_ms
 
     async def _check_pass(self, pass_: Pass, fingerprint: str) -> Answer | None:
         if not self._is_valid(pass_):
             return None
-        due_ms, now_ms = self._due_ms(pass_, fingerprint), self.clock.now_ms()
+        due_ms, now_ms = self._renewal_due_ms(pass_, fingerprint), self.clock.now_ms()
         is_due = now_ms >= due_ms
-        if is_due or self._may_be_unused(pass_):
+        if is_due or self._is_unconfirmed_first_pass(pass_):
             standing = await self.store.renew(pass_)
             if is_due or standing.outcome is not QueueOutcome.ADMITTED:
-                return build_answer(self._note_refresh(standing), pass_)
+                return build_answer(self._record_refresh(standing), pass_)
             self._used_passes[pass_.visitor] = None
             if len(self._used_passes) > MAX_USED_PASSES:
                 del self._used_passes[next(iter(self._used_passes))]
         settled = self._is_settled(pass_) and now_ms + VERDICT_TTL_MS < due_ms
         return Answer(VisitorState.ADMITTED, is_settled=settled)
 
-    def _may_be_unused(self, pass_: Pass) -> bool:
-        """Return True if Redis may not know yet that the visitor keeps cookies."""
+    def _is_unconfirmed_first_pass(self, pass_: Pass) -> bool:
+        """Return True if this is a visitor's first pass, and Redis may not know yet that the
+        browser has sent it back."""
         visitor = pass_.visitor
         return pass_.is_first and visitor not in self._used_passes and visitor not in self._revoked
 
-    def _note_refresh(self, standing: Standing) -> Standing:
+    def _record_refresh(self, standing: Standing) -> Standing:
         """Record the refresh of a visitor who waits near the head, and return the standing."""
         is_near = (standing.calls or 0) < self.settings.total_active_users
         if standing.outcome is QueueOutcome.WAITING and is_near:
-            self._refreshes.note(standing.refresh_ms, standing.now_ms)
+            self._refreshes.record(standing.refresh_ms, standing.now_ms)
         return standing
 
     async def _check_newcomer(
@@ -367,20 +368,20 @@ class WaitingRoom:
         settings, now_ms = self.settings, self.clock.now_ms()
         outside = prove_outside(self.name, settings, bearer, rollout_number)
         if not may_join:
-            # The request is for a picture, say. nginx may give any client without a cookie the
-            # answer that it cached while the shield was up, so visitors outside get it too.
-            if outside and not from_page and not self._shield.is_kept_by_nginx(now_ms):
+            # Such a request may be for an image. nginx may send any client without a cookie the
+            # answer cached while the shield was up, so visitors outside the roll-out get it too.
+            if outside and not from_page and not self._shield.is_cached_by_nginx(now_ms):
                 return Answer(VisitorState.ADMITTED, uncounted="outside")
             return Answer(VisitorState.NOT_QUEUED, joins_later=self._shield.is_up(now_ms))
-        is_shared = not has_exemptions(settings)
+        is_cacheable = not has_exemptions(settings)
         if not outside and settings.moments(now_ms).phase is Phase.CLOSED:
             return Answer(
-                VisitorState.CLOSED, is_settled=is_shared and not has_partial_rollout(settings)
+                VisitorState.CLOSED, is_settled=is_cacheable and not has_partial_rollout(settings)
             )
         if not (outside and from_page):
             shelter = self._apply_shield(bearer)
             if shelter is not Shelter.NONE:
-                is_settled = is_shared and shelter is Shelter.UP and not from_page
+                is_settled = is_cacheable and shelter is Shelter.UP and not from_page
                 return Answer(VisitorState.NOT_QUEUED, is_settled=is_settled, joins_later=True)
         if outside:
             return Answer(VisitorState.ADMITTED, outside, uncounted="outside")
@@ -401,8 +402,8 @@ class WaitingRoom:
         return shelter
 
     async def _report_shield(self) -> None:
-        """Ask the other replicas to raise their shields. Without Redis, each replica raises its
-        shield alone."""
+        """Ask the other replicas through Redis to raise their shields. If Redis does not reply,
+        each replica raises its shield when it detects the flood itself."""
         with contextlib.suppress(StoreError):
             await self.store.raise_shield(self._shield.until_ms)
 
@@ -412,16 +413,16 @@ class WaitingRoom:
         try:
             standing = await self.store.enter(visitor, address=address, claim=claim, lot=lot)
         except StoreUnavailableError:
-            raise  # the call was never sent
+            raise  # the command was never sent
         except StoreError:
-            # Redis may have given a place nevertheless, but the visitor gets no cookie for it.
+            # Redis may have created a place, but the visitor gets no cookie for it.
             self._orphans.append((visitor, claim))
             raise
         if standing.outcome is QueueOutcome.ADMITTED:
             self._fallback.count_admission()
         newcomer = issue_ticket(visitor, standing, claim)
-        # The script replies GONE if it ran when the client had given up.
-        answer = build_answer(self._note_refresh(standing), newcomer)
+        # The reply is GONE if the client had given up before the script ran.
+        answer = build_answer(self._record_refresh(standing), newcomer)
         return answer or Answer(VisitorState.NOT_QUEUED)
 
 

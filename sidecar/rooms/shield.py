@@ -18,10 +18,10 @@ from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 #: same time on all replicas. Otherwise, while nginx serves the cached answer of one replica, the
 #: other replicas would get no requests, and assume that the flood is over.
 PERIOD_MS = 4_000
-#: How long replicas then probe whether the flood is over: longer than nginx caches the last answer.
+#: How long replicas then probe whether the flood is over. nginx caches answers for less time.
 PROBE_MS = BRIEF_TTL_MS + 500
-#: How many newcomers of one address may join per second, and at once. The visitors behind the
-#: address of an office or mobile carrier join within seconds.
+#: The rate and the burst of joins from one IP address. All visitors behind the address of an office
+#: or mobile carrier may join within seconds.
 JOINS_PER_S, JOINS_AT_ONCE = 20, 200
 
 
@@ -40,9 +40,9 @@ class Shelter(Enum):
 class Shield:
     """One replica's shield of one room.
 
-    Newcomers fill a bucket that leaks `above` newcomers a second and holds as many. When the bucket
-    overflows, the shield goes up. While probing, the bucket leaks half as many, and holds those of
-    half a second, so that a continuing flood is recognised by its first newcomers.
+    A leaky bucket counts newcomers. It leaks `shield_above` newcomers a second, and holds as many.
+    When it overflows, the shield goes up. While the shield probes, the bucket leaks half as many
+    and holds half a second of them, so that the first newcomers of a continuing flood overflow it.
     """
 
     #: The end of the shield, in ms by the clock of Redis.
@@ -54,8 +54,8 @@ class Shield:
     )
 
     def check_join(self, address: str, now_ms: int) -> Shelter:
-        """Decide about a newcomer who joins from the waiting page. The limit of joins per address
-        may delay the newcomer, who was counted before."""
+        """Decide about a newcomer who joins from the waiting page and was counted before. Only the
+        limit on joins from one IP address may delay such a newcomer."""
         is_limited = self.is_up(now_ms) and is_global(address)
         must_wait = is_limited and self._joins.wait_s(address, now_ms / 1000) > 0
         return Shelter.PROBING if must_wait else Shelter.NONE
@@ -64,13 +64,13 @@ class Shield:
         """Return True while the shield is up, or is probing whether the flood is over."""
         return now_ms < self.until_ms + PROBE_MS
 
-    def count_newcomer(self, above: int, now_ms: int) -> Shelter:
-        """Count a newcomer and decide how they are treated. `above` is a rate in newcomers per
-        second, `now_ms` the time of Redis."""
+    def count_newcomer(self, shield_above: int, now_ms: int) -> Shelter:
+        """Count a newcomer, and decide how they are treated. `shield_above` is in newcomers per
+        second; `now_ms` is the time of Redis."""
         if now_ms < self.until_ms:
             return Shelter.UP
         is_probing = self.is_up(now_ms)
-        rate = above / 2 if is_probing else above
+        rate = shield_above / 2 if is_probing else shield_above
         leaked = max(0, now_ms - self._level_ms) * rate / 1000
         self._level = max(0.0, self._level - leaked) + 1
         self._level_ms = now_ms
@@ -79,11 +79,11 @@ class Shield:
             return Shelter.UP
         return Shelter.PROBING if is_probing else Shelter.NONE
 
-    def is_kept_by_nginx(self, now_ms: int) -> bool:
+    def is_cached_by_nginx(self, now_ms: int) -> bool:
         """Return True while nginx may still answer newcomers with the verdict that it cached while
         the shield was up."""
         return now_ms < self.until_ms + BRIEF_TTL_MS
 
-    def learn(self, until_ms: int) -> None:
-        """Raise the shield until the given time, when another replica's shield ends."""
+    def raise_until(self, until_ms: int) -> None:
+        """Keep the shield up until this time or longer, as another replica does."""
         self.until_ms = max(self.until_ms, until_ms)

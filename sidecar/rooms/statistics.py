@@ -1,4 +1,4 @@
-"""The figures of a room for operators: its sub-queues, time series and waits."""
+"""Computes a room's figures for operators: sub-queues, time series and wait percentiles."""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -10,7 +10,7 @@ from sidecar.rooms.store.replies import Snapshot
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
-#: The counters (rooms/lua/parts/stats.lua) of visitors who gave up, before or after their call.
+#: The counters (rooms/lua/parts/stats.lua) of visitors who gave up, before or after being called.
 ABANDONED = ("expired_silent", "expired_swept", "expired_no_show", "left_waiting", "left_called")
 #: The counters of ended sessions.
 ENDED = ("expired_session", "left_session", "released")
@@ -18,30 +18,30 @@ _WAIT_PREFIX = "wait_"
 
 
 def describe_sub_queues(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return the length of each sub-queue, without drawn places, and a newcomer's wait."""
+    """Return each sub-queue's length, without drawn places, and a newcomer's wait estimate."""
     return [
-        {"line": line.name, "waiting": people, "wait_seconds": None if ms is None else ms // 1000}
-        for line, (people, ms) in zip(settings.lines, snapshot.lines, strict=False)
+        {"line": line.name, "waiting": visitors, "wait_seconds": None if ms is None else ms // 1000}
+        for line, (visitors, ms) in zip(settings.lines, snapshot.lines, strict=False)
     ]
 
 
 def compute_steps(
     samples: list[dict[str, Any]], from_ms: int, until_ms: int, step_ms: int = MINUTE_MS
 ) -> list[SeriesStep]:
-    """Compute the steps between two times, oldest first. `samples` are sorted latest first.
+    """Compute the steps of a time series, oldest first. `samples` are sorted latest first.
 
     A step is the difference of two samples, so the sum of all steps is the difference of the first
     and the last sample. Where samples are missing, a step is longer than `step_ms`.
     """
-    samples = [each for each in samples if from_ms <= each["minute"] * MINUTE_MS <= until_ms]
+    samples = [sample for sample in samples if from_ms <= sample["minute"] * MINUTE_MS <= until_ms]
     # The earliest sample of each step comes last, so it replaces the other samples of the step.
-    bounds = list({each["minute"] * MINUTE_MS // step_ms: each for each in samples}.values())
+    bounds = list({sample["minute"] * MINUTE_MS // step_ms: sample for sample in samples}.values())
     if samples and bounds[0] is not samples[0]:
         bounds.insert(0, samples[0])  # the end of the current step
-    return [_step(new, old) for new, old in pairwise(bounds)][::-1]
+    return [_make_step(new, old) for new, old in pairwise(bounds)][::-1]
 
 
-def _step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
+def _make_step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
     growth = compute_growth(new["totals"], old["totals"])
     waits = compute_wait_percentiles(new["totals"], old["totals"], (0.5, 0.9))
     return SeriesStep.model_construct(
@@ -59,8 +59,8 @@ def _step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
 
 
 def compute_growth(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, int]:
-    """Return the growth of each counter. If a counter is lower than before, Redis was emptied, and
-    the counter started again at 0."""
+    """Return by how much each counter grew. If a counter is lower than before, Redis was emptied,
+    and the counter restarted at 0."""
     return {
         name: int(value - old.get(name, 0)) if value >= old.get(name, 0) else int(value)
         for name, value in new.items()
@@ -74,7 +74,7 @@ def compute_wait_percentiles(
     share (0.5 is the median). The values are None if nobody was admitted.
 
     The counters' buckets are half octaves (wait_n: from 2^(n/2) to 2^((n+1)/2) seconds, wait_0 from
-    0). Waits count as evenly spread within a bucket, so a percentile is exact to some 20 %.
+    0). Waits count as evenly spread within a bucket, so a percentile may be wrong by some 20 %.
     """
     buckets = sorted(
         (int(name.removeprefix(_WAIT_PREFIX)), count)

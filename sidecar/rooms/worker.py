@@ -1,10 +1,10 @@
 """The loops that refresh every room once a second, and sweep each room once a sweep_interval.
 
 A refresh reads changed settings, revoked passes and counters. Its script also removes expired
-entries and calls the next visitors, so a queue moves even while nobody polls. Calls skip visitors
-who stopped polling, so they need no sweeps; sweeps keep the queue's length correct. The replica
-that gets the leader lease of an interval sweeps. If that replica dies, another replica sweeps in
-the next interval.
+entries and admits the next visitors, so a queue moves even while nobody polls. A sweep removes
+visitors who stopped polling. It keeps the queue's length correct, but the queue moves without it,
+because admission skips such visitors. Only the replica that gets an interval's leader lease sweeps.
+If that replica dies, another one sweeps in the next interval.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Phase
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
-#: The phases, in the order of the values of the metric waitroom_phase.
+#: The phases. The index of a phase is its value in the metric waitroom_phase.
 _PHASES = (Phase.OPEN, Phase.PREQUEUE, Phase.CLOSED)
-#: The longest time between two tries for the leader lease, in seconds.
+#: The longest time between two attempts to get the leader lease, in seconds.
 RETRY_S = 5.0
-#: The pause between two batches, in seconds. Visitors' scripts run meanwhile.
+#: The pause between two batches of a sweep, in seconds. Redis then runs the visitors' scripts.
 BATCH_PAUSE_S = 0.01
 
 log = structlog.get_logger()
 
 
 async def refresh_forever(rooms: WaitingRooms, metrics: Metrics) -> None:
-    """Refresh all rooms once a second until cancelled, also while Redis is unavailable."""
+    """Refresh all rooms once a second until cancelled, even while Redis is unavailable."""
     while True:
         await refresh_once(rooms, metrics)
         await asyncio.sleep(REFRESH_MS / 1000)
@@ -54,7 +54,7 @@ async def _refresh(room: WaitingRoom, metrics: RoomMetrics) -> bool:
             log.error("store_away", room=room.name, on_store_failure=policy, error=str(error))
         metrics.store_away.labels(room.name).set(room.store.is_away)
         if room.store.is_away:
-            metrics.forget(room.name)
+            metrics.remove_store_samples(room.name)
         _export_settings(room, metrics)
         return False
     if was_away:
@@ -74,12 +74,12 @@ def _export_settings(room: WaitingRoom, metrics: RoomMetrics) -> None:
     phase = settings.moments(room.clock.now_ms()).phase
     metrics.phase.labels(name).set(_PHASES.index(phase))
     metrics.refused_leaves.labels(name)
-    metrics.fail_open_admissions.labels(name)  # exported as 0 before the first one
+    metrics.fail_open_admissions.labels(name)  # exports 0 before the first admission
     metrics.wait_seconds.labels(name)
 
 
 def _export_snapshot(room: WaitingRoom, snapshot: Snapshot, metrics: RoomMetrics) -> None:
-    metrics.forget(room.name)  # an unknown wait and a removed sub-queue have no sample
+    metrics.remove_store_samples(room.name)  # of unknown waits and removed sub-queues
     for field in ("waiting", "active", "provisional", "replicas", "remembered"):
         getattr(metrics, field).labels(room.name).set(getattr(snapshot, field))
     metrics.recovery.labels(room.name).set(snapshot.recovery_stage)
@@ -90,7 +90,7 @@ def _export_snapshot(room: WaitingRoom, snapshot: Snapshot, metrics: RoomMetrics
         metrics.line_waiting.labels(room.name, line.name).set(visitors)
         if wait_ms is not None:
             metrics.line_wait_estimate.labels(room.name, line.name).set(wait_ms / 1000)
-    metrics.stays.learn(room.name, snapshot.counters)
+    metrics.stays.update(room.name, snapshot.counters)
 
 
 async def sweep_forever(rooms: WaitingRooms, metrics: Metrics) -> None:

@@ -217,7 +217,7 @@ async def test_whoever_was_admitted_above_the_cap_stays(replica):
         ]
     shot = await site.room.refresh()
     assert (shot.active, shot.waiting) == (5, 0)
-    site.metrics.of(RoomMetrics).stays.learn(site.room.name, shot.counters)
+    site.metrics.of(RoomMetrics).stays.update(site.room.name, shot.counters)
     assert f'waitroom_over_cap_total{{room="{site.room.name}"}} 4.0' in site.metrics.text().decode()
     assert (await site.check()).status == 401
 

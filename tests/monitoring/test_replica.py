@@ -165,7 +165,7 @@ async def test_each_line_has_gauges(replica):
     assert await seen() == [None, None]
     await site.room.store.configure({"lines": None, "classes": None})
     assert await seen() == [1, 2]
-    site.metrics.of(RoomMetrics).forget(site.room.name)
+    site.metrics.of(RoomMetrics).remove_store_samples(site.room.name)
     assert value(site, "waitroom_line_waiting", line="fast") is None
 
 

@@ -12,9 +12,9 @@ from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.exemptions import (
     ROLLOUT_NUMBERS,
     compute_rollout_number,
-    is_among,
-    is_below,
+    is_below_any,
     is_exempt,
+    is_in_networks,
     is_outside,
 )
 from sidecar.rooms.settings import RoomSettings
@@ -36,7 +36,7 @@ def room(**settings):
 )  # fmt: skip
 def test_a_path_that_is_exempt(uri):
     """A path is exempt if it is a prefix or below one, encoded or not, with any query."""
-    assert is_below(uri, ("/static/", "/feed.xml"))
+    assert is_below_any(uri, ("/static/", "/feed.xml"))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_path_that_is_exempt(uri):
 )  # fmt: skip
 def test_a_path_that_is_not(uri):
     """A path that some server may read in another way is not exempt."""
-    assert not is_below(uri, ("/static/", "/feed.xml"))
+    assert not is_below_any(uri, ("/static/", "/feed.xml"))
 
 
 @given(st.text(), st.sampled_from(["/static/", "/static/%2e", "/static/..", ""]))
@@ -91,7 +91,7 @@ NETWORKS = (
 )  # fmt: skip
 def test_an_address_in_a_network(address):
     """IPv4, IPv6 and IPv4-mapped addresses are found in their networks."""
-    assert is_among(address, NETWORKS)
+    assert is_in_networks(address, NETWORKS)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_an_address_in_a_network(address):
 )  # fmt: skip
 def test_an_address_in_none(address):
     """Neighbouring addresses and strings that are no address are in no network."""
-    assert not is_among(address, NETWORKS)
+    assert not is_in_networks(address, NETWORKS)
 
 
 # All together -----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def room(**settings) -> RoomSettings:
 
 def alone(settings: RoomSettings, **seen) -> Fallback:
     fallback = Fallback()
-    fallback.learn(replace(SEEN, **seen), settings)
+    fallback.update_limits(replace(SEEN, **seen), settings)
     return fallback
 
 
@@ -60,9 +60,9 @@ def test_as_many_are_taken_to_have_come_since_as_came_before():
     settings = room()
     fallback = alone(settings, counters={"admitted": 90.0})
     assert let_in(fallback, settings) == 0
-    fallback.learn(replace(SEEN, counters={"admitted": 94.0}), settings)
+    fallback.update_limits(replace(SEEN, counters={"admitted": 94.0}), settings)
     assert let_in(fallback, settings) == 2
-    fallback.learn(replace(SEEN, counters={"admitted": 94.0}), settings)
+    fallback.update_limits(replace(SEEN, counters={"admitted": 94.0}), settings)
     assert let_in(fallback, settings) == 3
 
 

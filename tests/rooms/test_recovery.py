@@ -63,7 +63,7 @@ async def test_calls_go_on_after_the_window_in_the_old_order(redis, open_room, t
 async def test_a_cookie_alone_tells_that_the_store_was_emptied(make_room_store, turn):
     """Replicas that restarted too learn it from the first visitor."""
     store = make_room_store(total_active_users=1, recovery_window=20)
-    store.note_room_existed_since(turn.now_ms - 60_000)
+    store.record_room_existed_since(turn.now_ms - 60_000)
     assert (await store.enter(new_visitor())).outcome is WAITING
     assert await stage(store) == 2
 
@@ -72,7 +72,7 @@ async def test_a_cookie_from_long_ago_stops_nobody(open_room, turn):
     """The recovery counts from when the room's first script ran."""
     store, _, _ = await open_room(total_active_users=3, recovery_window=20)
     turn.forward(20)
-    store.note_room_existed_since(turn.now_ms - 3_600_000)
+    store.record_room_existed_since(turn.now_ms - 3_600_000)
     await go_in(store)
 
 

@@ -55,7 +55,7 @@ def test_all_replicas_look_at_the_same_moment():
     """So does a replica without requests, because nginx serves the answer of another."""
     shields = [raised(START + at) for at in (10, 700, 3900)]
     shields.append(Shield())
-    shields[-1].learn(shields[0].until_ms)
+    shields[-1].raise_until(shields[0].until_ms)
     looks = START - START % PERIOD_MS + 2 * PERIOD_MS
     assert [shield.count_newcomer(ABOVE, looks - 1) for shield in shields] == [Shelter.UP] * 4
     assert [shield.count_newcomer(ABOVE, looks) for shield in shields] == [Shelter.PROBING] * 4
@@ -64,7 +64,7 @@ def test_all_replicas_look_at_the_same_moment():
 def test_what_another_learnt_earlier_does_not_lower_it():
     shield = raised()
     until = shield.until_ms
-    shield.learn(until - PERIOD_MS)
+    shield.raise_until(until - PERIOD_MS)
     assert shield.until_ms == until
 
 

@@ -390,7 +390,7 @@ async def test_numbers_are_those_of_the_store(redis, turn):
     for ticket in tickets[:3]:
         assert (await store.beat(ticket)).recovery_stage == 0
     await redis.delete(*room_keys(store._name))
-    store.note_room_existed_since(born_ms)
+    store.record_room_existed_since(born_ms)
     assert (await store.beat(tickets[4])).recovery_stage == 2
 
 

@@ -350,7 +350,7 @@ class RoomMachine(StoreMachine):
     def report_earlier_time(self, really, ms):
         """Report a cookie that is older than the data of Redis."""
         if really:
-            self.store.note_room_existed_since(self.now - ms)
+            self.store.record_room_existed_since(self.now - ms)
             self.model.known_since = min(self.model.known_since or self.now, self.now - ms)
 
     @rule(really=SELDOM, which=st.none() | st.integers(0, 99))

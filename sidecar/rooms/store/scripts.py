@@ -144,7 +144,7 @@ class RoomStore(PlainCommands):
         """True while Redis counts as unavailable, and all scripts but `snapshot` fail at once."""
         return self._scripts.is_away
 
-    def note_room_existed_since(self, since_ms: int) -> None:
+    def record_room_existed_since(self, since_ms: int) -> None:
         """Note that the room existed at that time. If all data in Redis is newer, Redis was
         emptied."""
         if self._existed_since_ms is None or since_ms < self._existed_since_ms:
@@ -219,7 +219,7 @@ class RoomStore(PlainCommands):
         to notice when Redis replies again."""
         args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica, self._measured_at]
         snapshot = read_snapshot(await self._run("snapshot", args, is_probe=True))
-        self.note_room_existed_since(snapshot.born_ms)
+        self.record_room_existed_since(snapshot.born_ms)
         self._measured_at = repr(snapshot.counters["measured_at"])
         return snapshot
 
