@@ -53,7 +53,7 @@ local function int(number)
 end
 -- @include "rooms/parts/settings"
 -- @include "rooms/parts/order"
-local room = derive(cjson.decode(ARGV[1]))
+local room = add_derived_settings(cjson.decode(ARGV[1]))
 lines, classes, is_random = room.lines, room.classes, room.is_random
 local names, before = cjson.decode(ARGV[5]), tonumber(ARGV[7])
 local found, adds, places = {}, {}, {}
@@ -66,7 +66,7 @@ local function read_again()
   adds, places = {}, {}
 end
 for n = 1, #ARGV[6] do
-  found[n] = int(order_of(arrive_now(), names[string.sub(ARGV[6], n, n)] or ''))
+  found[n] = int(order_of(next_arrival(), names[string.sub(ARGV[6], n, n)] or ''))
   if n % 4 == 0 then
     adds[#adds + 1] = found[n]
     adds[#adds + 1] = n

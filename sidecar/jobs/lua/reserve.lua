@@ -16,7 +16,7 @@ local function compute_order(class, classes)
     if name < class then number = number + 1 end
   end
   local head_start_us = math.floor(rules.head_start * 1000 + 0.5) * 1000
-  return order_by(target.last_order, head_start_us, rules.priority, number)
+  return compose_order(target.last_order, head_start_us, rules.priority, number)
 end
 
 local function run(KEYS, ARGV)
@@ -29,7 +29,7 @@ local function run(KEYS, ARGV)
       replies[#replies + 1] = ''
     else
       waiting = waiting + 1
-      target.last_order = arrive_after(target.last_order, now)
+      target.last_order = next_arrival_after(target.last_order, now)
       replies[#replies + 1] = compute_order(class, classes == '' and {} or cjson.decode(classes))
       adds[#adds + 1], adds[#adds + 2] = int(now + tonumber(ARGV[4])), job
     end

@@ -1,7 +1,8 @@
--- Handles heartbeats with a ticket: keeps the visitor's place, restores a lost one, or begins the
--- session of a visitor who was called.
--- ARGV    from 6 on, for each visitor: id, order and epoch of the ticket, random number, when the
---         visitor joined, ms, when the ticket was signed, ms (0: just now), address or ''
+-- Handles a batch of heartbeats, each sent with a ticket. Keeps the visitor's place in the queue,
+-- restores the place if it was lost, or begins the session if the visitor was called.
+-- ARGV    from 6 on, for each visitor: id, the ticket's order and epoch, random number in [0, 1),
+--         when the visitor joined (ms), when the ticket was signed (ms, 0: just now), IP address
+--         or ''
 -- RETURNS rooms/parts/standing
 -- EVENTS  joined, called, admitted, expired
 -- @include "rooms/parts/room"
@@ -10,11 +11,11 @@
 -- @include "rooms/parts/heartbeat"
 -- @include "rooms/parts/rejoin"
 
--- Handles the heartbeats of a batch. Returns for each visitor for how long the visitor is over
--- poll_limit, ms (0: not over); REJECTED for a visitor without a session in a closed room; FULL if
--- the address has all its places; nil for a void ticket.
+-- Returns a number for each visitor: how many ms until a visitor over poll_limit may poll again (0:
+-- not over it), REJECTED if the room is closed and the visitor has no session, FULL if the
+-- visitor's IP address has all its places, or nil if the ticket is void.
 local function handle_heartbeats(visitors, dues, ARGV)
-  measure_start()
+  measure_elapsed()
   expire()
   local limits, has_place = {}, {}
   for n = 1, #visitors do
@@ -37,20 +38,20 @@ end
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  local visitors = batch(ARGV, 7)
+  local visitors = read_visitors(ARGV, 7)
   local dues = queue.scores_of(DUE, visitors)
-  local limits = not is_quiet(dues) and handle_heartbeats(visitors, dues, ARGV)
-  -- The order in the ticket may be outdated: the visitor was moved, reclassified or drawn, or lost
-  -- the place and took another one.
+  local limits = not are_routine_polls(dues) and handle_heartbeats(visitors, dues, ARGV)
+  -- The order in the ticket may be outdated: since then the visitor may have been moved,
+  -- reclassified or drawn, or may have lost the place and taken another one.
   local orders, replies = queue.scores_of(WAITING, visitors), {}
   for n = 1, #visitors do
     local limited, i = limits and limits[n] or 0, 7 * n - 1
     if limits and not limits[n] then
-      replies[n] = refused_reply(GONE, 0)
+      replies[n] = make_refusal(GONE, 0)
     elseif limited < 0 then
-      replies[n] = refused_reply(limited, 60000)
+      replies[n] = make_refusal(limited, 60000)
     else
-      replies[n] = poll_reply(visitors[n], orders[n] or ARGV[i + 1], limited, ARGV[i + 3],
+      replies[n] = reply_to_poll(visitors[n], orders[n] or ARGV[i + 1], limited, ARGV[i + 3],
         ARGV[i + 4], dues[n] and dues[n] + 0)
     end
   end

@@ -1,24 +1,24 @@
--- Changes settings, which the caller has validated. If the cap is raised, visitors are called at
+-- Changes settings, which the caller has validated. If this raises the cap, visitors are called at
 -- once.
 -- ARGV    6 the operator, or ''
 --         7 the changes as one JSON object, for the history
 --         8 'change', or 'undo' of an earlier change
---         from 9 on, for each setting: the number of its hash in KEYS, its name, its new value as
---         JSON ('': reset to the configured value), and its expected value now in the same form
---         ('*': any)
--- RETURNS {now, revision, ''}; if a setting does not have its expected value, nothing is changed,
---         and its name comes instead of ''
+--         from 9 on, for each setting: the index in KEYS of its hash, its name, its new value as
+--         JSON ('': reset to the value of the settings file), and in the same form the value that
+--         it must have now ('*': any)
+-- RETURNS {now, revision, ''}; or, if a setting has another value than it must have, {now,
+--         revision, the name of that setting}, and nothing is changed
 -- EVENTS  called, expired, operator
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/position"
 
--- Longer changes, such as a style sheet, are not kept in the log, so they cannot be undone.
+-- Longer changes, such as a style sheet, are not stored in the log, so they cannot be undone.
 local MAX_LOGGED_LENGTH = 2000
 
--- Returns for each setting its old and new value, by name (nil if that is too long for the log),
--- and the name of a setting that does not have its expected value, or ''.
+-- Returns a table of {old value, new value} by the setting's name (nil if it is too long for the
+-- log), and the name of a setting that does not have its expected value ('': all have it).
 local function find_changes(KEYS, ARGV)
   local changes, length = {}, 0
   for i = 9, #ARGV, 4 do
@@ -32,7 +32,7 @@ local function find_changes(KEYS, ARGV)
 end
 
 local function run(KEYS, ARGV)
-  begin(KEYS, ARGV) -- detects lost keys, so it must come before the writes below create one
+  begin(KEYS, ARGV) -- detects lost keys, which the writes below might create again
   local changes, stale = find_changes(KEYS, ARGV)
   if stale ~= '' then return {now, revision, stale} end
   redis.call('HINCRBY', KEYS[8], 'revision', 1)
@@ -45,7 +45,7 @@ local function run(KEYS, ARGV)
     end
   end
   begin(KEYS, ARGV)
-  measure_start()
+  measure_elapsed()
   cache.changes = changes
   log_action(ARGV[6], ARGV[8], '', ARGV[7])
   expire()

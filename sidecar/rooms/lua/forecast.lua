@@ -1,9 +1,10 @@
 -- Estimates how fast the queue moves now, and how fast it would with other settings. Changes
 -- nothing.
 -- ARGV    from 6 on, for each setting: name, value as JSON
--- RETURNS {now, waiting, active; with the current settings: cap, how many of the waiting visitors
---          are called within a minute, in how long the first and the last visitor are called (ms,
---          -1: unknown or never); the same four with the other settings}
+-- RETURNS {now, number of waiting visitors, number of sessions, then four numbers for the current
+--          settings: cap, how many of the waiting visitors will be called within a minute, how long
+--          until the first one is called, how long until the last one (ms, -1: unknown or never);
+--          then the same four numbers for the other settings}
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/estimate_wait"
 local MINUTE_MS = 60000
@@ -12,15 +13,16 @@ local function whole_or_unknown(ms)
   return ms and ms < 2 ^ 53 and math.floor(ms) or -1
 end
 
+-- Returns the four numbers for the settings that are in effect now.
 local function forecast()
-  local waiting, first = size(WAITING), stage < 2 and wait_ms(0) or nil
+  local waiting, first = size(WAITING), stage < 2 and estimate_wait(0) or nil
   if not first or waiting == 0 then return cap, 0, whole_or_unknown(first), -1 end
   local low, high = 0, waiting
   while low < high do
     local middle = math.ceil((low + high) / 2)
-    if wait_ms(middle - 1) <= MINUTE_MS then low = middle else high = middle - 1 end
+    if estimate_wait(middle - 1) <= MINUTE_MS then low = middle else high = middle - 1 end
   end
-  return cap, low, whole_or_unknown(first), whole_or_unknown(wait_ms(waiting - 1))
+  return cap, low, whole_or_unknown(first), whole_or_unknown(estimate_wait(waiting - 1))
 end
 
 local function run(KEYS, ARGV)
@@ -28,7 +30,7 @@ local function run(KEYS, ARGV)
   local reply = {now, size(WAITING), size(ACTIVE), forecast()}
   local overrides = redis_call('HGETALL', CONFIG)
   for i = 6, #ARGV do overrides[#overrides + 1] = ARGV[i] end
-  room = decode(ARGV[2], overrides)
+  room = decode_settings(ARGV[2], overrides)
   session_ms, timeout_ms = room.session_ms, room.timeout_ms
   begin_events()
   cache = {}

@@ -1,28 +1,31 @@
--- Imports a room from another Redis, some members per call. Idempotent: an order that exists here
--- stays, a session ends at the later of both ends, and a visitor who left in either Redis has left.
--- Nobody is called during the import and for one recovery window after it.
--- ARGV    6 kind: begin, stats, or a sorted set's name  7 when the other Redis was read, ms
---         8 the operator  from 9 on, for begin: the queue's epoch; stats: name, value; active:
---         visitor, end, beginning or ''; waiting: visitor, order, due; other sets: member, score
--- RETURNS {now, members added; for begin: 0, or -1 if the queue was reset since}
+-- Imports a room from another Redis, a part of one key in each call. Idempotent: an order that
+-- exists here stays, a session ends at the later of the two ends, and a visitor who left in one
+-- Redis has left. Nobody is called during the import and for one recovery window after it.
+-- ARGV    6 what to import: begin, stats, or a sorted set's name  7 when the other Redis was read,
+--         ms  8 the operator  from 9 on, for each item; begin: the queue's epoch; stats: name,
+--         value; active: visitor, when the session ends, when it began or ''; waiting: visitor,
+--         order, score in `due`; other sets: member, score
+-- RETURNS {now, how many members were added; for begin: 0, or -1 if this queue was reset meanwhile}
 -- EVENTS  operator
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/heartbeat_due"
-local read_at, by, importers = nil, nil, {}
+-- The functions of `importers`, by the first argument, import one item and return how many members
+-- they added.
+local read_ms, operator, importers = nil, nil, {}
 function importers.begin(imported)
   if tonumber(imported) < epoch and size(WAITING) + size(ACTIVE) > 0 then return -1 end
   redis_call('HSET', CONFIG, 'epoch', imported, 'queue_all', 'true', 'revision', revision + 1)
-  log_action(by, 'import', '', 'began')
+  log_action(operator, 'import', '', 'began')
   return 0
 end
 
 function importers.stats(name, value)
   local own, imported = stats[name], tonumber(value)
   if name == 'last_order' or name == 'last_end' then stats[name] = math.max(own or 0, imported)
-  elseif name == 'born' then stats.born = math.min(own, imported) -- or Redis would look new
+  elseif name == 'born' then stats.born = math.min(own, imported) -- or the room seems lost
   elseif name == 'drawn_from' and imported > (own or 0) then
-    redis_call('UNLINK', DRAWN) -- it belongs to an earlier pre-queue
+    redis_call('UNLINK', DRAWN) -- these places are of an earlier pre-queue
     stats.drawn_from = imported
   elseif IS_NUMBER[name] then
     stats[name] = own or imported
@@ -38,20 +41,20 @@ local function add(key, ...) return redis_call('ZADD', key, 'NX', ...) end
 function importers.addresses(member, score) return add(ADDRESSES, score, member) end
 function importers.drawn(member, score) return add(DRAWN, score, member) end
 function importers.grants(member, score) return add(GRANTS, score, member) end
-function importers.spent(visitor, at)
+function importers.spent(visitor, spent_ms)
   leave_queue(visitor)
-  return add(SPENT, at, visitor)
+  return add(SPENT, spent_ms, visitor)
 end
-function importers.revoked(visitor, at)
+function importers.revoked(visitor, revoked_ms)
   leave_queue(visitor)
-  local is_new, ends = add(REVOKED, at, visitor), now + room.release_hold_ms
+  local is_new, ends = add(REVOKED, revoked_ms, visitor), now + room.release_hold_ms
   if is_new == 1 then redis_call('ZADD', ACTIVE, 'XX', 'LT', int(ends), visitor) end
   return is_new
 end
 function importers.active(visitor, ends, started)
-  local left_at, ends = tonumber(redis_call('ZSCORE', REVOKED, visitor) or nil), tonumber(ends)
-  if left_at then ends = math.min(ends, now + room.release_hold_ms) end
-  if ends <= now or (left_at and left_at > read_at) then return 0 end
+  local revoked_ms, ends = tonumber(redis_call('ZSCORE', REVOKED, visitor) or nil), tonumber(ends)
+  if revoked_ms then ends = math.min(ends, now + room.release_hold_ms) end
+  if ends <= now or (revoked_ms and revoked_ms > read_ms) then return 0 end
   leave_queue(visitor)
   if started ~= '' then add(ADMITTED, started, visitor) end
   return redis_call('ZADD', ACTIVE, 'GT', ends, visitor)
@@ -61,18 +64,18 @@ function importers.waiting(visitor, order, due)
     or redis_call('ZSCORE', SPENT, visitor) then return 0 end
   due = tonumber(due)
   -- The time that the import takes does not count as silence.
-  local score = int(math.max(due, math.min(now, now - read_at + due)))
+  local score = int(math.max(due, math.min(now, now - read_ms + due)))
   redis_call('ZADD', DUE, 'GT', is_unused(due) and unpolled_score() or score, visitor)
   return add(WAITING, order, visitor)
 end
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  measure_start()
+  measure_elapsed()
   local kind, added = ARGV[6], 0
-  read_at, by = tonumber(ARGV[7]), ARGV[8]
+  read_ms, operator = tonumber(ARGV[7]), ARGV[8]
   local step = (kind == 'active' or kind == 'waiting') and 3 or 2
   for i = 9, #ARGV, step do added = added + importers[kind](ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
-  -- `near`: visitors near the head have got their poll intervals from the other Redis.
+  -- `near`: the other Redis has told visitors near the head their poll intervals.
   if added >= 0 then stats.recovery, stats.near = now, select(2, longest_intervals()) end
   finish()
   return {now, added}

@@ -1,18 +1,19 @@
--- Releases places and sessions. Idempotent.
--- ARGV    from 6 on, for each visitor: id, the operator or '', and 'left' (by the visitor),
---         'released', or 'unseen' (the reply with the place or session never reached the visitor,
---         so no pass is out and the slot is free at once; instead of the operator comes the id of
---         a grant, which is released if it gave this place its class)
--- RETURNS rooms/parts/standing; every outcome is GONE
+-- Removes visitors from the queue and ends sessions. Idempotent.
+-- ARGV    from 6 on, for each visitor: id, the operator or '', and the cause: 'left' (the visitor
+--         left), 'released' (an operator or the site ended it), or 'unseen' (the reply with the
+--         place or session never reached the client, so nobody has a pass and the slot is free at
+--         once). With 'unseen' comes, instead of the operator, the id of the grant that gave the
+--         place its class, or ''. The grant may then be used again.
+-- RETURNS rooms/parts/standing; every outcome is GIVEN_UP or GONE
 -- EVENTS  left, released, called, expired, operator
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
 -- @include "rooms/parts/call_next"
 -- @include "rooms/parts/standing"
 
--- Voids the visitor's tokens: `revoked` voids the pass, and is kept as long as a pass can be valid;
--- `spent` voids the ticket. A session that began in this Redis has put its ticket into `spent`
--- already, if there was one. Returns false if the visitor was revoked before.
+-- Voids the visitor's pass, by adding the visitor to `revoked`, and the ticket, by adding the
+-- visitor to `spent`. If the session began in this Redis, the ticket is in `spent` already. Returns
+-- false if the pass was void before.
 local function void_tokens(visitor, started)
   if redis_call('ZADD', REVOKED, 'NX', int(now), visitor) == 0 then return false end
   if not started or tonumber(started) < stats.born then
@@ -21,6 +22,7 @@ local function void_tokens(visitor, started)
   return true
 end
 
+-- Returns whether the visitor had a place or a session.
 local function leave(visitor, why, grant)
   local is_unseen, started = why == 'unseen', redis_call('ZSCORE', ADMITTED, visitor)
   if is_unseen then why = 'released' end
@@ -52,7 +54,7 @@ local function leave(visitor, why, grant)
       redis_call('ZREM', ACTIVE, visitor)
       resized(ACTIVE)
       redis_call('ZREM', ADMITTED, visitor)
-      measure_ends(1, 0)
+      measure_ended_sessions(1, 0)
       event(why, visitor, is_unseen and 'unseen' or 'called')
     end
   end
@@ -61,10 +63,10 @@ end
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  measure_start()
+  measure_elapsed()
   local replies = {}
   for i = 6, #ARGV, 3 do
-    local reply = refused_reply(GONE, 0)
+    local reply = make_refusal(GONE, 0)
     if leave(ARGV[i], ARGV[i + 2], ARGV[i + 1]) then
       reply[1] = GIVEN_UP
       log_action(ARGV[i + 2] == 'unseen' and '' or ARGV[i + 1], 'release', ARGV[i], '')

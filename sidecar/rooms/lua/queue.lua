@@ -1,12 +1,13 @@
 -- Lists a page of the waiting visitors in their order. Changes nothing.
 -- ARGV    6 how many visitors to skip  7 how many to list at most
--- RETURNS {now, for each visitor: id, order, sub-queue or '', class or '', when the visitor joined
---          (ms; -1 if the order is random)}
+-- RETURNS {now, then for each visitor: id, order, sub-queue or '', class or '', when the visitor
+--          joined (ms; -1 if the order is random)}
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/origin"
 
--- Returns each visitor's order before an operator moved the visitor, false if none did. Works in
--- batches, because Lua can pass only a few thousand arguments to a command.
+-- Returns for each visitor the order before an operator moved the visitor, or false for a visitor
+-- who was not moved. Works in batches, because Lua can pass a command only a few thousand
+-- arguments.
 local BATCH_SIZE = 1000
 local function orders_before_moves(visitors)
   local moved = {}
@@ -28,7 +29,7 @@ local function run(KEYS, ARGV)
   for n, visitor in ipairs(visitors) do
     local i = #reply
     reply[i + 1] = visitor
-    reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5] = describe(orders[n] + 0, moved[n])
+    reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5] = origin_fields(orders[n] + 0, moved[n])
   end
   return reply
 end

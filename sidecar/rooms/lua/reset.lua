@@ -1,13 +1,13 @@
--- Empties the queue. A new epoch voids all tickets. Visitors with a session, and visitors who were
--- called, stay.
+-- Empties the queue. Begins a new epoch, which voids all tickets. Sessions stay, also those of
+-- visitors who were called.
 -- ARGV    6 the operator
--- RETURNS {now, places removed, epoch}
+-- RETURNS {now, how many places were removed, epoch}
 -- EVENTS  operator
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/measure"
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  measure_start()
+  measure_elapsed()
   count('resets')
   local removed = size(DUE)
   redis_call('UNLINK', WAITING, DUE, RESERVED, POLLS, ARRIVALS, MOVED)

@@ -1,13 +1,14 @@
--- Reads the state of a room. Replicas also learn of changed settings and revoked passes by it.
--- ARGV    6 list revocations from this time on, ms
+-- Returns the state of a room. Replicas poll it to learn of changed settings and revoked passes.
+-- ARGV    6 the time from which on to list revocations, ms
 --         7 how many revocations to list at most
---         8 the replica that asks, or ''
---         9 `measured_at` of its snapshot before, or ''
--- RETURNS {now, waiting, active, provisional, epoch, revision, a newcomer's wait or -1,
---          config hash as a flat list, stats hash as a flat list, {visitor, revoked at, …},
---          stage of the recovery, when it ends or 0, replicas, events in the stream, the id of
---          the oldest, phase, {visitors in a sub-queue, a newcomer's wait there or -1, …},
---          how many voided tokens are stored, look hash as a flat list}
+--         8 the id of the replica that polls, or ''
+--         9 `measured_at` in the last snapshot that the replica read, or ''
+-- RETURNS {now, number of waiting visitors, of sessions, of provisional sessions, epoch, revision,
+--          a newcomer's wait (ms) or -1, config hash as a flat list, stats hash as a flat list,
+--          {visitor, when the pass was revoked, …}, stage of the recovery, when it ends or 0,
+--          number of replicas, number of events in the stream, id of the oldest event, phase,
+--          {visitors in a sub-queue, a newcomer's wait there (ms) or -1, …}, number of stored void
+--          tokens, look hash as a flat list}
 -- EVENTS  called, expired
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
@@ -15,13 +16,13 @@
 -- @include "rooms/parts/estimate_wait"
 -- @include "rooms/parts/minutes"
 -- @include "rooms/parts/position"
--- A replica that has not asked for this long is not counted. Replicas ask every second.
+-- A replica that has not polled for this long is not counted. Replicas poll every second.
 local REPLICA_MS = 5000
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  begin_behind(tonumber(ARGV[9]), tonumber(ARGV[3]), tonumber(ARGV[4]))
-  measure_start()
+  recover_from_older_data(tonumber(ARGV[9]), tonumber(ARGV[3]), tonumber(ARGV[4]))
+  measure_elapsed()
   expire()
   call_next()
   finish()
@@ -31,14 +32,14 @@ local function run(KEYS, ARGV)
   local is_known = stage == 0
   local in_lines, last_calls = {}, waiting
   for n, length in ipairs(#lines > 0 and sub_queue_lengths() or {}) do
-    local ahead = redis_call('ZCOUNT', WAITING, '-inf', '(' .. int(select(2, bounds(n))))
+    local ahead = redis_call('ZCOUNT', WAITING, '-inf', '(' .. int(select(2, order_range(n))))
     local calls = calls_before(n, length, ahead)
     in_lines[2 * n - 1] = length
-    in_lines[2 * n] = is_known and math.floor(wait_ms(calls) or -1) or -1
+    in_lines[2 * n] = is_known and math.floor(estimate_wait(calls) or -1) or -1
     last_calls = calls
   end
-  local wait = is_known and wait_ms(last_calls) or -1
-  sample(wait)
+  local wait = is_known and estimate_wait(last_calls) or -1
+  store_sample(wait)
   check_arrivals()
   local oldest = redis_call('XRANGE', EVENTS, '-', '+', 'COUNT', 1)
   local provisional = math.max(0, active - redis_call('ZCARD', ADMITTED))

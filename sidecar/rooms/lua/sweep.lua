@@ -1,9 +1,10 @@
--- Removes waiting visitors whose heartbeats stopped, expired sessions, and records about tokens
--- that have expired.
--- ARGV    6 how many places and records to remove at most (100 or less, because with the calls
---           and expired sessions a sweep of 100 blocks Redis for about 5 ms)
--- RETURNS {now, places removed, sessions removed, revocations and spent tickets removed, how many
---          visitors left the queue by a call, 1 if there is more to do}
+-- Removes waiting visitors whose heartbeats stopped, expired sessions, and records about expired
+-- tokens. Then calls the next visitors.
+-- ARGV    6 how many places and records to remove at most. Limited to 100, because such a sweep,
+--         which also ends sessions and calls visitors, blocks Redis for about 5 ms.
+-- RETURNS {now, how many places, sessions, and records of revoked passes and spent tickets were
+--          removed (three numbers), how many visitors call_next() took from the head of the queue,
+--          1 if there is more to do, else 0}
 -- EVENTS  expired, called
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
@@ -15,7 +16,7 @@ local HOUR_MS, MINUTE_MS = 3600000, 60000
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  measure_start()
+  measure_elapsed()
   local limit = math.min(100, tonumber(ARGV[6]))
 
   local low, high = overdue_range()
@@ -33,9 +34,10 @@ local function run(KEYS, ARGV)
     resized(WAITING)
     remove_arrivals(silent)
   end
-  if phase ~= CLOSED then measure_drops(#silent) end -- in a closed room silence is not giving up
+  if phase ~= CLOSED then measure_drops(#silent) end -- in a closed room visitors need not poll
 
-  -- Keep all revocations while a pass is valid that was issued when session_duration was longer.
+  -- Removes no revocations while a pass may be valid that was issued under a longer
+  -- session_duration.
   local is_longer = (stats.last_end or 0) > now + session_ms
   local over = is_longer and '-inf' or int(now - session_ms - MINUTE_MS)
   local revoked = redis_call('ZRANGEBYSCORE', REVOKED, '-inf', over, 'LIMIT', 0, limit - #silent)
@@ -45,7 +47,7 @@ local function run(KEYS, ARGV)
   local spent = redis_call('ZRANGEBYSCORE', SPENT, '-inf', dead, 'LIMIT', 0, limit - removed)
   if #spent > 0 then redis_call('ZREMRANGEBYRANK', SPENT, 0, #spent - 1) end
   removed = removed + #spent
-  -- Forget grants that have expired for an hour: by now every replica's clock refuses them.
+  -- Removes grants that expired an hour ago: even a replica whose clock is late refuses them.
   local used = redis_call('ZRANGEBYSCORE', GRANTS, '-inf', int(now - HOUR_MS), 'LIMIT', 0, limit)
   if #used > 0 then redis_call('ZREMRANGEBYRANK', GRANTS, 0, #used - 1) end
 

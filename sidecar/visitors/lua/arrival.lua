@@ -8,12 +8,12 @@
 local STEP, BAND = 8, 2 ^ 51
 
 -- Returns a new arrival, greater than the last one.
-local function arrive_after(last, now_us)
+local function next_arrival_after(last, now_us)
   local next_us = math.max(now_us, (math.floor((last or 0) / STEP) + 1) * STEP)
   return math.ceil(next_us / STEP) * STEP
 end
 
 -- Returns an order by the formula above. Without a class, the last three arguments are 0.
-local function order_by(arrival, head_start_us, band, number)
+local function compose_order(arrival, head_start_us, band, number)
   return arrival - head_start_us - band * BAND + number
 end

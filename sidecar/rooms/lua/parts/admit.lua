@@ -1,12 +1,12 @@
 -- Begins and extends sessions.
 local admit, pass_ends, store_session
 do
--- Returns when a pass ends that is issued or renewed at `at`, ms. The session ends
--- session_grace_ms later.
-function pass_ends(started, at)
-  local ends = (room.disable_session_renewal and started or at) + session_ms
+-- Returns when a pass ends, ms, that is issued or renewed at the time `issued`, for a session that
+-- began at `started`. The session itself ends session_grace_ms after the pass.
+function pass_ends(started, issued)
+  local ends = (room.disable_session_renewal and started or issued) + session_ms
   if room.session_max_duration then
-    ends = math.min(ends, started + whole_ms(room.session_max_duration))
+    ends = math.min(ends, started + to_ms(room.session_max_duration))
   end
   return ends
 end
@@ -16,11 +16,11 @@ function store_session(visitor, started, ends)
   put(ADMITTED, started, visitor)
 end
 
--- Begins or extends the full session that began at `started`. The session does not end before
--- `promised`, when an earlier pass ends, even if the settings have been changed since. Returns when
--- the new pass ends, ms.
-function admit(visitor, started, promised)
-  local ends = math.max(pass_ends(started, now), promised or 0)
+-- Begins or extends the session that began at `started`, and returns when its new pass ends, ms:
+-- not before `valid_until`, until when earlier passes of the session are valid, even if the
+-- settings have been changed since they were issued.
+function admit(visitor, started, valid_until)
+  local ends = math.max(pass_ends(started, now), valid_until or 0)
   stats.last_end = math.max(stats.last_end or 0, ends)
   store_session(visitor, started, ends + room.session_grace_ms)
   return ends

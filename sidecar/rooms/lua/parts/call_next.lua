@@ -4,8 +4,8 @@
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/weighted_queues"
 -- @include "rooms/parts/reserved"
--- Calls the next visitors. A called visitor holds a slot (a provisional session) and must arrive
--- before it ends.
+-- Calls the next visitors. A called visitor holds a slot, as a provisional session, and must poll
+-- before the provisional session ends.
 local call_next
 do
 local function give_slot(visitor, due, order)
@@ -14,14 +14,15 @@ local function give_slot(visitor, due, order)
   event('called', visitor, 'head', 'position', 1, 'order', order)
 end
 
--- Gives the head of the queue a slot if its heartbeat (its score in `due`) is in time; else drops
--- it. A visitor who polls seldom may get a reservation instead. Returns whether it gave a slot.
-local function call(_, visitor, due, order)
-  if silent_from(due) < now then return reserved.drop_silent(visitor, due) end
+-- Gives a visitor from the head of the queue a slot, or drops the visitor if the heartbeat is too
+-- late. A visitor who polls rarely may get a reservation instead. Returns whether the visitor got a
+-- slot. `due`: the visitor's score in `due`.
+local function call_or_drop(_, visitor, due, order)
+  if silent_from(due) < now then return reserved.record_silent(visitor, due) end
   store_credits()
-  if is_seldom(due) then
+  if polls_rarely(due) then
     redis_call('ZADD', RESERVED, order, visitor)
-    if not reserved.wants_slot(due) then
+    if not reserved.take_slot_if_needed(due) then
       put(DUE, due, visitor)
       return false
     end
@@ -30,9 +31,10 @@ local function call(_, visitor, due, order)
   return true
 end
 
--- Gives up to `free` slots to visitors with a reservation who will poll soon. Returns how many.
+-- Gives up to `free` slots to visitors with a reservation who will poll soon. Returns how many
+-- slots it gave.
 local function call_reserved(free)
-  local rows, need = reserved.find()
+  local rows, need = reserved.find_without_slot()
   need = math.min(need, free)
   for i = 1, need do
     local visitor, due, order = unpack(rows[i])
@@ -42,17 +44,17 @@ local function call_reserved(free)
   return need
 end
 
--- Calls as many visitors as there are free slots and the rate allows. Returns how many left the
--- head of the queue.
+-- Calls as many visitors as there are free slots, and as new_users_per_minute allows. Returns how
+-- many visitors left the head of the queue, called or dropped.
 function call_next()
   flush()
   if room.queue_all or phase ~= OPEN or stage == 2 then return 0 end
   local free = cap - size(ACTIVE)
   if free <= 0 then return 0 end
-  free = math.min(free, math.floor(rate_tokens()))
+  free = math.min(free, math.floor(refill_tokens()))
   free = free - call_reserved(free)
   local line = {queue = WAITING, due = DUE, pop = pop_heads}
-  local popped = queue.call_heads(line, free, LOOP_LIMIT, call)
+  local popped = queue.call_heads(line, free, LOOP_LIMIT, call_or_drop)
   flush()
   return popped
 end

@@ -1,8 +1,8 @@
 -- @include "rooms/parts/position"
--- The rules of places that were drawn by lot in the pre-queue of an event: such a place counts only
--- in that event.
+-- Handles places that were drawn by lot in the pre-queue of an event. Such a place is valid only in
+-- that event.
 
--- Adds a visitor who took a place in the pre-queue to the list of the draw, which is published.
+-- Adds a visitor who joined the pre-queue to `drawn`, the list of drawn places, which is published.
 local function list_drawn_place(visitor, order)
   if not current_event or not is_drawn(order) then return end
   if stats.drawn_from ~= event_begins then
@@ -13,17 +13,17 @@ local function list_drawn_place(visitor, order)
   cache.drawn = nil
 end
 
--- Moves a place that was drawn for an earlier event to the end of the queue. Only for a visitor who
--- polls in the next pre-queue.
+-- Moves a visitor who polls in a pre-queue to the end of the queue if the visitor's place was drawn
+-- for an earlier event.
 local function move_earlier_place(visitor, order, joined)
   if joined < event_begins and is_drawn(order) then
     add_place(visitor, joined * 1000, joined * 1000)
   end
 end
 
--- Returns whether a lapsed place from before the current event is lost: its visitor must join the
--- event as a newcomer. Only a place that was not drawn, in a room that is open between events, can
--- be restored, and only after the opening.
+-- Returns whether a missing place from before the current event must not be restored, so that its
+-- visitor has to join the event as a newcomer. A place from before the event is restored only after
+-- the opening, in a room that is open between events, and if it was not drawn.
 local function is_lost_to_event(order, joined)
   return joined < event_begins
     and (is_drawn(order) or phase == PREQUEUE or room.between_events ~= 'open')

@@ -1,17 +1,17 @@
 -- @include "rooms/parts/heartbeat_due"
--- Counts each visitor's early polls in the current minute. A poll that comes as advised does not
--- count.
+-- Counts for each visitor the polls in the current minute that come sooner than the last reply
+-- advised.
 
-local early_poll
+local count_early_poll
 do
--- Returns whether a poll comes before it is due. `score`: the visitor's score in `due`, a number.
+-- Returns whether a poll comes before it is due. `score`: the visitor's score in `due`.
 local function is_early(score)
   return score % 1 < UNUSED and now < math.floor(score)
 end
 
--- Counts a poll that is early. Returns 0; or if the visitor is over poll_limit, in how many ms the
--- count starts anew.
-function early_poll(visitor, due)
+-- Counts the poll if it is early. Returns 0, or for a visitor over poll_limit the time until the
+-- next minute begins, ms.
+function count_early_poll(visitor, due)
   if not is_early(due) then return 0 end
   if not cache.minute then
     local minute = int(math.floor(now / 60000))

@@ -3,30 +3,30 @@
 -- Ends expired sessions.
 local expire
 do
--- Extends to `back_until` the slots of called visitors who have not arrived, because they could not
--- arrive during the outage. Returns a set of these visitors. MAX_EXTENDED: how many slots the first
--- script after an outage extends at most.
+-- How many slots the first script after an outage extends at most.
 local MAX_EXTENDED = 1000
-local function extend_called(names)
+-- Extends the slots of called visitors to `spared_until`, because these visitors could not arrive
+-- during the outage. Returns the set of the called visitors among the given ones.
+local function extend_called_slots(visitors)
   local extended = {}
-  if #names == 0 then return extended end
-  for i, started in ipairs(redis_call('ZMSCORE', ADMITTED, unpack(names))) do
+  if #visitors == 0 then return extended end
+  for i, started in ipairs(redis_call('ZMSCORE', ADMITTED, unpack(visitors))) do
     if not started then
-      extended[names[i]] = true
-      put(ACTIVE, int(back_until), names[i])
+      extended[visitors[i]] = true
+      put(ACTIVE, int(spared_until), visitors[i])
     end
   end
   flush()
   return extended
 end
 
--- Ends expired sessions: full ones, provisional ones whose visitor did not arrive, and unused ones
--- if slots are scarce. After an outage, called visitors and unused sessions first get time until
--- `back_until`. Returns how many sessions ended.
+-- Ends expired sessions: full sessions, provisional sessions whose visitor did not arrive, and if
+-- slots are scarce, unused sessions. After an outage, provisional and unused sessions do not end
+-- before `spared_until`. Returns how many sessions ended.
 function expire()
   flush()
-  if has_outage_ended then -- slots that end before back_until; those that ended follow below
-    extend_called(redis_call('ZRANGEBYSCORE', ACTIVE, '(' .. int(now), int(back_until),
+  if has_outage_just_ended then -- slots that end before spared_until; those that ended follow below
+    extend_called_slots(redis_call('ZRANGEBYSCORE', ACTIVE, '(' .. int(now), int(spared_until),
       'LIMIT', 0, MAX_EXTENDED))
   end
   local ended, ends = queue.members_until(now, ACTIVE, LOOP_LIMIT)
@@ -34,11 +34,11 @@ function expire()
   local over = {}
   for i, visitor in ipairs(ended) do
     ends[i] = tonumber(ends[i])
-    if ends[i] <= back and now < back_until then over[#over + 1] = visitor end
+    if ends[i] <= outage_end and now < spared_until then over[#over + 1] = visitor end
   end
-  local extended, overdue_ms, visitors = extend_called(over), 0, {}
+  local extended, overdue_ms, visitors = extend_called_slots(over), 0, {}
   local admitted = queue.scores_of(ADMITTED, ended)
-  local spares_unused = now < back_until or not are_slots_scarce()
+  local spares_unused = now < spared_until or not are_slots_scarce()
   local why = {}
   for i, visitor in ipairs(ended) do
     local started, unused = admitted[i], is_unused(ends[i])
@@ -51,7 +51,7 @@ function expire()
     end
   end
   flush()
-  if #visitors == 0 or now < back + REPORT_MS then return 0 end
+  if #visitors == 0 or now < outage_end + REPORT_MS then return 0 end
   local revoked = redis_call('ZMSCORE', REVOKED, unpack(visitors))
   redis_call('ZREM', ACTIVE, unpack(visitors))
   resized(ACTIVE)
@@ -59,7 +59,7 @@ function expire()
   for i, visitor in ipairs(visitors) do
     if why[i] ~= 'session' or not revoked[i] then event('expired', visitor, why[i]) end
   end
-  measure_ends(#visitors, overdue_ms)
+  measure_ended_sessions(#visitors, overdue_ms)
   return #visitors
 end
 end

@@ -1,8 +1,9 @@
--- Detects that single keys were lost, because Redis evicted them or somebody used DEL. Each script
--- that changes something stores in `keys` how many keys exist, and in `keys_at` its `measured_at`.
--- A replica of an older version changes only `measured_at`, and then the number is unknown. If
--- fewer keys exist than stored, the room recovers as after the loss of all data: places and
--- sessions are restored from cookies. `known`: since when the room had existed.
+-- Detects that Redis lost some of the room's keys, by eviction or because somebody used DEL. Each
+-- script that changes something stores how many keys exist (stats.keys), and its `measured_at`
+-- (stats.keys_at). If the stored `measured_at` differs from keys_at, a replica of an older version
+-- has changed something, and the number is unknown. If fewer keys exist than stored, the room
+-- recovers as after the loss of all data: places and sessions are restored from cookies.
+-- stats.known: when the room was created, before the loss.
 local detect_lost_keys, store_key_count
 do
 local function count_keys()
@@ -11,12 +12,12 @@ local function count_keys()
 end
 
 function detect_lost_keys()
-  local is_noted = stats.keys and stats.keys_at == stats.measured_at
-  if not is_noted or count_keys() >= stats.keys then return end
+  local is_count_current = stats.keys and stats.keys_at == stats.measured_at
+  if not is_count_current or count_keys() >= stats.keys then return end
   redis_call('UNLINK', WAITING, DUE, RESERVED, ACTIVE, ADMITTED, POLLS, ARRIVALS)
   stats.known, stats.born = stats.known or stats.born, now
   stats.keys = count_keys()
-  save()
+  save_numbers()
   count('lost')
 end
 

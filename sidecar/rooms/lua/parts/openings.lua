@@ -1,9 +1,10 @@
--- The room's phase, by its events. Replicas use the same rule (rooms/openings.py). OPEN: visitors
--- join and are called as usual. CLOSED: nobody joins, nobody is called. PREQUEUE: visitors join and
--- their places are drawn; nobody is called, and nobody is told a position.
+-- Finds the room's phase from its scheduled events. Replicas use the same rule (rooms/openings.py).
+-- OPEN: visitors join and are called as usual. CLOSED: nobody joins, and nobody is called.
+-- PREQUEUE: visitors join, and their places are drawn; nobody is called or told a position.
 local CLOSED, OPEN, PREQUEUE = 0, 1, 2
 local phase
--- The event that began last, and when it began to take visitors, ms.
+-- The latest event that has begun, and when visitors could join it, ms; nil and -math.huge if none
+-- has begun.
 local current_event, event_begins
 -- The current total_active_users and new_users_per_minute, which an event may override.
 local cap, per_minute
@@ -13,10 +14,10 @@ local function begin_events()
   cap, per_minute = room.total_active_users, room.new_users_per_minute
   local events = room.events
   if not events or #events == 0 then return end
-  for _, one in ipairs(events) do
-    local begins = one.prequeue_from or one.opens_at
+  for _, candidate in ipairs(events) do
+    local begins = candidate.prequeue_from or candidate.opens_at
     if begins <= now and begins > event_begins then
-      current_event, event_begins = one, begins
+      current_event, event_begins = candidate, begins
     end
   end
   if current_event and now < current_event.opens_at then

@@ -1,9 +1,9 @@
 -- @include "rooms/parts/sub_queues"
--- Decodes an order: the visitor's class, and when the visitor arrived.
+-- Decodes an order into the visitor's class and arrival (visitors/arrival).
 
-local arrival_of, describe
+local arrival_of, origin_fields
 do
--- Returns the name of an order's class; '' if it has none, or if that class was removed.
+-- Returns the name of the class in an order; '' if it has none, or if the class was removed.
 local function class_of(order)
   for name in pairs(classes) do
     if number_of(name) == order % STEP then return name end
@@ -11,9 +11,9 @@ local function class_of(order)
   return ''
 end
 
--- Returns the arrival in an order. The order must not have been moved by an operator.
+-- Returns the arrival in an order, which must not be the result of a move by an operator.
 function arrival_of(order)
-  local arrival = order - bottom(math.min(FRONT, math.max(0, -math.floor(order / BAND))))
+  local arrival = order - lowest_order(math.min(FRONT, math.max(0, -math.floor(order / BAND))))
   local class = class_of(order)
   if class ~= '' then
     arrival = arrival + head_start_us(class) - number_of(class)
@@ -21,13 +21,13 @@ function arrival_of(order)
   return math.floor(arrival / STEP) * STEP
 end
 
--- Returns the class or '', and when the visitor joined (ms; -1 if the order is random). `moved` is
+-- Returns the class or '', and when the visitor joined (ms; -1 if the order is random). `moved`:
 -- the order before an operator moved the visitor, or false.
 local function origin_of(order, moved)
   local original_order = moved and moved + 0 or order
   if is_drawn(original_order) then return '', -1 end
   local class, arrival = class_of(original_order), arrival_of(original_order)
-  if moved then -- if an operator changed the class, the order is the one of the new class
+  if moved then -- if the operator changed the class, `order` is that of the new class
     if arrival == order then class = '' end
     for name in pairs(classes) do
       if order_of(arrival, name) == order then class = name end
@@ -36,8 +36,9 @@ local function origin_of(order, moved)
   return class, is_random and -1 or math.floor(arrival / 1000)
 end
 
--- Returns the end of a row in a reply: order, name of the sub-queue or '', class, joined.
-function describe(order, moved)
+-- Returns the four values that describe a place in a reply: order, name of the sub-queue or '', and
+-- those of origin_of().
+function origin_fields(order, moved)
   local line = sub_queue_of(order)
   return order, line and lines[line].name or '', origin_of(order, moved)
 end

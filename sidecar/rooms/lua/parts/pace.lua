@@ -1,34 +1,36 @@
 -- @include "rooms/parts/heartbeat_due"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/rate"
--- Estimates how fast the queue moves; each expected wait is computed from this
--- (rooms/lua/parts/estimate_wait.lua).
+-- Estimates the pace of the queue: how fast visitors are called and how many give up. Expected
+-- waits are computed from the pace (rooms/lua/parts/estimate_wait.lua).
 
 local current_pace
 do
--- Returns how often a waiting visitor gives up, per ms, and the share of the visitors in the queue
--- who are still there. Giving up is noticed only once a heartbeat has been overdue for
--- heartbeat_timeout, and heartbeats are up to half that time apart.
-local function leave_rate(memory_ms)
+-- Returns the probability that a waiting visitor gives up, per ms, and the share of the visitors in
+-- the queue who have not given up. Giving up is detected late: when a heartbeat is overdue by
+-- heartbeat_timeout, and heartbeats are up to half that time apart. `window_ms`: the time that the
+-- averaging window covers.
+local function estimate_leave_rate(window_ms)
   local waiting = size(WAITING)
   local silent = redis_call('ZCOUNT', DUE, overdue_range())
   local lag_ms = 1.25 * timeout_ms
   -- It is not known yet who has given up within the last `lag_ms`, so the time waited since then is
-  -- subtracted; but at most half of all, so that the first drops do not count for too much.
-  local waited_ms, fresh = stats.waited_ms or 0, math.exp(-lag_ms / memory_ms)
-  local seen_ms = (waited_ms - waiting * memory_ms * (1 - fresh)) / fresh
+  -- subtracted; but at most half of waited_ms, so that the first drops have not too much weight.
+  local waited_ms, decay = stats.waited_ms or 0, math.exp(-lag_ms / window_ms)
+  local seen_ms = (waited_ms - waiting * window_ms * (1 - decay)) / decay
   seen_ms = math.max(seen_ms, waited_ms / 2)
   local leaving = ((stats.drops or 0) + silent) / (seen_ms + 10 * session_ms)
-  -- Some visitors in the queue have left: the silent ones, and others who are not noticed yet.
+  -- Some visitors in the queue have left: the silent ones, and others who were not detected yet.
   local head = redis_call('ZRANGE', WAITING, '0', '0', 'WITHSCORES')
   local unseen_ms = math.min(lag_ms, now - tonumber(head[2] or 0) / 1000)
   return leaving, (1 - silent / math.max(1, waiting)) / (1 + leaving * unseen_ms)
 end
 
--- In a room that is exactly full, each session that ends makes one call. If the cap was lowered,
--- the room must first empty to the cap; if new_users_per_minute limits how fast it fills, it first
--- fills at that rate. Returns how long that takes, ms, and the rate of calls until then.
-local function opening(hold_ms, limit)
+-- Returns how long it takes until the room is exactly full, ms, and the rate of calls until then,
+-- per ms. From then on, each session that ends frees a slot for one call. Until then, a room whose
+-- cap was lowered empties down to the cap, and a room whose rate is limited (`limit`, per ms) fills
+-- up at that rate. `hold_ms`: how long a session lasts.
+local function estimate_transition(hold_ms, limit)
   local active = size(ACTIVE)
   if active > cap then return hold_ms * math.log(active / cap), 0 end
   local most = limit * hold_ms
@@ -36,36 +38,36 @@ local function opening(hold_ms, limit)
   return hold_ms * math.log((most - active) / (most - cap)), limit
 end
 
-local function find_pace()
-  local ends, held_ms = hold_times()
+local function compute_pace()
+  local ends, held_ms = read_hold_times()
   local hold_ms = held_ms / ends
   local rate = cap / hold_ms
   local limit = (per_minute or math.huge) / 60000
   local pace = {is_known = true, rate = math.min(rate, limit)}
-  pace.leaving, pace.alive = leave_rate(memory_ends() / pace.rate)
-  pace.opening_ms, pace.opening_rate = opening(hold_ms, limit)
-  pace.at_once = free_slots()
+  pace.leaving, pace.present_share = estimate_leave_rate(get_window_size() / pace.rate)
+  pace.transition_ms, pace.transition_rate = estimate_transition(hold_ms, limit)
+  pace.free_slots = count_free_slots()
   return pace
 end
 
--- Returns the pace. It is computed once in a batch, and again after a newcomer took a free slot. A
--- library caches it for PACE_MS, as long as the same number of visitors is inside and about the
--- same number waits.
+-- Returns the pace. `is_known` is false if nobody is called now. The pace is computed once in a
+-- batch, and again after a newcomer took a free slot. A library caches it for PACE_MS, as long as
+-- the number of sessions stays the same and the number of waiting visitors about the same.
 local PACE_MS = 100
 local UNKNOWN = {is_known = false}
 function current_pace()
   if phase ~= OPEN or cap < 1 or room.queue_all then return UNKNOWN end
-  local pace, waits, inside = room.pace, size(WAITING), size(ACTIVE)
-  if not pace or math.abs(pace.waiting - waits) * 100 > waits or pace.active ~= inside
+  local pace, waiting, active = room.pace, size(WAITING), size(ACTIVE)
+  if not pace or math.abs(pace.waiting - waiting) * 100 > waiting or pace.active ~= active
     or pace.cap ~= cap or pace.per_minute ~= per_minute or pace.born ~= stats.born
     or now < pace.at or now - pace.at >= PACE_MS then
-    pace = find_pace()
-    pace.at, pace.waiting, pace.active = now, waits, inside
+    pace = compute_pace()
+    pace.at, pace.waiting, pace.active = now, waiting, active
     pace.cap, pace.per_minute, pace.born = cap, per_minute, stats.born
     pace.counted_at = now
     room.pace = pace
-  elseif per_minute and pace.counted_at ~= now then -- tokens may have been spent since
-    pace.at_once, pace.counted_at = free_slots(), now
+  elseif per_minute and pace.counted_at ~= now then -- tokens may have been spent meanwhile
+    pace.free_slots, pace.counted_at = count_free_slots(), now
   end
   cache.pace = pace
   return pace

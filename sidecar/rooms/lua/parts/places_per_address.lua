@@ -1,19 +1,19 @@
--- Enforces max_places_per_address. A member `address~visitor` of `addresses` stores the address
--- that a visitor came from. Whether the visitor still has a place or a session is checked on use.
+-- Enforces max_places_per_address. The sorted set `addresses` has a member `address~visitor` for
+-- the IP address from which a visitor joined. Members of visitors who have left are removed on use.
 
--- Returns whether a visitor still counts for their address.
+-- Returns whether a visitor still counts towards the limit of the IP address.
 local function counts_for_address(visitor)
   if redis_call('ZSCORE', DUE, visitor) or redis_call('ZSCORE', ACTIVE, visitor) then
     return true
   end
-  -- A lapsed place of the pre-queue can be restored with its lot, so it counts. A place that the
-  -- visitor gave up does not.
+  -- An expired place of the pre-queue counts, because it can be restored with its lot. A place that
+  -- the visitor gave up does not count.
   return phase == PREQUEUE and stats.drawn_from == event_begins
     and redis_call('ZSCORE', DRAWN, visitor) and not redis_call('ZSCORE', SPENT, visitor)
 end
 
--- Returns how many places and sessions an address has; they are counted once in a batch. Removes
--- members that no longer count.
+-- Returns how many places and sessions an IP address has, and removes members that no longer count.
+-- Each address is counted once in a batch.
 local function places_of(address)
   local counts = cache.counts or {}
   cache.counts = counts
@@ -45,8 +45,8 @@ local function store_address(address, visitor)
   redis_call('ZADD', ADDRESSES, 0, address .. '~' .. visitor)
 end
 
--- Checks the next `limit` members and removes those that no longer count. Returns whether there are
--- more to check.
+-- Checks the next `limit` members of `addresses` and removes those that no longer count. Returns
+-- whether there are more to check.
 local function remove_addresses(limit)
   local from = stats.address_at or 0
   local members = redis_call('ZRANGE', ADDRESSES, int(from), int(from + limit - 1))

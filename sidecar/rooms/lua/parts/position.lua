@@ -1,16 +1,15 @@
 -- @include "rooms/parts/sub_queues"
--- The position that a visitor is shown, and how many visitors are called before. The two numbers
--- are the same, unless the room has sub-queues or shows positions by arrival.
+-- Computes the position that a visitor is shown, and how many other visitors are called before that
+-- visitor. The two numbers differ only if the room has sub-queues or shows positions by arrival.
 
--- Stores the arrival of a visitor. The score in `arrivals` is the arrival plus the lowest order of
--- the sub-queue.
+-- Stores the arrival of a visitor in `arrivals`, with the lowest order of the sub-queue added.
 local function store_arrival(visitor, arrival, order)
   local line = sub_queue_of(order)
   stats.shown_lines = #lines
-  put(ARRIVALS, int(line and arrival + bounds(line) or arrival), visitor)
+  put(ARRIVALS, int(line and arrival + order_range(line) or arrival), visitor)
 end
 
--- Adds a place to `waiting` and, if positions go by arrival, to `arrivals`.
+-- Adds a place to `waiting` and, if positions are shown by arrival, to `arrivals`.
 local function add_place(visitor, order, arrival)
   put(WAITING, int(order), visitor)
   local line = cache.lengths and sub_queue_of(order)
@@ -18,8 +17,8 @@ local function add_place(visitor, order, arrival)
   if is_by_arrival and not is_drawn(order) then store_arrival(visitor, arrival, order) end
 end
 
--- Deletes `arrivals` if changed settings have made it useless. Each poll then stores its visitor's
--- arrival again.
+-- Deletes `arrivals` if it is not used any more, or if its scores are wrong because the number of
+-- sub-queues was changed. Then each poll stores the visitor's arrival again.
 local function check_arrivals()
   if not is_by_arrival or (stats.shown_lines or #lines) ~= #lines then
     redis_call('UNLINK', ARRIVALS)
@@ -31,9 +30,10 @@ local function remove_arrivals(visitors)
   if is_by_arrival and #visitors > 0 then redis_call('ZREM', ARRIVALS, unpack(visitors)) end
 end
 
--- Returns for a visitor with this rank in `waiting`: how many are shown as ahead, how many are
--- called before, and in a room with sub-queues the number of the sub-queue (from 0) and its length.
-local function shown_position(visitor, order, rank, joined)
+-- Returns how many visitors are shown as ahead of a visitor with this rank in `waiting`, how many
+-- are called before, and in a room with sub-queues the index of the sub-queue (from 0) and its
+-- length.
+local function find_shown_position(visitor, order, rank, joined)
   if room.is_plain then return rank, rank end
   order = tonumber(order)
   if is_drawn(order) then return rank, rank end
@@ -49,16 +49,16 @@ local function shown_position(visitor, order, rank, joined)
       flush()
       place = redis_call('ZRANK', ARRIVALS, visitor)
     end
-    local are_noted = cache.are_noted
-    if not are_noted then
-      are_noted = redis_call('ZCARD', ARRIVALS) >= size(WAITING) - drawn_length()
-      cache.are_noted = are_noted
-      if line and not are_noted then before_line = before(ARRIVALS, bounds(line)) end
+    local is_complete = cache.has_all_arrivals
+    if not is_complete then
+      is_complete = redis_call('ZCARD', ARRIVALS) >= size(WAITING) - drawn_length()
+      cache.has_all_arrivals = is_complete
+      if line and not is_complete then before_line = count_below(ARRIVALS, order_range(line)) end
     end
     place = line and place - before_line or place + drawn_length()
     -- Until the arrivals of all waiting visitors are stored, show the larger of the two numbers, so
     -- that no position is too low.
-    ahead = are_noted and place or math.max(place, ahead)
+    ahead = is_complete and place or math.max(place, ahead)
   end
   return ahead, calls, line and line - 1, line and sub_queue_lengths()[line]
 end

@@ -1,9 +1,12 @@
--- Enforces new_users_per_minute by a token bucket. It fills evenly and holds the tokens of two
--- seconds (at least one), so no minute has more than 1/30 over the limit.
-local function rate_tokens()
+-- Enforces new_users_per_minute with a token bucket: each call or admission takes a token. The
+-- bucket holds the tokens of two seconds (at least one), so no minute exceeds the limit by more
+-- than 1/30.
+
+-- Fills the bucket, and returns how many tokens it has; math.huge if there is no limit.
+local function refill_tokens()
   if not per_minute then return math.huge end
   local most = math.max(1, per_minute / 30)
-  local since = math.max(0, now - (stats.tokens_at or 0)) -- a new primary's clock may be behind
+  local since = math.max(0, now - (stats.tokens_at or 0)) -- a failover may set the clock back
   local filled = (stats.tokens or most) + since * per_minute / 60000
   stats.tokens = math.min(most, filled)
   stats.tokens_at = now
@@ -14,9 +17,9 @@ local function spend_token()
   if per_minute then stats.tokens = stats.tokens - 1 end
 end
 
--- Returns how many visitors the next script can call or admit without waiting for a session to end.
--- With a rate limit the number may have a fraction, because tokens accumulate evenly.
-local function free_slots()
+-- Returns how many visitors can be called or admitted before a session ends. With a rate limit the
+-- number may have a fraction, because the bucket fills evenly.
+local function count_free_slots()
   local free = cap - size(ACTIVE)
-  return math.max(0, math.min(free, rate_tokens()))
+  return math.max(0, math.min(free, refill_tokens()))
 end

@@ -1,20 +1,20 @@
--- Recovery after Redis was emptied: nobody is called until visitors with a session or a place have
--- had time to show their cookies. Redis was emptied if a replica's memory or a cookie is older than
--- the room: `known_since`. A shorter recovery follows if a replica admitted visitors, or extended
--- their passes, while Redis was unavailable: `promised_since`. The replica reports those passes at
--- once.
+-- Handles the recovery after Redis was emptied: nobody is called until visitors with a session or a
+-- place have had time to send their cookies. Redis was emptied if the room in Redis is younger than
+-- `known_since`, the earliest time at which a replica or a cookie knew the room. A shorter recovery
+-- follows if a replica admitted visitors or extended their passes while Redis was unavailable,
+-- since `promised_since`. The replica reports those passes as soon as Redis is back.
 
 -- The stage of the recovery. 0: none. 1: some visitors may still be missing from the queue, so
--- positions are unknown. 2: also, nobody is called, until `recovers_until`.
+-- positions are unknown. 2: nobody is called either, until `recovers_until`.
 local stage, recovers_until
 
--- Returns the longest poll interval that any visitor may have, ms; the longest poll interval near
--- the head, that is among as many visitors as could be called at once, ms; and whether an opening
--- event makes these intervals longer.
+-- Returns three values: the longest poll interval that any visitor may have, ms; the longest poll
+-- interval near the head of the queue (of as many visitors as could be called at once), ms; and
+-- whether an event that has just opened makes these intervals longer.
 local function longest_intervals()
   local longest_ms, near_ms = 60000, math.min(60000, session_ms / 8)
   if room.heartbeat_interval then
-    longest_ms = whole_ms(room.heartbeat_interval)
+    longest_ms = to_ms(room.heartbeat_interval)
     near_ms = longest_ms
   end
   longest_ms, near_ms = math.min(longest_ms, timeout_ms / 2), math.min(near_ms, timeout_ms / 2)
@@ -27,9 +27,9 @@ local function longest_intervals()
   return longest_ms, near_ms, is_opening
 end
 
--- Decides whether Redis recovers, and sets `stage` and `recovers_until`. `near`: the longest poll
--- interval near the head that the replica has really given, ms. `known`, `promised`: known_since
--- and promised_since.
+-- Decides whether the room is in a recovery, and sets `stage` and `recovers_until`. `near`: the
+-- longest poll interval that the replica has told visitors near the head, ms. `known`: known_since.
+-- `promised`: promised_since.
 local function begin_recovery(near, known, promised)
   local born, before = stats.born, stats.recovery or 0
   if stats.known then known = math.min(known or stats.known, stats.known) end
@@ -44,13 +44,13 @@ local function begin_recovery(near, known, promised)
   if recovery == 0 or is_over then return end
   if recovery > before then
     stats.near = is_emptied and -1 or 0
-    if stats.lost_since then stats.lost_since = now end -- it belongs to an earlier recovery
+    if stats.lost_since then stats.lost_since = now end -- the old value is of an earlier recovery
   end
   recovery = math.min(recovery, now)
   if recovery ~= before then stats.recovery = recovery end
 
-  -- If visitors near the head have a poll interval, the recovery lasts two intervals, so these
-  -- visitors have two chances to come back. Otherwise it lasts as long as their pages back off.
+  -- If a replica has told visitors near the head a poll interval, the recovery lasts two intervals,
+  -- so that they have two chances to come back. Else it lasts until even pages that back off poll.
   if is_emptied and (near or -1) > (stats.near or -1) then stats.near = near end
   local longest_ms, near_ms, is_opening = longest_intervals()
   local enough_ms = 1.05 * math.max(60000, near_ms) + 2000
@@ -59,7 +59,7 @@ local function begin_recovery(near, known, promised)
   end
   -- A valid pass may not reach Redis for some seconds, because nginx caches the verdict about it.
   local recovery_ms = math.max(room.session_grace_ms + 1000, enough_ms)
-  if room.recovery_window then recovery_ms = whole_ms(room.recovery_window) end
+  if room.recovery_window then recovery_ms = to_ms(room.recovery_window) end
   recovers_until = recovery + recovery_ms
   if now < recovers_until then
     stage = 2
@@ -68,9 +68,11 @@ local function begin_recovery(near, known, promised)
   end
 end
 
--- Begins a recovery if Redis has older data than the replica has seen: it was restored, or a
--- failover lost the latest writes. Visitors admitted since then are known only by their passes.
-local function begin_behind(seen_ms, near, known)
+-- Begins a recovery if Redis has older data than the replica has seen, because a backup was
+-- restored or a failover lost the latest writes. Visitors who were admitted after the time of the
+-- data are known only by their passes. `seen_ms`: the latest `measured_at` that the replica has
+-- seen.
+local function recover_from_older_data(seen_ms, near, known)
   local measured_at = stats.measured_at
   if not measured_at or not seen_ms or seen_ms <= measured_at then return end
   count('behind')

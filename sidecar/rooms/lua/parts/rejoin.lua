@@ -1,10 +1,11 @@
 -- @include "rooms/parts/standing"
 -- @include "rooms/parts/places_per_address"
--- Decides who gets a lost place back. The visitor's signed ticket has the order of the place.
+-- Restores lost places. The visitor's signed ticket contains the order of the place.
 
--- Restores the place of a visitor whose heartbeat finds no place. Returns nil for a void ticket and
--- for a place that lapsed too long ago; FULL if the address has all its places; else 0. After Redis
--- was emptied, it is not known who has polled, so for a while all older tickets are valid.
+-- Restores the place of a visitor who sends a heartbeat but has no place. Returns 0 if the visitor
+-- has a place or a session now, nil if the ticket is void or the place expired too long ago, FULL
+-- if the IP address has all its places. After Redis was emptied it is not known who has polled
+-- since, so for a while all older tickets are valid.
 local function rejoin(visitor, order, ticket_epoch, joined, signed, address)
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end
   if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end
@@ -12,7 +13,7 @@ local function rejoin(visitor, order, ticket_epoch, joined, signed, address)
   if is_lost_to_event(tonumber(order), joined) or ticket_epoch < epoch then return nil end
   local emptied = math.max(stats.born, stats.recovery or 0)
   local was_lost = joined < emptied
-  local polled = math.max(signed == 0 and now or signed, back, was_lost and emptied or 0)
+  local polled = math.max(signed == 0 and now or signed, outage_end, was_lost and emptied or 0)
   -- A polling visitor's ticket is at most 300,000 ms old (visitors/model.py: RESIGN_MS).
   local most_ms = room.rejoin_ms + 300000
   if now - polled > most_ms then return nil end
@@ -20,7 +21,7 @@ local function rejoin(visitor, order, ticket_epoch, joined, signed, address)
     count('refused_address')
     return FULL
   end
-  if ticket_epoch > epoch then -- Redis has lost its epoch; the one in a signed ticket is right
+  if ticket_epoch > epoch then -- Redis has lost the epoch of the last reset
     epoch = ticket_epoch
     redis_call('HSET', CONFIG, 'epoch', int(epoch))
   end

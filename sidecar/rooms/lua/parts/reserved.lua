@@ -2,31 +2,31 @@
 -- @include "rooms/parts/rate"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/position"
--- Reserves slots for visitors who poll seldom. The timers of a hidden tab may run only once a
--- minute. If its visitor were called at the head of the queue, the call would always expire before
--- the next poll. So the visitor gets a reservation instead: a slot that becomes free shortly before
--- that poll is kept for the visitor. Until then `reserved` has the visitor's order, and `due` the
--- time of the next poll.
+-- Reserves slots for visitors who poll rarely. The timers of a hidden tab may run only once a
+-- minute, so if its visitor were called at the head of the queue, the call would always expire
+-- before the next poll. Instead the visitor leaves `waiting` and gets a reservation: a slot that
+-- becomes free shortly before the next poll is kept for the visitor. The visitor's order is in the
+-- sorted set `reserved`, and the time of the next poll in `due`.
 local reserved = {} -- the functions that other fragments use
 do
--- The largest share of the slots that may be kept at a time.
+-- The largest share of the slots that may be kept at the same time.
 local MAX_SHARE = 0.05
--- A slot is kept from about when this many slots become free before the visitor's poll.
+-- A slot is kept as soon as only this many more slots become free before the visitor's poll.
 local LEAD_SLOTS = 3
--- How many more slots may be kept.
+-- How many more slots this script may keep.
 local remaining
 
--- Records that a visitor at the head of the queue was dropped as silent. Returns false.
-function reserved.drop_silent(visitor, due)
+-- Counts and logs that a visitor at the head of the queue was dropped as silent. Returns false.
+function reserved.record_silent(visitor, due)
   measure_drops(1)
   event('expired', visitor, is_unused(due) and 'unused' or 'silent', 'position', 1)
   return false
 end
 
--- Returns how many visitors need a slot now. `dues`: when they poll, soonest first. Slots are
--- needed now if those that become free at the room's pace would come too late for one of the polls.
-local function needed(dues)
-  local ends, held_ms = hold_times()
+-- Returns how many visitors need a slot now, because the slots that become free at the room's pace
+-- would come too late for their polls. `dues`: when these visitors poll next, the soonest first.
+local function count_needed_slots(dues)
+  local ends, held_ms = read_hold_times()
   local each_ms = math.max(held_ms / ends / cap, per_minute and 60000 / per_minute or 0)
   local most = 0
   for i, due in ipairs(dues) do
@@ -35,17 +35,17 @@ local function needed(dues)
   return math.max(0, math.min(math.ceil(most), #dues, remaining))
 end
 
--- Returns whether a visitor at the head of the queue needs the slot now.
-function reserved.wants_slot(due)
-  local is_wanted = needed({due}) > 0
+-- Returns whether a visitor at the head of the queue needs a slot now, and counts it as kept if so.
+function reserved.take_slot_if_needed(due)
+  local is_wanted = count_needed_slots({due}) > 0
   if is_wanted then remaining = remaining - 1 end
   return is_wanted
 end
 
--- Returns the visitors with a reservation but no slot, the soonest poll first, as {visitor, due,
--- order}; and how many of them need a slot now. Removes reservations of visitors who are back in
--- the queue, have a session, are silent, or have left.
-function reserved.find()
+-- Returns the visitors who have a reservation but no slot yet, as rows {visitor, due, order}, the
+-- soonest poll first; and how many of them need a slot now. Removes the reservations of visitors
+-- who are back in the queue, have a session, are silent, or have left.
+function reserved.find_without_slot()
   remaining = math.max(1, math.floor(MAX_SHARE * cap))
   local visitors, orders = queue.split(
     redis_call('ZRANGE', RESERVED, 0, LOOP_LIMIT - 1, 'WITHSCORES'))
@@ -62,7 +62,7 @@ function reserved.find()
     elseif silent_from(dues[i] + 0) < now then
       redis_call('ZREM', RESERVED, visitor)
       redis_call('ZREM', DUE, visitor)
-      reserved.drop_silent(visitor, dues[i] + 0)
+      reserved.record_silent(visitor, dues[i] + 0)
     else
       rows[#rows + 1] = {visitor, dues[i] + 0, orders[i]}
     end
@@ -72,14 +72,14 @@ function reserved.find()
   end)
   local soonest = {}
   for i, row in ipairs(rows) do soonest[i] = row[2] end
-  local need = needed(soonest)
+  local need = count_needed_slots(soonest)
   remaining = remaining - need
   return rows, need
 end
 
--- Returns a polling visitor with a reservation to the head of the queue. Returns whether there was
--- a reservation.
-function reserved.take_back(visitor, joined)
+-- Puts a visitor who polls and has a reservation back to the head of the queue. Returns whether the
+-- visitor had a reservation.
+function reserved.return_to_queue(visitor, joined)
   local order = redis_call('ZSCORE', RESERVED, visitor)
   if not order or redis_call('ZSCORE', WAITING, visitor) then return false end
   redis_call('ZREM', RESERVED, visitor)

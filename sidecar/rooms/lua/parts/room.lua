@@ -1,6 +1,6 @@
 -- @include "visitors/members"
 -- @include "visitors/pending_writes"
--- The start of every room script.
+-- Begins every room script: reads the arguments, the settings and the numbers in `stats`.
 -- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 polls  8 config  9 stats
 --       10 events  11 arrivals  12 drawn  13 reserved; enter and beat have also
 --       14 addresses, enter 15 grants, and all but enter, beat and renew 16 moved  17 replicas
@@ -8,7 +8,7 @@
 --       (names and types: rooms/redis_keys.py)
 -- ARGV  1 now in ms, or '' for Redis' own time (tests override it)
 --       2 the room's settings from the settings file, JSON; the config hash overrides them
---       3 to 5 near, known_since and promised_since, as far as the replica knows them, else ''
+--       3 near  4 known_since  5 promised_since; each '' if the replica does not know it
 --         (rooms/lua/parts/recovery.lua)
 local WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, ADDRESSES, REPLICAS, POLLS
 local CONFIG, STATS, EVENTS, LOG, MINUTES, ARRIVALS, DRAWN, RESERVED, GRANTS, MOVED, LOOK
@@ -16,8 +16,8 @@ local CONFIG, STATS, EVENTS, LOG, MINUTES, ARRIVALS, DRAWN, RESERVED, GRANTS, MO
 -- The most members that one loop of a script handles; the next script handles the rest.
 local LOOP_LIMIT = 150
 
--- Returns the visitors of a batch: ARGV[6] and every `step`th argument after it.
-local function batch(ARGV, step)
+-- Returns the ids of a batch's visitors: every `step`th argument from ARGV[6] on.
+local function read_visitors(ARGV, step)
   local visitors = {}
   for i = 6, #ARGV, step do
     visitors[#visitors + 1] = ARGV[i]
@@ -26,7 +26,7 @@ local function batch(ARGV, step)
 end
 
 local now
--- Values that are cached during one call of a script.
+-- Values that are cached until the script ends.
 local cache
 
 -- @include "rooms/parts/settings"
@@ -34,7 +34,7 @@ local cache
 -- @include "rooms/parts/stats"
 -- @include "rooms/parts/outage"
 -- @include "rooms/parts/recovery"
--- Begins a script that only reads and needs no numbers.
+-- Begins a script that changes nothing and needs no numbers of `stats`.
 local function begin_reading(KEYS, ARGV)
   redis_call = redis.call
   WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, POLLS, CONFIG, STATS, EVENTS, ARRIVALS, DRAWN,

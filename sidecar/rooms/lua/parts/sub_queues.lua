@@ -1,29 +1,31 @@
 -- @include "rooms/parts/order"
--- The room's sub-queues. Each is a band of orders in `waiting`.
+-- Counts visitors in the room's sub-queues. A sub-queue is a range of orders in `waiting`; `line`
+-- is its number, from 1.
 
--- Returns how many visitors wait in each sub-queue; they are counted once in a script.
+-- Returns how many visitors wait in each sub-queue. They are counted once in a script.
 local function sub_queue_lengths()
   if cache.lengths then return cache.lengths end
   flush()
   local lengths = {}
   cache.lengths = lengths
   for line = 1, #lines do
-    local low, high = bounds(line)
-    lengths[line] = redis_call('ZCOUNT', WAITING, line == 1 and int(bottom(FRONT - 1)) or int(low),
+    local low, high = order_range(line)
+    if line == 1 then low = lowest_order(FRONT - 1) end
+    lengths[line] = redis_call('ZCOUNT', WAITING, int(low),
       line == #lines and '+inf' or '(' .. int(high))
   end
   return lengths
 end
 
--- Returns how many waiting visitors have a drawn place; they are counted once in a script, after
--- the calls.
+-- Returns how many waiting visitors have a drawn place. They are counted once in a script, after
+-- call_next().
 local function drawn_length()
-  cache.drawn = cache.drawn or count_drawn()
+  cache.drawn = cache.drawn or count_drawn_places()
   return cache.drawn
 end
 
--- Returns how many visitors are called before a visitor who has `ahead` people ahead in the
--- sub-queue and `rank` people ahead in all sub-queues.
+-- Returns how many visitors are called before a visitor who has `ahead` visitors ahead in the
+-- sub-queue `line`, and `rank` visitors ahead in all sub-queues.
 local function calls_before(line, ahead, rank)
   if not is_weighted then return rank end
   local calls = ahead + drawn_length()
@@ -35,9 +37,9 @@ local function calls_before(line, ahead, rank)
   return calls
 end
 
--- Returns how many visitors wait before the first of a sub-queue. `line`: nil in a room without
+-- Returns how many visitors have an order before a sub-queue. `line`: nil in a room without
 -- sub-queues.
 local function ahead_of_sub_queue(line)
   if not line then return 0 end
-  return line > 1 and before(WAITING, bounds(line)) or count_drawn()
+  return line > 1 and count_below(WAITING, order_range(line)) or count_drawn_places()
 end

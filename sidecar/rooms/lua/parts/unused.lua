@@ -1,6 +1,6 @@
--- Marks unused places and slots: a place without a poll (in `due`), and a slot whose pass was not
--- used (in `active`). A client without cookies takes many of them and uses none. A score with a
--- fraction of half a millisecond is the mark.
+-- Marks unused places (in `due`: nobody has polled for the place) and unused sessions (in `active`:
+-- nobody has sent the pass). A client that keeps no cookies takes many and uses none, so they
+-- expire early. The mark is a score with a fraction of half a millisecond.
 local UNUSED = 0.5
 local function is_unused(score)
   return score % 1 == UNUSED

@@ -1,7 +1,7 @@
 -- @include "rooms/parts/admit"
 -- @include "rooms/parts/unused"
--- Sessions of newcomers who were admitted at once and have not used the pass yet. If slots are
--- scarce, such a session ends early.
+-- Handles unused sessions, of newcomers who were admitted at once and have not sent the pass yet.
+-- If slots are scarce, such a session ends early.
 local are_slots_scarce, unused_until, admit_unused
 do
 -- Returns whether slots are scarce: somebody waits, or 90 % of the slots are taken.
@@ -9,18 +9,18 @@ function are_slots_scarce()
   return redis_call('EXISTS', DUE) == 1 or 10 * size(ACTIVE) >= 9 * cap
 end
 
--- Returns until when, at the latest, a newcomer who was admitted at once may first use the pass.
+-- Returns the latest time at which a newcomer who was admitted at `started` may first use the pass.
 function unused_until(started)
   return pass_ends(started, started) + room.session_grace_ms
 end
 
--- Begins the session of a newcomer who has not used the pass yet. If slots are scarce, the session
--- ends after claim_window, but not before `least`, its end so far. Returns when the pass ends, ms.
-function admit_unused(visitor, started, least)
+-- Begins or extends an unused session. If slots are scarce, it will end after claim_window, but not
+-- before `old_end`, its end until now (nil: a new session). Returns when the pass ends, ms.
+function admit_unused(visitor, started, old_end)
   local latest = unused_until(started)
   local ends = latest - room.session_grace_ms
   stats.last_end = math.max(stats.last_end or 0, ends)
-  store_session(visitor, started, math.max(math.min(now + claim_ms, latest) + UNUSED, least or 0))
+  store_session(visitor, started, math.max(math.min(now + claim_ms, latest) + UNUSED, old_end or 0))
   return ends
 end
 end

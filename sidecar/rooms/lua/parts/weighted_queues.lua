@@ -1,30 +1,32 @@
 -- @include "rooms/parts/position"
--- Chooses who is called next: the visitor with the smallest order, or if sub-queues have weights,
+-- Chooses who is called next: the visitor with the smallest order or, if sub-queues have weights,
 -- the head of the sub-queue whose turn it is. The rule is Tijdeman's for the chairman assignment
--- problem (R. Tijdeman, Discrete Mathematics 32, 1980): each call gives every sub-queue that is not
--- empty its share of a call as credit, and among those with enough credit it chooses the one that
--- could wait the least. As long as the same sub-queues are not empty, each has always had its share
--- of the calls, to within one call.
--- stats.credit_n: the credit of sub-queue n. An empty sub-queue has none.
+-- problem (R. Tijdeman, Discrete Mathematics 32, 1980). For each call, every sub-queue that is not
+-- empty gets its share of one call as credit. Among those with enough credit, the one that can wait
+-- the least is called, and pays one call. As long as the same sub-queues are not empty, each has
+-- always had its share of the calls, to within one call. stats.credit_n is the credit of sub-queue
+-- n, 0 if it is empty.
 local store_credits, pop_heads
 do
-local new_credits -- the credits after the call that is being made
+local new_credits -- the credits to store if the visitor who was popped last is called
 
+-- Returns the number of the sub-queue whose turn it is, and the credits of all after its call; nil
+-- if all are empty.
 local function choose_sub_queue()
-  local total, busy = 0, 0
+  local total, nonempty = 0, 0
   for n, length in ipairs(sub_queue_lengths()) do
     if length > 0 then
-      total, busy = total + lines[n].weight, busy + 1
+      total, nonempty = total + lines[n].weight, nonempty + 1
     end
   end
-  if busy == 0 then return nil end
-  local enough = busy > 1 and 1 / (2 * (busy - 1)) or 0
+  if nonempty == 0 then return nil end
+  local enough = nonempty > 1 and 1 / (2 * (nonempty - 1)) or 0
   local best, credits, least, best_has_enough = nil, {}, math.huge, false
   for n, length in ipairs(sub_queue_lengths()) do
     if length > 0 then
       local share = lines[n].weight / total
       credits[n] = (stats['credit_' .. n] or 0) + share
-      -- A sub-queue with enough credit goes first. 1e-9, so that rounding does not decide.
+      -- A sub-queue with enough credit goes first. 1e-9 allows for rounding errors.
       local has_enough, slack = credits[n] > enough - 1e-9, (1 - enough - credits[n]) / share
       if not best or (has_enough and not best_has_enough)
         or (has_enough == best_has_enough and slack < least - 1e-9) then
@@ -38,7 +40,8 @@ local function choose_sub_queue()
   return best, credits
 end
 
--- Stores the credits after a call. If a visitor is dropped as silent, the credits stay unchanged.
+-- Stores the credits after a call. It is not called for a visitor who is dropped as silent, so the
+-- credits then stay the same.
 function store_credits()
   for n, credit in pairs(new_credits or {}) do
     stats['credit_' .. n] = credit
@@ -49,7 +52,7 @@ local function pop_from_sub_queue()
   local line, credits = choose_sub_queue()
   if not line then return {}, {} end
   new_credits = credits
-  local low, high = bounds(line)
+  local low, high = order_range(line)
   local head = redis_call('ZRANGEBYSCORE', WAITING, line == 1 and '-inf' or int(low),
     line == #lines and '+inf' or '(' .. int(high), 'WITHSCORES', 'LIMIT', 0, 1)
   redis_call('ZREM', WAITING, head[1])
@@ -57,11 +60,11 @@ local function pop_from_sub_queue()
   return queue.split(head)
 end
 
--- Pops visitors from the head of `waiting` like queue.pop_heads(), but from weighted sub-queues one
--- at a time.
+-- Pops visitors from the head of `waiting` as queue.pop_heads() does; but from weighted sub-queues,
+-- pops one at a time.
 function pop_heads(waiting, most)
   new_credits = nil
-  local drawn_first = is_weighted and count_drawn()
+  local drawn_first = is_weighted and count_drawn_places()
   if drawn_first then most = math.max(1, math.min(most, drawn_first)) end
   local visitors, orders
   if drawn_first == 0 then
