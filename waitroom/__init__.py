@@ -1,4 +1,4 @@
-"""Python client for leases, limits, jobs and rooms, by the ops listener of a Waitroom replica.
+"""Python client for leases, limits, jobs and rooms. It uses a Waitroom replica's ops listener.
 
     client = Client("http://127.0.0.1:8401", token="...")
     client.acquire("pay", biz="refund", channel="wx", wait=True)
@@ -7,10 +7,10 @@
 
 AsyncClient has the same methods, with `await` and `async with`.
 
-Several addresses are several replicas of one installation. If a replica does not answer a request,
-the client tries the next one, provided that the request never arrived or is safe to repeat. Safe
-are all GET, PUT, PATCH and DELETE requests, all releases, and all requests with an id (`id`,
-`idempotency_key` or a holder), which the client makes up if it may have to repeat a request.
+A client can get the addresses of several replicas of one installation. If a replica does not answer
+a request, the client tries the next one, provided that the request never arrived or is safe to
+repeat. It is safe to repeat a GET, PUT, PATCH or DELETE request, a release, and any request with an
+id (`id`, `idempotency_key` or a holder). The client generates an id if it may need one for that.
 """
 
 from waitroom.async_client import AsyncClient

@@ -15,7 +15,7 @@ from waitroom.errors import RejectedError, UnavailableError
 from waitroom.jobs import AsyncJobs
 from waitroom.leases import AsyncLease
 from waitroom.limits import (
-    Field,
+    FieldValue,
     LimitMethods,
     acquire_or_refuse,
     evaluate_fields,
@@ -26,7 +26,7 @@ from waitroom.limits import (
 from waitroom.rooms import AsyncRooms
 from waitroom.wire import AcquireCall, Document, Replica, Request, Wire
 
-#: Most calls in one request, and most requests at a time, for each limit.
+#: The maximum number of calls in one request, and of concurrent requests, for each limit.
 MAX_BATCH_SIZE = 100
 MAX_REQUESTS = 8
 
@@ -40,19 +40,19 @@ class TaskCore(Core):
 
     def __init__(self, wire: Wire, retries: int) -> None:
         super().__init__(wire, retries)
-        self._http = httpx.AsyncClient(**wire.options(httpx.AsyncHTTPTransport))
+        self._http = httpx.AsyncClient(**wire.client_arguments(httpx.AsyncHTTPTransport))
         self._batchers: dict[str, Batcher[AcquireCall, Document]] = {}
         self._releases: set[asyncio.Task[None]] = set()
 
     async def send(self, request: Request, replica: Replica) -> Any:
-        http_request = self._http.build_request(**self.wire.request(request, replica))
+        http_request = self._http.build_request(**self.wire.request_arguments(request, replica))
         try:
             response = await self._http.send(http_request, stream=request.is_streamed)
             if not response.is_success:
                 await response.aread()
         except httpx.TransportError as error:
             raise replica.to_unavailable_error(error) from error
-        return replica.read(request, response)
+        return replica.parse(request, response)
 
     async def iterate_body(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         try:
@@ -134,7 +134,7 @@ class TaskCore(Core):
 
 
 class AsyncClient(LimitMethods):
-    """Client for the tasks of one event loop, with the same methods as Client. A task that is
+    """A client for the tasks of one event loop, with the same methods as Client. A task that is
     cancelled while it waits releases its permit or reservation, or leaves the queue."""
 
     _core: TaskCore
@@ -169,9 +169,9 @@ class AsyncClient(LimitMethods):
         key: str | None = None,
         cost: int = 1,
         wait: bool = False,
-        **fields: Field | Callable[..., Field],
+        **fields: FieldValue | Callable[..., FieldValue],
     ) -> Callable[[AsyncFunction[Params, Returned]], AsyncFunction[Params, Returned]]:
-        """Return a decorator of async functions; see Client.limited."""
+        """Return a decorator for async functions; see Client.limited."""
 
         def decorate(
             function: AsyncFunction[Params, Returned],

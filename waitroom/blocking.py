@@ -1,4 +1,4 @@
-"""Turns async methods into blocking ones, which run each coroutine to its end."""
+"""Turns async methods into blocking ones, which run each coroutine to completion."""
 
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
@@ -18,7 +18,7 @@ class BlockingMethods(Generic[AsyncMethods]):
 
 
 def run(awaitable: Awaitable[Result]) -> Result:
-    """Run an awaitable of ThreadCore to its end. As none suspends, no event loop is needed."""
+    """Run an awaitable of ThreadCore to completion. It never suspends, so needs no event loop."""
     try:
         next(awaitable.__await__())
     except StopIteration as end:
@@ -42,7 +42,7 @@ def blocking(
 def blocking_context(
     method: Callable[Concatenate[AsyncMethods, Params], AbstractAsyncContextManager[Result]],
 ) -> Callable[Concatenate[BlockingMethods[AsyncMethods], Params], Iterator[Result]]:
-    """Turn a method with an async context manager into a generator for `contextmanager`."""
+    """Turn a method that returns an async context manager into one for `contextmanager`."""
 
     @functools.wraps(method)
     def enter(self: Any, /, *args: Any, **kwargs: Any) -> Iterator[Result]:
@@ -54,7 +54,7 @@ def blocking_context(
 
 @contextmanager
 def enter_blocking(manager: AbstractAsyncContextManager[Result]) -> Iterator[Result]:
-    """Enter an async context manager for the block."""
+    """Hold an async context manager open while the block runs."""
     value = run(manager.__aenter__())
     try:
         yield value

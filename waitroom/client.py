@@ -1,4 +1,4 @@
-"""The blocking client, for threads."""
+"""The blocking client, which threads can share."""
 
 import functools
 import inspect
@@ -16,7 +16,7 @@ from waitroom.core import Core
 from waitroom.jobs import AsyncJobs, Jobs
 from waitroom.leases import Lease
 from waitroom.limits import (
-    Field,
+    FieldValue,
     LimitMethods,
     acquire_or_refuse,
     evaluate_fields,
@@ -40,14 +40,14 @@ class ThreadCore(Core):
     async def send(self, request: Request, replica: Replica) -> Any:
         if self._pid != os.getpid():  # after a fork, the connections are the parent's
             self._open_connections()
-        http_request = self._http.build_request(**self.wire.request(request, replica))
+        http_request = self._http.build_request(**self.wire.request_arguments(request, replica))
         try:
             response = self._http.send(http_request, stream=request.is_streamed)
             if not response.is_success:
                 response.read()
         except httpx.TransportError as error:
             raise replica.to_unavailable_error(error) from error
-        return replica.read(request, response)
+        return replica.parse(request, response)
 
     async def iterate_body(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         with closing(response):
@@ -84,12 +84,13 @@ class ThreadCore(Core):
             self._http.close()
 
     def _open_connections(self) -> None:
-        self._http, self._pid = httpx.Client(**self.wire.options(httpx.HTTPTransport)), os.getpid()
+        self._http = httpx.Client(**self.wire.client_arguments(httpx.HTTPTransport))
+        self._pid = os.getpid()
 
 
 class Client(BlockingMethods[LimitMethods]):
-    """Blocking client that any number of threads may share. Every method may raise RejectedError
-    or UnavailableError.
+    """A blocking client, which any number of threads may share. Every method may raise
+    RejectedError or UnavailableError.
 
     Args:
         address: A replica's ops listener, such as http://127.0.0.1:8401 or
@@ -136,10 +137,10 @@ class Client(BlockingMethods[LimitMethods]):
         key: str | None = None,
         cost: int = 1,
         wait: bool = False,
-        **fields: Field | Callable[..., Field],
+        **fields: FieldValue | Callable[..., FieldValue],
     ) -> Callable[[Callable[Params, Returned]], Callable[Params, Returned]]:
-        """Return a decorator of functions, each call of which first acquires permission; see
-        acquire. A field may be a function of the same arguments: `biz=lambda order: order.biz`.
+        """Return a decorator. A decorated function acquires permission before each call, as by
+        `acquire`. A field may be a function of the same arguments: `biz=lambda order: order.biz`.
 
         The decorated function raises Refused, without `wait` also if the call would have to wait.
         """
@@ -163,11 +164,11 @@ class Client(BlockingMethods[LimitMethods]):
     def lease(
         self, template: str, resource: str, *, holder: str = "", wait: float | None = None
     ) -> Iterator[Lease]:
-        """Hold a lease while the block runs. Queue for at most `wait` seconds; None for no limit.
+        """Hold a lease while the block runs. Queue for at most `wait` seconds, or forever if None.
         All clients with the same `holder` share one lease. By default the holder is a new id.
 
-        Raises Queued if the wait is over, Refused if the queue is full, and LeaseLost after a block
-        that ran longer than the term, unless the block itself raised.
+        Raises Queued if the time to wait is over, Refused if the queue is full, and LeaseLost after
+        a block that ran longer than the term, unless the block itself raised.
         """
         lease = Lease(self._core, template, resource, holder)
         with enter_blocking(lease.hold(wait)):

@@ -1,8 +1,8 @@
 """Sends requests until a replica answers. Both clients share this code.
 
-The methods are coroutines. Those of ThreadCore never suspend, so `waitroom.blocking` can run each
-one to its end without an event loop. A coroutine that is interrupted, by CancelledError or
-KeyboardInterrupt, may still send cleanup requests, for example to release a permit.
+The methods are coroutines. Those of ThreadCore (client.py) never suspend, so `waitroom.blocking`
+can run each one to completion without an event loop. A coroutine that is interrupted, by
+CancelledError or KeyboardInterrupt, may still send cleanup requests, such as to release a permit.
 """
 
 import logging
@@ -46,7 +46,7 @@ class Core(ABC):
 
     @abstractmethod
     async def try_acquire_call(self, call: AcquireCall) -> Document:
-        """Try each replica once with a call of a limit. Other calls may share the request."""
+        """Ask for permission for one call, trying each replica once. Calls may share a request."""
 
     @abstractmethod
     def run_repeatedly(
@@ -55,7 +55,7 @@ class Core(ABC):
         """Run `act` every `seconds` while the block runs. Let a started run finish."""
 
     def make_repeat_id(self) -> str:
-        """Return an id that makes a call safe to repeat. Empty if this client repeats none."""
+        """Return an id with which a call is safe to repeat, or "" if this client never repeats."""
         return make_id() if self.retries > 0 or len(self.wire.replicas) > 1 else ""
 
     async def try_replicas(self, request: Request) -> Any:
@@ -104,7 +104,7 @@ class Core(ABC):
         raise AssertionError  # the last attempt has returned or raised
 
     async def send_or_log(self, request: Request) -> None:
-        """Try a cleanup request once. Only log a failure, as permits and leases expire anyway."""
+        """Send a cleanup request without retries. Log a failure, since permits expire anyway."""
         try:
             await self.try_replicas(request)
         except WaitroomError as error:

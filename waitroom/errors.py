@@ -1,10 +1,10 @@
 """The errors that the clients raise.
 
 WaitroomError
-├── ConfigError       an address of the client is not valid
+├── ConfigError       an address that the client was given is not valid
 ├── Refused           a limit refuses the call, or a queue is full
-├── Queued            no lease or permit was granted in the time to wait
-├── LeaseLost         the lease has ended: stop the work that depends on it
+├── Queued            no lease or permit was granted within the time to wait
+├── LeaseLost         the lease has ended, so the work that depends on it must stop
 ├── RejectedError     the replica rejects the request, for example its token, a name or a value
 └── UnavailableError  no replica answers, or Redis or the database is unavailable
 """
@@ -12,7 +12,7 @@ WaitroomError
 from dataclasses import dataclass
 from typing import Any
 
-#: Time before another try after a refusal without a retry time, such as of a limit of 0, seconds.
+#: Seconds until a retry if a refusal does not say how long, for example because the limit is 0.
 DEFAULT_RETRY_S = 60.0
 
 
@@ -22,19 +22,19 @@ class WaitroomError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Problem document (RFC 9457) of a response. If `title` is empty, no replica sent it."""
+    """The problem document (RFC 9457) of a response. If `title` is empty, no replica sent it."""
 
-    #: HTTP status.
+    #: The HTTP status.
     status: int
     title: str = ""
     detail: str = ""
-    #: Kind of problem, as listed in docs/problems.md.
+    #: The kind of problem, one of those in docs/problems.md.
     code: str = ""
     #: One line for each fault, beginning with the name of the faulty value.
     errors: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, status: int, document: Any) -> "Problem":
+    def from_document(cls, status: int, document: Any) -> "Problem":
         members = document if isinstance(document, dict) else {}
         title, detail, code = (str(members.get(name) or "") for name in ("title", "detail", "code"))
         errors = members.get("errors")
@@ -43,7 +43,7 @@ class Problem:
 
 
 class ConfigError(WaitroomError):
-    """An address of the client is not valid. `problems` has a line for each fault."""
+    """An address that the client was given is not valid. `problems` has a line for each fault."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -51,8 +51,8 @@ class ConfigError(WaitroomError):
 
 
 class Refused(WaitroomError):  # noqa: N818 - a normal response, not a fault
-    """A limit refuses the call, or a queue is full. `retry_after`: seconds until another try may
-    succeed. `document`: the body of the response."""
+    """A limit refuses the call, or a queue is full. `retry_after` is the number of seconds until a
+    retry may succeed, and `document` is the body of the response."""
 
     def __init__(self, text: str, retry_after: float, document: dict[str, Any]) -> None:
         super().__init__(f"{text}; ask again after {retry_after:g} s")
@@ -61,8 +61,8 @@ class Refused(WaitroomError):  # noqa: N818 - a normal response, not a fault
 
 
 class Queued(WaitroomError):  # noqa: N818 - a normal response, not a fault
-    """No lease or permit was granted in time, so the client left the queue. `position`: the last
-    one in the queue, or None if unknown. `document`: the body of the last response."""
+    """No lease or permit was granted in time, so the client left the queue. `position` is its
+    last position, or None if unknown, and `document` is the body of the last response."""
 
     def __init__(self, text: str, document: dict[str, Any]) -> None:
         self.position: int | None = document.get("position")
@@ -93,8 +93,8 @@ class RejectedError(WaitroomError):
 
 
 class UnavailableError(WaitroomError):
-    """No replica answered, after all retries. `is_sent`: a replica may have acted on the request.
-    `problem`: the problem document of the last response. None if there was no response."""
+    """No replica answered, after all retries. `is_sent` is True if a replica may have acted on the
+    request. `problem` is the last response's problem document, or None without a response."""
 
     def __init__(self, text: str, *, is_sent: bool = True, problem: Problem | None = None) -> None:
         super().__init__(text)
@@ -103,6 +103,6 @@ class UnavailableError(WaitroomError):
 
 
 def get_retry_s(document: dict[str, Any]) -> float:
-    """Return the number of seconds before another try, from the body of a refusal."""
+    """Return how many seconds to wait before a retry, from the body of a refusal."""
     retry = document.get("wait_seconds") or document.get("retry_after_seconds")
     return float(retry or DEFAULT_RETRY_S)

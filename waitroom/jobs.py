@@ -13,21 +13,21 @@ import httpx
 from waitroom.blocking import BlockingMethods, blocking, blocking_context, blocking_iterator
 from waitroom.core import Core, log, make_id
 from waitroom.errors import Queued, Refused, WaitroomError, get_retry_s
-from waitroom.model import Cancelled, Job, JobPage
-from waitroom.wire import OpenResponse, Request, Response, path
+from waitroom.model import CancelledJob, Job, JobPage
+from waitroom.wire import OpenResponse, Request, Response, build_path
 
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
-#: How long a poll for one job waits, and a poll for the first of several jobs, in seconds.
+#: The longest wait of a long poll, in seconds: for a single job, and for the first of several.
 POLL_S = 20
 POLL_SEVERAL_S = 2
 #: The least time between two polls, in seconds, because a replica that shuts down responds at once.
 MIN_POLL_S = 0.5
-#: The most jobs on one page of a list.
-PAGE = 1000
+#: The maximum number of jobs on one page of a list.
+MAX_PAGE_SIZE = 1000
 
 
 class JobRequest(TypedDict, total=False):
-    """The fields of a submitted job, without the target's name (docs/jobs.md)."""
+    """The fields with which a job is submitted, without its target's name (docs/jobs.md)."""
 
     kind: str | None
     method: str | None
@@ -45,7 +45,7 @@ class JobRequest(TypedDict, total=False):
 
 
 class AsyncJobs:
-    """The methods of Jobs for asyncio."""
+    """The methods of Jobs, as coroutines."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -68,45 +68,45 @@ class AsyncJobs:
         return document
 
     async def get(self, id: str) -> Job:  # noqa: A002 - the API's name
-        return await self._core.call(Request("GET", path("jobs", id)))
+        return await self._core.call(Request("GET", build_path("jobs", id)))
 
     async def wait(self, id: str, *, timeout: float | None = None) -> Job:  # noqa: A002, ASYNC109
-        """Wait until a job has ended or, if it is an online job, was called, for at most `timeout`
-        seconds. Return the job even if that did not happen in time."""
+        """Wait until a job has ended, for at most `timeout` seconds, and return it as it is then.
+        For an online job, wait only until it is called: its client may then make the call."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             sent_at = time.monotonic()
             poll_s = math.ceil(max(0, min(POLL_S, deadline - sent_at)))
-            request = Request("GET", path("jobs", id), {"wait": str(poll_s)}, wait_s=poll_s)
+            request = Request("GET", build_path("jobs", id), {"wait": str(poll_s)}, wait_s=poll_s)
             job = await self._core.call(request)
             now = time.monotonic()
             if _is_ended_or_called(job) or now >= deadline:
                 return job
             await self._core.pause(max(0, min(deadline, sent_at + MIN_POLL_S) - now))
 
-    async def cancel(self, id: str) -> Cancelled:  # noqa: A002
-        """Cancel a queued job, or abort its call (`aborting`) if the target allows that. Raises
-        RejectedError with status 409 if the job has ended in another way, or its call cannot be
-        aborted. Idempotent."""
-        return await self._core.call(Request("DELETE", path("jobs", id)))
+    async def cancel(self, id: str) -> CancelledJob:  # noqa: A002
+        """Cancel a queued job. If its call has begun and the target allows it, abort the call
+        (`aborting`). Raises RejectedError with status 409 if the call cannot be aborted, or the job
+        has ended in another way. Idempotent."""
+        return await self._core.call(Request("DELETE", build_path("jobs", id)))
 
     async def retry(self, id: str) -> Job:  # noqa: A002
-        """Queue an ended job again, at the back. The client does not repeat this request."""
-        request = Request("POST", path("jobs", id, "retry"), is_repeatable=False)
+        """Queue an ended job again, as the last one. The client does not repeat this request."""
+        request = Request("POST", build_path("jobs", id, "retry"), is_repeatable=False)
         return await self._core.call(request)
 
     async def done(self, id: str) -> Job:  # noqa: A002
-        """Report that the call of an online job has ended. Idempotent."""
-        return await self._core.call(Request("POST", path("jobs", id, "done")))
+        """Report that the client has finished the call of an online job. Idempotent."""
+        return await self._core.call(Request("POST", build_path("jobs", id, "done")))
 
     async def iterate(
-        self, *, target: str | None = None, state: str | None = None, page_size: int = PAGE
+        self, *, target: str | None = None, state: str | None = None, page_size: int = MAX_PAGE_SIZE
     ) -> AsyncGenerator[Job, None]:
         """Yield the jobs of the client's token, newest first. The admin_token sees all jobs."""
-        filters = {"target": target, "state": state, "limit": str(min(page_size, PAGE))}
+        filters = {"target": target, "state": state, "limit": str(min(page_size, MAX_PAGE_SIZE))}
         query = {name: value for name, value in filters.items() if value}
         while True:
-            page: JobPage = await self._core.call(Request("GET", path("jobs"), query))
+            page: JobPage = await self._core.call(Request("GET", build_path("jobs"), query))
             for job in page["jobs"]:
                 yield job
             if page["next"] is None:
@@ -114,7 +114,7 @@ class AsyncJobs:
             query["after"] = page["next"]
 
     async def results(self, ids: Iterable[str]) -> AsyncGenerator[Job, None]:
-        """Yield each job once it has ended or was called. Polls at least every two seconds."""
+        """Yield each job once it has ended or was called. Poll at least every two seconds."""
         pending = dict.fromkeys(ids)
         while pending:
             finished = [job for id_ in pending if _is_ended_or_called(job := await self.get(id_))]
@@ -126,7 +126,7 @@ class AsyncJobs:
 
     async def body(self, id: str) -> AsyncGenerator[bytes, None]:  # noqa: A002
         """Yield the body of the job's result in chunks, whatever its size."""
-        request = Request("GET", path("jobs", id, "body"), is_streamed=True)
+        request = Request("GET", build_path("jobs", id, "body"), is_streamed=True)
         response: OpenResponse = await self._core.try_replicas(request)
         try:
             async with aclosing(self._core.iterate_body(response.response)) as chunks:
@@ -139,17 +139,18 @@ class AsyncJobs:
     async def permit(
         self, target: str, *, wait: float | None = None, **request: Unpack[JobRequest]
     ) -> AsyncGenerator[Job, None]:
-        """Submit an online job and wait for its permit, for at most `wait` seconds, or without
-        limit if that is None. The block makes the call, with `job["permit"]` in the header
-        X-Waitroom-Permit. A task that is cancelled while it waits leaves the queue.
+        """Submit an online job, whose call the client makes itself, and wait for its permit: for at
+        most `wait` seconds, or forever if that is None. The block makes the call, with
+        `job["permit"]` in the header X-Waitroom-Permit. If the task is cancelled
+        while it waits, the job leaves the queue.
 
         Raises Queued if there was no permit in time, and Refused if the queue is full.
         """
-        # With a key, a job can be cancelled even if its submission had no response. A job whose key
-        # the caller chose is not cancelled, because the caller may submit it again.
+        # With an idempotency key, a job can be cancelled even if its submission got no response. A
+        # job whose key the caller chose is not, because the caller may submit it again.
         online: JobRequest = {**request, "kind": "online"}
         submission = _make_submission(target, online, make_id())
-        undo = None if request.get("idempotency_key") else partial(self._cancel_lost, submission)
+        undo = None if request.get("idempotency_key") else partial(self._undo_submit, submission)
         id_ = (await self._submit(submission, target, undo))["id"]
         try:
             job = await self.wait(id_, timeout=wait)
@@ -167,8 +168,8 @@ class AsyncJobs:
             except WaitroomError as error:  # the permit expires by itself
                 log.warning("the permit of job %s is not given back: %s", id_, error)
 
-    async def _cancel_lost(self, submission: Request) -> None:
-        """Cancel a job whose submission had no response. Submits the job again to get its id."""
+    async def _undo_submit(self, submission: Request) -> None:
+        """Cancel a job whose submission got no response. Submit it again, to get its id."""
         try:
             response: Response = await self._core.try_replicas(submission)
             if response.status != 429:
@@ -202,15 +203,14 @@ def _make_submission(target: str, request: JobRequest, key: str) -> Request:
         body["body_base64"] = base64.b64encode(body.pop("body")).decode()
     if key:
         body.setdefault("idempotency_key", key)
-    has_key = "idempotency_key" in body
-    queue_full = frozenset({429})
-    return Request("POST", path("jobs"), body=body, statuses=queue_full, is_repeatable=has_key)
+    has_key, full = "idempotency_key" in body, frozenset({429})
+    return Request("POST", build_path("jobs"), body=body, statuses=full, is_repeatable=has_key)
 
 
 def _make_cancellation(id_: str) -> Request:
-    return Request("DELETE", path("jobs", id_), statuses=frozenset({409}))
+    return Request("DELETE", build_path("jobs", id_), statuses=frozenset({409}))
 
 
 def _is_ended_or_called(job: Job) -> bool:
-    """Return whether a job has ended or, if it is an online job, was called."""
+    """Return True if a job has ended, or is an online job that was called."""
     return job["state"] in ENDED or job["state"] == "called"

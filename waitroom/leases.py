@@ -1,4 +1,4 @@
-"""Leases: a resource has at most one holder at a time, for a limited term."""
+"""Leases of resources. A resource has one holder at a time, for a limited term."""
 
 import math
 import time
@@ -17,25 +17,25 @@ from waitroom.errors import (
     WaitroomError,
     get_retry_s,
 )
-from waitroom.model import LEASE
-from waitroom.wire import Document, Request, Response, path
+from waitroom.model import LEASE_MEMBERS
+from waitroom.wire import Document, Request, Response, build_path
 
-#: Time between two polls if a response does not give one, seconds.
+#: Seconds between two polls if a response does not say how long to wait.
 DEFAULT_REFRESH_S = 1.0
 
 
 class HeldLease:
-    """A lease that is held. Send `fence` with each change to the resource, which must refuse a
-    `fence` that is smaller than the largest one that it has seen."""
+    """A lease that this client holds. Send its fencing token, `fence`, with each change to the
+    resource, which must refuse a token that is smaller than the largest one that it has seen."""
 
     def __init__(self, core: Core, template: str, resource: str, holder: str) -> None:
         self._core = core
         self.template = template
         self.resource = resource
         self.holder = holder or make_id()
-        self._path = path("leases", template, resource)
+        self._path = build_path("leases", template, resource)
         self.fence = 0
-        #: By the clock of Redis.
+        #: The beginning and the end of the term, by the clock of Redis.
         self.granted_at = self.expires_at = datetime.min  # noqa: DTZ901 - until the lease is granted
         self._ends_at_monotonic_s = 0.0
 
@@ -52,13 +52,13 @@ class HeldLease:
         return max(0.0, self._ends_at_monotonic_s - time.monotonic())
 
     def check(self) -> None:
-        """Raise LeaseLost if the term is over by this machine's clock. Send no request."""
+        """Raise LeaseLost if the term has ended by this machine's clock. No request is sent."""
         if not self.left_seconds:
             raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
 
     @asynccontextmanager
     async def hold(self, wait: float | None) -> AsyncGenerator[None, None]:
-        """Hold the lease while the block runs. Queue for at most `wait` seconds; None: no limit."""
+        """Hold the lease while the block runs. Queue for at most `wait` seconds (None: forever)."""
         await self._acquire(wait)
         try:
             yield
@@ -95,8 +95,8 @@ class HeldLease:
         if order is not None:
             body["order"] = order
         sent_at = time.monotonic()
-        full = frozenset({429})
-        request = Request("POST", self._path, body=body, members=LEASE, statuses=full)
+        queue_full = frozenset({429})
+        request = Request("POST", self._path, body=body, members=LEASE_MEMBERS, statuses=queue_full)
         response: Response = await self._core.send_with_retries(request)
         document: Document = response.document
         if response.status == 429:
@@ -106,26 +106,27 @@ class HeldLease:
         return document
 
     async def _fetch(self) -> Document:
-        request = Request("GET", self._path, {"holder": self.holder}, members=LEASE)
+        request = Request("GET", self._path, {"holder": self.holder}, members=LEASE_MEMBERS)
         document: Document = await self._core.call(request)
         return document
 
     async def _renew(self) -> None:
         sent_at = time.monotonic()
         body = {"holder": self.holder, "fence": self.fence}
-        request = Request("PUT", self._path, body=body, members=LEASE, statuses=frozenset({409}))
+        conflict = frozenset({409})
+        request = Request("PUT", self._path, body=body, members=LEASE_MEMBERS, statuses=conflict)
         response: Response = await self._core.send_with_retries(request)
         if response.status == 200:
             self._store_grant(response.document, sent_at)
             return
-        # Not renewed, either because the lease has ended or because it may not be renewed.
-        problem = Problem.read(409, response.document)
+        # The lease was not renewed, because it has ended or because renewal is not allowed.
+        problem = Problem.from_document(409, response.document)
         if (await self._fetch())["fence"] == self.fence:
             raise RejectedError(f"lease {self} is not renewed: {problem.detail}", problem)
         raise LeaseLost(f"lease {self} is over: {problem.detail}")
 
     async def _release(self) -> None:
-        """Release the lease. If the release fails, the lease ends with its term."""
+        """Release the lease. If the request fails, the lease still ends with its term."""
         if not self.left_seconds:
             log.warning("lease %s was over before its block", self)
         query = {"holder": self.holder, "fence": str(self.fence)}
@@ -136,7 +137,7 @@ class HeldLease:
             log.warning("lease %s is not given up before its term: %s", self, error)
 
     def _store_grant(self, document: Document, sent_at: float) -> None:
-        """Store a granted or renewed term. `sent_at`: time.monotonic() before the request."""
+        """Store a granted or renewed term. `sent_at` is time.monotonic() before the request."""
         self.fence = document["fence"]
         self.granted_at = datetime.fromisoformat(document["granted_at"])
         self.expires_at = datetime.fromisoformat(document["expires_at"])
@@ -144,16 +145,16 @@ class HeldLease:
 
 
 class AsyncLease(HeldLease):
-    """Lease held by an `async with` block of AsyncClient.lease."""
+    """The lease that an `async with` block of AsyncClient.lease holds."""
 
     async def renew(self) -> None:
-        """Start the term again; see Lease.renew."""
+        """Restart the term; see Lease.renew."""
         await self._renew()
 
 
 class Lease(HeldLease):
-    """Lease held by a `with` block of Client.lease."""
+    """The lease that a `with` block of Client.lease holds."""
 
     def renew(self) -> None:
-        """Start the term again. Raises LeaseLost, or RejectedError if that is not allowed."""
+        """Restart the term. Raises LeaseLost, or RejectedError if renewal is not allowed."""
         run(self._renew())

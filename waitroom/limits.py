@@ -1,4 +1,4 @@
-"""Limits: ask permission for calls."""
+"""Methods for limits. A program asks a limit for permission before each of its calls."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -9,14 +9,14 @@ from typing import Any
 
 from waitroom.core import Core, get_backoff_s, log, make_id
 from waitroom.errors import Refused, RejectedError, WaitroomError, get_retry_s
-from waitroom.model import DECISION, Permit
-from waitroom.wire import AcquireCall, Document, Request, path
+from waitroom.model import DECISION_MEMBERS, Permit
+from waitroom.wire import AcquireCall, Document, Request, build_path
 
-Field = str | int
+FieldValue = str | int
 
 
 class LimitMethods:
-    """The client's methods for limits, and for requests without a method of their own."""
+    """Methods for limits, and `request` for all that the client has no method for."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -45,27 +45,28 @@ class LimitMethods:
         cost: int = 1,
         id: str = "",  # noqa: A002 - the API's name
         wait: bool = False,
-        **fields: Field,
+        **fields: FieldValue,
     ) -> Permit:
-        """Ask permission for one call, given the values of the limit's fields, or the whole `key`.
-        With `wait`, return when the call may start; without, see `wait_seconds` of the permit.
-        Requests with the same `id` count as one call.
+        """Ask for permission for one call. Give the values of the limit's fields, or the whole
+        `key`. With `wait`, return when the call may start; without it, the permit's `wait_seconds`
+        tells how long to wait. Requests with the same `id` count as one call.
 
         Raises Refused.
         """
-        name = id or self._core.make_repeat_id()
+        call_id = id or self._core.make_repeat_id()
         parameters = make_parameters(rule, key, cost, fields)
-        call = AcquireCall(rule, parameters, name, has_generated_id=not id)
+        call = AcquireCall(rule, parameters, call_id, has_generated_id=not id)
         return await _acquire(self._core, call, wait=wait)
 
-    async def look(self, /, rule: str, *, key: str | None = None, **fields: Field) -> Permit:
-        """Return the decision that a call would get now, without counting one."""
+    async def look(self, /, rule: str, *, key: str | None = None, **fields: FieldValue) -> Permit:
+        """Return the decision that a call would get now. No call is counted."""
         query = _to_strings(fields) if key is None else {"key": key}
-        request = Request("GET", path("limits", rule), query, members=DECISION)
-        return Permit.read(rule, await self._core.call(request))
+        request = Request("GET", build_path("limits", rule), query, members=DECISION_MEMBERS)
+        return Permit.from_document(rule, await self._core.call(request))
 
     async def release(self, permit: Permit) -> bool:
-        """Release a permit or a reserved time. Return False if there was none. Idempotent."""
+        """Release a permit, or the start time reserved for a call. Return False if there is none,
+        because it was already released or has expired. Idempotent."""
         if not permit.permit:
             return False
         request = make_release_request(permit.rule, key=permit.key, permit=permit.permit)
@@ -80,10 +81,10 @@ class LimitMethods:
         key: str | None = None,
         cost: int = 1,
         wait: bool = False,
-        **fields: Field,
+        **fields: FieldValue,
     ) -> AsyncGenerator[Permit, None]:
-        """Hold a permit of a concurrency limit while the block runs. With `wait`, ask again until
-        a permit is granted; clients that wait are not queued. Also works as a decorator.
+        """Hold a permit of a concurrency limit while the block runs. With `wait`, retry until a
+        permit is granted; clients that wait do not queue. It can also be used as a decorator.
 
         Raises Refused.
         """
@@ -118,7 +119,7 @@ class LimitMethods:
 
 
 async def acquire_or_refuse(core: Core, rule: str, parameters: Document, *, wait: bool) -> None:
-    """Acquire permission for one call. Raises Refused, without `wait` also if there is a wait."""
+    """Get permission for a call. Raises Refused, without `wait` also if it cannot start now."""
     permit = await _acquire(core, AcquireCall(rule, parameters, core.make_repeat_id()), wait=wait)
     if not wait and permit.wait_seconds > 0:
         request = make_release_request(rule, key=permit.key, permit=permit.permit)
@@ -127,15 +128,17 @@ async def acquire_or_refuse(core: Core, rule: str, parameters: Document, *, wait
         raise Refused(f"{name} has no moment before", permit.wait_seconds, {})
 
 
-def evaluate_fields(fields: Mapping[str, Any], args: Any, kwargs: Any) -> dict[str, Field]:
-    """Return the fields of a decorated function's call. Evaluate those given as functions."""
+def evaluate_fields(fields: Mapping[str, Any], args: Any, kwargs: Any) -> dict[str, FieldValue]:
+    """Return the fields for one call of a decorated function. Call those that are functions."""
     return {
         name: field(*args, **kwargs) if callable(field) else field for name, field in fields.items()
     }
 
 
-def make_parameters(rule: str, key: str | None, cost: int, fields: Mapping[str, Field]) -> Document:
-    """Return the members of a call. Raises RejectedError if both `key` and `fields` are given."""
+def make_parameters(
+    rule: str, key: str | None, cost: int, fields: Mapping[str, FieldValue]
+) -> Document:
+    """Return a call's parameters for the API. Raises RejectedError for both `key` and `fields`."""
     if key is not None and fields:
         raise RejectedError(f"limit {rule}: give its key or its fields, not both")
     parameters: Document = {"fields": _to_strings(fields)} if key is None else {"key": key}
@@ -143,7 +146,7 @@ def make_parameters(rule: str, key: str | None, cost: int, fields: Mapping[str, 
 
 
 def make_acquire_request(call: AcquireCall) -> Request:
-    """Return the request that acquires permission for one call. A refusal is no error."""
+    """Return the request that acquires permission for one call. A refusal raises no error."""
     batch = make_batch_acquire_request([call])
     return replace(batch, body=call.body, statuses=frozenset({429}))
 
@@ -152,17 +155,17 @@ def make_batch_acquire_request(calls: Sequence[AcquireCall]) -> Request:
     """Return the request that acquires permission for several calls of one limit."""
     return Request(
         "POST",
-        path("limits", calls[0].rule, "acquire"),
+        build_path("limits", calls[0].rule, "acquire"),
         body=[call.body for call in calls],
-        members=DECISION,
+        members=DECISION_MEMBERS,
         is_repeatable=all(call.is_repeatable for call in calls),
     )
 
 
 def make_release_request(rule: str, **body: Any) -> Request:
-    """Return the request that releases a permit. The body has `permit`, and `key` or `fields`."""
+    """Return the request that releases a permit. `body` has `permit`, and `key` or `fields`."""
     members = frozenset({"released"})
-    return Request("POST", path("limits", rule, "release"), body=body, members=members)
+    return Request("POST", build_path("limits", rule, "release"), body=body, members=members)
 
 
 async def _acquire(core: Core, call: AcquireCall, *, wait: bool) -> Permit:
@@ -185,7 +188,7 @@ async def _acquire(core: Core, call: AcquireCall, *, wait: bool) -> Permit:
     return permit
 
 
-def _to_strings(fields: Mapping[str, Field]) -> dict[str, str]:
+def _to_strings(fields: Mapping[str, FieldValue]) -> dict[str, str]:
     for name, value in fields.items():
         if not isinstance(value, str | int):
             raise RejectedError(f"field {name}: a text or a whole number (got {value!r})")
@@ -193,9 +196,9 @@ def _to_strings(fields: Mapping[str, Field]) -> dict[str, str]:
 
 
 def _read_permit(call: AcquireCall, document: Document) -> Permit:
-    """Return the permit of a decision. Raises Refused, or RejectedError if the cost is too high."""
+    """Return the permit in a decision. Raises Refused, or RejectedError if the cost is too high."""
     if document["allowed"]:
-        return Permit.read(call.rule, document)
+        return Permit.from_document(call.rule, document)
     name = _describe_limit(call.rule, document["key"])
     if document["wait_seconds"] is None and document["limit"]:
         cost = call.parameters.get("cost", 1)

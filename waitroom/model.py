@@ -1,4 +1,4 @@
-"""Types of the documents in a replica's responses."""
+"""Types of the JSON documents in a replica's responses."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,31 +7,31 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """Decision of a limit on one call."""
+    """A limit's decision about one call. If the call is allowed, it may have to wait."""
 
     #: Name of the limit.
     rule: str
     key: str
     allowed: bool
-    #: granted, paced, refused or unlimited; admitted_alone while Redis is unavailable.
+    #: One of granted, paced, refused, unlimited and, while Redis is unavailable, admitted_alone.
     outcome: str
-    #: Seconds from the response until the call may start.
+    #: How many seconds after the response the call may start.
     wait_seconds: float
-    #: When the call may start, by the clock of Redis. None while Redis is unavailable.
+    #: The time when the call may start, by the clock of Redis. None while Redis is unavailable.
     at: datetime | None
-    #: None if there is no limit, or it is unknown.
+    #: How many calls the limit allows, and how many are left. None if unlimited or unknown.
     limit: int | None
     remaining: int | None
     #: Seconds until the whole limit is available again, if there are no further calls.
     reset_seconds: float | None
     #: Seconds until the permit of a concurrency limit expires. None for other limits.
     expires_in_seconds: float | None
-    #: Id to release the permit by. Empty if there is nothing to release.
+    #: The id with which the permit is released. Empty if there is nothing to release.
     permit: str
 
     @classmethod
-    def read(cls, rule: str, document: dict[str, Any]) -> "Permit":
-        values = {name: document[name] for name in DECISION}
+    def from_document(cls, rule: str, document: dict[str, Any]) -> "Permit":
+        values = {name: document[name] for name in DECISION_MEMBERS}
         values["wait_seconds"] = values["wait_seconds"] or 0.0
         values["permit"] = values["permit"] or ""
         if values["at"] is not None:
@@ -39,13 +39,15 @@ class Permit:
         return cls(rule, **values)
 
 
-#: Members that the documents of a permit and of a lease must have.
-DECISION = frozenset(Permit.__dataclass_fields__) - {"rule"}
-LEASE = frozenset({"state", "fence", "order", "refresh_after_seconds", "expires_in_seconds"})
+#: The members that the document of a decision must have, and those of a lease.
+DECISION_MEMBERS = frozenset(Permit.__dataclass_fields__) - {"rule"}
+LEASE_MEMBERS = frozenset(
+    {"state", "fence", "order", "refresh_after_seconds", "expires_in_seconds"}
+)
 
 
 class JobResult(TypedDict):
-    """Result of a job, including a body of at most 64 KB, as a string or in base64."""
+    """The response to a job's call. Its body is included up to 64 KB, as a string or in base64."""
 
     status: int
     headers: dict[str, str]
@@ -55,8 +57,8 @@ class JobResult(TypedDict):
     body_base64: NotRequired[str]
 
 
-#: Times are in ISO 8601. `position` 1 is next. `state`: pending, called (an online job whose client
-#: may make the call), processing, completed, failed, expired or cancelled.
+#: Times are ISO 8601 strings. The next job has `position` 1. `state` is one of pending, called (an
+#: online job's client may now make the call), processing, completed, failed, expired and cancelled.
 Job = TypedDict(
     "Job",
     {
@@ -92,14 +94,14 @@ class JobPage(TypedDict):
     next: str | None
 
 
-class Cancelled(TypedDict):
+class CancelledJob(TypedDict):
     id: str
     state: str
     aborting: NotRequired[bool]
 
 
 class Line(TypedDict):
-    """One of the weighted queues of a room."""
+    """One of a room's sub-queues."""
 
     line: str
     waiting: int
@@ -152,7 +154,7 @@ class LogEntry(TypedDict):
     what: str
     visitor: str | None
     detail: str | None
-    #: Number to undo a change of settings by. None for other actions.
+    #: The number with which a change of settings can be undone. None for other actions.
     revision: int | None
-    #: Changes by setting: {"from": …, "to": …}, where None stands for the configured value.
+    #: For each changed setting, {"from": …, "to": …}. None means the configured value.
     changes: dict[str, dict[str, Any]] | None

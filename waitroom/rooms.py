@@ -1,11 +1,11 @@
-"""Rooms: methods for operators. They need the admin_token."""
+"""Methods by which operators read and change rooms. They need the admin_token."""
 
 from typing import Any
 
 from waitroom.blocking import BlockingMethods, blocking
 from waitroom.core import Core
 from waitroom.model import LogEntry, Room, Visitor
-from waitroom.wire import Request, path
+from waitroom.wire import Request, build_path
 
 #: Type aliases, because the method `list` hides the built-in type within the class.
 _AllRooms = list[Room]
@@ -13,7 +13,7 @@ _Log = list[LogEntry]
 
 
 class AsyncRooms:
-    """The asyncio form of Rooms."""
+    """The methods of Rooms, as coroutines."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -34,7 +34,7 @@ class AsyncRooms:
         return await self._send("POST", room, "pause")
 
     async def drain(self, room: str) -> Room:
-        """Admit the visitors in the queue, but no new visitors to the queue. Idempotent."""
+        """Admit the visitors who are queued, but queue no new ones. Idempotent."""
         return await self._send("POST", room, "drain")
 
     async def resume(self, room: str) -> Room:
@@ -63,7 +63,7 @@ class AsyncRooms:
     async def set_class(
         self, room: str, visitor: str, class_name: str | None, *, why: str = ""
     ) -> int:
-        """Change or remove a visitor's class, and move the visitor to fit. Return the position."""
+        """Change or remove a visitor's class, which may move the visitor. Return the position."""
         return await self._move(room, visitor, {"class": class_name}, why)
 
     async def log(self, room: str) -> _Log:
@@ -78,11 +78,12 @@ class AsyncRooms:
         return (await self._send("POST", *parts, body=body, is_repeatable=False))["position"]
 
     async def _send(self, method: str, *parts: str, **more: Any) -> Any:
-        return await self._core.call(Request(method, path(*parts, root="/admin/rooms"), **more))
+        path = build_path(*parts, root="/admin/rooms")
+        return await self._core.call(Request(method, path, **more))
 
 
 class Rooms(BlockingMethods[AsyncRooms]):
-    """Methods for operators of rooms. They need the admin_token."""
+    """Methods by which operators read and change rooms. They need the admin_token."""
 
     list = blocking(AsyncRooms.list)
     get = blocking(AsyncRooms.get)

@@ -1,4 +1,4 @@
-"""Replica addresses, requests, and how to read responses."""
+"""The addresses of replicas, the requests to them, and the parsing of their responses."""
 
 import json
 import re
@@ -13,15 +13,15 @@ import httpx
 from waitroom.errors import ConfigError, Problem, RejectedError, UnavailableError
 
 _ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
-#: Statuses with which a replica, or a proxy in front, says that the replica is unavailable for now.
+#: The statuses with which a replica, or a proxy before it, reports that it is unavailable for now.
 _UNAVAILABLE = {429, 502, 503, 504}
-#: Advice to the user, by status, used if the response has no detail; for 401 always.
+#: Hints for the user, by status. A hint is shown if the response has no detail, for 401 always.
 _HINTS = {
     401: "Give the client the service_token of the replica's settings.",
     404: "The client's address is to be that of the ops listener (ops_listen).",
 }
 Document = dict[str, Any]
-#: Each thread or batch has a connection. Idle connections are closed before the replica does so.
+#: Each thread or batch has a connection. The client closes idle ones before a replica does.
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30)
 
 
@@ -33,9 +33,9 @@ class Request:
     path: str
     query: dict[str, str] = field(default_factory=dict)
     body: object = None
-    #: Members that the response's document must have; if it is a list, each document in it.
+    #: The members that the response's document must have, or each document in a list.
     members: frozenset[str] = frozenset()
-    #: Statuses other than 2xx that are not errors.
+    #: The statuses other than 2xx that are not errors.
     statuses: frozenset[int] = frozenset()
     #: Whether the request may be repeated although a replica may have acted on it.
     is_repeatable: bool = True
@@ -49,7 +49,7 @@ class Request:
         return None if self.body is None else json.dumps(self.body, separators=(",", ":")).encode()
 
     def is_expected(self, status: int, document: Any) -> bool:
-        """Return whether a replica sent the response, with a status that is not an error."""
+        """Return True if the status is no error and the document looks like a replica's."""
         if not 200 <= status < 300 and status not in self.statuses:
             return False
         documents = [document]
@@ -63,13 +63,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class AcquireCall:
-    """One call of a limit, which may share a request with other calls."""
+    """One call for which a limit is asked. Several calls may share a request."""
 
     rule: str
     parameters: Document
     #: Lets the replica recognise a repeated call. Empty if the call must not be repeated.
     call_id: str = ""
-    #: Whether the client made up `call_id`, so that the caller cannot repeat the call.
+    #: Whether the client generated `call_id`, so that the caller cannot repeat the call.
     has_generated_id: bool = True
 
     @property
@@ -87,18 +87,18 @@ class Response(NamedTuple):
 
 
 class OpenResponse(NamedTuple):
-    """Response whose body is not read yet."""
+    """A response whose body has not been read yet."""
 
     replica: "Replica"
     response: Any
 
 
-def path(*parts: str, root: str = "/v1") -> str:
+def build_path(*parts: str, root: str = "/v1") -> str:
     return "/".join([root, *(quote(part, safe="") for part in parts)])
 
 
 class Replica:
-    """Address of one replica. The `url` for a unix socket is a made-up name. Raises ConfigError."""
+    """A replica's address. For a unix socket, `url` has a made-up host. Raises ConfigError."""
 
     def __init__(self, address: str, number: int) -> None:
         self.address = address
@@ -109,7 +109,7 @@ class Replica:
             )
         self.url = address.rstrip("/") if self.socket is None else f"http://socket-{number}"
 
-    def read(self, request: Request, response: httpx.Response) -> Response | OpenResponse:
+    def parse(self, request: Request, response: httpx.Response) -> Response | OpenResponse:
         """Parse a response. Raises UnavailableError if a retry may help, else RejectedError."""
         if request.is_streamed and response.is_success:
             return OpenResponse(self, response)
@@ -120,7 +120,7 @@ class Replica:
             document = None
         if request.is_expected(status, document):
             return Response(status, document)
-        problem = Problem.read(status, document)
+        problem = Problem.from_document(status, document)
         hint = _HINTS.get(status, "")
         detail = hint if status == 401 else problem.detail or hint
         title = problem.title or "this is no service API"
@@ -163,7 +163,7 @@ class Wire:
         if operator:
             self._headers["X-Waitroom-Operator"] = operator
 
-    def options(
+    def client_arguments(
         self, transport: type[httpx.HTTPTransport | httpx.AsyncHTTPTransport]
     ) -> dict[str, Any]:
         """Return the keyword arguments for the httpx client."""
@@ -177,10 +177,10 @@ class Wire:
                 if replica.socket is not None
             },
             "headers": self._headers,
-            "trust_env": False,  # a proxy in the environment is for public addresses
+            "trust_env": False,  # a proxy in the environment is for public URLs
         }
 
-    def request(self, request: Request, replica: Replica) -> dict[str, Any]:
+    def request_arguments(self, request: Request, replica: Replica) -> dict[str, Any]:
         """Return the keyword arguments for httpx's build_request."""
         return {
             "method": request.method,
