@@ -82,7 +82,7 @@ EDGE = (
     *(endpoint.route() for endpoint in (*endpoints.PROXY, *endpoints.VISITOR)),
     # After the room, the address has the path that the visitor has requested.
     web.route("*", r"/gate/{room}{visitor_path:/.*}", gate.gate),
-    web.get("/_waitroom/{room}/", waiting.page),
+    web.get("/_waitroom/{room}/", waiting.show_page),
 )
 #: The endpoints of the fast path (http/fast_path.py).
 FAST_EDGE: dict[tuple[str, str], Handler] = {

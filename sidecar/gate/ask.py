@@ -1,4 +1,4 @@
-"""Gets the verdict of a room or leased resource about a visitor's request, and counts requests."""
+"""Gets the verdict of a room or leased resource about a visitor's request, and counts it."""
 
 from aiohttp import web
 
@@ -10,12 +10,12 @@ from sidecar.rooms.metrics import RoomMetrics
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import Pass
 
-#: The states that responses and metrics have for an unknown room or resource.
+#: The values of `state` in responses and metrics for an unknown room or resource.
 UNKNOWN_ROOM = "unknown-room"
 UNKNOWN_RESOURCE = "unknown-resource"
 
 
-async def ask(
+async def get_verdict(
     request: web.Request,
     room: Gate,
     visitor_request: VisitorRequest,
@@ -23,9 +23,10 @@ async def ask(
     *,
     may_join: bool = False,
 ) -> Answer:
-    """Return the verdict about a request, and count it. With `may_join`, a newcomer joins."""
+    """Return the verdict about a request, and count the request. With `may_join`, a newcomer joins
+    the queue."""
     metrics = request.app[METRICS]
-    bearer = visitor_request.bearer(room, may_join=may_join)
+    bearer = visitor_request.get_bearer(room, may_join=may_join)
     if bearer.grant_result:
         metrics.of(RoomMetrics).grants.labels(room.name, bearer.grant_result).inc()
     answer = await room.check(
@@ -38,7 +39,7 @@ async def ask(
     if answer.failed_open:
         metrics.of(RoomMetrics).fail_open_admissions.labels(room.name).inc()
     pass_ = answer.token
-    # Only the first pass of a visitor who waited is counted.
+    # The wait is recorded with the first pass of a visitor who waited.
     if isinstance(pass_, Pass) and pass_.joined_ms < pass_.started_ms == pass_.renewed_ms:
         waited_s = (pass_.started_ms - pass_.joined_ms) / 1000
         metrics.of(RoomMetrics).wait_seconds.labels(room.name).observe(waited_s)
@@ -49,9 +50,9 @@ def count_unknown(request: web.Request, name: str, endpoint: str) -> str:
     """Count a request for an unknown room or resource, and return the state to report.
 
     An unknown room is logged, because the proxy's configuration is wrong. An unknown resource of a
-    known template is not, because visitors can make up its name.
+    known template is not, because visitors can make up such names.
     """
-    template = request.app[GATES].template_of(name)
+    template = request.app[GATES].find_template_name(name)
     state = UNKNOWN_RESOURCE if template else UNKNOWN_ROOM
     if not template:
         log_unknown(name, "room")

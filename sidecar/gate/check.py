@@ -1,7 +1,7 @@
-"""/check, by which nginx checks each request: 204 admits it, 401 makes it wait, 403 refuses it.
+"""The endpoint /check, by which nginx learns whether to admit (204), queue (401) or refuse (403).
 
 A response has no other status, because auth_request turns others into 500. It has no body, because
-a body costs the keepalive connection, and at most one Set-Cookie, because nginx before 1.23 uses
+a body costs the keepalive connection. It has at most one Set-Cookie, because nginx before 1.23 uses
 only the first.
 """
 
@@ -14,7 +14,7 @@ import structlog
 from aiohttp import web
 from multidict import istr
 
-from sidecar.gate.ask import ask, count_unknown
+from sidecar.gate.ask import count_unknown, get_verdict
 from sidecar.gate.contract import GATES, Gate, is_resource
 from sidecar.gate.cookies import format_cookie, format_stamp_cookie
 from sidecar.gate.page import cloudflare
@@ -40,10 +40,10 @@ _STATUS = {
     VisitorState.FULL: 403,
     VisitorState.CLOSED: 403,
 }
-#: The cache time of a verdict about a pass, as sent to nginx. nginx counts in whole seconds and may
-#: cache up to a second longer, so this is a second shorter than VERDICT_TTL_MS.
+#: How many seconds nginx may cache a verdict about a pass. nginx counts in whole seconds and may
+#: cache up to a second longer, so this is a second less than VERDICT_TTL_MS.
 _PASS_CACHE_S = str(VERDICT_TTL_MS // 1000 - 1)
-#: The cache time of a response that changes sooner (BRIEF_TTL_MS).
+#: How many seconds nginx may cache a response that can change sooner (BRIEF_TTL_MS).
 BRIEF_CACHE_S = str(BRIEF_TTL_MS // 1000 - 1)
 #: The form of nginx's $msec: seconds since 1970 with three decimals.
 _MSEC = re.compile(r"[0-9]{9,11}\.[0-9]{3}\Z")
@@ -69,8 +69,8 @@ ENDPOINTS = Endpoints("proxy")
 async def check(request: web.Request) -> web.Response:
     """Check whether a request may pass.
 
-    For nginx's `auth_request`, with the visitor's own headers, such as Cookie and Accept. All
-    methods have the same effect. Responses have no body.
+    This endpoint is for nginx's `auth_request`, with the visitor's own headers, such as Cookie and
+    Accept. All methods have the same effect. Responses have no body.
     """
     headers = request.headers
     name = headers.get(_ROOM, "")
@@ -85,7 +85,7 @@ async def check(request: web.Request) -> web.Response:
         reply = {"X-Waitroom-State": VisitorState.ADMITTED.value}
         return close_if_body(request, web.Response(status=204, headers=reply))
     may_join = visitor_request.may_take_place(room)
-    answer = await ask(request, room, visitor_request, "check", may_join=may_join)
+    answer = await get_verdict(request, room, visitor_request, "check", may_join=may_join)
     if visitor_request.earlier_token is not None and answer.token is None:
         # nginx keeps only the last response's Set-Cookie, so repeat that of the first response.
         answer = replace(answer, token=visitor_request.earlier_token)
@@ -103,7 +103,7 @@ async def check(request: web.Request) -> web.Response:
 
 
 def _add_stamp(request: web.Request, room: Gate, answer: Answer, reply: dict[str, str]) -> None:
-    """Add a stamp, with which nginx admits the visitor for as long as by the cached verdict."""
+    """Add a stamp, with which nginx itself admits the visitor while the verdict may be cached."""
     is_counted = answer.state is VisitorState.ADMITTED and not answer.uncounted
     if is_counted and may_have_stamps(room.settings):
         stamps = request.app[STAMPS]
@@ -118,7 +118,7 @@ def _add_stamp(request: web.Request, room: Gate, answer: Answer, reply: dict[str
 
 
 def _set_clock_from_nginx(room: Gate, msec: str) -> None:
-    """Set the clock to nginx's $msec, which the replica uses until it gets the time from Redis."""
+    """Set the clock by nginx's $msec. The replica uses it until it gets the time from Redis."""
     if _MSEC.match(msec) is None:
         return
     clock, was_doubtful = room.clock, room.clock.is_doubtful
@@ -129,7 +129,7 @@ def _set_clock_from_nginx(room: Gate, msec: str) -> None:
 
 
 def build_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the response headers of a verdict for a proxy. `headers` are those of the request."""
+    """Return the response headers that tell a proxy the verdict. `headers` are the request's."""
     reply = {"X-Waitroom-State": answer.state.value}
     if answer.token is not None:
         reply["Set-Cookie"] = format_cookie(headers, room, answer.token)
@@ -156,7 +156,7 @@ def build_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> dic
 
 def is_cacheable(answer: Answer, visitor_request: VisitorRequest) -> bool:
     """Return True if nginx may cache the verdict for all requests with the same cookie, or with
-    none. A refusal of a cookie is not cached, because made-up cookies would fill the cache."""
+    none. A refusal for a cookie is not cached, because made-up cookies would fill the cache."""
     if not answer.is_settled or answer.token is not None:
         return False
     return answer.state is VisitorState.ADMITTED or "Cookie" not in visitor_request.headers

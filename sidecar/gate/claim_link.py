@@ -1,9 +1,10 @@
-"""The link with which another browser takes over a visitor's place in the queue, or call.
+"""Claim links, with which another browser takes over a visitor's place in the queue or call.
 
 A webhook sends the link to the site, which may send it on to its visitor.
 
 Opening the link changes nothing and sets no cookie, because programs open links in mail before
-people do. The page's button takes the ticket; the verdict about the next request claims the call.
+people do. The page's button sets the ticket as a cookie. Then, if the visitor has been called, the
+verdict about the next request claims the call.
 """
 
 import html
@@ -33,7 +34,7 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.service import WaitingRoom, room_of
 from sidecar.visitors.model import Ticket
 
-#: View -> the page's status.
+#: The HTTP status of the page in each view.
 _STATUS = {"called": 200, "waiting": 200, "begun": 410, "gone": 410, "unknown": 400, "away": 503}
 #: The views whose page has the button.
 _OPEN_VIEWS = {"called", "waiting"}
@@ -41,7 +42,7 @@ _SITE_NAME = re.compile(r'<span id="site">([^<]*)</span>')
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    # The address is a secret.
+    # The URL is a secret.
     "Referrer-Policy": "no-referrer",
 }
 
@@ -49,8 +50,8 @@ log = structlog.get_logger()
 
 
 class ClaimPage:
-    """The page of claim links, rendered from the static files. Files that an older version of the
-    folder lacks come from the package."""
+    """The page of claim links, rendered from the static files. If an older static folder lacks a
+    file, the package's file is used."""
 
     def __init__(self, static: Path) -> None:
         def read(name: str) -> str:
@@ -73,7 +74,7 @@ class ClaimPage:
         site: str | None = None,
         left_s: int | None = None,
     ) -> str:
-        """Return the page. `left_s` is the time for which the call is held. None: not called."""
+        """Return the page. `left_s` is how long the call is still held, or None without a call."""
         texts = self.languages.texts(language)
         values = {
             "lang": language,
@@ -102,7 +103,7 @@ CLAIM_PAGE = web.AppKey("claim_page", ClaimPage)
 ENDPOINTS = Endpoints("visitor")
 _CLAIM: dict[str, Any] = {
     "parameters": ClaimParameters,
-    "other_media": {"text/html": "A page that says so, in the visitor's language."},
+    "other_media": {"text/html": "A page with this message, in the visitor's language."},
     "problems": (UNKNOWN_ROOM,),
     "is_hand_made": True,
 }
@@ -125,7 +126,7 @@ async def show_claim(request: web.Request) -> web.Response:
     This request changes nothing and sets no cookie. The page's button does.
     """
     room = room_of(request)
-    return _page_response(request, room, await _look_up(request, room))
+    return _page_response(request, room, await _read_link(request, room))
 
 
 @ENDPOINTS.post(
@@ -142,11 +143,11 @@ async def show_claim(request: web.Request) -> web.Response:
 async def take_claim(request: web.Request) -> web.Response:
     """Take over a place or a call in this browser.
 
-    The response sets the ticket as a cookie. The call is claimed by the next request to the site.
+    The response sets the ticket as a cookie. The next request to the site claims the call.
     """
     room = room_of(request)
-    link = await _look_up(request, room)
-    # A post from another site would replace the visitor's own place.
+    link = await _read_link(request, room)
+    # A POST caused by another site must not replace the place that this browser has.
     is_cross_site = VisitorRequest(request.headers, request.method).is_cross_site
     if link.view not in _OPEN_VIEWS or link.ticket is None or is_cross_site:
         return _page_response(request, room, link)
@@ -157,15 +158,15 @@ async def take_claim(request: web.Request) -> web.Response:
 
 
 class _Link(NamedTuple):
-    """A claim link: the view of its page, its ticket, and the seconds for which a call is held."""
+    """A claim link: the view of its page, its ticket, and how many seconds a call is still held."""
 
     view: str
     ticket: Ticket | None = None
     left_s: int | None = None
 
 
-async def _look_up(request: web.Request, room: WaitingRoom) -> _Link:
-    """Return the claim link of a request, by the present place or session of its visitor."""
+async def _read_link(request: web.Request, room: WaitingRoom) -> _Link:
+    """Return the claim link in a request. Its view depends on the visitor's place or session."""
     ticket = room.tokens.read_claim(request.query.get("token"))
     if ticket is None:
         return _Link("unknown")

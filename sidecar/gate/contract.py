@@ -1,4 +1,4 @@
-"""Gates: the common interface of rooms and leased resources for proxies and browsers."""
+"""The common interface of rooms and leased resources, called gates, for proxies and browsers."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -49,8 +49,8 @@ class Gate(Protocol):
         from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
-        """Return the verdict about one request. With `may_join`, a newcomer joins. `from_page` is
-        True if the waiting page sent the request, and False if a proxy checks the request."""
+        """Return the verdict about one request. With `may_join`, a newcomer joins the queue.
+        `from_page` is True if the waiting page sent the request, False if a proxy checks it."""
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
         """Give up the place, session or lease of the token's visitor. Raises StoreError."""
@@ -66,8 +66,8 @@ class Gates:
     def find(self, name: str) -> Gate | None:
         return self._rooms.get(name) or self._resources.find(name)
 
-    def template_of(self, name: str) -> str:
-        """Return the template in a name such as seat~17. Empty if there is no such template."""
+    def find_template_name(self, name: str) -> str:
+        """Return the template's name in a name such as seat~17, or "" if no template has it."""
         return self._resources.find_template_name(name)
 
 
@@ -90,5 +90,5 @@ def is_resource(gate: Gate) -> bool:
 
 
 def get_label(gate: Gate) -> str:
-    """Return the gate's name for metrics: the name of the room or of the resource's template."""
+    """Return the gate's label in metrics: the name of the room or of the resource's template."""
     return gate.name.partition(SEPARATOR)[0]

@@ -1,6 +1,7 @@
 """Server-sent events that tell waiting visitors their position, and when they are called.
 
-A stream replaces the browser's polls: each `status` event is a heartbeat, and can claim the call. A
+A stream replaces the browser's polls: each `status` event counts as a heartbeat, and can claim a
+call. A
 stream cannot set a cookie once it has begun, so the browser keeps its ticket and gets the pass with
 its next request.
 """
@@ -13,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterator
 import structlog
 from aiohttp import web
 
-from sidecar.gate.ask import ask
+from sidecar.gate.ask import get_verdict
 from sidecar.gate.contract import Gate, get_gate, get_label
 from sidecar.gate.cookies import format_cookie
 from sidecar.gate.page import status_document
@@ -32,15 +33,15 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import Ticket, VisitorState
 
-#: The time without an event after which a comment is sent, so that no proxy closes the connection.
+#: After so many seconds without an event a comment is sent, so that no proxy closes the stream.
 KEEP_ALIVE_S = 15.0
-#: The Retry-After of the error "Too many event streams", seconds.
+#: The Retry-After of the error "Too many event streams", in seconds.
 RETRY_S = 10
-#: The most streams of one visitor. A further stream ends the oldest one, so that one visitor cannot
-#: use up the streams of a replica.
+#: The maximum number of streams of a visitor. A further stream ends the oldest one, so that one
+#: visitor cannot use up the streams of a replica.
 MAX_PER_VISITOR = 4
 _KEEP_ALIVE = b":\n\n"
-#: The shortest and the longest time after which a browser reopens a broken stream, ms.
+#: A browser reopens a broken stream after a random time in this range, ms.
 _RETRY_MS = (2_000, 5_000)
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -54,7 +55,7 @@ log = structlog.get_logger()
 
 
 class Streams(LongPolls):
-    """The open streams of a replica, `limit` at most."""
+    """The open event streams of a replica. There are at most `limit`."""
 
     check_interval_s = 1.0
 
@@ -66,7 +67,7 @@ class Streams(LongPolls):
 
     @contextlib.contextmanager
     def count_stream(self, visitor: str, stop: asyncio.Event) -> Iterator[None]:
-        """Count the block as the visitor's newest stream. Stop the oldest if there are too many."""
+        """Count a new stream of the visitor while the block runs. Stop the oldest of too many."""
         stops = self._stop_events.setdefault(visitor, [])
         stops.append(stop)
         if len(stops) > MAX_PER_VISITOR:
@@ -84,7 +85,7 @@ STREAMS = web.AppKey("streams", Streams)
 
 
 class GateMetrics(MetricSet):
-    """The metrics of the gate, except those of requests (http/metrics.py)."""
+    """The metrics of gates, except those of their requests (http/metrics.py)."""
 
     event_streams = gauge("waitroom_event_streams", "Open streams of server-sent events.", "room")
 
@@ -110,9 +111,9 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     with `room`, `visitor` and `path`. Go to that path, or load the site again, with the same
     cookie. The stream ends after `called`. Comments between events keep the connection open.
 
-    Only available if `event_streams` is set. The stream does not join the queue: visitors without
-    a place get one `status`, and the stream ends. If a stream ends before `called`, open another,
-    unless the state was `not_queued`.
+    There are streams only if `event_streams` is set. A stream does not join the queue: visitors
+    without a place get one `status`, and the stream ends. If a stream ends before `called`, open
+    another, unless the state was `not_queued`.
     """
     room = get_gate(request)
     streams, metrics = request.app[STREAMS], request.app[METRICS]
@@ -127,7 +128,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     open_streams = metrics.of(GateMetrics).event_streams.labels(get_label(room))
     with open_streams.track_inprogress(), streams.opened(request) as stop:
         visitor_request = VisitorRequest.from_page(request, room)
-        answer = await ask(request, room, visitor_request, "events")
+        answer = await get_verdict(request, room, visitor_request, "events")
         refusal = refuse_poll(answer)
         if refusal is not None:
             return refusal
@@ -140,7 +141,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
         visitor = token.visitor if isinstance(token, Ticket) else ""
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError), streams.count_stream(visitor, stop):
-            events = _events(request, room, visitor_request, answer, stop)
+            events = _generate_events(request, room, visitor_request, answer, stop)
             try:
                 async with contextlib.aclosing(events):
                     async for event in events:
@@ -152,21 +153,21 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def _events(
+async def _generate_events(
     request: web.Request,
     room: Gate,
     visitor_request: VisitorRequest,
     answer: Answer,
     stop: asyncio.Event,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the parts of a stream, from the first answer to the call or another final state."""
+    """Yield the events and comments of a stream, until the visitor is called or cannot be."""
     retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - only spreads requests
     yield f"retry: {retry_ms}\n\n".encode()
     while True:
         document = status_document.build_document(room, answer)
         yield encode_event("status", document)
         if answer.state is VisitorState.ADMITTED:
-            # The address of the waiting page, which sets the pass cookie and redirects to the site.
+            # The path of the waiting page, which sets the pass cookie and redirects to the site.
             path = f"/_waitroom/{room.name}/"
             called = {"room": room.name, "visitor": answer.visitor, "path": path}
             yield encode_event("called", called)
@@ -182,8 +183,8 @@ async def _events(
                 yield _KEEP_ALIVE
         if is_gone(request):  # a closed connection must not count as a heartbeat
             return
-        answer = await ask(request, room, visitor_request, "events")
+        answer = await get_verdict(request, room, visitor_request, "events")
         if isinstance(answer.token, Ticket):
-            # The ticket was signed anew, so end the stream: the next one sets it as a cookie.
+            # There is a new ticket. End the stream: the response of the next one sets the cookie.
             yield encode_event("status", status_document.build_document(room, answer))
             return

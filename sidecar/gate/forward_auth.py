@@ -1,18 +1,18 @@
-"""/gate, the check for proxies that send a refusal to the visitor unchanged, as the waiting page.
+"""The endpoint /gate, for proxies that pass its refusal, the waiting page, on to the visitor.
 
-The path names the room, so that no header of a visitor can select another. The status is 200 for an
-admitted visitor, because Envoy accepts no other, and never 2xx for a refused one.
+The path names the room, so that no header of a visitor can select another room. The status is 200
+for an admitted visitor, because Envoy accepts no other, and never 2xx for a refused one.
 """
 
 import html
 
 from aiohttp import web
 
-from sidecar.gate.ask import UNKNOWN_ROOM, ask, count_unknown
+from sidecar.gate.ask import UNKNOWN_ROOM, count_unknown, get_verdict
 from sidecar.gate.check import build_headers
 from sidecar.gate.contract import GATES, Gate
 from sidecar.gate.page.responses import NO_STORE, render_page
-from sidecar.gate.return_address import find_form_page, is_unsent, make_next_safe
+from sidecar.gate.return_address import find_form_page, make_next_safe, sends_data
 from sidecar.gate.schemas import NotPassed, Numbers, OriginalRequest, Passed
 from sidecar.gate.visitor_request import VisitorRequest, read_token
 from sidecar.http.auth_request import close_if_body, original_method
@@ -24,10 +24,10 @@ from sidecar.rooms.schemas.common import RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import VisitorState
 
-#: The greatest length of `next` as HTML. The page contains it three times, and must fit into a
-#: proxy's buffer.
+#: The maximum length of `next`, the URL to return to, after HTML escaping. The page contains it
+#: three times, and must fit into a proxy's buffer.
 _MAX_NEXT = 2_048
-#: The page of a notice, in English and without any other file.
+#: A page with a title and a text, in English. It needs no other file.
 _NOTICE = """<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -46,7 +46,7 @@ _FRAMED = """Here, your browser keeps no place in the queue. \
 ENDPOINTS = Endpoints("proxy")
 _WAITING = (
     NO_JSON,
-    """The visitor has to wait or is refused. Browsers get the waiting page, programs the numbers.
+    """The visitor has to wait or is refused. Browsers get the waiting page, programs get JSON.
 The status is the room's `queueing_status_code` if that is a refusal. With 503 and no
 `X-Waitroom-Status`, the room is unknown.""",
     NotPassed,
@@ -74,8 +74,8 @@ The status is the room's `queueing_status_code` if that is a refusal. With 503 a
 async def gate(request: web.Request) -> web.Response:
     """Check whether a request may pass, and if not, return the response for the visitor.
 
-    For proxies that pass a refusal on to the visitor. All methods have the same effect. The path
-    after the room's name is the path that the visitor requested.
+    This endpoint is for proxies that pass a refusal on to the visitor. All methods have the same
+    effect. The path after the room's name is the path that the visitor requested.
     """
     headers = request.headers
     name = request.match_info["room"]
@@ -88,7 +88,7 @@ async def gate(request: web.Request) -> web.Response:
         reply = {"X-Waitroom-State": VisitorState.ADMITTED.value}
         return close_if_body(request, web.Response(headers=reply))
     may_join = visitor_request.may_take_place(room)
-    answer = await ask(request, room, visitor_request, "gate", may_join=may_join)
+    answer = await get_verdict(request, room, visitor_request, "gate", may_join=may_join)
     reply = build_headers(room, answer, headers)
     if answer.state is VisitorState.ADMITTED:
         return close_if_body(request, web.Response(headers=reply))
@@ -104,9 +104,11 @@ async def gate(request: web.Request) -> web.Response:
             status=status, text=json_text, content_type="application/json", headers=NO_STORE
         )
     elif visitor_request.is_framed_cross_site:
-        response = _notice(503, "Open this page in its own tab", _FRAMED.format(html.escape(uri)))
+        response = _notice_response(
+            503, "Open this page in its own tab", _FRAMED.format(html.escape(uri))
+        )
     else:
-        next_url = _limit_length(find_form_page(visitor_request)) if is_unsent(method) else uri
+        next_url = _drop_if_long(find_form_page(visitor_request)) if sends_data(method) else uri
         response = render_page(request, room, answer, next_url, method=method)
         response.set_status(status)
     response.headers.update(reply)
@@ -122,19 +124,19 @@ def _unknown_response(request: web.Request, name: str) -> web.Response:
     elif VisitorRequest(request.headers, request.method).wants_json:
         response = problem(404, "Not found")
     else:
-        response = _notice(404, "Page not found", _NOT_FOUND)
+        response = _notice_response(404, "Page not found", _NOT_FOUND)
     response.headers["X-Waitroom-State"] = state
     return response
 
 
-def _notice(status: int, title: str, html_text: str) -> web.Response:
+def _notice_response(status: int, title: str, html_text: str) -> web.Response:
     text = _NOTICE.format(title, html_text)
     return web.Response(status=status, text=text, content_type="text/html", headers=NO_STORE)
 
 
 def _read_original_request(request: web.Request, room: Gate) -> tuple[str, str]:
-    """Return the address and the method of the visitor's request. Envoy appends the address to the
-    room's name and keeps the method; other proxies send both in headers."""
+    """Return the URL and the method of the visitor's request. Envoy appends the URL to the path
+    with the room's name, and keeps the method. Other proxies send both in headers."""
     headers = request.headers
     if request.match_info.get("visitor_path"):
         uri = request.raw_path.partition(f"/gate/{room.name}")[2]
@@ -142,15 +144,16 @@ def _read_original_request(request: web.Request, room: Gate) -> tuple[str, str]:
     else:
         uri = headers.get("X-Original-URI") or headers.get("X-Forwarded-Uri") or "/"
         method = original_method(headers)
-    return _limit_length(make_next_safe(uri)), method.encode("ascii", "replace").decode()
+    return _drop_if_long(make_next_safe(uri)), method.encode("ascii", "replace").decode()
 
 
-def _limit_length(path: str) -> str:
+def _drop_if_long(path: str) -> str:
+    """Return the path, or "/" if it is longer than _MAX_NEXT as HTML."""
     return path if len(html.escape(path)) <= _MAX_NEXT else "/"
 
 
 def _json_refusal(room: Gate, answer: Answer, status: int, reply: dict[str, str]) -> web.Response:
-    """Return the refusal of a program, with the same members as nginx's."""
+    """Return the JSON refusal for a program, with the same members as nginx sends."""
     position, wait = reply.get("X-Waitroom-Position"), reply.get("X-Waitroom-Wait")
     members = {
         "room": room.name,

@@ -1,7 +1,7 @@
-"""The keys with which nginx verifies stamps (stamps.py), and the file with them for nginx.
+"""The keys with which nginx verifies stamps (stamps.py), and the file from which nginx reads them.
 
-The keys are derived from `secret_keys` and have no other use. nginx proves which key it has, so
-that nobody else can request a stamp and nginx gets no stamp that it cannot verify.
+The keys are derived from `secret_keys` and have no other use. In a request for a stamp, nginx
+proves which key it has. So nobody else can request one, and nginx can verify each stamp it gets.
 """
 
 import hmac
@@ -14,9 +14,9 @@ STAMP_COOKIE = "waitroom_now"
 
 @dataclass(frozen=True, slots=True)
 class NginxKey:
-    """A key of nginx, derived from one of `secret_keys`."""
+    """A key for nginx, derived from one of `secret_keys`."""
 
-    #: The public id, which tells the keys apart in stamps.
+    #: The public id, which tells in a stamp which key it was made with.
     id: str
     #: The proof that nginx has the key. nginx sends it only to replicas.
     proof: str
@@ -38,7 +38,7 @@ def encode_base64url(digest: bytes) -> str:
 
 
 def build_key_file(secret_keys: Sequence[str]) -> str:
-    """Return the file with the keys that nginx includes. `secret_keys` has the newest key last."""
+    """Return the text of nginx's file with the keys. The last of `secret_keys` is the newest."""
     *older, newest = map(NginxKey.of, secret_keys)
     lines = [
         "# nginx's key, made by `waitroom nginx-key`: with it nginx knows for seconds who is",

@@ -1,4 +1,4 @@
-"""When visitors poll: the interval until the next poll, and polls that come too early."""
+"""Computes when a visitor has to poll next, and detects polls that come too early."""
 
 import math
 import random
@@ -11,14 +11,15 @@ from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import DEFAULT_REFRESH_MS, Phase, Standing, VisitorState
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
-#: The longest interval between polls of a closed room, seconds, because its events may change.
+#: The longest interval between polls of a closed room, in seconds. Its events may change meanwhile.
 CLOSED_ROOM_INTERVAL_S = 60.0
 #: The longest time over which polls at the beginning of a pre-queue are spread, ms. It is less in a
 #: short pre-queue: a tenth of its duration.
 _MAX_SPREAD_MS = 30_000
-#: The same at an opening without a pre-queue: short, because the order of joining counts.
+#: The time over which polls at an opening without a pre-queue are spread, ms. It is short, because
+#: the order of joining counts.
 _SPREAD_AT_OPENING_MS = 2_000
-#: The longest interval between two polls for which nginx caches the response.
+#: nginx caches the response to a poll that comes within so many seconds of the visitor's last one.
 REPEAT_S = BRIEF_TTL_MS / 1000
 
 
@@ -46,7 +47,7 @@ def compute_closed_interval_s(next_event: RoomEvent | None, now_ms: int, *, spre
 
 def refuse_poll(answer: Answer) -> web.Response | None:
     """Return the response to a visitor who polls too often, or whose place is unknown while Redis
-    is unavailable. None: the poll is not refused."""
+    is unavailable. Return None if the poll is not refused."""
     if answer.store_unavailable and answer.joined_ms is None:
         return problem(503, "The store does not answer", retry_after=STORE_RETRY_S)
     limited_ms = answer.standing.limited_ms if answer.standing else 0
@@ -58,7 +59,7 @@ def refuse_poll(answer: Answer) -> web.Response | None:
 
 
 class RecentPolls:
-    """The recent polls of visitors, in two parts, so that dropping the older one costs nothing."""
+    """Stores when visitors polled last, in two parts, so that old polls are dropped all at once."""
 
     def __init__(self) -> None:
         self._recent: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""`next`: the address on the site that a visitor goes to after admission, and its validation."""
+"""Reads and validates `next`: the URL on the site that a visitor goes to after admission."""
 
 import re
 from urllib.parse import parse_qs, quote, unquote
@@ -7,18 +7,18 @@ from aiohttp import web
 
 from sidecar.gate.visitor_request import VisitorRequest
 
-#: An address on this site. Not allowed are backslashes in the path, because browsers read them as
-#: slashes; spaces; control characters; and bytes that are not UTF-8, because they cannot be sent.
+#: A URL on this site, without scheme and host. It must not contain backslashes in the path, because
+#: browsers read them as slashes, nor spaces, control characters, or bytes that are not UTF-8.
 _PATH_AND_QUERY = re.compile(
     r"/(?!/)[^?\\\x00-\x20\x7f\ud800-\udfff]*(?:\?[^\x00-\x20\x7f\ud800-\udfff]*)?"
 )
-#: The query parameter before `next` if the data that the visitor sent did not arrive at the site
-#: (`$waitroom_join` in nginx).
+#: The query parameter that precedes `next` if the visitor sent data, such as a form, that did not
+#: arrive at the site (`$waitroom_join` in nginx).
 UNSENT = "unsent=1&"
 
 
 def make_next_safe(value: str) -> str:
-    """Return the address if it is on this site, and otherwise "/" (as in static/waiting.js)."""
+    """Return the URL if it is on this site, and otherwise "/" (as in static/waiting.js)."""
     return value if _PATH_AND_QUERY.fullmatch(value) else "/"
 
 
@@ -28,7 +28,7 @@ def read_next_in_query(request: web.Request) -> str:
 
 
 def read_next_of_link(request: web.Request) -> str:
-    """Return `next` of a link that a site made: the rest of the query, encoded or not."""
+    """Return `next` of a link that the site made: the rest of the query, encoded or not."""
     value = request.rel_url.raw_query_string.partition("next=")[2]
     if value[:3].lower() == "%2f":
         return quote(make_next_safe(unquote(value)), safe="/?#[]@!$&'()*+,;=:~%")
@@ -47,14 +47,15 @@ async def read_next_in_form(request: web.Request) -> str:
     return make_next_safe(fields.get("next", ["/"])[0])
 
 
-def is_unsent(method: str) -> bool:
-    """Return True if the method sends data, which then has not arrived at the site. The page never
-    requests the address of such a request by GET. nginx has the same rule in `$waitroom_unsent`."""
+def sends_data(method: str) -> bool:
+    """Return True if the method sends data, which does not arrive at the site while the visitor
+    waits. The waiting page never requests such a URL by GET. nginx has the same rule in
+    `$waitroom_unsent`."""
     return method not in {"", "GET", "HEAD"}
 
 
 def find_form_page(visitor_request: VisitorRequest) -> str:
-    """Return the address of the page that sent the data, from Referer, or "/" if it is not on this
-    site. nginx has the same rule in `$waitroom_sent_from`."""
+    """Return the URL of the page that sent the data, from Referer, or "/" for another site.
+    nginx has the same rule in `$waitroom_sent_from`."""
     host, _, path = visitor_request.headers.get("Referer", "").partition("://")[2].partition("/")
     return make_next_safe(f"/{path}") if host and host == visitor_request.host else "/"

@@ -1,5 +1,5 @@
-"""Models of the gate's requests and responses, for OpenAPI. Handlers write them by hand, for
-speed."""
+"""Models of the gate's requests and responses. They only describe them in the OpenAPI document: for
+speed, the handlers do not use them."""
 
 from typing import Annotated, Literal
 
@@ -47,7 +47,7 @@ class OriginalRequest(OriginalUrl):
     """The visitor's request, as the proxy describes it."""
 
     origin: str | None = None
-    """The visitor's Origin. In browsers from before 2023, only this header shows that another site
+    """The visitor's Origin header. In browsers from before 2023, it alone shows that another site
     caused a POST. Such a POST takes no place, because it lacks the cookie."""
     address: str | None = Field(None, alias="X-Real-IP")
     """The visitor's IP address, for rooms whose settings depend on it."""
@@ -66,7 +66,7 @@ class CheckRequest(OriginalRequest):
     """The proxy's time, in seconds since 1970 with three decimals. A replica uses it until it gets
     the time from Redis."""
     x_waitroom_given: str | None = None
-    """The Set-Cookie of the previous response, if the proxy checks one request twice."""
+    """The Set-Cookie of the response to the first check, if the proxy checks a request twice."""
     x_waitroom_stamp: str | None = None
     """A request for a stamp, with nginx's proof, time and name. nginx admits the visitor by itself
     while the stamp is valid."""
@@ -85,7 +85,7 @@ class Verdict(CookieGiven):
 
 class Passed(Verdict):
     x_waitroom_fence: _Positive | None = None
-    """The fencing number of the lease, for its holder. It only grows."""
+    """The fencing token of the holder's lease, a number that only grows."""
 
 
 class NotPassed(Verdict):
@@ -103,7 +103,7 @@ class NotPassed(Verdict):
 
 class Cacheable(Headers):
     x_accel_expires: Count | None = None
-    """How long nginx may cache the verdict for this cookie, in seconds. Missing: not at all."""
+    """How long nginx may cache the verdict for this cookie, in seconds. It must not if missing."""
 
 
 class CheckPassed(Passed, Cacheable):
@@ -172,7 +172,8 @@ class ClaimParameters(RoomAddress):
 
 class SiteHeader(Headers):
     sec_fetch_site: str | None = None
-    """The header that browsers send. A POST that another site caused takes no place."""
+    """Which site caused the request, as browsers report it. A POST that another site caused takes
+    no place."""
 
 
 class PageForm(Body):
@@ -232,9 +233,9 @@ class Status(Reply):
     wait_seconds: Count | None
     """The expected wait. null if it is unknown."""
     wait_seconds_low: Count | None
-    """The shortest likely wait. The true wait is in this range four times in five."""
+    """The lower end of the range in which the true wait is four times in five."""
     wait_seconds_high: Count | None
-    """The longest likely wait."""
+    """The upper end of this range."""
     joined_at: Time | None
     """When the visitor joined."""
     updated_at: Time
@@ -261,14 +262,14 @@ class Status(Reply):
     expires_at: Annotated[Time | None, optional] = None
     """When the visitor's lease ends."""
     join_url: Annotated[str | None, optional] = None
-    """The address where a newcomer joins, 2 to 60 s later, while the shield is up."""
+    """The URL by which a newcomer joins, 2 to 60 s later, while the shield is up."""
     client: Annotated[str | None, optional] = None
     """The visitor's IP address as the proxy sends it. Only with `?client`."""
     store: Annotated[str | None, optional] = None
     """`memory` or `redis`, and an id of the store, which is the same on all replicas that share the
     store. null if Redis is unavailable. Only with `?client`."""
     nginx_key: Annotated[Literal["known", "unknown"] | None, optional] = None
-    """Tells whether the replica knows nginx's last key. null if nginx sent none. Only with
-    `?client`."""
+    """Whether the replica knows the last key that nginx sent a proof of. null if there is none.
+    Only with `?client`."""
     eviction: Annotated[str | None, optional] = None
     """Redis' `maxmemory-policy`. null if the replica has not read it yet. Only with `?client`."""

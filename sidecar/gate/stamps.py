@@ -1,7 +1,7 @@
-"""Stamps: cookies with which nginx admits a visitor for a few seconds without asking a replica.
+"""Signs stamps: cookies with which nginx admits a visitor for a few seconds without a replica.
 
 A stamp is the cookie `waitroom_now`, `<md5>.<until>.<key>`. nginx verifies it by `secure_link`
-(nginx/waitroom/stamp.conf), so it has the form that this module requires: the MD5 of
+(nginx/waitroom/stamp.conf), so it has the form that `secure_link` requires: the MD5 of
 `until;room;binding;secret`, in base64url. `until` is the last second in which the stamp is valid,
 by the clock of the nginx that requested it; `binding` names that nginx.
 """
@@ -17,15 +17,15 @@ from sidecar.rooms.exemptions import has_exemptions, has_partial_rollout
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
 
-#: The lifetime of a stamp after the second of nginx's request, no longer than a cached verdict's.
+#: How many seconds a stamp is valid after nginx's request, no longer than a cached verdict.
 _LIFETIME_S = VERDICT_TTL_MS // 1000 - 1
-#: The form of nginx's stamp request: its proof, its $msec, and its name, which several may share.
+#: nginx's request for a stamp: its proof, its $msec, and its name. Several nginx may share a name.
 _STAMP_REQUEST = re.compile(r"([\w-]{22});([0-9]{10})\.[0-9]{3};([\w.-]{1,255})\Z", re.ASCII)
 
 
 def may_have_stamps(settings: RoomSettings) -> bool:
-    """Return True if the room's visitors may get stamps. A stamp is valid for any client and
-    whatever the exemptions and the roll-out, so the room must use none of these settings."""
+    """Return True if the room's visitors may get stamps. A stamp is valid for any
+    client and regardless of exemptions and a roll-out, so the room must not use these settings."""
     return not (
         settings.bind_pass in {"user_agent", "ip"}
         or settings.exempt_header
@@ -35,11 +35,11 @@ def may_have_stamps(settings: RoomSettings) -> bool:
 
 
 class Stamps:
-    """The signer of stamps for any nginx that has one of the keys."""
+    """Signs stamps for any nginx that has one of the keys."""
 
     def __init__(self, secret_keys: Sequence[str]) -> None:
         self._keys = {key.proof: key for key in map(NginxKey.of, secret_keys)}
-        #: "known" if nginx's last proof was of one of these keys, else "unknown". None before the
+        #: "known" if nginx's last proof was of one of these keys, else "unknown". None before its
         #: first proof.
         self.nginx_key: str | None = None
 

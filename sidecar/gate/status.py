@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from sidecar.gate.ask import ask
+from sidecar.gate.ask import get_verdict
 from sidecar.gate.check import BRIEF_CACHE_S
 from sidecar.gate.contract import Gate, get_gate, get_label, is_resource
 from sidecar.gate.cookies import format_cookie
@@ -38,13 +38,13 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import Ticket, VisitorState
 
-#: The name of the store in the memory of this process. Empty: Redis is the store.
+#: The id of the store in this process's memory. Empty if the store is Redis.
 MEMORY = web.AppKey("memory", str)
-#: The limit of how many places each address gives up.
+#: Limits how many places each IP address gives up.
 LEAVE_LIMIT = web.AppKey("leave_limit", AddressLimit)
-#: How many places an address may give up per second, and at once: more than a company's or a mobile
-#: network's visitors do by hand. Redis stores each for as long as its ticket would be valid, so one
-#: address can fill 60 MB of memory a day.
+#: How many places an IP address may give up per second, and at once: more than the visitors of a
+#: company or a mobile network give up by hand. Redis stores each place given up for as long as its
+#: ticket would be valid, so one IP address can fill 60 MB of memory a day.
 LEAVES_PER_S, LEAVES_AT_ONCE = 5, 200
 
 _JSON = {**NO_STORE, "Content-Type": "application/json; charset=utf-8"}
@@ -80,7 +80,7 @@ async def get_status(request: web.Request, room: Gate | None = None) -> web.Resp
     """
     room = room or get_gate(request)  # a route without a pattern passes its room (app/routes.py)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
-    answer = await ask(request, room, visitor_request, "status")
+    answer = await get_verdict(request, room, visitor_request, "status")
     return _status_response(request, room, answer)
 
 
@@ -109,10 +109,10 @@ async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
     may_join = not (visitor_request.is_cross_site or visitor_request.is_prefetch)
     if not visitor_request.wants_page:
-        answer = await ask(request, room, visitor_request, "join", may_join=may_join)
+        answer = await get_verdict(request, room, visitor_request, "join", may_join=may_join)
         return _status_response(request, room, answer)
     visitor_request.uri = next_url = await read_next_in_form(request)
-    answer = await ask(request, room, visitor_request, "join", may_join=may_join)
+    answer = await get_verdict(request, room, visitor_request, "join", may_join=may_join)
     return _page_response(request, room, answer, next_url)
 
 
@@ -129,10 +129,10 @@ async def leave(request: web.Request) -> web.Response:
     """Give up the place or the session.
 
     The next visitor gets the slot at once. Without a cookie nothing happens, and that is no error.
-    429: this address gave up too many places. Without polls a place ends anyway.
+    With 429, this IP address gave up too many places. Without polls the place expires anyway.
     """
     room = get_gate(request)
-    # The header is nginx's own, because nginx drops a visitor's headers that it does not name.
+    # Only nginx can have set this header: it does not pass on a header of this name from a visitor.
     release = request.headers.get("X-Waitroom-Release")
     by_site = release in {"site", "anywhere"}
     visitor_request = (
@@ -140,14 +140,14 @@ async def leave(request: web.Request) -> web.Response:
         if by_site
         else VisitorRequest.from_page(request, room)
     )
-    is_ours = release == "anywhere" or visitor_request.site in {"same-origin", "none"}
-    if not visitor_request.is_script_or_navigation or (by_site and not is_ours):
+    is_allowed = release == "anywhere" or visitor_request.site in {"same-origin", "none"}
+    if not visitor_request.is_script_or_navigation or (by_site and not is_allowed):
         return web.Response(status=204, headers=NO_STORE)
-    if not is_ours:
+    if not is_allowed:
         return problem(FROM_ELSEWHERE, detail=FROM_ELSEWHERE.remedy)
     token = visitor_request.token
-    # Only the number of sessions is limited, so an attacker could take and give up any number of
-    # places in the queue.
+    # The number of places in the queue is not limited, so an attacker could take and give up any
+    # number of them.
     if isinstance(token, Ticket) and not (by_site or is_resource(room)):
         wait_s = request.app[LEAVE_LIMIT].wait_s(visitor_request.address, time.monotonic())
         if wait_s:
@@ -164,16 +164,16 @@ async def leave(request: web.Request) -> web.Response:
 
 
 def make_leave_limit() -> AddressLimit:
-    """Return a new limit of how many places each address gives up."""
+    """Return a new limiter of how many places each IP address gives up."""
     return AddressLimit(per_s=LEAVES_PER_S, burst=LEAVES_AT_ONCE)
 
 
-async def page(request: web.Request) -> web.Response:
-    """Show the waiting page, which reloads and so enters the site when its visitor is called."""
+async def show_page(request: web.Request) -> web.Response:
+    """Show the waiting page. It reloads, and so enters the site once its visitor is called."""
     room = get_gate(request)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
     may_join = visitor_request.wants_place
-    answer = await ask(request, room, visitor_request, "page", may_join=may_join)
+    answer = await get_verdict(request, room, visitor_request, "page", may_join=may_join)
     return _page_response(request, room, answer, read_next_in_query(request))
 
 
@@ -184,7 +184,7 @@ def _status_response(request: web.Request, room: Gate, answer: Answer) -> web.Re
     document = status_document.build_document(room, answer)
     has_query = "?" in request.raw_path
     if has_query and "client" in request.query:
-        # `waitroom doctor` detects a wrong address, store or nginx key by these members.
+        # With these members, `waitroom doctor` detects a wrong IP address, store or nginx key.
         document["client"] = request.headers.get("X-Real-IP")
         document["store"] = status_document.get_store_id(room, memory=request.app[MEMORY])
         document["nginx_key"] = request.app[STAMPS].nginx_key
@@ -201,13 +201,13 @@ def _is_cacheable(request: web.Request, room: Gate, answer: Answer) -> bool:
     response is cached only if the visitor polls again within the cache time."""
     if request.method != "GET" or answer.token is not None or is_resource(room):
         return False
-    # nginx's cache key has no address, and an exempt client's response is not for others.
+    # The key of nginx's cache has no IP address, so others would get an exempt client's response.
     if answer.store_unavailable or answer.uncounted or room.settings.exempt_addresses:
         return False
     if answer.visitor is None:
         return "Cookie" not in request.headers
-    is_early = request.app[RECENT_POLLS].is_repeated(answer.visitor, time.monotonic())
-    return is_early and answer.state is VisitorState.WAITING
+    is_repeated = request.app[RECENT_POLLS].is_repeated(answer.visitor, time.monotonic())
+    return is_repeated and answer.state is VisitorState.WAITING
 
 
 def _page_response(request: web.Request, room: Gate, answer: Answer, next_url: str) -> web.Response:

@@ -28,7 +28,7 @@ _FRAMES = {"iframe", "frame", "embed", "object", "fencedframe"}
 class VisitorRequest:
     """One request of a visitor, as a proxy describes it.
 
-    Only nginx's headers about the visitor are trusted. Other proxies pass on any header of a
+    Headers about the visitor are trusted only from nginx. Other proxies pass on any header of a
     visitor that they do not know.
     """
 
@@ -36,15 +36,15 @@ class VisitorRequest:
     #: The visitor's method, which may differ from that of the proxy's own request.
     method: str
     token: Token | None = None
-    #: The requested address. Its query may contain a grant.
+    #: The requested URL. Its query may contain a grant.
     uri: str = ""
-    #: The token of a `join_url`.
+    #: The token in a `join_url`, with which a newcomer joins while the shield is up.
     join_token: str | None = None
     is_from_nginx: bool = False
-    #: True if the waiting page sent the request, False if a proxy asks about the request.
+    #: True if the waiting page sent the request, False if a proxy checks it.
     is_from_page: bool = False
-    #: The token that nginx's request got already. nginx asks twice about a request with an internal
-    #: redirect (index, rewrite), the second time still with the browser's cookies.
+    #: The token from the first check of the same request. nginx checks a request with an internal
+    #: redirect (index, rewrite) twice, and sends the browser's old cookies both times.
     earlier_token: Token | None = None
 
     @classmethod
@@ -64,14 +64,14 @@ class VisitorRequest:
     @classmethod
     def from_page(cls, request: web.Request, room: Gate, uri: str = "") -> "VisitorRequest":
         """Read a request of the waiting page, which nginx passes on. `uri` is the request's own
-        address or the address to go to after admission."""
+        URL or the URL to go to after admission."""
         # query.get returns the first `token`. A later one may be part of `next`.
         join_token = request.query.get("token") if "token=" in request.raw_path else None
         headers = request.headers
         return cls(headers, request.method, read_token(headers, room), uri, join_token, True, True)
 
-    def bearer(self, room: Gate, *, may_join: bool) -> Bearer:
-        """Return what the room's verdict depends on beside the token: NOBODY in most rooms."""
+    def get_bearer(self, room: Gate, *, may_join: bool) -> Bearer:
+        """Return the client, if the verdict depends on more than the token, otherwise NOBODY."""
         settings, headers, by_nginx = room.settings, self.headers, self.is_from_nginx
         class_name = exempt = grant_result = ""
         grant = None
@@ -87,7 +87,7 @@ class VisitorRequest:
         )
         if not (room.checks_bearer or exempt or class_name or grant_result or has_waited):
             return NOBODY
-        # Only a path that nginx reports can be exempt, not the waiting page's own path.
+        # Only a path that nginx checks can be exempt, not the waiting page's own path.
         uri = self.uri if by_nginx and not self.is_from_page else ""
         user_agent = headers.get(_USER_AGENT, "")
         return Bearer(
@@ -96,7 +96,7 @@ class VisitorRequest:
 
     @property
     def address(self) -> str:
-        """The client's address as the proxy names it, never one that the visitor names."""
+        """The client's IP address as the proxy sends it, never one that the visitor claims."""
         return self.headers.get(_ADDRESS, "")
 
     @property
@@ -119,8 +119,8 @@ class VisitorRequest:
 
     @property
     def is_cross_site(self) -> bool:
-        """True if another site made the browser send the request. The browser leaves our cookie out
-        of such a POST (SameSite=Lax). Its visitor may have a session, which a new cookie would
+        """True if another site made the browser send the request. Browsers send no cookie of ours
+        with such a POST (SameSite=Lax). The visitor may have a session, which a new cookie would
         replace."""
         return self.site == "cross-site"
 
@@ -143,8 +143,8 @@ class VisitorRequest:
 
     @property
     def is_script_or_navigation(self) -> bool:
-        """True for a navigation and a request of a script or program, whose response somebody
-        reads. False for a request of an image, for a HEAD and for a prefetch."""
+        """True for a navigation, and for a request by a script or program. False for an image, a
+        HEAD and a prefetch, whose responses nobody reads."""
         if self.method == "HEAD" or self.is_prefetch:
             return False
         is_navigation = self.headers.get(_MODE, "navigate") == "navigate"
@@ -167,7 +167,7 @@ class VisitorRequest:
         These are navigations and requests of programs. A page's images, scripts and background
         requests are not, because browsers send six at a time, and each would take a place. Nor is a
         prefetch, or a page in a frame on another site, because there the browser keeps no cookie
-        and nobody would wait in the place.
+        and nobody would use the place.
         """
         if self.is_prefetch or self.is_framed_cross_site:
             return False
@@ -222,10 +222,10 @@ def read_token(headers: Mapping[str, str], room: Gate) -> Token | None:
     return min(tokens, key=rank, default=None)
 
 
-def _read_grant(address: str, room: Gate) -> tuple[Grant | None, str]:
-    """Return the grant in an address, None if it is missing or invalid, and the result for the
-    metrics, "" if it is missing."""
-    text = find_grant(address)
+def _read_grant(url: str, room: Gate) -> tuple[Grant | None, str]:
+    """Return the grant in a URL, or None if it is missing or invalid. Also return the result for
+    the metrics, "" if it is missing."""
+    text = find_grant(url)
     if text is None:
         return None, ""
     try:

@@ -21,7 +21,7 @@ def bearer_of(site, uri, class_name="", *, is_from_nginx=True):
     """Return the client of a request with this class in nginx's header."""
     headers = {"X-Waitroom-Class": class_name}
     request = VisitorRequest(headers, "GET", uri=uri, is_from_nginx=is_from_nginx)
-    return request.bearer(site.room, may_join=True)
+    return request.get_bearer(site.room, may_join=True)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from sidecar.gate.page import status_document
 from sidecar.gate.page.branding import apply_branding
 from sidecar.gate.page.render import Page, format_opening
 from sidecar.gate.page.template import POLICY, SAFE, collect_values, find_template, format_refresh
-from sidecar.gate.return_address import UNSENT, is_unsent, make_next_safe
+from sidecar.gate.return_address import UNSENT, make_next_safe, sends_data
 from sidecar.gate.schemas import PageRequest, PageShown
 from sidecar.http.auth_request import original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints
@@ -58,7 +58,7 @@ async def get_page(request: web.Request) -> web.Response:
         # The page is the same for all visitors without a cookie, so that nginx can cache it.
         is_cacheable = document["visitor"] is None
         next_url = "" if is_cacheable else make_next_safe(request.headers.get("X-Original-URI", ""))
-        unsent = is_unsent(original_method(request.headers))
+        unsent = sends_data(original_method(request.headers))
         page = _render_template(request, room, template, document, next_url, unsent=unsent)
     except (ValueError, KeyError, TypeError):
         return problem(400, "Not a status document", detail="Send X-Waitroom-Document of /check.")
@@ -78,7 +78,7 @@ def render_page(
     """Return the page, for a visitor who has just left if `answer` is None. It leads on to
     `next_url`. `method` is that of the visitor's request. None: they requested the page itself."""
     before, _, _ = request.query_string.partition("next=")
-    unsent = is_unsent(method) if method else UNSENT in before
+    unsent = sends_data(method) if method else UNSENT in before
     document = status_document.build_document(room, answer)
     # The page must not refresh for visitors who left or lost their place, because that would queue
     # them again. Newcomers need the refresh to join: instead of a page, or while the shield is up.
