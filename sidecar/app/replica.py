@@ -32,7 +32,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import InputError
 from sidecar.kit.extras import require
 from sidecar.kit.share import find_share
-from sidecar.kit.systemd import watched
+from sidecar.kit.systemd import notify_systemd
 from sidecar.kit.tasks import Worker, run_worker, stop_workers
 from sidecar.kit.templates import Templates
 from sidecar.leases.metrics import LeaseMetrics
@@ -97,7 +97,7 @@ async def serve(settings: Settings) -> None:
     stopping: list[bool] = []
     for warning in settings.warnings:
         log.warning("settings_warning", hint=warning)
-    async with run_replica(settings, stopping), watched(os.environ) as tell_stopping:
+    async with run_replica(settings, stopping), notify_systemd(os.environ) as tell_stopping:
         log.info(
             "serving",
             edge=settings.edge_listen,

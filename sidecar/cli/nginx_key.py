@@ -7,7 +7,7 @@ import click
 
 from sidecar.cli.config import CONFIG, load_settings
 from sidecar.gate.nginx_key import build_key_file
-from sidecar.kit.files import replacing
+from sidecar.kit.files import atomic_write
 
 #: The paths of Waitroom's own files, which may use secure_link.
 _OWN_PATHS = re.compile(r"(?:^|/)waitroom[^/]*/stamp\.conf$|(?:^|/)waitroom-stamp[^/]*\.conf$")
@@ -43,7 +43,7 @@ def nginx_key(file: str, path: str | None, force: bool) -> None:
             "Leave stamps off, or say --force (docs/nginx.md)."
         )
     try:
-        with replacing(target) as new:
+        with atomic_write(target) as new:
             new.write(text.encode())
     except OSError as error:
         raise click.ClickException(f"{file}: {error.strerror}") from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.history.model import UNUSED, Entry, Period
 from sidecar.history.schemas import RoomReport
-from sidecar.kit.progress import Advance, uncounted
+from sidecar.kit.progress import Advance, ignore_progress
 from sidecar.visitors.model import ORDER_BAND
 
 if TYPE_CHECKING:  # SQL is an extra
@@ -27,7 +27,7 @@ async def make_report(
     period: Period,
     *,
     limit: int | None = None,
-    advance: Advance = uncounted,
+    advance: Advance = ignore_progress,
 ) -> RoomReport | None:
     """Report on the stays that began in a period. Return None if there are more than `limit`. Call
     `advance` after each stay."""

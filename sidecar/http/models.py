@@ -24,7 +24,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticCustomError, PydanticSerializationError, core_schema
 
 from sidecar.kit.clock import iso
-from sidecar.kit.did_you_mean import did_you_mean, types_in
+from sidecar.kit.did_you_mean import did_you_mean, union_members
 from sidecar.kit.errors import InputError
 from sidecar.kit.names import NAME
 
@@ -48,7 +48,7 @@ class Parameters(BaseModel):
         if info.field_name is None or not isinstance(value, str):
             return value
         field = cls.model_fields[info.field_name]
-        if int in types_in(field.annotation) and not _DIGITS.fullmatch(value):
+        if int in union_members(field.annotation) and not _DIGITS.fullmatch(value):
             raise PydanticCustomError("int_parsing", "a whole number")
         return value
 

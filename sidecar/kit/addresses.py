@@ -1,10 +1,10 @@
-"""Public and non-public network addresses."""
+"""Tells public IP addresses from others, and limits requests by IP address."""
 
 from collections import OrderedDict
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
 #: Networks that are not public. Python's own list, is_global, differs between releases of Python.
-#: In IPv6: Teredo (2001::), documentation, and 6to4 (2002::), which wraps an IPv4 address.
+#: In IPv6: Teredo (2001::), documentation, and 6to4 (2002::), which embeds an IPv4 address.
 _NON_PUBLIC_NETWORKS = [
     ip_network(text)
     for text in (
@@ -14,9 +14,9 @@ _NON_PUBLIC_NETWORKS = [
         *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
     )
 ]
-#: The public IPv6 addresses. All others are local, multicast, for tests, or wrap another address.
+#: The range of public IPv6 addresses. Others are local, multicast, for tests, or embed another one.
 _GLOBAL_UNICAST = ip_network("2000::/3")
-#: IPv6 addresses that wrap an IPv4 address (NAT64). They are public if that address is.
+#: IPv6 addresses that embed an IPv4 address (NAT64). They are public if that address is.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
@@ -36,7 +36,7 @@ def is_public(address: str) -> bool:
 
 
 def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
-    """Return the IP address in a text, without a zone, or None if the text is not an address. An
+    """Parse an IP address, without an IPv6 zone. Return None if the text is not an address. An
     IPv4 address that is written as IPv6 (::ffff:192.0.2.1) is returned as IPv4."""
     try:
         address = ip_address(text.partition("%")[0])
@@ -46,29 +46,30 @@ def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def find_network(text: str) -> str:
-    """Return the /64 network of an IPv6 address, because one household has a whole /64. Return any
-    other text unchanged."""
+    """Return the /64 network of an IPv6 address, because one household has a whole /64. Return an
+    IPv4 address, or text that is no address, as it is."""
     address = parse_ip(text)
     if isinstance(address, IPv6Address):
         return str(ip_network((address, 64), strict=False))
     return text if address is None else str(address)
 
 
-#: How many addresses an AddressLimit remembers. The one that was idle longest is dropped first.
+#: How many addresses an AddressLimit stores. The one that was idle longest is dropped first.
 MOST_ADDRESSES = 10_000
 
 
 class AddressLimit:
-    """A token bucket for each address (for IPv6, each /64 network). A bucket gets `per_s` tokens a
-    second and holds `burst`. Only the time at which a bucket will be full again is stored."""
+    """A rate limit with a token bucket for each IP address (for IPv6, each /64 network). A bucket
+    gets `per_s` tokens a second and holds `burst`. Only the time at which a bucket will be full
+    again is stored."""
 
     def __init__(self, *, per_s: float, burst: int) -> None:
         self._per_s, self._burst = per_s, burst
         self._full_at_s: OrderedDict[str, float] = OrderedDict()
 
     def wait_s(self, address: str, now_s: float) -> float:
-        """Take a token and return 0, or return the seconds until there is a token. `now_s` is the
-        time of a monotonic clock."""
+        """Take a token from the address's bucket and return 0. If the bucket is empty, return the
+        seconds until there is a token. `now_s` is the time of a monotonic clock."""
         key = find_network(address)
         full_at_s = max(self._full_at_s.get(key, now_s), now_s)
         wait_s = full_at_s - now_s - (self._burst - 1) / self._per_s

@@ -1,4 +1,4 @@
-"""Batches calls: those that arrive while a batch is in flight go together in the next one."""
+"""Combines calls into batches: calls that arrive during one batch are the next batch."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +12,8 @@ class CallBatcher(Generic[BatchItem, BatchReply]):
     """A batcher turns many calls of `submit(item)` into few calls of `run(items)`, one at a time.
 
     An idle batcher adds no delay: it sends the first item alone, at once. If a caller is cancelled,
-    its item is still sent, since the store may already have the item. The reply is dropped."""
+    its item is sent all the same, because Redis or the database may already have received it. The
+    reply is then dropped."""
 
     def __init__(
         self, run: Callable[[Sequence[BatchItem]], Awaitable[Sequence[BatchReply]]], *, limit: int
@@ -23,7 +24,8 @@ class CallBatcher(Generic[BatchItem, BatchReply]):
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, item: BatchItem) -> asyncio.Future[BatchReply]:
-        """Return a future of the reply to this item, or of the exception of its batch."""
+        """Add an item to the next batch. Return a future of its reply, or of the exception that
+        `run` raises."""
         future: asyncio.Future[BatchReply] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:

@@ -1,4 +1,4 @@
-"""Reads and mixes colours of style sheets, and computes their contrast (WCAG 2)."""
+"""Parses CSS colours, mixes them, and computes their contrast (WCAG 2)."""
 
 import colorsys
 import math
@@ -19,10 +19,10 @@ _TONES = 50
 
 
 def read_colour(text: str) -> Colour:
-    """Read an opaque colour in hex, rgb, hsl or oklch. Raises ValueError for any other text."""
+    """Parse an opaque colour in hex, rgb, hsl or oklch. Raises ValueError for any other text."""
     if match := _HEX.match(text):
         digits = match[1] if len(match[1]) == 6 else "".join(2 * digit for digit in match[1])
-        red, green, blue = (int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4))
+        red, green, blue = (int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4))
         return red, green, blue
     match = _FUNCTION.match(text)
     parts = [_PART.match(part) for part in re.split(r"\s*,\s*|\s+", match[2])] if match else []
@@ -43,13 +43,13 @@ def to_hex(colour: Colour) -> str:
 
 
 def mix(colour: Colour, other: Colour, share: float) -> Colour:
-    """Mix two colours. `share` is the part of `other`, from 0 to 1."""
+    """Mix two colours. `share` is the proportion of `other`, from 0 to 1."""
     red, green, blue = (a + (b - a) * share for a, b in zip(colour, other, strict=True))
     return red, green, blue
 
 
 def contrast(colour: Colour, other: Colour) -> float:
-    """Return the contrast of two colours, from 1 to 21."""
+    """Return the contrast ratio of two colours, from 1 to 21."""
     low, high = sorted((_compute_luminance(colour), _compute_luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
@@ -59,11 +59,11 @@ def choose_text_colour(colour: Colour) -> Colour:
     return max(WHITE, BLACK, key=lambda text: contrast(text, colour))
 
 
-def ensure_contrast(colour: Colour, behind: Colour, least: float) -> Colour:
-    """Make the colour darker or lighter until its contrast to `behind` is at least `least`."""
-    towards = choose_text_colour(behind)
-    tones = (mix(colour, towards, step / _TONES) for step in range(_TONES))
-    return next((tone for tone in tones if contrast(tone, behind) >= least), towards)
+def ensure_contrast(colour: Colour, background: Colour, minimum: float) -> Colour:
+    """Darken or lighten the colour until its contrast with the background is at least `minimum`."""
+    extreme = choose_text_colour(background)
+    tones = (mix(colour, extreme, step / _TONES) for step in range(_TONES))
+    return next((tone for tone in tones if contrast(tone, background) >= minimum), extreme)
 
 
 def _compute_luminance(colour: Colour) -> float:
@@ -73,6 +73,7 @@ def _compute_luminance(colour: Colour) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+#: The number and the unit of one component of a colour.
 _Part = tuple[float, str]
 
 
@@ -87,7 +88,7 @@ def _from_hsl(hue: _Part, saturation: _Part, lightness: _Part) -> Colour:
 
 
 def _from_oklch(lightness: _Part, chroma: _Part, hue: _Part) -> Colour:
-    """Convert a colour by Ottosson's matrices. The caller cuts off values outside sRGB."""
+    """Convert a colour with Ottosson's matrices. The caller clamps values outside sRGB."""
     light = lightness[0] / (100 if lightness[1] == "%" else 1)
     full = chroma[0] * (0.004 if chroma[1] == "%" else 1)
     a, b = (full * part(math.radians(hue[0])) for part in (math.cos, math.sin))

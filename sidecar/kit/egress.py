@@ -1,7 +1,7 @@
-"""Outgoing connections to URLs that clients name, restricted to public addresses.
+"""Opens connections to URLs that clients have chosen, but only to public IP addresses.
 
 The resolver returns only public addresses, and the address of each socket is checked again before
-the socket connects. No request is sent twice, and no cookies, proxies and decompression are used.
+the socket connects. No request is sent twice. Cookies, proxies and decompression are off.
 """
 
 import socket
@@ -13,13 +13,13 @@ from aiohttp.tracing import Trace
 
 from sidecar.kit.addresses import is_public
 
-#: Seconds for which looked-up addresses and idle connections are kept. Servers close idle
-#: connections after two seconds or more, and a call that uses one just then fails.
+#: Seconds for which DNS results are cached and idle connections are kept. Servers close idle
+#: connections after two seconds or more, and a request that is sent just then fails.
 DNS_S = 2
 KEEP_ALIVE_S = 1.5
 #: The longest line in the head of a response, bytes.
 MAX_LINE = 8190
-#: How many connections a call skips at most because unrequested data came on them.
+#: The most connections that a request skips because the server has sent unrequested data on them.
 MAX_SKIPPED = 20
 
 
@@ -27,12 +27,12 @@ class PrivateAddressError(OSError):
     """The host of a URL has no public address."""
 
 
-class LostError(aiohttp.ClientConnectionError):
+class ConnectionLostError(aiohttp.ClientConnectionError):
     """The connection broke before the response."""
 
 
 def open_session(resolver: AbstractResolver, *, is_private: bool) -> aiohttp.ClientSession:
-    """Return a session without a limit of connections and without timeouts, which the caller sets.
+    """Return a client session. It limits neither connections nor time: the caller sets timeouts.
     With `is_private` the session connects to private addresses too."""
     connector = _Connector(
         resolver=_Resolver(resolver, is_private=is_private),
@@ -57,24 +57,25 @@ def open_session(resolver: AbstractResolver, *, is_private: bool) -> aiohttp.Cli
 async def _send_once(
     request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Send a request. aiohttp would repeat it after a broken connection, but each call counts."""
+    """Send a request without a retry, because each attempt counts. aiohttp itself would retry an
+    idempotent request after the connection broke."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise LostError from error
+        raise ConnectionLostError from error
 
 
 class _Connector(aiohttp.TCPConnector):
-    """A connector that reuses no connection on which unrequested data came. aiohttp would take the
-    data for the response to the next call, which may be another client's."""
+    """A connector that does not reuse a connection on which unrequested data came. aiohttp would
+    take the data for the response to the next request, which may be another client's."""
 
     async def connect(
         self,
         req: aiohttp.ClientRequest,
         traces: list[Trace],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the client's own name
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's name
     ) -> Connection:
         for _ in range(MAX_SKIPPED):
             connection = await super().connect(req, traces, timeout)
@@ -85,8 +86,8 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _Resolver(AbstractResolver):
-    """A resolver that returns only public addresses, or all with `is_private`. It raises
-    PrivateAddressError if a host has none."""
+    """A resolver that returns only public addresses, or with `is_private` all addresses. It raises
+    PrivateAddressError if a host has no public address."""
 
     def __init__(self, resolver: AbstractResolver, *, is_private: bool) -> None:
         self._resolver, self._is_private = resolver, is_private
@@ -109,8 +110,8 @@ class _Resolver(AbstractResolver):
 
 
 def _create_public_socket(to: AddrInfoType) -> socket.socket:
-    """Create a socket for a public address. aiohttp does not ask the resolver about a URL that has
-    an address instead of a name."""
+    """Create a socket, but raise PrivateAddressError if the address is not public. This check is
+    needed for a URL with an IP address, for which aiohttp does not call the resolver."""
     family, kind, protocol, _, address = to
     if not is_public(str(address[0])):
         raise PrivateAddressError

@@ -1,14 +1,15 @@
-"""The exceptions of the sidecar. All of them are SidecarErrors."""
+"""The exceptions that several parts of the sidecar raise. All of them derive from SidecarError."""
 
 from collections.abc import Iterable
 
 
 class SidecarError(Exception):
-    """The base of all exceptions of the sidecar."""
+    """The base class of all exceptions of the sidecar."""
 
 
 class InputError(SidecarError):
-    """Invalid settings or input. Each of `problems` names a setting and what is allowed."""
+    """Settings or a request are invalid. Each line of `problems` names a setting or field, and says
+    what is allowed."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -16,7 +17,8 @@ class InputError(SidecarError):
 
 
 class UnknownNameError(SidecarError):
-    """A name that is not configured. `known` has the configured names of the same `kind`."""
+    """A room, limit or other object is not configured. `kind` is the kind of object, such as
+    "room", and `known` has the configured names of this kind."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
         super().__init__(f"no {kind} is named {name[:64]!r}")
@@ -24,12 +26,12 @@ class UnknownNameError(SidecarError):
 
 
 class StoreError(SidecarError):
-    """Redis is unavailable, too slow, or refused a command. The message says which."""
+    """Redis is unavailable, too slow, or refused a command. The message says what happened."""
 
 
 class DatabaseError(SidecarError):
     """The SQL database is unavailable, refused a statement, or has tables of another version. The
-    message says which."""
+    message says what happened."""
 
 
 class DatabaseUnavailableError(DatabaseError):
@@ -37,4 +39,4 @@ class DatabaseUnavailableError(DatabaseError):
 
 
 class StoreUnavailableError(StoreError):
-    """Redis stopped answering earlier, so nothing was sent."""
+    """Redis did not answer several earlier calls, so this call was not sent."""

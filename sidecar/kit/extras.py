@@ -1,4 +1,4 @@
-"""Optional dependencies: `pip install "waitroom[EXTRA]"`."""
+"""Checks that an optional dependency (`pip install "waitroom[EXTRA]"`) is installed."""
 
 from importlib import import_module
 
@@ -9,7 +9,7 @@ _MODULES = {"sql": "sqlalchemy", "memory": "fakeredis"}
 
 
 def require(extra: str, *, setting: str) -> None:
-    """Raise InputError, with the setting that needs the extra, if the extra is not installed."""
+    """Raise InputError if the extra is not installed. It names `setting`, which needs the extra."""
     try:
         import_module(_MODULES[extra])
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Replaces files atomically."""
+"""Writes files atomically."""
 
 import contextlib
 import os
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-#: The mode of a file that only its owner may read.
-SECRET = 0o600
+#: The mode of a file that only its owner may read and write.
+PRIVATE_MODE = 0o600
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, mode: int = SECRET) -> Iterator[IO[bytes]]:
-    """Open a new file that replaces `path` when the block ends without an error, so that no process
-    reads half a file. By default no other user can read the file. Raises OSError."""
+def atomic_write(path: Path, *, mode: int = PRIVATE_MODE) -> Iterator[IO[bytes]]:
+    """Open a temporary file for writing, and rename it to `path` when the block ends without an
+    error, so that no process reads half a file. Raises OSError."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -13,18 +13,18 @@ from sidecar import __version__
 from sidecar.kit.retry import parse_retry_after
 from sidecar.kit.signing import signature
 
-#: How much of a response's body is read at most, bytes.
+#: The most bytes of a response's body that are read.
 RESPONSE_LIMIT = 4096
-#: How long the body of an error response is read at most, seconds. The body does not change whether
-#: the message is sent again.
-REFUSAL_S = 1.0
+#: The time limit for reading the body of an error response, seconds. The limit is short, because
+#: whether the message is sent again does not depend on this body.
+ERROR_BODY_TIMEOUT_S = 1.0
 #: Statuses below 500 after which a retry may succeed.
 _TEMPORARY_STATUSES = {408, 425, 429}
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The parts of a POST request. The URL may be a secret."""
+    """The parts of a POST request. The URL may contain a secret."""
 
     url: URL | str
     body: bytes
@@ -35,13 +35,14 @@ class Message:
 class PostResult:
     """The result of one POST."""
 
+    #: True if the receiver has accepted the message.
     is_taken: bool = False
-    #: Why the message was not taken, without any part of the receiver's URL.
+    #: Why the message was not accepted, without any part of the receiver's URL.
     reason: str = ""
     #: True if a retry may succeed.
     may_retry: bool = False
     #: How many seconds the receiver asks to wait before a retry.
-    after_s: float = 0.0
+    retry_after_s: float = 0.0
     #: The HTTP status, or None if no response came.
     status: int | None = None
     #: The first part of the response's body, which may contain the receiver's URL.
@@ -51,7 +52,8 @@ class PostResult:
 def signed_headers(
     event: str, id_: str, body: bytes, secret: str, *, now_s: float
 ) -> dict[str, str]:
-    """Return the headers of a JSON message that is sent now, signed if there is a secret."""
+    """Return the headers of a JSON message that is sent at `now_s`. They include a signature if
+    there is a secret."""
     headers = {
         "Content-Type": "application/json; charset=utf-8",
         "User-Agent": f"waitroom/{__version__}",
@@ -69,13 +71,13 @@ async def post(
     *,
     timeout_s: float,
     read: Callable[[bytes], PostResult] | None = None,
-    keep_refusal: bool = False,
+    keep_error_body: bool = False,
 ) -> PostResult:
     """Send a message once. Raises nothing, whatever the receiver does, and follows no redirect.
 
     Args:
-        read: Returns the result for the body of a response with status 2xx.
-        keep_refusal: Put the first part of the body of any other response into the result.
+        read: Converts the body of a response with status 2xx to the result.
+        keep_error_body: Put the first part of the body of any other response into the result.
     """
     try:
         async with session.post(
@@ -89,10 +91,10 @@ async def post(
             if read is not None and 200 <= status < 300:
                 body = await _read_first_part(response)
                 return replace(read(body), status=status, body=body)
-            result = judge(status, response.headers.get("Retry-After", ""))
-            if keep_refusal and not result.is_taken:
+            result = interpret_status(status, response.headers.get("Retry-After", ""))
+            if keep_error_body and not result.is_taken:
                 with suppress(TimeoutError, aiohttp.ClientError, OSError):
-                    async with asyncio.timeout(REFUSAL_S):
+                    async with asyncio.timeout(ERROR_BODY_TIMEOUT_S):
                         result = replace(result, body=await _read_first_part(response))
             return replace(result, status=status)
     except TimeoutError:
@@ -110,8 +112,8 @@ async def _read_first_part(response: aiohttp.ClientResponse) -> bytes:
     return body
 
 
-def judge(status: int, retry_after: str) -> PostResult:
-    """Return the result that an HTTP status and a Retry-After header mean."""
+def interpret_status(status: int, retry_after: str) -> PostResult:
+    """Return the result of a response with this HTTP status and Retry-After header."""
     if 200 <= status < 300:
         return PostResult(is_taken=True)
     reason = f"HTTP {status}"
@@ -120,12 +122,12 @@ def judge(status: int, retry_after: str) -> PostResult:
     if status not in _TEMPORARY_STATUSES and status < 500:
         return PostResult(reason=reason)
     return PostResult(
-        reason=reason, may_retry=True, after_s=parse_retry_after(retry_after, time.time())
+        reason=reason, may_retry=True, retry_after_s=parse_retry_after(retry_after, time.time())
     )
 
 
 def _describe_error(error: Exception) -> str:
-    """Describe an error without its message, which may contain the URL."""
+    """Describe an error by its type, without the message, which may contain the URL."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     text = cause.strerror if isinstance(cause, OSError) else None
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,16 +1,16 @@
-"""Checks that a library has the undocumented parts that Waitroom uses."""
+"""Checks that a library has the undocumented attributes that Waitroom uses."""
 
 from collections.abc import Callable
 from inspect import signature
 from typing import TypeAlias
 
-#: What a part has to be: the type of its value, or a function that checks the part, or the names of
-#: a function's parameters.
+#: What an attribute must be: an instance of a type, a value for which a function returns True, or a
+#: function with these parameter names.
 PartKind: TypeAlias = type | tuple[type, ...] | Callable[[object], bool] | list[str]
 
 
 def has_part(owner: object, name: str, kind: PartKind) -> bool:
-    """Return True if an object or class of the library has an attribute of this kind."""
+    """Return True if an object or class of the library has this attribute, and it is of `kind`."""
     try:
         part = getattr(owner, name)
         if isinstance(kind, list):

@@ -1,4 +1,4 @@
-"""Reads times: those in settings, which have a time zone, and those in queries about the past."""
+"""Parses times in settings, which have a time zone, and times in queries about the past."""
 
 import contextlib
 import re
@@ -15,19 +15,19 @@ LATEST_MS = 7_258_118_400_000
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d(:\d\d)?)?", re.ASCII
 )
-_HOW = 'write a date and a time, such as "2026-12-01 10:00", or "2026-12-01T10:00+01:00"'
+_HINT = 'write a date and a time, such as "2026-12-01 10:00", or "2026-12-01T10:00+01:00"'
 
 
 def read_moment(value: object, zone: str) -> int:
-    """Convert a setting's time to ms since 1970. The setting is a string, a TOML date-time, or ms.
-    A time without an offset is local time in `zone`. Raises ValueError with how to write a time."""
+    """Convert a time in the settings to ms since 1970. It is a string, a TOML date-time, or ms. A
+    time without an offset is local time in `zone`. Raises ValueError, with how to write a time."""
     moment = _parse_text(value) if isinstance(value, str) else value
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             moment = _add_offset(moment, zone)
         return round(moment.timestamp() * 1000)
     if isinstance(moment, bool) or not isinstance(moment, int | float) or moment % 1 != 0:
-        raise ValueError(_HOW)
+        raise ValueError(_HINT)
     return int(moment)
 
 
@@ -36,25 +36,25 @@ def _parse_text(value: str) -> datetime:
     if _TIME.fullmatch(text):  # fromisoformat would accept many other forms
         with contextlib.suppress(ValueError):
             return datetime.fromisoformat(text)
-    raise ValueError(_HOW)
+    raise ValueError(_HINT)
 
 
 def _add_offset(moment: datetime, zone: str) -> datetime:
     """Add the zone's offset to a local time. Raises ValueError if the zone's clocks skip this time
     or show this time twice."""
-    where = ZoneInfo(zone)
-    before, after = (moment.replace(tzinfo=where, fold=fold) for fold in (0, 1))
+    zone_info = ZoneInfo(zone)
+    before, after = (moment.replace(tzinfo=zone_info, fold=fold) for fold in (0, 1))
     if before.utcoffset() == after.utcoffset():
         return before
     # Conversion to UTC and back gives two times that the clocks do show.
-    candidates = [one.astimezone(UTC).astimezone(where) for one in (before, after)]
+    candidates = [time.astimezone(UTC).astimezone(zone_info) for time in (before, after)]
     if candidates[0].replace(tzinfo=None) == moment:
-        what, do = "comes twice", "put back then: say which with its offset,"
+        fault, change = "comes twice", "put back then: say which with its offset,"
     else:
-        what, do = "never comes", "put forward then: write the time that is meant,"
-    first, second = (_format(one) for one in sorted(candidates))
+        fault, change = "never comes", "put forward then: write the time that is meant,"
+    first, second = (_format(time) for time in sorted(candidates))
     raise ValueError(
-        f"{_format(moment)} {what} in {zone}, where the clocks are {do} {first} or {second}"
+        f"{_format(moment)} {fault} in {zone}, where the clocks are {change} {first} or {second}"
     )
 
 
@@ -64,7 +64,7 @@ def _format(moment: datetime) -> str:
 
 
 def parse_moment(value: object, info: ValidationInfo) -> int:
-    """Read a setting's time for pydantic, in the time zone of the model's field `timezone`."""
+    """Parse a time in the settings for pydantic, in the time zone of the field `timezone`."""
     moment_ms = read_moment(value, str(info.data.get("timezone", "UTC")))
     if not 0 <= moment_ms <= LATEST_MS:
         raise ValueError("write a time from 1970 to 2199")
@@ -81,8 +81,8 @@ Past = Annotated[str, Field(json_schema_extra={"pattern": _PAST})]
 
 
 def read_past(text: str, now_ms: int) -> int:
-    """Convert a time to ms since 1970. The text is ISO 8601 (UTC without an offset), "now", or how
-    long ago the time was ("24h"). Raises ValueError with how to write a time."""
+    """Convert a time to ms since 1970. The text is ISO 8601 (in UTC if it has no offset), "now", or
+    how long ago the time was ("24h"). Raises ValueError, with how to write a time."""
     if text == "now":
         return now_ms
     try:

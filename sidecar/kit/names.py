@@ -1,4 +1,4 @@
-"""Names in the configuration, and collections of named items."""
+"""Checks names in the configuration, and looks up configured items by name."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ NamedItem = TypeVar("NamedItem", bound=HasName)
 
 
 class Named(Generic[NamedItem]):
-    """The configured items of one `kind`, in the order of the configuration."""
+    """The configured items of one `kind`, such as all rooms, in the order of the configuration."""
 
     kind: ClassVar[str]
 

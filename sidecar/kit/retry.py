@@ -1,4 +1,4 @@
-"""Delays before the next attempt: exponential back-off, and Retry-After."""
+"""Computes the delay before the next attempt, from exponential back-off or Retry-After."""
 
 import random
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-#: Failures beyond this number do not lengthen a delay: a float could not hold the product.
+#: Further failures do not lengthen a delay, because a float would overflow.
 _MAX_COUNTED_FAILURES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential back-off: `first_s`, then `factor` times as long after each failure, up to
-    `max_s`. A delay may be shorter by the share `jitter`, 0 to 1, so that clients that failed
-    together do not all retry together."""
+    """Exponential back-off: the first delay is `first_s`. Each further failure makes the delay
+    `factor` times as long, up to `max_s`. A random part of the delay, up to the share `jitter` (0
+    to 1), is left out, so that clients that failed together do not all retry together."""
 
     first_s: float
     max_s: float
@@ -22,8 +22,8 @@ class Backoff:
     jitter: float = 0.0
 
     def delay_s(self, failures: int, draw: Callable[[], float] = random.random) -> float:
-        """Return the delay after this number of failures in a row, at least 1. `draw` returns a
-        random number from 0 to 1."""
+        """Return the delay after this number (from 1) of failures in a row. `draw` returns a random
+        number from 0 to 1."""
         delay_s = self.first_s * self.factor ** min(max(0, failures - 1), _MAX_COUNTED_FAILURES)
         return min(self.max_s, delay_s) * (1 - self.jitter * draw())
 
@@ -36,7 +36,7 @@ class Schedule:
     backoff: Backoff
 
     def pause_s(self, made: int, after_s: float = 0) -> float | None:
-        """Return the pause after `made` attempts, at least `after_s`, or None if no further attempt
+        """Return the delay after `made` attempts, at least `after_s`, or None if no further attempt
         is allowed."""
         return None if made >= self.attempts else max(after_s, self.backoff.delay_s(made))
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from sidecar.kit.did_you_mean import did_you_mean, find_names_beside
+from sidecar.kit.did_you_mean import did_you_mean, find_sibling_names
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\Z")
 #: The pattern of a duration for JSON Schema.
@@ -21,7 +21,7 @@ STORES = (
 DATABASES = ("sqlite:///", "mysql://", "mariadb://", "postgresql://")
 #: A server in a store's URL: a host name, IPv4 address or IPv6 address in brackets, perhaps a port.
 _SERVER = re.compile(r"([^\s:/@\[\]]+|\[[\da-fA-F:.]+\])(?::([0-9]{1,5}))?")
-#: How many characters of a refused value a problem repeats at most.
+#: The most characters of a rejected value that an error message repeats.
 _MAX_SHOWN = 120
 _READING_HINT = (
     "a port is a number up to 65535, and in a password / is written %2F, @ is written %40"
@@ -37,19 +37,20 @@ def parse_duration(value: object) -> object:
     return float(match[1]) * _UNIT_S[match[2]] if match else value
 
 
-def _no_boolean(instead: str) -> BeforeValidator:
-    """Return a validator that refuses booleans, which pydantic would accept as numbers."""
+def _no_boolean(hint: str) -> BeforeValidator:
+    """Return a validator that rejects booleans, which pydantic would accept as numbers."""
 
     def check(value: object) -> object:
         if isinstance(value, bool):
-            raise ValueError(instead)  # noqa: TRY004 - as above
+            raise ValueError(hint)  # noqa: TRY004 - pydantic expects a ValueError
         return value
 
     return BeforeValidator(check)
 
 
 def from_text(value: object) -> object:
-    """Convert a string of digits to a number, which pydantic does not do for a Literal."""
+    """Convert a string of digits to a number, which pydantic does not do for a Literal. Return
+    other values unchanged."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
@@ -65,7 +66,7 @@ Count = Annotated[int, _no_boolean("write a whole number")]
 
 
 def check_listen(value: str) -> str:
-    """Check an address to listen on. Raises ValueError."""
+    """Return the value if it is an address to listen on. Raises ValueError."""
     if value.startswith("unix:") and len(value) > len("unix:"):
         return value
     host, colon, port = value.rpartition(":")
@@ -75,7 +76,7 @@ def check_listen(value: str) -> str:
 
 
 def check_store(value: str) -> str:
-    """Check a URL of Redis. Raises ValueError."""
+    """Return the value if it is a URL of Redis. Raises ValueError."""
     if not value.startswith(STORES):
         raise ValueError(
             "write redis://, rediss://, unix:///path, redis+sentinel://, redis+cluster:// "
@@ -89,7 +90,7 @@ def check_store(value: str) -> str:
 
 
 def check_database(value: str) -> str:
-    """Check a URL of an SQL database, or "". Raises ValueError."""
+    """Return the value if it is a URL of an SQL database, or "". Raises ValueError."""
     if value and not value.startswith(DATABASES):
         raise ValueError("write sqlite:///path, mysql://, mariadb:// or postgresql://")
     _check_port(value)
@@ -105,7 +106,7 @@ def _check_port(url: str) -> None:
 
 def read_servers(url: str) -> tuple[list[tuple[str, int]], list[str]]:
     """Parse a redis+sentinel:// or redis+cluster:// URL. Return its hosts with ports, and the parts
-    of its path: the service's name and the database's number.
+    of its path: the name of the Sentinel service and the number of the database.
 
     Raises ValueError for an error in the servers or the path. The message repeats no part of the
     URL, because that part might be the rest of a password."""
@@ -133,19 +134,19 @@ def read_servers(url: str) -> tuple[list[tuple[str, int]], list[str]]:
 
 #: How many networks and paths a room may have. Each request is compared with all of them.
 MAX_NETWORKS, MAX_PATHS = 1000, 100
-#: Characters that some servers take for a separator or the end of a path. A % that remains after
-#: decoding was encoded twice.
+#: Characters that some servers take for a separator or for the end of a path. A % in a decoded path
+#: comes from double encoding.
 _AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f\\;%?#]|//")
 
 
-def _split_unique(value: object, most: int) -> list[str]:
+def _split_unique(value: object, limit: int) -> list[str]:
     """Return the parts of a string or list, without duplicates. Raises ValueError if there are more
-    than `most`."""
+    than `limit`."""
     value = split_list(value)
     if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
         raise ValueError("write a list of texts, or one text with commas between")
-    if len(value) > most:
-        raise ValueError(f"at most {most} are allowed")
+    if len(value) > limit:
+        raise ValueError(f"at most {limit} are allowed")
     return list(dict.fromkeys(value))
 
 
@@ -185,11 +186,11 @@ def read_paths(value: object) -> tuple[str, ...] | None:
     return tuple(paths)
 
 
-def clean_path(address: str) -> str | None:
-    """Return the decoded path of a URL as a browser sent it (`/a%20b?c=d`). Return None if two
-    servers might read the path differently, because of dots, empty parts, odd separators or double
+def clean_path(target: str) -> str | None:
+    """Return the decoded path of a request target, such as `/a%20b?c=d`. Return None if two servers
+    might interpret the path differently, because of dots, empty parts, unusual separators or double
     encoding."""
-    raw = address.partition("?")[0]
+    raw = target.partition("?")[0]
     if not raw.startswith("/") or not raw.isascii():
         raw = ""
     try:
@@ -198,9 +199,9 @@ def clean_path(address: str) -> str | None:
         return None
     if not path or path.count("/") != raw.count("/") or _AMBIGUOUS.search(path):
         return None
-    if not is_normalized("NFKC", path):  # some servers read a full-width dot as a dot
+    if not is_normalized("NFKC", path):  # some servers treat a full-width dot as a dot
         return None
-    # Some file systems drop trailing dots and spaces, and read other parts as ".." too.
+    # Some file systems ignore trailing dots and spaces, and take a part such as "... " for "..".
     if any(part and not part.strip(". ") for part in path.split("/")):
         return None
     return path
@@ -216,13 +217,13 @@ Database = Annotated[str, AfterValidator(check_database)]
 
 
 class HoldsSecrets:
-    """The mark of a table of settings that has secret values."""
+    """Marks a table of settings that has secret values, as metadata of Annotated."""
 
 
 def describe_problems(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
     """Return one line for each problem: the setting's name and what is allowed. `model` is the
-    model that was validated. With `model`, similar names are suggested, and the values of settings
-    that may be secret (`repr=False`, HoldsSecrets) are hidden."""
+    model that was validated. If it is given, similar names are suggested, and the values of secret
+    settings (`repr=False`, HoldsSecrets) are hidden."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         name = ".".join(str(part) for part in problem["loc"] if part != "[key]")
@@ -230,7 +231,7 @@ def describe_problems(error: ValidationError, model: type[BaseModel] | None = No
         is_secret = field is not None and (not field.repr or HoldsSecrets in field.metadata)
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            names = find_names_beside(model, problem["loc"]) if model else None
+            names = find_sibling_names(model, problem["loc"]) if model else None
             text = f"unknown setting{did_you_mean(str(problem['loc'][-1]), names or ())}"
         elif problem["type"] == "missing":
             text = "is needed"

@@ -1,8 +1,8 @@
-"""Shortens long values for logs and for pages that are sent each second."""
+"""Shortens long strings for logs, and for the dashboard, which gets all values each second."""
 
 from typing import Any
 
-#: Strings with more characters are cut.
+#: Strings with more characters are cut to a fifth of this number.
 MAX_CHARACTERS = 500
 
 

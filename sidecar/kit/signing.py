@@ -1,8 +1,8 @@
-"""Signers that accept only one spelling of each signature.
+"""Signers that accept each signature in only one base64 spelling.
 
-itsdangerous decodes base64 leniently: the last character may have any spare bits, and characters
-outside the alphabet are skipped. Each of these spellings would have its own entry in nginx's cache
-and in the memory of replicas.
+itsdangerous decodes base64 leniently: the spare bits of the last character may have any value, and
+characters outside the alphabet are skipped. A client could thus send one cookie in many spellings,
+and each would take an entry in the caches of nginx and the replicas.
 """
 
 import hashlib
@@ -16,31 +16,32 @@ from itsdangerous.exc import BadData
 
 MIN_WEBHOOK_SECRET_LENGTH = 16
 
-#: Translates base64 to its URL-safe alphabet; _USUAL translates back.
-SAFE = bytes.maketrans(b"+/", b"-_")
-_USUAL = bytes.maketrans(b"-_", b"+/")
+#: The tables for bytes.translate that convert base64 to its URL-safe alphabet, and back.
+TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
 class StrictSigner(Signer):
-    """A signer that accepts a signature only in the spelling in which it writes signatures."""
+    """A signer that accepts a signature only in the spelling that it writes itself."""
 
     def verify_signature(self, value: str | bytes, sig: str | bytes) -> bool:
         try:
             signature = want_bytes(sig)
-            is_ours = base64_encode(base64_decode(signature)) == signature
+            is_canonical = base64_encode(base64_decode(signature)) == signature
         except (BadData, ValueError):  # text that is not UTF-8
             return False
-        return is_ours and super().verify_signature(value, sig)
+        return is_canonical and super().verify_signature(value, sig)
 
 
 class TimeSigner:
-    """A signer of text and the time, as `text.time.signature`. It writes the same as itsdangerous'
-    TimestampSigner with SHA-256 and `key_derivation="hmac"`, in a fifth of the time, because keys
-    are derived once. Keys are listed oldest to newest: the last signs, all verify."""
+    """A signer that appends the time and a signature to a text: `text.time.signature`. The result
+    is that of itsdangerous' TimestampSigner with SHA-256 and `key_derivation="hmac"`. It takes a
+    fifth of the time, because each key is derived only once. `keys` are ordered from oldest to
+    newest: the newest signs, and all verify."""
 
     def __init__(self, keys: list[str], *, salt: str) -> None:
         self.keys = [hmac.digest(key.encode(), salt.encode(), "sha256") for key in keys]
-        #: Copies of these take less than half the time of a new HMAC.
+        #: Copying one of these takes less than half the time of creating an HMAC.
         self._macs = [hmac.new(key, digestmod="sha256") for key in self.keys]
 
     def sign(self, text: str, now_s: int) -> str:
@@ -51,7 +52,7 @@ class TimeSigner:
         """Return the signed text and the time of signing, unix seconds. Raises BadSignature or
         ValueError if the text is forged or malformed."""
         signed, _, signature = text.encode("ascii").rpartition(b".")
-        # Signatures are compared as text, which allows no other spelling. Try the newest key first.
+        # The comparison of encoded signatures rejects all other spellings. Newest key first.
         for mac in reversed(self._macs):
             if hmac.compare_digest(_signature(mac, signed), signature):
                 break
@@ -65,22 +66,22 @@ def _signature(mac: hmac.HMAC, message: bytes) -> bytes:
     mac = mac.copy()
     mac.update(message)
     # The base64 of 32 bytes has one = at the end.
-    return b2a_base64(mac.digest(), newline=False).translate(SAFE)[:-1]
+    return b2a_base64(mac.digest(), newline=False).translate(TO_URL_SAFE)[:-1]
 
 
 @lru_cache(64)
 def _encode_time(seconds: int) -> str:
     number = seconds.to_bytes(8, "big").lstrip(b"\0")
-    return b2a_base64(number, newline=False).translate(SAFE).rstrip(b"=").decode("ascii")
+    return b2a_base64(number, newline=False).translate(TO_URL_SAFE).rstrip(b"=").decode("ascii")
 
 
 def _decode_time(time: bytes) -> int:
-    padded = time.translate(_USUAL) + b"=" * (-len(time) % 4)
+    padded = time.translate(_FROM_URL_SAFE) + b"=" * (-len(time) % 4)
     return int.from_bytes(a2b_base64(padded), "big")
 
 
 def signature(secret: str, body: bytes, now_s: int) -> str:
-    """Return the value of X-Waitroom-Signature. The time is signed too, so that receivers can
-    refuse old messages."""
+    """Return the value of a webhook's X-Waitroom-Signature header. The signature covers the time,
+    so that receivers can refuse old messages."""
     signed = f"{now_s}.".encode() + body
     return f"t={now_s},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"

@@ -1,4 +1,4 @@
-"""Tells systemd that the replica is ready, alive and stopping (sd_notify).
+"""Tells systemd when the replica is ready, alive or stopping (the sd_notify protocol).
 
 The messages are datagrams to the socket that NOTIFY_SOCKET names, for units with `Type=notify` and
 `WatchdogSec=`. Without NOTIFY_SOCKET nothing is sent."""
@@ -17,8 +17,8 @@ log = structlog.get_logger()
 
 
 @contextlib.asynccontextmanager
-async def watched(environ: Mapping[str, str]) -> AsyncIterator[Callable[[], None]]:
-    """Send READY=1, and within the block WATCHDOG=1 at intervals of half of WATCHDOG_USEC. Yields a
+async def notify_systemd(environ: Mapping[str, str]) -> AsyncIterator[Callable[[], None]]:
+    """Send READY=1, and until the block ends WATCHDOG=1, twice in each watchdog interval. Yield a
     function that sends STOPPING=1."""
     address = environ.get("NOTIFY_SOCKET", "")
     _send(address, "READY=1")
@@ -32,7 +32,8 @@ async def watched(environ: Mapping[str, str]) -> AsyncIterator[Callable[[], None
 
 
 def watchdog_s(environ: Mapping[str, str]) -> float:
-    """Return the interval, seconds, in which systemd expects a WATCHDOG=1; 0 if it expects none."""
+    """Return the watchdog interval, seconds: within it systemd expects a WATCHDOG=1. Return 0 if
+    systemd expects none."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 0
     text = environ.get("WATCHDOG_USEC", "")
@@ -46,14 +47,14 @@ async def _feed_forever(address: str, interval_s: float) -> None:
 
 
 def _send(address: str, line: str) -> None:
-    """Send a line to systemd. A failure is only logged."""
+    """Send a line to systemd, and only log a failure."""
     if not address:
         return
-    # "@" stands for the zero byte that an abstract socket's name begins with.
+    # "@" stands for the zero byte with which an abstract socket's name begins.
     name = "\0" + address[1:] if address.startswith("@") else address
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-            out.setblocking(False)  # a full queue must not block the replica
+            out.setblocking(False)  # a full socket buffer must not block the replica
             out.sendto(line.encode(), name)
     except OSError as error:
         log.warning("notify_failed", socket=address, said=line, error=str(error))

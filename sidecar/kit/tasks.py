@@ -1,4 +1,4 @@
-"""Runs workers that restart after errors, and coroutines in the background."""
+"""Runs workers, which are restarted after errors, and coroutines in the background."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 async def run_worker(name: str, worker: Worker, *, pause_s: float = RESTART_PAUSE_S) -> None:
-    """Run a worker forever, and start the worker again after any error."""
+    """Call a worker function again and again, `pause_s` after it has returned or raised."""
     while True:
         try:
             await worker()
@@ -26,7 +26,8 @@ async def run_worker(name: str, worker: Worker, *, pause_s: float = RESTART_PAUS
 
 
 async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None:
-    """Cancel tasks until all have ended, again and again: a library may swallow a cancellation."""
+    """Cancel tasks and wait until all have ended. The cancellation is repeated every `again_s`
+    seconds, because a library may swallow it."""
     while running := [task for task in tasks if not task.done()]:
         for task in running:
             task.cancel()
@@ -34,7 +35,7 @@ async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None
 
 
 class Background:
-    """Coroutines that run in the background, so that no request waits for their end."""
+    """A group of coroutines that run in the background, so that no request waits for them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

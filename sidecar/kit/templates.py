@@ -1,4 +1,4 @@
-"""Reads and renders a site's own templates: Mustache files in a folder."""
+"""Reads and renders the templates that a site has written: Mustache files in a folder."""
 
 import html
 import re
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 class _Renderer(Renderer):  # type: ignore[misc] # the library has no types
-    """A renderer without partials and escaping: Template.render has escaped all values before."""
+    """A renderer without partials and escaping. Template.render has already escaped all values."""
 
     def __init__(self) -> None:
         super().__init__(partials={}, escape=str)
@@ -46,13 +46,13 @@ class Template:
         self.text = text
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """Render the template with all strings escaped, also those in {{{triple braces}}}."""
+        """Render the template with all strings escaped, even those in {{{triple braces}}}."""
         escaped = {k: escape(v) if isinstance(v, str) else v for k, v in values.items()}
         return str(_Renderer().render(self._parsed, escaped))
 
 
 def escape(value: str) -> str:
-    """Escape a value for HTML and for a string in a script."""
+    """Escape a value for HTML and for a string literal in a script."""
     return html.escape(value).replace("\\", "&#92;").replace("`", "&#96;")
 
 
@@ -64,7 +64,7 @@ class Templates:
         self._loaded: dict[str, tuple[object, Template | None]] = {}
 
     def problem(self, name: str) -> str:
-        """Return the reason why a template cannot be used, or "" if it can."""
+        """Return why a template cannot be used, or "" if it can."""
         try:
             self._read(name)
         except OSError as error:
@@ -74,8 +74,8 @@ class Templates:
         return ""
 
     def find(self, name: str) -> Template | None:
-        """Return a template, or its last usable version if the file cannot be used now. Return None
-        if no version could be used."""
+        """Return a template, or its last usable version if the file is not usable now. Return None
+        if no version was usable."""
         loaded_version, template = self._loaded.get(name, (None, None))
         try:
             file = (self._folder / name).stat()

@@ -7,13 +7,13 @@ _NAME = r"(?:[\w-]+|\"[^\"]*\"|'[^']*')"
 _KEY = re.compile(rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*=")
 _PART = re.compile(_NAME)
 #: Strings and comments, which may contain brackets. The group is the quotes of multi-line strings.
-_TEXT = re.compile(r"(\"\"\"|''')|\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
+_STRING_OR_COMMENT = re.compile(r"(\"\"\"|''')|\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
 _MULTI_LINE_QUOTES = ('"""', "'''")
 
 
 def find_lines(text: str) -> dict[str, int]:
-    """Return the line numbers, from 1, of the tables and keys of valid TOML by dotted name. A
-    dotted name numbers the tables of a list from 0."""
+    """Return the line numbers, from 1, of the tables and keys of valid TOML, by dotted name. The
+    tables of a list are numbered from 0, as in `rooms.0.name`."""
     lines: dict[str, int] = {}
     table_numbers: dict[str, int] = {}
     table: list[str] = []
@@ -37,9 +37,9 @@ def find_lines(text: str) -> dict[str, int]:
             continue
         if not depth and (match := _KEY.match(row)):
             lines.setdefault(".".join([*table, *_split_name(match[1])]), number)
-        bare = _TEXT.sub(lambda match: match[1] or "", row)
+        bare = _STRING_OR_COMMENT.sub(lambda match: match[1] or "", row)
         end = next((quotes for quotes in _MULTI_LINE_QUOTES if bare.count(quotes) % 2), "")
-        depth += sum(bare.count(one) for one in "[{") - sum(bare.count(one) for one in "]}")
+        depth += sum(map(bare.count, "[{")) - sum(map(bare.count, "]}"))
     return lines
 
 
@@ -48,8 +48,8 @@ def _split_name(name: str) -> list[str]:
 
 
 def locate(problem: str, lines: dict[str, int]) -> int | None:
-    """Return the line of the setting that a problem names, else of the nearest table around the
-    setting, or None if there is no such table."""
+    """Return the line of the setting that an error message begins with. If the file does not have
+    the setting, return the line of the innermost table that would contain it, or None."""
     name = problem.partition(":")[0]
     while name:
         if name in lines:

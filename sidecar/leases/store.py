@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from sidecar.kit.batch import CallBatcher
-from sidecar.kit.clock import LATE_MS, StoreClock
+from sidecar.kit.clock import MAX_LAG_MS, StoreClock
 from sidecar.leases import redis_keys as keys
 from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
@@ -209,7 +209,7 @@ class LeaseStore:
     ) -> Sequence[HolderState]:
         if script == "ask":
             # The replica stops waiting for the batch at this time, its clients perhaps sooner.
-            latest_ms = self._time_in_ms(self._timeout_ms + LATE_MS)
+            latest_ms = self._time_in_ms(self._timeout_ms + MAX_LAG_MS)
             items = [(*fields, _earlier(ms, latest_ms)) for *fields, ms in items]
         numbers: dict[str, int] = {}
         args: list[Any] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sidecar.kit.did_you_mean import did_you_mean, find_names_beside
+from sidecar.kit.did_you_mean import did_you_mean, find_sibling_names
 from sidecar.kit.errors import InputError
 from sidecar.settings.file import find_file
 
@@ -99,7 +99,7 @@ def add_environment(
 def _find_name_problem(path: list[str], suffix: str, model: type[BaseModel]) -> str:
     """Return the problem of a variable's name, or "" if its parts lead to a setting."""
     for i, part in enumerate(path):
-        names = find_names_beside(model, path[: i + 1])
+        names = find_sibling_names(model, path[: i + 1])
         if names is None or part in names:
             continue
         if i == 0:
@@ -109,7 +109,7 @@ def _find_name_problem(path: list[str], suffix: str, model: type[BaseModel]) -> 
             parts = [*path[:at], name, *path[at + 1 :]]
             return f"{ENV_PREFIX}{'__'.join(parts)}{suffix}".upper()
 
-        hint = did_you_mean(part, names, written=spell)
+        hint = did_you_mean(part, names, spell=spell)
         if not hint and part.partition("_")[0] in _TABLES:
             hint = "; two underscores go a level down: WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS"
         return f"unknown setting{hint}"

@@ -20,7 +20,7 @@ from typing import TypeVar
 from itsdangerous import BadSignature
 
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.signing import SAFE, TimeSigner
+from sidecar.kit.signing import TO_URL_SAFE, TimeSigner
 from sidecar.visitors.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket, Token
 
 COOKIE_PREFIX = "waitroom_"
@@ -49,8 +49,9 @@ JOIN_FROM_S, JOIN_UNTIL_S = 2, 60
 def new_visitor() -> str:
     """Return a new visitor id: 128 random bits in 22 characters. It never begins with a hyphen,
     because a command would take the id for an option, and a spreadsheet for a formula."""
-    while (visitor := b2a_base64(os.urandom(16), newline=False).translate(SAFE)[:22])[0] == _HYPHEN:
-        pass
+    visitor = b"-"
+    while visitor[0] == _HYPHEN:
+        visitor = b2a_base64(os.urandom(16), newline=False).translate(TO_URL_SAFE)[:22]
     return visitor.decode("ascii")
 
 

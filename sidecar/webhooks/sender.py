@@ -52,7 +52,7 @@ async def send_notice(
     """Send a message once, with a new signature."""
     read = read_dingtalk if webhook.format == "dingtalk" else None
     message = compose_message(webhook, notice, now_s=time.time())
-    return await post(session, message, timeout_s=TIMEOUT_S, read=read, keep_refusal=True)
+    return await post(session, message, timeout_s=TIMEOUT_S, read=read, keep_error_body=True)
 
 
 async def send_forever(
@@ -152,7 +152,9 @@ class Sender:
         else:
             await self.receiver.deliveries.delete(head)
             return
-        pause_s = SCHEDULE.pause_s(updated.attempts, result.after_s) if result.may_retry else None
+        pause_s = (
+            SCHEDULE.pause_s(updated.attempts, result.retry_after_s) if result.may_retry else None
+        )
         due_ms = head.now_ms + round((time.monotonic() - start_s + (pause_s or 0)) * 1000)
         if pause_s is not None and due_ms < until_ms and not head.request:
             self.receiver.log(stored, "retried", reason=updated.reason, in_s=round(pause_s, 1))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.kit.systemd import watchdog_s, watched
+from sidecar.kit.systemd import notify_systemd, watchdog_s
 from tests.support.processes import Process, wait_until
 from tests.support.site import SECRET
 
@@ -60,7 +60,7 @@ def manager(request, folder):
 async def test_it_says_ready_alive_and_stopping(manager):
     """In this order, at a path and at an abstract name, and signs of life go on."""
     environ = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "20000"}
-    async with watched(environ) as stopping:
+    async with notify_systemd(environ) as stopping:
         heard = [await asyncio.to_thread(manager.hear) for _ in range(4)]
         stopping()
         heard += await asyncio.to_thread(manager.hear_until, "STOPPING=1")
@@ -73,7 +73,7 @@ async def test_it_says_ready_alive_and_stopping(manager):
 
 async def test_without_a_watchdog_it_says_no_more_than_ready(manager):
     """READY=1, and no sign of life that nobody waits for."""
-    async with watched({"NOTIFY_SOCKET": manager.address}) as stopping:
+    async with notify_systemd({"NOTIFY_SOCKET": manager.address}) as stopping:
         await asyncio.sleep(0)
         stopping()
     assert [manager.hear(), manager.hear()] == ["READY=1", "STOPPING=1"]
@@ -83,7 +83,7 @@ async def test_without_a_watchdog_it_says_no_more_than_ready(manager):
 async def test_without_a_socket_nothing_happens(monkeypatch):
     """Elsewhere than under systemd no socket is made at all."""
     monkeypatch.setattr(socket, "socket", lambda *_: pytest.fail("a socket was made"))
-    async with watched({"WATCHDOG_USEC": "2000"}) as stopping:
+    async with notify_systemd({"WATCHDOG_USEC": "2000"}) as stopping:
         await asyncio.sleep(0)
         stopping()
 
@@ -91,7 +91,7 @@ async def test_without_a_socket_nothing_happens(monkeypatch):
 async def test_a_manager_that_is_gone_stops_nobody(folder):
     """A socket that is not there, or none that this speaks, is logged and survived."""
     for address in (str(folder / "gone"), "vsock:2:1234", "@" + "x" * 200):
-        async with watched({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000"}) as stopping:
+        async with notify_systemd({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000"}) as stopping:
             await asyncio.sleep(0)
             stopping()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.kit.http_post import judge
+from sidecar.kit.http_post import interpret_status
 from sidecar.kit.retry import parse_retry_after
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.webhooks.messages import compose_message, read_dingtalk, write_sentence
@@ -278,7 +278,7 @@ def test_dingtalk_has_a_signature_of_its_own():
 )  # fmt: skip
 def test_what_a_status_means(status, taken, later):
     """Only some statuses allow a retry."""
-    answer = judge(status, "7")
+    answer = interpret_status(status, "7")
     assert (answer.is_taken, answer.may_retry) == (taken, later)
     assert answer.after_s == (7 if later else 0)
 

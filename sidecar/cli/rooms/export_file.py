@@ -19,7 +19,7 @@ from typing import IO, Any
 import click
 
 from sidecar.cli.replica_client import Client, ReplicaOptions, format_error
-from sidecar.kit.files import replacing
+from sidecar.kit.files import atomic_write
 from sidecar.kit.progress import Advance, progress
 
 #: The longest line of an export, in bytes.
@@ -190,7 +190,7 @@ def _open_output(output: str) -> Iterator[IO[bytes]]:
         return
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(replacing(Path(output)))
+            file = stack.enter_context(atomic_write(Path(output)))
         except OSError as error:
             raise click.ClickException(f"{output}: {error.strerror}") from None
         yield file

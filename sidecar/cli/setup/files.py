@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from sidecar import __version__
 from sidecar.cli.setup.systems import System
 from sidecar.gate.nginx_key import build_key_file
-from sidecar.kit.files import SECRET, replacing
+from sidecar.kit.files import PRIVATE_MODE, atomic_write
 from sidecar.kit.share import find_share
 
 ETC = "etc/waitroom"
@@ -92,7 +92,7 @@ def create_first_files(
     has_password = bool(urlsplit(room.store).password)
     store = 'store_file = "secrets/store"' if has_password else f"store = {json.dumps(room.store)}"
     values = {"room": room.name, "users": str(room.users), "store": store}
-    store_files = [File(f"{ETC}/secrets/store", f"{room.store}\n".encode(), SECRET)]
+    store_files = [File(f"{ETC}/secrets/store", f"{room.store}\n".encode(), PRIVATE_MODE)]
     if system.has_units:
         store_files += [
             File(f"{UNITS}/{unit}.d/store.conf", _STORE_DROP_IN.encode()) for unit in _STORE_UNITS
@@ -100,9 +100,9 @@ def create_first_files(
     return [
         File(TOML, _fill_template("waitroom.toml", values)),
         *(store_files if has_password and not has_settings else []),
-        File(SECRET_KEYS, f"{keys[-1]}\n".encode(), SECRET),
-        File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), SECRET),
-        File("etc/nginx/waitroom-stamp.conf", build_key_file(keys).encode(), SECRET),
+        File(SECRET_KEYS, f"{keys[-1]}\n".encode(), PRIVATE_MODE),
+        File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), PRIVATE_MODE),
+        File("etc/nginx/waitroom-stamp.conf", build_key_file(keys).encode(), PRIVATE_MODE),
         File(f"{NGINX}/{SETTINGS}", _fill_nginx_settings(system.replicas)),
         File("etc/nginx/conf.d/waitroom.conf", b"include waitroom/http.conf;\n"),
     ]
@@ -196,11 +196,11 @@ def _write(root: Path, file: File, suffix: str = "") -> None:
     path = root / f"{file.path}{suffix}"
     root.mkdir(parents=True, exist_ok=True)
     for folder in reversed(path.relative_to(root).parents):
-        is_secret = file.mode == SECRET and folder == path.parent.relative_to(root)
+        is_secret = file.mode == PRIVATE_MODE and folder == path.parent.relative_to(root)
         (root / folder).mkdir(
             mode=0o700 if is_secret and "secrets" in folder.parts else 0o755, exist_ok=True
         )
-    with replacing(path, mode=file.mode) as new:
+    with atomic_write(path, mode=file.mode) as new:
         new.write(file.data)
 
 

@@ -94,7 +94,7 @@ async def _send_callback(
         message = Message(url, body, {**headers, "Content-Type": "application/json"})
         post_result = await post(session, message, timeout_s=TIMEOUT_S)
     tries, about = job.callback_tries + 1, {"job": job.id, "target": job.target}
-    pause_s, next_ms = SCHEDULE.pause_s(tries, post_result.after_s), None
+    pause_s, next_ms = SCHEDULE.pause_s(tries, post_result.retry_after_s), None
     if post_result.may_retry and pause_s is not None:
         pause_s = min(pause_s, SCHEDULE.backoff.max_s)
         next_ms = round((time.time() + pause_s) * 1000)

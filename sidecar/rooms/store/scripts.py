@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from sidecar.kit.batch import CallBatcher
-from sidecar.kit.clock import LATE_MS, StoreClock
+from sidecar.kit.clock import MAX_LAG_MS, StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.shorten import shorten_values
 from sidecar.rooms import redis_keys as keys
@@ -332,7 +332,7 @@ class RoomStore(PlainCommands):
     def _deadline_ms(self) -> int:
         """Return the time, by the clock of Redis, at which this replica stops waiting for a batch
         that is sent now. Clients of the batch may give up sooner."""
-        return self._store_ms() + int(self._timeout_s * 1000) + LATE_MS
+        return self._store_ms() + int(self._timeout_s * 1000) + MAX_LAG_MS
 
     async def _run(
         self, name: str, args: list[Any], *, batch: int = 0, is_probe: bool = False
