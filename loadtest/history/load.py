@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from loadtest.history.stays import Size, events_of, make_stays
-from sidecar.history.model import Entry
+from sidecar.history.model import Stay
 from sidecar.history.store.tables import entries, events
 from tests.support.databases import Mariadb
 
@@ -83,17 +83,17 @@ def _alter_entries(server: Mariadb, changes: list[str]) -> None:
     subprocess.run([*server.client, "history", "-e", change], check=True)
 
 
-def _format_entries(room: str, chunk: list[Entry]) -> list[str]:
+def _format_entries(room: str, chunk: list[Stay]) -> list[str]:
     read_values = attrgetter(*_COLUMNS)
     return [
-        room + "\t" + "\t".join(["\\N" if v is None else str(v) for v in read_values(entry)])
-        for entry in sorted(chunk, key=attrgetter("visitor"))
+        room + "\t" + "\t".join(["\\N" if v is None else str(v) for v in read_values(stay)])
+        for stay in sorted(chunk, key=attrgetter("visitor"))
     ]
 
 
-def _format_events(room: str, chunk: list[Entry], start: int) -> list[str]:
+def _format_events(room: str, chunk: list[Stay], start: int) -> list[str]:
     """Return rows of events. `seq` is unique, because a stay has fewer than eight events."""
-    rows = sorted(row for entry in chunk for row in events_of(entry))
+    rows = sorted(row for stay in chunk for row in events_of(stay))
     return [
         f"{room}\t{ms}\t{seq}\t{kind}\t{visitor}\t{why}\t{ms}\t{more}"
         for seq, (ms, kind, visitor, why, more) in enumerate(rows, 8 * start)

@@ -46,9 +46,9 @@ async def _find_events(history: History, room: str, visitor: str) -> Any:
 
 
 async def _find_positions(history: History, room: str, visitor: str) -> Any:
-    entry = await history.find_entry(room, visitor)
-    ahead = entry and await history.find_ahead(room, entry, limit=AHEAD_LIMIT)
-    return entry and compute_positions(entry, ahead or [])
+    stay = await history.find_stay(room, visitor)
+    ahead = stay and await history.find_waits_ahead(room, stay, limit=AHEAD_LIMIT)
+    return stay and compute_positions(stay, ahead or [])
 
 
 #: How many look-ups are explained. The statements for visitors who still wait differ.
@@ -56,7 +56,7 @@ _EXPLAINED = 40
 
 #: The kinds of look-ups, by their titles in the report.
 KINDS: dict[str, LookUp] = {
-    "in the queue? (stay)": History.find_entry,
+    "in the queue? (stay)": History.find_stay,
     "history (events)": _find_events,
     "place over time": _find_positions,
     "all three": find_visitor,

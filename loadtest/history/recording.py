@@ -25,7 +25,7 @@ from loadtest.history.lookups import Times, open_history, summarize
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.store.stays import History
 from sidecar.history.store.tables import entries
-from sidecar.history.worker import BATCH, REST_S, Recorder
+from sidecar.history.worker import BATCH, PAUSE_S, Recorder
 from sidecar.http.metrics import Metrics
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key
@@ -107,7 +107,7 @@ async def record(socket: str, url: str, room: str, events: int) -> Recording:
         while count := await recorder.record(at, stream):
             written += count
             blocked_ms.append(delays.take_longest_ms())
-            await asyncio.sleep(REST_S)
+            await asyncio.sleep(PAUSE_S)
         seconds = time.perf_counter() - start_s
         watching.cancel()
         query = select(func.count()).select_from(entries).where(entries.c.room == room)
@@ -163,7 +163,7 @@ async def record_until_sigterm(socket: str, url: str, room: str) -> int:
             written += count
             if not count:
                 await fill(redis, room, 40 * BATCH)
-            await asyncio.sleep(REST_S)
+            await asyncio.sleep(PAUSE_S)
     await close(redis)
     return written
 

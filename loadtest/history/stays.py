@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sidecar.history.model import Entry
+from sidecar.history.model import Stay
 
 DAYS = 90
 DAY_MS, HOUR_MS, MINUTE_MS = 86_400_000, 3_600_000, 60_000
@@ -48,7 +48,7 @@ def sizes(total: int, rooms: int) -> list[Size]:
     return [Size(f"room-{rank:04}", count, rank) for rank, count in enumerate(counts, 1)]
 
 
-def make_stays(size: Size, now_ms: int) -> Iterator[Entry]:
+def make_stays(size: Size, now_ms: int) -> Iterator[Stay]:
     """Yield all stays of a room in the order in which they began, as of `now_ms`."""
     rng = random.Random(size.room)
     behind_ms = 0 if size.rank == 1 else rng.randrange(DAY_MS)
@@ -75,66 +75,66 @@ class _Queue:
         self._calls: deque[int] = deque()
         self._leaves: list[int] = []
 
-    def join(self, joined_ms: int) -> Entry:
+    def join(self, joined_ms: int) -> Stay:
         self._order = max(joined_ms * 1000, self._order + 1)
         visitor = base64.urlsafe_b64encode(self._rng.randbytes(16))[:22].decode()
-        entry = Entry(visitor, queue_order=self._order, joined_ms=joined_ms, changed_ms=joined_ms)
+        stay = Stay(visitor, queue_order=self._order, joined_ms=joined_ms, changed_ms=joined_ms)
         call_ms = int(max(joined_ms, self._next_ms))
         if call_ms == joined_ms:
             self._next_ms = joined_ms + self._gap_ms
-            self._admit(entry, joined_ms)
+            self._admit(stay, joined_ms)
         else:
-            self._wait(entry, joined_ms, call_ms)
-        return entry
+            self._wait(stay, joined_ms, call_ms)
+        return stay
 
-    def _wait(self, entry: Entry, joined_ms: int, call_ms: int) -> None:
+    def _wait(self, stay: Stay, joined_ms: int, call_ms: int) -> None:
         while self._calls and self._calls[0] <= joined_ms:
             self._calls.popleft()
         while self._leaves and self._leaves[0] <= joined_ms:
             heapq.heappop(self._leaves)
-        entry.queued_ms = joined_ms
-        entry.first_position = entry.last_position = len(self._calls) + len(self._leaves) + 1
+        stay.queued_ms = joined_ms
+        stay.first_position = stay.last_position = len(self._calls) + len(self._leaves) + 1
         leaves_ms = joined_ms + int(self._rng.expovariate(1 / _PATIENCE_MS)) + 1
         if self._rng.random() < _GIVES_UP and leaves_ms < call_ms:
             heapq.heappush(self._leaves, leaves_ms)
-            self._end(entry, leaves_ms, self._rng.choice(("left", "swept")))
+            self._end(stay, leaves_ms, self._rng.choice(("left", "swept")))
             return
         self._calls.append(call_ms)
         self._next_ms = call_ms + self._gap_ms
         if call_ms > self._now_ms:
             return
-        entry.called_ms = entry.changed_ms = call_ms
-        entry.last_position = 1
+        stay.called_ms = stay.changed_ms = call_ms
+        stay.last_position = 1
         if self._rng.random() < _NO_SHOW:
-            self._end(entry, call_ms + _CLAIM_MS, "no_show")
+            self._end(stay, call_ms + _CLAIM_MS, "no_show")
         elif (comes_ms := call_ms + self._rng.randrange(10_000)) <= self._now_ms:
-            self._admit(entry, comes_ms)
+            self._admit(stay, comes_ms)
 
-    def _admit(self, entry: Entry, at_ms: int) -> None:
-        entry.admitted_ms = entry.changed_ms = at_ms
+    def _admit(self, stay: Stay, at_ms: int) -> None:
+        stay.admitted_ms = stay.changed_ms = at_ms
         length_ms = int(self._rng.expovariate(1 / _SESSION_MS)) + 1000
-        self._end(entry, at_ms + length_ms, self._rng.choices(_ENDS, _END_WEIGHTS)[0])
+        self._end(stay, at_ms + length_ms, self._rng.choices(_ENDS, _END_WEIGHTS)[0])
 
-    def _end(self, entry: Entry, at_ms: int, reason: str) -> None:
+    def _end(self, stay: Stay, at_ms: int, reason: str) -> None:
         if at_ms <= self._now_ms:
-            entry.ended_ms = entry.changed_ms = at_ms
-            entry.end_reason = reason
+            stay.ended_ms = stay.changed_ms = at_ms
+            stay.end_reason = reason
 
 
-def events_of(entry: Entry) -> Iterator[EventRow]:
+def events_of(stay: Stay) -> Iterator[EventRow]:
     """Yield the events that lead to a stay."""
-    joined = {"order": str(entry.queue_order), "joined": str(entry.joined_ms)}
-    if entry.queued_ms is not None:
-        more = {**joined, "position": str(entry.first_position)}
-        yield entry.queued_ms, "joined", entry.visitor, "new", _json(more)
-    if entry.called_ms is not None:
-        yield entry.called_ms, "called", entry.visitor, "head", _json({"position": "1"})
-    if entry.admitted_ms is not None:
-        why, more = ("claimed", {}) if entry.queued_ms is not None else ("at_once", joined)
-        yield entry.admitted_ms, "admitted", entry.visitor, why, _json(more)
-    if (reason := entry.end_reason) is not None and entry.ended_ms is not None:
+    joined = {"order": str(stay.queue_order), "joined": str(stay.joined_ms)}
+    if stay.queued_ms is not None:
+        more = {**joined, "position": str(stay.first_position)}
+        yield stay.queued_ms, "joined", stay.visitor, "new", _json(more)
+    if stay.called_ms is not None:
+        yield stay.called_ms, "called", stay.visitor, "head", _json({"position": "1"})
+    if stay.admitted_ms is not None:
+        why, more = ("claimed", {}) if stay.queued_ms is not None else ("at_once", joined)
+        yield stay.admitted_ms, "admitted", stay.visitor, why, _json(more)
+    if (reason := stay.end_reason) is not None and stay.ended_ms is not None:
         kind, why = (reason, "") if reason in {"left", "released"} else ("expired", reason)
-        yield entry.ended_ms, kind, entry.visitor, why, "{}"
+        yield stay.ended_ms, kind, stay.visitor, why, "{}"
 
 
 def _json(more: dict[str, str]) -> str:

@@ -116,8 +116,8 @@ def stays(options: ReplicaOptions, /, room: str, as_json: bool, **period_options
 
     async def write(history: "History") -> None:
         is_first = True
-        async for entry in history.read_entries(room, period):
-            stay = Stay.model_validate(entry).model_dump(by_alias=True)
+        async for recorded in history.read_stays(room, period):
+            stay = Stay.model_validate(recorded).model_dump(by_alias=True)
             if as_json:
                 click.echo(json.dumps(stay))
             else:

@@ -1,4 +1,4 @@
-"""Endpoints of the history, for operators: visitors, stays, reports and operators' actions."""
+"""Endpoints by which operators read the history of a room and its visitors."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -49,12 +49,12 @@ ENDPOINTS = Endpoints(
     replies={200: "The visitor's history."},
     problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
 )
-async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schemas.VisitorHistory:
+async def get_visitor_history(request: web.Request, path: VisitorAddress) -> schemas.VisitorHistory:
     """Get a visitor's stay, positions over time and events."""
     room, history = _find_history(request)
-    document = await lookups.find_visitor(history, room.name, at.visitor)
+    document = await lookups.find_visitor(history, room.name, path.visitor)
     if document is None:
-        raise ProblemError(UNKNOWN_VISITOR, detail=f"nothing was recorded of {at.visitor}")
+        raise ProblemError(UNKNOWN_VISITOR, detail=f"nothing was recorded of {path.visitor}")
     return document
 
 
@@ -64,10 +64,10 @@ async def get_visitor_history(request: web.Request, at: VisitorAddress) -> schem
 async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.Stays | web.Response:
     """List the stays that began in a period, oldest first."""
     room, history, period = _read_request(request, page)
-    entries = history.read_entries(room.name, period, limit=page.limit, offset=page.start)
-    stays = [schemas.Stay.model_validate(entry) async for entry in entries]
+    recorded = history.read_stays(room.name, period, limit=page.limit, offset=page.start)
+    stays = [schemas.Stay.model_validate(stay) async for stay in recorded]
     if page.format == "csv":
-        return _csv_response(stays)
+        return _make_csv_response(stays)
     return schemas.Stays(**period.describe(room.name), stays=stays, next=page.next(len(stays)))
 
 
@@ -79,13 +79,13 @@ async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.S
     problems=(schemas.TOO_MANY_STAYS,),
 )
 async def get_report(
-    request: web.Request, at: schemas.PeriodParameters
+    request: web.Request, parameters: schemas.PeriodParameters
 ) -> schemas.RoomReport | web.Response:
     """Report waits, abandonment and fairness in a period.
 
     A report covers at most 100,000 stays. `waitroom report` has no limit.
     """
-    room, history, period = _read_request(request, at)
+    room, history, period = _read_request(request, parameters)
     report = await make_report(history, room.name, period, limit=REPORT_LIMIT)
     if report is None:
         raise ProblemError(
@@ -93,7 +93,7 @@ async def get_report(
             detail=f"More than {REPORT_LIMIT:,} began in that time. Ask for less of it, or run "
             "waitroom report, which reads the database itself.",
         )
-    return _csv_response([report]) if at.format == "csv" else report
+    return _make_csv_response([report]) if parameters.format == "csv" else report
 
 
 @ENDPOINTS.get(
@@ -109,17 +109,17 @@ async def list_changes(
     room, history, period = _read_request(request, page)
     changes = await history.read_changes(room.name, period, limit=page.limit, before=page.before)
     document = schemas.create_changes_page(room.name, period, changes, page.limit)
-    return _csv_response(document.changes) if page.format == "csv" else document
+    return _make_csv_response(document.changes) if page.format == "csv" else document
 
 
 def _read_request(
-    request: web.Request, at: schemas.PeriodParameters
+    request: web.Request, parameters: schemas.PeriodParameters
 ) -> "tuple[WaitingRoom, History, Period]":
     room, history = _find_history(request)
-    return room, history, read_period(at.from_, at.to, now_ms=room.clock.now_ms())
+    return room, history, read_period(parameters.from_, parameters.to, now_ms=room.clock.now_ms())
 
 
-def _csv_response(rows: Sequence[Reply]) -> web.Response:
+def _make_csv_response(rows: Sequence[Reply]) -> web.Response:
     return web.Response(
         text=lookups.format_csv(row.model_dump(by_alias=True) for row in rows),
         content_type="text/csv",

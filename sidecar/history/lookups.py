@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from sidecar.history.schemas import Event, PlaceAt, Stay, VisitorHistory
+from sidecar.history import schemas
 from sidecar.history.service import compute_positions
 from sidecar.kit.clock import iso
 from sidecar.rooms.schemas.common import resolve
@@ -16,42 +16,48 @@ from sidecar.rooms.schemas.common import resolve
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: The key of the history in a replica's application, which has none if no history is recorded.
-HISTORY: "web.AppKey[History]" = web.AppKey("history", object)  # type: ignore[arg-type] # importing History takes a third of the start
+#: The key of the history in a replica's application. It is missing if no history is recorded.
+HISTORY: "web.AppKey[History]" = web.AppKey("history", object)  # type: ignore[arg-type] # importing History takes a third of the time to start
 
-#: The most events, and the most positions, of one visitor in a response.
+#: The most events of a visitor in a response, and the most changes of the position.
 EVENTS_LIMIT = 1000
-#: The most visitors ahead for which positions are computed, because this blocks the replica.
+#: The most visitors ahead for which a position is computed, because this blocks the replica.
 AHEAD_LIMIT = 50_000
 
 
-async def find_visitor(history: "History", room: str, visitor: str) -> VisitorHistory | None:
+async def find_visitor(
+    history: "History", room: str, visitor: str
+) -> schemas.VisitorHistory | None:
     """Return a visitor's stay, positions over time and events. Return None if nothing was recorded.
 
     `visitor` is an id or a visitor number. Raises ProblemError if no visitor or several visitors
     have the number."""
     visitor = await resolve(visitor, partial(history.find_by_number, room))
-    entry = await history.find_entry(room, visitor)
-    if entry is None:
+    stay = await history.find_stay(room, visitor)
+    if stay is None:
         return None
     events = await history.find_events(room, visitor, limit=EVENTS_LIMIT)
-    ahead = await history.find_ahead(room, entry, limit=AHEAD_LIMIT)
-    curve = [] if ahead is None else compute_positions(entry, ahead)
+    waits = await history.find_waits_ahead(room, stay, limit=AHEAD_LIMIT)
+    curve = [] if waits is None else compute_positions(stay, waits)
     step = max(1, -(-len(curve) // EVENTS_LIMIT))
-    return VisitorHistory(
+    return schemas.VisitorHistory(
         room=room,
         visitor=visitor,
-        stay=Stay.model_validate(entry),
-        places=[PlaceAt(at=iso(at_ms), position=position) for at_ms, position in curve[::step]],
+        stay=schemas.Stay.model_validate(stay),
+        places=[
+            schemas.PlaceAt(at=iso(at_ms), position=position) for at_ms, position in curve[::step]
+        ],
         events=[
-            Event(id=each.id, at=iso(each.at_ms), kind=each.kind, why=each.why, **each.more)
-            for each in events
+            schemas.Event(
+                id=event.id, at=iso(event.at_ms), kind=event.kind, why=event.why, **event.more
+            )
+            for event in events
         ],
     )
 
 
 def format_csv(documents: Iterable[dict[str, Any]], *, has_header: bool = True) -> str:
-    """Format documents as CSV: the header, and a line for each document."""
+    """Format documents as CSV, with a line for each document after the header."""
     out = io.StringIO()
     writer = csv.writer(out)
     for number, document in enumerate(documents):
@@ -62,6 +68,6 @@ def format_csv(documents: Iterable[dict[str, Any]], *, has_header: bool = True) 
 
 
 def _quote_formula(value: Any) -> Any:
-    """Quote a string that a spreadsheet would take for a formula."""
+    """Put a quote before a string that a spreadsheet would take for a formula."""
     is_formula = isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}
     return f"'{value}" if is_formula else value

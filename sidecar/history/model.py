@@ -1,4 +1,4 @@
-"""The events of a room, the stays of visitors, and periods of time."""
+"""The model of the history: events of rooms, stays of visitors, and periods of time."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -8,23 +8,23 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.moments import read_past
 
 DAY_MS = 86_400_000
-#: The end of the year 9999, the last that ISO 8601 can write.
+#: The end of the year 9999, the latest time that ISO 8601 can represent.
 LATEST_MS = 253_402_300_799_999
-#: The end reason of a place that never polled, and of a session whose cookie was never sent.
+#: The end reason of a visitor who never polled, or never sent the cookie of the session.
 UNUSED = "unused"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """An event in a room's event stream."""
+    """An event in a room's event stream in Redis."""
 
-    #: The two parts of the event's id in the stream.
+    #: The two parts of the event's id in the stream, which is `ms-seq`.
     ms: int
     seq: int
     #: joined, called, admitted, expired, left, released, graded or operator.
     kind: str
     visitor: str
-    #: The reason. If `kind` is operator, the operator's action.
+    #: The reason or, if `kind` is operator, the operator's action.
     why: str
     at_ms: int
     #: Other fields, as strings: order, joined, position, class, by, detail.
@@ -35,13 +35,13 @@ class StreamEvent:
         return f"{self.ms}-{self.seq}"
 
     def read_number(self, name: str) -> int | None:
-        """Return a field of `more` as a number, or None if the event does not have it."""
+        """Return a field of `more` as a number, or None if it is missing."""
         value = self.more.get(name)
         return None if value is None else int(value)
 
 
 @dataclass(slots=True)
-class Entry:
+class Stay:
     """A visitor's stay, from joining or admission to its end. A time is None before it happens."""
 
     visitor: str
@@ -57,10 +57,11 @@ class Entry:
     end_reason: str | None = None
     first_position: int | None = None
     last_position: int | None = None
-    #: How often the visitor took the place again, after Redis was emptied or polling had stopped.
+    #: How often the visitor returned to the place after Redis was emptied or polling had stopped.
     returns: int = 0
     #: When an operator last moved the visitor.
     moved_ms: int | None = None
+    #: The time of the last event.
     changed_ms: int = 0
 
     @property
@@ -74,19 +75,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period of time, without its end `to_ms`."""
+    """A period of time, which does not include its end `to_ms`."""
 
     from_ms: int
     to_ms: int
 
     def describe(self, room: str) -> dict[str, Any]:
-        """Return the members of a response that name a room and the period."""
+        """Return the members of a response about a room in this period."""
         return {"room": room, "from": iso(self.from_ms), "to": iso(self.to_ms)}
 
 
 def read_period(start: str | None, end: str | None, *, now_ms: int) -> Period:
-    """Read a period, by default the last day. `start` and `end` are times in ISO 8601 (UTC if they
-    have no zone) or durations before now ("24h"). Raises InputError."""
+    """Read a period, by default the last 24 hours. `start` and `end` are times in ISO 8601 (UTC if
+    they have no zone) or durations before now ("24h"). Raises InputError."""
     problems = []
     times = {"from": now_ms - DAY_MS, "to": now_ms}
     for name, value in (("from", start), ("to", end)):

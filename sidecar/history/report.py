@@ -1,4 +1,4 @@
-"""What a report on a period counts, and how."""
+"""Computes a report on the stays that began in a period."""
 
 import math
 from array import array
@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from sidecar.history.model import UNUSED, Entry, Period
+from sidecar.history.model import UNUSED, Period, Stay
 from sidecar.history.schemas import RoomReport
 from sidecar.kit.progress import Advance, ignore_progress
 from sidecar.visitors.model import ORDER_BAND
@@ -32,9 +32,9 @@ async def make_report(
     """Report on the stays that began in a period. Return None if there are more than `limit`. Call
     `advance` after each stay."""
     tally = Tally()
-    most = None if limit is None else limit + 1
-    async for entry in history.read_entries(room, period, limit=most):
-        tally.add(entry)
+    read_limit = None if limit is None else limit + 1
+    async for stay in history.read_stays(room, period, limit=read_limit):
+        tally.add(stay)
         advance()
     if limit is not None and tally.counts["stays"] > limit:
         return None
@@ -42,51 +42,51 @@ async def make_report(
 
 
 class Tally:
-    """Counts stays for a report. Needs some 250 bytes for each stay."""
+    """Counts stays for a report. Needs about 250 bytes for each stay."""
 
     def __init__(self) -> None:
-        #: Keyed by the members of a report.
+        #: By member of the report.
         self.counts: Counter[str] = Counter()
         self.queued = 0
-        #: In ms: the waits until admission and until giving up, and the lengths of sessions.
+        #: In ms: waits until admission, waits until giving up, and lengths of sessions.
         self.waits, self.patience, self.sessions = array("q"), array("q"), array("q")
-        #: By sub-queue, the calls that `count_inversions` takes.
+        #: By sub-queue: the calls, as `count_inversions` takes them.
         self.calls: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, stay: Stay) -> None:
         """Count a stay. The order of stays does not matter."""
         counts = self.counts
         counts["stays"] += 1
-        counts["moved"] += entry.moved_ms is not None
-        began_ms = entry.joined_ms or entry.queued_ms or 0
-        has_queued = entry.queued_ms is not None
+        counts["moved"] += stay.moved_ms is not None
+        began_ms = stay.joined_ms or stay.queued_ms or 0
+        has_queued = stay.queued_ms is not None
         self.queued += has_queued
-        if entry.admitted_ms is not None:
+        if stay.admitted_ms is not None:
             counts["admitted_after_wait" if has_queued else "admitted_at_once"] += 1
             if has_queued:
-                self.waits.append(entry.admitted_ms - began_ms)
-            if entry.ended_ms is None:
+                self.waits.append(stay.admitted_ms - began_ms)
+            if stay.ended_ms is None:
                 counts["inside"] += 1
-            elif entry.end_reason != UNUSED:
-                self.sessions.append(entry.ended_ms - entry.admitted_ms)
-        elif entry.end_reason in GAVE_UP:
+            elif stay.end_reason != UNUSED:
+                self.sessions.append(stay.ended_ms - stay.admitted_ms)
+        elif stay.end_reason in GAVE_UP:
             counts["abandoned"] += 1
-            self.patience.append((entry.ended_ms or 0) - began_ms)
-        elif entry.end_reason == "no_show":
+            self.patience.append((stay.ended_ms or 0) - began_ms)
+        elif stay.end_reason == "no_show":
             counts["no_shows"] += 1
-        elif entry.ended_ms is None:
+        elif stay.ended_ms is None:
             counts["waiting"] += 1
-        if entry.end_reason in {"released", "reset", "stuck"}:
-            counts[entry.end_reason] += 1
-        order, is_undisturbed = entry.queue_order, entry.moved_ms is None and entry.returns == 0
-        if has_queued and is_undisturbed and entry.called_ms is not None and order is not None:
-            call = entry.called_ms, order, entry.queued_ms or 0
+        if stay.end_reason in {"released", "reset", "stuck"}:
+            counts[stay.end_reason] += 1
+        order, has_kept_place = stay.queue_order, stay.moved_ms is None and stay.returns == 0
+        if has_queued and has_kept_place and stay.called_ms is not None and order is not None:
+            call = stay.called_ms, order, stay.queued_ms or 0
             self.calls[order // ORDER_BAND].append(call)
 
     def compute_figures(self) -> dict[str, Any]:
         """Return the members of a report. Counts of 0 are left out."""
-        waits_s = percentiles_s(self.waits, (0.5, 0.9, 0.99, 1.0))
-        sessions_s = percentiles_s(self.sessions, (0.5, 0.9))
+        waits_s = compute_percentiles_s(self.waits, (0.5, 0.9, 0.99, 1.0))
+        sessions_s = compute_percentiles_s(self.sessions, (0.5, 0.9))
         shares = {"abandonment": "abandoned", "no_show_share": "no_shows"}
         return {
             **self.counts,
@@ -95,33 +95,35 @@ class Tally:
                 for share, name in shares.items()
             },
             **dict(zip(("wait_p50", "wait_p90", "wait_p99", "wait_max"), waits_s, strict=True)),
-            "gave_up_after_p50": percentiles_s(self.patience, (0.5,))[0],
+            "gave_up_after_p50": compute_percentiles_s(self.patience, (0.5,))[0],
             **dict(zip(("inside_p50", "inside_p90"), sessions_s, strict=True)),
             "inversions": sum(map(count_inversions, self.calls.values())),
         }
 
 
-def percentiles_s(values_ms: Sequence[int], shares: Sequence[float]) -> list[float | None]:
-    """Return percentiles (nearest rank) of times, in seconds. Return None for each of no times."""
+def compute_percentiles_s(
+    values_ms: Sequence[int], fractions: Sequence[float]
+) -> list[float | None]:
+    """Return percentiles of times (by nearest rank), in seconds. Each is None if `values_ms` is
+    empty."""
     if not values_ms:
-        return [None] * len(shares)
+        return [None] * len(fractions)
     ranked = sorted(values_ms)
-    ranks = (max(0, math.ceil(share * len(ranked)) - 1) for share in shares)
+    ranks = (max(0, math.ceil(fraction * len(ranked)) - 1) for fraction in fractions)
     return [ranked[rank] / 1000 for rank in ranks]
 
 
 def count_inversions(calls: list[tuple[int, int, int]]) -> int:
-    """Count the visitors who were called later than a visitor of a higher order, while both waited.
-
-    A call is (called_ms, order, queued_ms). Calls in the same millisecond count as in order."""
+    """Count the visitors who were in the queue when a visitor of a higher order was called before
+    them. A call is (called_ms, order, queued_ms). Calls in the same millisecond are in order."""
     count = 0
-    #: (-order, called_ms) of earlier calls, each the latest of all that have at least its order.
+    #: (-order, called_ms) of earlier calls: the latest time of those with at least this order.
     latest: list[tuple[int, int]] = []
     calls.sort()
     for called_ms, group in groupby(calls, key=itemgetter(0)):
         same_time = list(group)
         for _, order, queued_ms in same_time:
-            index = bisect_left(latest, (-order,))  # the calls of higher orders come before
+            index = bisect_left(latest, (-order,))  # the calls before this index have higher orders
             count += index > 0 and latest[index - 1][1] > queued_ms
         for _, order, _ in same_time:
             while latest and latest[-1][0] >= -order:

@@ -1,4 +1,4 @@
-"""Requests and responses of the endpoints of the history."""
+"""Models of the requests and responses of the API for the history."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -49,7 +49,7 @@ class ChangesPage(PeriodParameters, PageParameters):
 
     @property
     def before(self) -> tuple[int, int] | None:
-        """The ms and seq of the last action on the previous page."""
+        """Return (ms, seq) of the last action on the previous page."""
         ms, _, seq = self.after.partition("-")
         return (int(ms), int(seq)) if self.after else None
 
@@ -73,7 +73,7 @@ class Stay(Reply):
     last_position: int | None
     """The last known position."""
     returns: int
-    """How often the visitor took the place again after the page had stopped polling."""
+    """How often the visitor returned to the place after the page had stopped polling."""
     joined_at: At | None
     """When the visitor joined."""
     queued_at: At | None
@@ -89,7 +89,7 @@ class Stay(Reply):
     changed_at: At
     """When the last event of the stay was recorded."""
     class_name: Annotated[str, Field(serialization_alias="class")]
-    """The visitor's class. Empty: the visitor has none."""
+    """The visitor's class. Empty if the visitor has none."""
     state: Literal["waiting", "called", "inside", "ended"]
     """The state after the last event."""
 
@@ -102,7 +102,7 @@ class PlaceAt(Reply):
 
 
 class Event(Reply):
-    """A visitor's event. Its other members are strings: order, joined, position, by, detail."""
+    """An event of a visitor. Its other members are strings: order, joined, position, by, detail."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -149,11 +149,11 @@ class Change(Reply):
     at: At = Field(validation_alias="at_ms")
     """When the operator acted."""
     by: str = Field(validation_alias="operator")
-    """The operator's name, as the request gave it."""
+    """The operator's name, as in the request."""
     what: str = Field(validation_alias="action")
     """What the operator did."""
     visitor: str
-    """The visitor's id. Empty: the action was not about a visitor."""
+    """The visitor's id. Empty if the action was not about one visitor."""
     detail: str
     """The new values, or the operator's reason."""
 
@@ -166,15 +166,15 @@ class RoomChanges(InPeriod, PageReply):
 def create_changes_page(
     room: str, period: Period, changes: Sequence[Any], limit: int
 ) -> RoomChanges:
-    """Create a page from the rows of the table of operators' actions."""
+    """Create a page from rows of the table of operators' actions."""
     documents = [Change.model_validate(change) for change in changes]
     cursor = f"{changes[-1].ms}-{changes[-1].seq}" if len(changes) == limit else None
     return RoomChanges(**period.describe(room), changes=documents, next=cursor)
 
 
 class Report(Reply):
-    """A report on the stays that began in a period. Times are in seconds, shares from 0 to 1. A
-    value is null if no visitor had it."""
+    """A report on the stays that began in a period. Times are in seconds, and shares are from 0 to
+    1. A time or share is null if it is about no visitor."""
 
     stays: int = 0
     """Stays that began in the period."""
@@ -215,8 +215,8 @@ class Report(Reply):
     inside_p90: float | None
     """The 90th percentile of these lengths."""
     inversions: int
-    """Visitors who were called later than a visitor behind them, while both were in the queue.
-    Visitors who were moved or returned do not count."""
+    """Visitors who were in the queue when a visitor behind them was called before them. Visitors
+    who were moved or returned do not count."""
     moved: int = 0
     """Visitors whom an operator moved."""
 

@@ -1,101 +1,101 @@
-"""How events change a visitor's stay, and the visitor's position over time."""
+"""Computes a visitor's stay from events, and the visitor's position over time."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable
 
-from sidecar.history.model import UNUSED, Entry, StreamEvent
+from sidecar.history.model import UNUSED, Stay, StreamEvent
 
 
-def fold(entry: Entry | None, event: StreamEvent) -> Entry | None:
-    """Return a visitor's stay after one more event. An ended stay continues if the visitor returns
-    with the same ticket or pass. Return None for a place in the queue whose visitor never polled.
-    Such stays are not recorded, because a flood could create any number of them."""
-    entry = Entry(event.visitor) if entry is None else entry
-    entry.changed_ms = event.at_ms
+def apply_event(stay: Stay | None, event: StreamEvent) -> Stay | None:
+    """Return a visitor's stay after one more event. `stay` is None before the first event. An ended
+    stay continues if the visitor returns with the same ticket or pass. Return None if a visitor in
+    the queue never polled: a flood of requests could otherwise create any number of stays."""
+    stay = Stay(event.visitor) if stay is None else stay
+    stay.changed_ms = event.at_ms
     position = event.read_number("position")
     if position is not None:
-        entry.last_position = position
+        stay.last_position = position
     match event.kind:
         case "joined":
-            _apply_join(entry, event)
+            _apply_join(stay, event)
         case "called":
-            entry.called_ms = event.at_ms
-            entry.ended_ms = entry.end_reason = None
+            stay.called_ms = event.at_ms
+            stay.ended_ms = stay.end_reason = None
         case "admitted":
-            _apply_admission(entry, event)
+            _apply_admission(stay, event)
         case "expired" | "left" | "released":
-            entry.ended_ms = event.at_ms
+            stay.ended_ms = event.at_ms
             has_own_reason = event.kind == "expired" or event.why == "unseen"
-            entry.end_reason = event.why if has_own_reason else event.kind
-            if entry.end_reason == UNUSED and entry.admitted_ms is None:
+            stay.end_reason = event.why if has_own_reason else event.kind
+            if stay.end_reason == UNUSED and stay.admitted_ms is None:
                 return None
         case "graded":
-            entry.class_name = event.more.get("class", "")
-            _apply_move(entry, event)
+            stay.class_name = event.more.get("class", "")
+            _apply_move(stay, event)
         case "operator" if event.why in {"move", "back"}:
-            _apply_move(entry, event)
-    return entry
+            _apply_move(stay, event)
+    return stay
 
 
-def _apply_move(entry: Entry, event: StreamEvent) -> None:
-    entry.queue_order = event.read_number("order")
-    entry.moved_ms = event.at_ms
+def _apply_move(stay: Stay, event: StreamEvent) -> None:
+    stay.queue_order = event.read_number("order")
+    stay.moved_ms = event.at_ms
 
 
-def _set_joined(entry: Entry, event: StreamEvent) -> None:
-    """Set when the visitor first joined. The event of a new visitor has no `joined`."""
-    if entry.joined_ms is None:
+def _set_joined(stay: Stay, event: StreamEvent) -> None:
+    """Set when the visitor first joined. If the event has no `joined`, this is its own time."""
+    if stay.joined_ms is None:
         joined_ms = event.read_number("joined")
-        entry.joined_ms = event.at_ms if joined_ms is None else joined_ms
+        stay.joined_ms = event.at_ms if joined_ms is None else joined_ms
 
 
-def _apply_join(entry: Entry, event: StreamEvent) -> None:
-    if entry.queued_ms is None:
-        entry.first_position = entry.last_position
+def _apply_join(stay: Stay, event: StreamEvent) -> None:
+    if stay.queued_ms is None:
+        stay.first_position = stay.last_position
     else:
-        entry.returns += 1
-    _set_joined(entry, event)
-    entry.class_name = event.more.get("class", entry.class_name)
-    entry.queue_order = event.read_number("order")
-    entry.queued_ms = event.at_ms
-    entry.called_ms = entry.admitted_ms = entry.ended_ms = entry.end_reason = None
+        stay.returns += 1
+    _set_joined(stay, event)
+    stay.class_name = event.more.get("class", stay.class_name)
+    stay.queue_order = event.read_number("order")
+    stay.queued_ms = event.at_ms
+    stay.called_ms = stay.admitted_ms = stay.ended_ms = stay.end_reason = None
 
 
-def _apply_admission(entry: Entry, event: StreamEvent) -> None:
-    entry.ended_ms = entry.end_reason = None
-    _set_joined(entry, event)
-    if event.why == "claimed" and entry.queued_ms is None:
-        entry.queued_ms = entry.joined_ms  # the visitor waited, but joining was not recorded
-    if entry.queue_order is None:
-        entry.queue_order = event.read_number("order")
-    entry.returns += event.why == "restored"
-    if entry.admitted_ms is None:
-        entry.admitted_ms = event.at_ms
+def _apply_admission(stay: Stay, event: StreamEvent) -> None:
+    stay.ended_ms = stay.end_reason = None
+    _set_joined(stay, event)
+    if event.why == "claimed" and stay.queued_ms is None:
+        stay.queued_ms = stay.joined_ms  # the visitor waited, but joining was not recorded
+    if stay.queue_order is None:
+        stay.queue_order = event.read_number("order")
+    stay.returns += event.why == "restored"
+    if stay.admitted_ms is None:
+        stay.admitted_ms = event.at_ms
 
 
 def compute_positions(
-    entry: Entry, ahead: Iterable[tuple[int, int | None]]
+    stay: Stay, waits_ahead: Iterable[tuple[int, int | None]]
 ) -> list[tuple[int, int]]:
-    """Return (at_ms, position) for each change of a visitor's position. `ahead` has the times (ms)
-    between which each visitor of a lower order waited; the second is None if one still waits."""
-    if entry.queued_ms is None:
+    """Return (at_ms, position) for each change of a visitor's position. `waits_ahead` has (from_ms,
+    to_ms) for each visitor of a lower order who waited. to_ms is None for one who still waits."""
+    if stay.queued_ms is None:
         return []
-    end_ms = entry.called_ms or entry.ended_ms or math.inf
-    start_ms, position = entry.queued_ms, 1
-    steps: Counter[int] = Counter()
-    for joined_ms, gone_ms in ahead:
+    end_ms = stay.called_ms or stay.ended_ms or math.inf
+    start_ms, position = stay.queued_ms, 1
+    changes: Counter[int] = Counter()  # of the position, by time
+    for joined_ms, gone_ms in waits_ahead:
         if joined_ms > end_ms or (gone_ms is not None and gone_ms <= start_ms):
             continue
         if joined_ms <= start_ms:
             position += 1
         else:
-            steps[joined_ms] += 1
+            changes[joined_ms] += 1
         if gone_ms is not None and gone_ms <= end_ms:
-            steps[gone_ms] -= 1
+            changes[gone_ms] -= 1
     curve = [(start_ms, position)]
-    for at_ms in sorted(steps):
-        if steps[at_ms]:
-            position += steps[at_ms]
+    for at_ms in sorted(changes):
+        if changes[at_ms]:
+            position += changes[at_ms]
             curve.append((at_ms, position))
     return curve

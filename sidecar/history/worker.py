@@ -1,11 +1,11 @@
 """The recorder writes the events of rooms to the database, and the archivist removes old rows.
 
-In each room one replica records. It reads a batch of events, writes the batch in one transaction,
-and acknowledges the batch. If it stops in between, the next replica reads the batch again and skips
-events that are already in the database, so no event is lost or written twice. While the database is
-unavailable, the events wait in Redis.
+The events of a room are recorded by one replica at a time. It reads a batch of events, writes them
+in one transaction, and acknowledges them. If it stops in between, the next replica reads the batch
+again and skips events that are already in the database, so no event is lost or written twice. While
+the database is unavailable, the events wait in Redis.
 
-Once an hour one replica tidies each room, in small transactions.
+Once an hour one replica cleans up each room, in small transactions.
 """
 
 import asyncio
@@ -27,24 +27,24 @@ from sidecar.rooms.service import WaitingRoom, WaitingRooms
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: The most events in one transaction. 250 block the event loop for some 5 ms, 500 for 10.
+#: The most events in one transaction. 250 block the event loop for about 5 ms, 500 for 10 ms.
 BATCH = 250
-#: How long a replica that stops renewing its lease remains the recorder, ms.
+#: How long the lease of the recorder is valid without renewal, ms.
 LEASE_MS = 15_000
 #: How often to check for new events, seconds.
 CHECK_S = 1.0
 #: The pause between two full batches, seconds, so that visitors' requests are not delayed.
-REST_S = 0.005
+PAUSE_S = 0.005
 #: The delays between attempts while the database is unavailable.
 BACKOFF = Backoff(1.0, 15.0)
 
 #: The most rows that one transaction of the archivist moves or deletes.
 TIDY_BATCH = 500
-#: Seconds between two runs for a room, between two attempts of a replica to get the lease, and
-#: between two transactions.
+#: Seconds between two runs of the archivist for a room, between two attempts of a replica to get
+#: the lease for such a run, and between two transactions.
 TIDY_INTERVAL_S = 3600.0
 TIDY_CHECK_S = 60.0
-TIDY_REST_S = 0.05
+TIDY_PAUSE_S = 0.05
 
 log = structlog.get_logger()
 
@@ -57,9 +57,9 @@ async def record_forever(
     *,
     backlog: int,
 ) -> None:
-    """Record all rooms until cancelled. `backlog` is the most events in a room's stream."""
+    """Record the events of all rooms until cancelled. `backlog` is the limit of a room's stream."""
     recorder = Recorder(history, metrics, backlog=backlog)
-    with contextlib.suppress(DatabaseError):  # look-ups need the tables before the first event
+    with contextlib.suppress(DatabaseError):  # endpoints need the tables before the first event
         await history.check()
     async with asyncio.TaskGroup() as group:
         for room in rooms:
@@ -79,19 +79,19 @@ class Recorder:
         self._is_unavailable = False
 
     async def run(self, room: WaitingRoom, stream: EventStream) -> None:
-        """Record a room until cancelled."""
+        """Record the events of a room until cancelled."""
         failures = 0
         metrics = self._metrics
         for counter in (metrics.recorder_written, metrics.recorder_errors, metrics.recorder_stuck):
             counter.labels(room.name)  # so that the counter is exported as 0
         try:
             while True:
-                rest_s = CHECK_S
+                pause_s = CHECK_S
                 try:
                     self._set_gauges(room)
                     has_work = room.snapshot is not None and room.snapshot.events > 0
                     if has_work and await stream.lease.hold(milliseconds=LEASE_MS):
-                        rest_s = REST_S if await self.record(room, stream) == BATCH else CHECK_S
+                        pause_s = PAUSE_S if await self.record(room, stream) == BATCH else CHECK_S
                     failures = 0
                 except StoreError as error:
                     log.debug("record_failed", room=room.name, error=str(error))
@@ -99,16 +99,16 @@ class Recorder:
                     # Retry unexpected errors too, because they must not stop the other rooms.
                     if not isinstance(error, DatabaseError):
                         log.exception("record_failed", room=room.name)
-                    self._note_failure(room, error)
+                    self._report_failure(room, error)
                     await self._release_lease(stream)  # another replica may reach the database
                     failures += 1
-                    rest_s = BACKOFF.delay_s(failures)
-                await asyncio.sleep(rest_s * random.uniform(0.9, 1.1))  # noqa: S311
+                    pause_s = BACKOFF.delay_s(failures)
+                await asyncio.sleep(pause_s * random.uniform(0.9, 1.1))  # noqa: S311
         finally:
             await self._release_lease(stream)
 
     async def record(self, room: WaitingRoom, stream: EventStream) -> int:
-        """Record one batch. Return how many events it has. Raises StoreError or DatabaseError."""
+        """Record a batch of events. Return how many it has. Raises StoreError or DatabaseError."""
         if not self._is_checked:
             await self._history.check()
             self._is_checked = True
@@ -130,7 +130,7 @@ class Recorder:
             await stream.lease.give_up()
 
     def _set_gauges(self, room: WaitingRoom) -> None:
-        """Set the gauges of the backlog. Every replica does this, not only the recorder."""
+        """Set the gauges of the backlog, on every replica and not only on the one that records."""
         if room.snapshot is None:
             return
         events, oldest_ms = room.snapshot.events, room.snapshot.oldest_event_ms
@@ -144,7 +144,7 @@ class Recorder:
             hint = "history_backlog is reached: the oldest events are lost until they are written"
             log.error("backlog_full", room=room.name, events=events, hint=hint)
 
-    def _note_failure(self, room: WaitingRoom, error: Exception) -> None:
+    def _report_failure(self, room: WaitingRoom, error: Exception) -> None:
         self._metrics.recorder_errors.labels(room.name).inc()
         self._is_checked = False
         if not self._is_unavailable:
@@ -156,7 +156,7 @@ class Recorder:
 async def tidy_forever(
     rooms: WaitingRooms, history: "History", settings: HistorySection, metrics: Metrics
 ) -> None:
-    """Tidy each room once an hour until cancelled."""
+    """Clean up the history of each room once an hour, until cancelled."""
     while True:
         await asyncio.sleep(TIDY_CHECK_S * random.uniform(0.5, 1.5))  # noqa: S311
         for room in rooms:
@@ -186,24 +186,26 @@ async def tidy_room(
     retired = 0
     while rows := await history.retire(room.name, before_ms=before_ms, **options):
         retired += rows
-        await asyncio.sleep(TIDY_REST_S)
+        await asyncio.sleep(TIDY_PAUSE_S)
     if retired:
         log.info("retired", room=room.name, rows=retired, to=settings.history_archive)
 
 
 async def close_stuck_stays(room: WaitingRoom, history: "History", after_s: float) -> int:
-    """Close stays without an event for `after_s` of visitors whom Redis does not know. Return how
-    many were closed."""
+    """Close stays that had no event for `after_s` and whose visitors Redis does not know. Return
+    how many were closed."""
     before_ms = room.clock.now_ms() - int(after_s * 1000)
     closed = 0
-    while visitors := await history.find_silent(room.name, before_ms=before_ms, limit=TIDY_BATCH):
+    while visitors := await history.find_inactive_visitors(
+        room.name, before_ms=before_ms, limit=TIDY_BATCH
+    ):
         present = await room.store.lists.filter_present(visitors)
-        closed += await history.close_silent(
+        closed += await history.close_inactive_stays(
             room.name,
             absent=[visitor for visitor in visitors if visitor not in present],
             present=sorted(present),
             now_ms=room.clock.now_ms(),
             before_ms=before_ms,
         )
-        await asyncio.sleep(TIDY_REST_S)
+        await asyncio.sleep(TIDY_PAUSE_S)
     return closed

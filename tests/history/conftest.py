@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import func, select
 
-from sidecar.history.model import Entry
+from sidecar.history.model import Stay
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.store.stays import History
 from sidecar.history.worker import Recorder
@@ -51,8 +51,8 @@ class Recorded:
         async with sql.begin(self.history._engine) as connection:
             return (await connection.execute(query)).scalar_one()
 
-    async def entry(self, visitor: str) -> Entry | None:
-        return await self.history.find_entry(self.room.name, visitor)
+    async def entry(self, visitor: str) -> Stay | None:
+        return await self.history.find_stay(self.room.name, visitor)
 
     async def record(self) -> int:
         """Write all new events to the history. Return their number."""

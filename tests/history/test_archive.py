@@ -45,8 +45,7 @@ async def test_what_is_old_goes(record, database, turn, monkeypatch, archive):
     chosen = settings(it, history_retention=3600, history_archive=archive)
     await tidy_room(it.room, it.history, chosen, it.metrics)
     left = {
-        entry.visitor
-        async for entry in it.history.read_entries(it.room.name, Period(0, 2 * turn()))
+        entry.visitor async for entry in it.history.read_stays(it.room.name, Period(0, 2 * turn()))
     }
     assert len(left) == 3
     assert {waits.visitor, late.visitor} < left

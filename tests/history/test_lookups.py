@@ -110,8 +110,8 @@ async def test_ids_that_differ_in_case_are_two_visitors(record, database, turn):
     for visitor in ("a" * 22, "A" * 22):
         await it.room.store.enter(visitor)
     await it.record()
-    assert len([e async for e in it.history.read_entries(it.room.name, Period(0, 2 * turn()))]) == 2
-    entry = await it.history.find_entry(it.room.name, "A" * 22)
+    assert len([e async for e in it.history.read_stays(it.room.name, Period(0, 2 * turn()))]) == 2
+    entry = await it.history.find_stay(it.room.name, "A" * 22)
     assert (entry.visitor, entry.first_position) == ("A" * 22, 2)
 
 
@@ -131,7 +131,7 @@ async def test_stays_are_listed_a_page_at_a_time(busy):
     """Stays are listed by when they began, page by page."""
 
     async def page(**options):
-        found = busy.history.read_entries(busy.room.name, busy.period, **options)
+        found = busy.history.read_stays(busy.room.name, busy.period, **options)
         return [stay.visitor async for stay in found]
 
     whole = await page()

@@ -356,7 +356,7 @@ async def test_a_files_tables_are_made_once(sqlite):
     try:
         await asyncio.gather(*(history.check() for history in histories for _ in range(5)))
         assert await sql.revision(histories[0]._engine, HISTORY) == HISTORY.revision
-        assert await histories[0].find_entry("shop", "a" * 22) is None
+        assert await histories[0].find_stay("shop", "a" * 22) is None
     finally:
         for history in histories:
             await history.close()

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.history.model import Entry, StreamEvent
-from sidecar.history.report import Tally, count_inversions, percentiles_s
+from sidecar.history.model import Stay, StreamEvent
+from sidecar.history.report import Tally, compute_percentiles_s, count_inversions
 from sidecar.history.schemas import Report
-from sidecar.history.service import compute_positions, fold
+from sidecar.history.service import apply_event, compute_positions
 
 _ids = itertools.count()
 
@@ -86,13 +86,13 @@ STAYS = {
 @pytest.mark.parametrize(("events", "expected"), STAYS.values(), ids=STAYS)
 def test_what_events_make_of_a_stay(events, expected):
     """The stay has the expected fields after the events."""
-    entry = functools.reduce(fold, events, None)
+    entry = functools.reduce(apply_event, events, None)
     assert {name: getattr(entry, name) for name in expected} == expected
 
 
 def waited(joined, called, order=None, **more):
     order = joined if order is None else order
-    return Entry(
+    return Stay(
         "v", queue_order=order, joined_ms=joined, queued_ms=joined, called_ms=called, **more
     )
 
@@ -102,8 +102,8 @@ def test_what_a_report_counts():
     ended by others. Shares are of the visitors in the queue."""
     told = report(
         [
-            Entry("v", joined_ms=0, admitted_ms=0, ended_ms=7000, end_reason="session"),
-            Entry("v", joined_ms=0, admitted_ms=0),
+            Stay("v", joined_ms=0, admitted_ms=0, ended_ms=7000, end_reason="session"),
+            Stay("v", joined_ms=0, admitted_ms=0),
             waited(0, 1000, admitted_ms=2000, ended_ms=9000, end_reason="left"),
             waited(1000, 2000, admitted_ms=5000),
             waited(2000, 3000, ended_ms=4000, end_reason="no_show"),
@@ -131,7 +131,7 @@ def test_a_report_of_nobody():
 def test_percentiles_by_nearest_rank():
     """The percentiles of 1 to 100 seconds are whole seconds."""
     values = [1000 * n for n in range(100, 0, -1)]
-    assert percentiles_s(values, (0.5, 0.9, 0.99, 1.0)) == [50, 90, 99, 100]
+    assert compute_percentiles_s(values, (0.5, 0.9, 0.99, 1.0)) == [50, 90, 99, 100]
 
 
 def test_who_is_called_in_order_is_no_inversion():
@@ -139,7 +139,7 @@ def test_who_is_called_in_order_is_no_inversion():
     returned do not count."""
     assert report([waited(1, 10), waited(2, 20), waited(3, 20)]).inversions == 0
     assert report([waited(1, 30), waited(2, 20)]).inversions == 1
-    late = Entry("v", queue_order=1, joined_ms=1, queued_ms=25, called_ms=30)
+    late = Stay("v", queue_order=1, joined_ms=1, queued_ms=25, called_ms=30)
     assert report([waited(2, 20), late]).inversions == 0
     assert report([waited(1, 30, moved_ms=5), waited(2, 20)]).inversions == 0
     assert report([waited(1, 30, returns=1), waited(2, 20)]).inversions == 0
@@ -164,4 +164,4 @@ def test_a_place_over_time():
     entry = waited(100, 200)
     ahead = [(10, 150), (20, None), (160, None), (5, 90), (300, None)]
     assert compute_positions(entry, ahead) == [(100, 3), (150, 2), (160, 3)]
-    assert compute_positions(Entry("v", admitted_ms=5), []) == []
+    assert compute_positions(Stay("v", admitted_ms=5), []) == []

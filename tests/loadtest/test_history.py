@@ -12,7 +12,7 @@ from loadtest.history.lookups import open_history
 from loadtest.history.measure import Amount, measure
 from loadtest.history.stays import DAY_MS, DAYS, events_of, make_stays, sizes
 from sidecar.history.model import StreamEvent
-from sidecar.history.service import compute_positions, fold
+from sidecar.history.service import apply_event, compute_positions
 from sidecar.history.store.tables import entries
 from sidecar.storage.sql import database as sql
 
@@ -38,7 +38,7 @@ def stays():
 
 
 def test_stays_are_those_of_a_real_line(stays):
-    """Each is what `fold` makes of its events; the place of each is that of those ahead of it; some
+    """Each is the result of its events; the place of each is that of those ahead of it; some
     wait and some are inside now; the same each time."""
     assert len(stays) == 20_000
     assert len({entry.visitor for entry in stays}) == 20_000
@@ -46,7 +46,9 @@ def test_stays_are_those_of_a_real_line(stays):
     for entry in stays[::50]:
         folded = None
         for seq, (ms, kind, visitor, why, more) in enumerate(events_of(entry)):
-            folded = fold(folded, StreamEvent(ms, seq, kind, visitor, why, ms, json.loads(more)))
+            folded = apply_event(
+                folded, StreamEvent(ms, seq, kind, visitor, why, ms, json.loads(more))
+            )
         assert folded == entry
     ahead = []
     for i, entry in enumerate(stays):
@@ -76,7 +78,7 @@ async def test_those_ahead_are_found_however_long_they_wait(stays, tmp_path):
             longest = 0
             for i in range(0, len(line), 11):
                 stood = [(e.queued_ms, e.called_ms or e.ended_ms) for e in line[:i] if e.queued_ms]
-                ahead = await history.find_ahead(room, line[i], limit=10_000)
+                ahead = await history.find_waits_ahead(room, line[i], limit=10_000)
                 if line[i].queued_ms is not None:
                     told, found = (
                         compute_positions(line[i], stood),

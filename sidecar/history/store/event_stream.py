@@ -1,8 +1,8 @@
 """Reads a room's event stream in Redis, and trims events that are in the database.
 
 All replicas read as the same consumer of a consumer group. So a replica reads again the events that
-the previous recorder read but did not acknowledge. Events that webhooks have not read yet are not
-trimmed; webhooks/retention.py says for how long.
+the previous recorder read but did not acknowledge. Events that webhooks have not read yet are kept
+for a while (webhooks/retention.py).
 """
 
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ _GROUP = _CONSUMER = "recorder"
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Events that were read together."""
+    """Events that were read from the stream at once."""
 
     events: list[StreamEvent]
-    #: How many events were trimmed before they were written, because the stream was full.
+    #: How many events are lost: the stream was full, so Redis trimmed them before they were read.
     lost: int
 
 
@@ -37,14 +37,15 @@ class EventStream:
         self._redis: Any = redis
         self._key = room_key(room, "events")
         self._keys = [self._key, called_key(room)]
-        #: The lease of the recorder. If two replicas record, the database skips the second copy.
+        #: The lease of the replica that records. If two replicas record at the same time, the
+        #: second write skips the events of the first.
         self.lease = LeaderLease(
             redis, leader_key(room, "recording"), owner=owner, timeout_s=timeout_s
         )
         self._timeout_s = timeout_s
 
     async def read(self, limit: int) -> EventBatch:
-        """Return events that are not acknowledged, oldest first. Some may have been read before."""
+        """Return events that are not acknowledged, oldest first, including those read before."""
         rows = await self._read_rows("0", limit)
         if not rows:
             await self._read_rows(">", limit)
@@ -60,8 +61,8 @@ class EventStream:
         return EventBatch(events, len(lost_ids))
 
     async def _read_rows(self, start: str, limit: int) -> list[tuple[Any, Any]]:
-        """Read rows of the stream. Create the consumer group and return no rows if Redis has no
-        group, at first or after Redis was emptied."""
+        """Read rows of the stream from the id `start` on. If the consumer group does not exist (at
+        first, or after Redis was emptied), create it and return no rows."""
         try:
             async with driver_errors("record", self._timeout_s):
                 reply = await self._redis.xreadgroup(
@@ -84,15 +85,15 @@ class EventStream:
     async def acknowledge(self, events: list[StreamEvent]) -> None:
         """Acknowledge events that are in the database, and trim them. Idempotent."""
         ids = [event.id for event in events]
-        await self._acknowledge(ids[-1], *ids)
+        await self._acknowledge_and_trim(ids[-1], *ids)
 
-    async def _acknowledge(self, trim_until: str, *ids: str) -> None:
+    async def _acknowledge_and_trim(self, trim_until: str, *ids: str) -> None:
         lua = source("history/acknowledge")
         async with driver_errors("record", self._timeout_s):
             await self._redis.eval(lua, 2, *self._keys, _GROUP, trim_until, *ids)
 
     async def _trim_acknowledged(self) -> None:
-        """Trim events that webhooks had not read yet when they were acknowledged."""
+        """Trim acknowledged events that could not be trimmed before, because of webhooks."""
         async with driver_errors("record", self._timeout_s):
             try:
                 groups = await self._redis.xinfo_groups(self._key)
@@ -100,7 +101,7 @@ class EventStream:
                 return
         for group in groups:
             if text(group["name"]) == _GROUP and group["pending"] == 0:
-                await self._acknowledge(text(group["last-delivered-id"]))
+                await self._acknowledge_and_trim(text(group["last-delivered-id"]))
 
 
 def _read_event(event_id: bytes | str, fields: dict[Any, Any]) -> StreamEvent:

@@ -1,4 +1,4 @@
-"""The history in SQL: write, tidy and look up stays, events and operators' actions.
+"""Stores the history in SQL: stays, events and operators' actions.
 
 Every method raises DatabaseError if the database is unavailable or refuses a statement.
 """
@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import Row, Table, and_, delete, func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from sidecar.history.model import Entry, Period, StreamEvent
-from sidecar.history.service import fold
+from sidecar.history.model import Period, Stay, StreamEvent
+from sidecar.history.service import apply_event
 from sidecar.history.store.tables import (
     HISTORY,
     changes,
@@ -27,22 +27,26 @@ from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
 
 #: How many rows a streamed query fetches at a time.
 _STREAM_ROWS = 2000
-#: The steps of a search for visitors ahead: how long before the stay they joined at most (ms), and
-#: the share of them that is enough to stop. Visitors who returned meanwhile count as joined later.
+#: The steps of a search for the visitors ahead of a visitor: how long before that visitor (ms) they
+#: may have joined, and the share of them that is enough to end the search. Some are never found,
+#: because visitors who left and returned count as having joined later.
 _SEARCH_STEPS = ((3_600_000, 1.0), (86_400_000, 0.9), (1 << 62, 0.0))
-_FIELDS, _EVENT_FIELDS = ([field.name for field in fields(kind)] for kind in (Entry, StreamEvent))
-_COLUMNS = [entries.c[name] for name in _FIELDS]
+_STAY_FIELDS, _EVENT_FIELDS = (
+    [field.name for field in fields(kind)] for kind in (Stay, StreamEvent)
+)
+_COLUMNS = [entries.c[name] for name in _STAY_FIELDS]
 _RESET = "reset"
 
-#: PostgreSQL's driver sends rows one by one, so all rows go in one JSON document: ten times faster.
+#: For PostgreSQL: all rows are sent as one JSON document. Its driver would send them one by one,
+#: which takes ten times as long.
 _FROM_ROWS = "FROM json_populate_recordset(NULL::{0}, CAST(:rows AS json))"
 _INSERT_ROWS = text("INSERT INTO waitroom_events SELECT * " + _FROM_ROWS.format("waitroom_events"))
 _UPSERT_ROWS = text(
     "INSERT INTO waitroom_entries ({0}) SELECT {0} {1} ON CONFLICT (room, visitor) "
     "DO UPDATE SET {2}".format(
-        ", ".join(["room", *_FIELDS]),
+        ", ".join(["room", *_STAY_FIELDS]),
         _FROM_ROWS.format("waitroom_entries"),
-        ", ".join(f"{name} = EXCLUDED.{name}" for name in _FIELDS if name != "visitor"),
+        ", ".join(f"{name} = EXCLUDED.{name}" for name in _STAY_FIELDS if name != "visitor"),
     )
 )
 
@@ -87,41 +91,41 @@ class History:
             actions = [_change_row(room, event) for event in new if event.kind == "operator"]
             if actions:
                 await connection.execute(insert(changes), actions)
-            run: list[StreamEvent] = []
+            part: list[StreamEvent] = []
             for event in new:
-                run.append(event)
+                part.append(event)
                 if _is_reset(event) or event is new[-1]:
-                    await self._change_stays(connection, room, run)
-                    run = []
+                    await self._change_stays(connection, room, part)
+                    part = []
         return len(new)
 
     async def _change_stays(
-        self, connection: AsyncConnection, room: str, run: list[StreamEvent]
+        self, connection: AsyncConnection, room: str, part: list[StreamEvent]
     ) -> None:
-        """Change stays by events. If the last event is a reset, all waiting stays end. A stay that
-        `fold` does not record is deleted with its events."""
-        visitors = list({event.visitor for event in run if event.visitor})
-        stays: dict[str, Entry | None] = {**await _load_stays(connection, room, visitors)}
-        for event in run:
+        """Apply events to stays. If the last event is a reset, end all stays in the queue. If
+        `apply_event` returns None for a stay, delete it with its events."""
+        visitors = list({event.visitor for event in part if event.visitor})
+        stays: dict[str, Stay | None] = {**await _load_stays(connection, room, visitors)}
+        for event in part:
             if event.visitor:
-                stays[event.visitor] = fold(stays.get(event.visitor), event)
+                stays[event.visitor] = apply_event(stays.get(event.visitor), event)
         rows = [
-            {"room": room, **{name: getattr(entry, name) for name in _FIELDS}}
-            for entry in stays.values()
-            if entry
+            {"room": room, **{name: getattr(stay, name) for name in _STAY_FIELDS}}
+            for stay in stays.values()
+            if stay
         ]
         if rows:
             await self._write_rows(connection, self._upsert, rows)
-        if unrecorded := [visitor for visitor, entry in stays.items() if entry is None]:
+        if unrecorded := [visitor for visitor, stay in stays.items() if stay is None]:
             for table in (entries, events):
                 is_unrecorded = and_(table.c.room == room, table.c.visitor.in_(unrecorded))
                 await connection.execute(delete(table).where(is_unrecorded))
-        if _is_reset(run[-1]):
+        if _is_reset(part[-1]):
             is_waiting = and_(entries.c.called_ms.is_(None), entries.c.admitted_ms.is_(None))
             await connection.execute(
                 update(entries)
                 .where(entries.c.room == room, entries.c.ended_ms.is_(None), is_waiting)
-                .values(ended_ms=run[-1].at_ms, end_reason=_RESET, changed_ms=run[-1].at_ms)
+                .values(ended_ms=part[-1].at_ms, end_reason=_RESET, changed_ms=part[-1].at_ms)
             )
 
     async def _write_rows(
@@ -130,42 +134,43 @@ class History:
         values = {"rows": json.dumps(rows)} if self._is_postgresql else rows
         await connection.execute(statement, values)
 
-    # Tidying ----------------------------------------------------------------------------------
+    # Cleaning up ------------------------------------------------------------------------------
 
-    async def find_silent(self, room: str, *, before_ms: int, limit: int) -> list[str]:
+    async def find_inactive_visitors(self, room: str, *, before_ms: int, limit: int) -> list[str]:
         """Return visitors whose stay has not ended and had no event since `before_ms`."""
         query = (
             select(entries.c.visitor)
-            .where(*_silent_conditions(room, before_ms))
+            .where(*_inactive_conditions(room, before_ms))
             .order_by(entries.c.changed_ms)
             .limit(limit)
         )
         return [visitor for (visitor,) in await self._sql.read(query)]
 
-    async def close_silent(
+    async def close_inactive_stays(
         self, room: str, *, absent: list[str], present: list[str], now_ms: int, before_ms: int
     ) -> int:
-        """Close the stays of `absent` visitors. Set the time of those of `present` visitors to now.
-        Skip stays with an event since `before_ms`. Return how many were closed."""
-        is_silent = _silent_conditions(room, before_ms)
+        """Close the stays of `absent` visitors. Set the time of the last change of the stays of
+        `present` visitors to now, so that they are not found again for a while. Skip stays with an
+        event since `before_ms`. Return how many were closed."""
+        is_inactive = _inactive_conditions(room, before_ms)
         async with sql.begin(self._engine) as connection:
             if present:
                 is_present = entries.c.visitor.in_(present)
                 await connection.execute(
-                    update(entries).where(*is_silent, is_present).values(changed_ms=now_ms)
+                    update(entries).where(*is_inactive, is_present).values(changed_ms=now_ms)
                 )
             if not absent:
                 return 0
             result = await connection.execute(
                 update(entries)
-                .where(*is_silent, entries.c.visitor.in_(absent))
+                .where(*is_inactive, entries.c.visitor.in_(absent))
                 .values(ended_ms=now_ms, end_reason="stuck", changed_ms=now_ms)
             )
             return int(result.rowcount)
 
     async def retire(self, room: str, *, before_ms: int, limit: int, archive: bool) -> int:
-        """Delete old stays and events, oldest first, at most `limit` of each, or move them to
-        the archive. Return how many. Two replicas at the same time move a row only once."""
+        """Delete old stays and events, oldest first and at most `limit` of each, or move them to
+        the archive. Return how many. Concurrent calls do not archive a row twice."""
         old_entries = (
             select(entries.c.visitor)
             .where(entries.c.room == room, entries.c.ended_ms < before_ms)
@@ -184,25 +189,25 @@ class History:
             if visitors:
                 # Check the end again, because the visitor may have returned meanwhile.
                 is_old = entries.c.ended_ms < before_ms
-                which = (entries.c.room == room, entries.c.visitor.in_(visitors), is_old)
+                conditions = (entries.c.room == room, entries.c.visitor.in_(visitors), is_old)
                 if archive:  # the archive may have an earlier stay of the same visitor
                     c = entries_archive.c
                     is_earlier = c.room == room, c.visitor.in_(visitors)
                     await connection.execute(delete(entries_archive).where(*is_earlier))
                 copy_to = entries_archive if archive else None
-                await _remove_rows(connection, entries, which, copy_to)
+                await _remove_rows(connection, entries, conditions, copy_to)
             if ids:
-                # The ids are the oldest, so all events up to the last id are meant.
+                # These are the oldest events, so delete all events up to the last of them.
                 ms, seq = ids[-1]
                 is_old = or_(events.c.ms < ms, and_(events.c.ms == ms, events.c.seq <= seq))
-                which_events = (events.c.room == room, is_old)
+                event_conditions = (events.c.room == room, is_old)
                 copy_to = events_archive if archive else None
-                await _remove_rows(connection, events, which_events, copy_to)
+                await _remove_rows(connection, events, event_conditions, copy_to)
         return len(visitors) + len(ids)
 
     # Looking up -------------------------------------------------------------------------------
 
-    async def find_entry(self, room: str, visitor: str) -> Entry | None:
+    async def find_stay(self, room: str, visitor: str) -> Stay | None:
         """Return a visitor's stay, or None if none is recorded."""
         async with sql.begin(self._engine) as connection:
             return (await _load_stays(connection, room, [visitor])).get(visitor)
@@ -210,9 +215,9 @@ class History:
     async def find_by_number(self, room: str, number: str) -> list[str]:
         """Return the ids of the visitors who have this visitor number."""
         prefix, visitor = get_id_prefix(number), entries.c.visitor
-        if self._is_postgresql:  # its order of strings depends on the collation
+        if self._is_postgresql:  # the order of its strings depends on the collation
             has_prefix = visitor.startswith(prefix, autoescape=True)
-        else:  # an index finds a range; every character of an id sorts before ~
+        else:  # a range uses the index; every character of an id sorts before ~
             has_prefix = and_(visitor >= prefix, visitor < prefix + "~")
         query = select(visitor).where(entries.c.room == room, has_prefix).order_by(visitor)
         rows = await self._sql.read(query)
@@ -229,31 +234,31 @@ class History:
         rows = reversed(await self._sql.read(query))
         return [replace(StreamEvent(*row), more=json.loads(row.more)) for row in rows]
 
-    async def find_ahead(
-        self, room: str, entry: Entry, *, limit: int
+    async def find_waits_ahead(
+        self, room: str, stay: Stay, *, limit: int
     ) -> list[tuple[int, int | None]] | None:
-        """Return between which times (ms) each visitor of a lower order waited, if they waited at
-        the same time as the stay's visitor. The second time is None for one who still waits. Return
-        None if there are more than `limit`. Visitors who joined long before are searched only if
-        the stay's first position shows that some are missing."""
-        if entry.queued_ms is None or entry.queue_order is None:
+        """Return when the visitors ahead (of a lower order) waited while the stay's visitor waited:
+        (from_ms, to_ms) for each. to_ms is None for a visitor who still waits. Return None if there
+        are more than `limit`. Search those who joined long before only if the stay's first position
+        shows that some are missing."""
+        if stay.queued_ms is None or stay.queue_order is None:
             return []
         gone_ms = func.coalesce(entries.c.called_ms, entries.c.ended_ms)
         query = select(entries.c.queued_ms, gone_ms).where(
             entries.c.room == room,
-            entries.c.visitor != entry.visitor,
-            entries.c.queue_order < entry.queue_order,
+            entries.c.visitor != stay.visitor,
+            entries.c.queue_order < stay.queue_order,
             entries.c.queued_ms.is_not(None),
-            or_(gone_ms.is_(None), gone_ms >= entry.queued_ms),
-            # Implied by the condition above, and indexed, as is joined_ms.
-            or_(entries.c.ended_ms.is_(None), entries.c.ended_ms >= entry.queued_ms),
+            or_(gone_ms.is_(None), gone_ms >= stay.queued_ms),
+            # The condition above implies this one, for which there is an index.
+            or_(entries.c.ended_ms.is_(None), entries.c.ended_ms >= stay.queued_ms),
         )
-        until_ms = entry.called_ms or entry.ended_ms
+        until_ms = stay.called_ms or stay.ended_ms
         if until_ms is not None:
             query = query.where(entries.c.joined_ms <= until_ms, entries.c.queued_ms <= until_ms)
-        joined_ms = entry.joined_ms or entry.queued_ms
-        is_exact = entry.first_position and entry.returns == 0 and entry.moved_ms is None
-        ahead = (entry.first_position or 0) - 1 if is_exact else None
+        joined_ms = stay.joined_ms or stay.queued_ms
+        is_exact = stay.first_position and stay.returns == 0 and stay.moved_ms is None
+        ahead = (stay.first_position or 0) - 1 if is_exact else None
         async with sql.begin(self._engine) as connection:
             for back_ms, share in _SEARCH_STEPS[1:] if ahead is None else _SEARCH_STEPS:
                 recent = query.where(entries.c.joined_ms >= joined_ms - back_ms)
@@ -264,9 +269,9 @@ class History:
                     break
         return [(queued, gone) for queued, gone in rows]
 
-    async def read_entries(
+    async def read_stays(
         self, room: str, period: Period, *, limit: int | None = None, offset: int = 0
-    ) -> AsyncIterator[Entry]:
+    ) -> AsyncIterator[Stay]:
         """Yield the stays that began in a period, oldest first."""
         began_ms = entries.c.joined_ms
         query = (
@@ -280,13 +285,13 @@ class History:
         async with sql.begin(self._engine, is_long=True) as connection:
             rows = await connection.stream(query.execution_options(yield_per=_STREAM_ROWS))
             async for row in rows:
-                yield Entry(*row)
+                yield Stay(*row)
 
     async def read_changes(
         self, room: str, period: Period, *, limit: int, before: tuple[int, int] | None = None
     ) -> list[Row[Any]]:
-        """Return rows of operators' actions, latest first. `before` is the ms and seq of the last
-        action on the previous page."""
+        """Return rows of operators' actions, latest first. `before` is (ms, seq) of the last action
+        on the previous page."""
         ms, seq = before or (period.to_ms, 0)
         query = (
             select(changes)
@@ -299,26 +304,26 @@ class History:
         return await self._sql.read(query)
 
 
-def _silent_conditions(room: str, before_ms: int) -> tuple[Any, ...]:
+def _inactive_conditions(room: str, before_ms: int) -> tuple[Any, ...]:
     """Return conditions for stays that have not ended and had no event since `before_ms`."""
     c = entries.c
     return (c.room == room, c.ended_ms.is_(None), c.changed_ms < before_ms)
 
 
-async def _load_stays(connection: AsyncConnection, room: str, ids: list[str]) -> dict[str, Entry]:
-    which = entries.c.room == room, entries.c.visitor.in_(ids)
-    rows = await connection.execute(select(*_COLUMNS).where(*which))
-    return {row.visitor: Entry(*row) for row in rows}
+async def _load_stays(connection: AsyncConnection, room: str, ids: list[str]) -> dict[str, Stay]:
+    conditions = entries.c.room == room, entries.c.visitor.in_(ids)
+    rows = await connection.execute(select(*_COLUMNS).where(*conditions))
+    return {row.visitor: Stay(*row) for row in rows}
 
 
 async def _remove_rows(
-    connection: AsyncConnection, table: Table, which: Any, copy_to: Table | None
+    connection: AsyncConnection, table: Table, conditions: Any, copy_to: Table | None
 ) -> None:
     if copy_to is not None:
-        rows = select(table).where(*which).with_for_update()
+        rows = select(table).where(*conditions).with_for_update()
         names = [column.name for column in table.columns]
         await connection.execute(copy_to.insert().from_select(names, rows))
-    await connection.execute(delete(table).where(*which))
+    await connection.execute(delete(table).where(*conditions))
 
 
 def _is_reset(event: StreamEvent) -> bool:

@@ -14,12 +14,12 @@ HISTORY = Tables("history", "0001", "waitroom_version")
 metadata = MetaData()
 
 
-def _bigints(*names: str) -> list[Column[int]]:
+def _create_bigint_columns(*names: str) -> list[Column[int]]:
     return [Column(name, BigInteger) for name in names]
 
 
-def _event_id_columns() -> list[Column[int]]:
-    """Return the columns of an event's id in its room's stream."""
+def _create_event_id_columns() -> list[Column[int]]:
+    """Create the columns for the id of an event in its room's stream."""
     return [Column(n, BigInteger, nullable=False, autoincrement=False) for n in ("ms", "seq")]
 
 
@@ -30,9 +30,11 @@ def _create_entries_table(name: str) -> Table:
         Column("room", word(48), nullable=False),
         Column("visitor", word(22), nullable=False),
         Column("class_name", word(48), nullable=False, server_default=""),
-        *_bigints("queue_order", "joined_ms", "queued_ms", "called_ms", "admitted_ms", "ended_ms"),
+        *_create_bigint_columns(
+            "queue_order", "joined_ms", "queued_ms", "called_ms", "admitted_ms", "ended_ms"
+        ),
         Column("end_reason", word(16)),
-        *_bigints("first_position", "last_position"),
+        *_create_bigint_columns("first_position", "last_position"),
         Column("returns", Integer, nullable=False, server_default="0"),
         Column("moved_ms", BigInteger),
         Column("changed_ms", BigInteger, nullable=False),
@@ -47,7 +49,7 @@ def _create_events_table(name: str) -> Table:
         name,
         metadata,
         Column("room", word(48), nullable=False),
-        *_event_id_columns(),
+        *_create_event_id_columns(),
         Column("kind", word(16), nullable=False),
         Column("visitor", word(22), nullable=False),
         Column("why", word(16), nullable=False),
@@ -58,7 +60,7 @@ def _create_events_table(name: str) -> Table:
     )
 
 
-#: Stays (one row for each visitor's last stay) and events, partitioned by room if the database can.
+#: The last stay of each visitor, and events. Partitioned by room if the database supports this.
 entries = _create_entries_table("waitroom_entries")
 events = _create_events_table("waitroom_events")
 
@@ -66,12 +68,12 @@ events = _create_events_table("waitroom_events")
 entries_archive = _create_entries_table("waitroom_entries_archive")
 events_archive = _create_events_table("waitroom_events_archive")
 
-#: Operators' actions: changed settings with their new values, moves, releases, resets.
+#: The actions of operators: changes of settings with the new values, moves, releases and resets.
 changes = Table(
     "waitroom_changes",
     metadata,
     Column("room", word(48), nullable=False),
-    *_event_id_columns(),
+    *_create_event_id_columns(),
     Column("at_ms", BigInteger, nullable=False),
     Column("operator", long_text(), nullable=False),
     Column("action", word(16), nullable=False),
