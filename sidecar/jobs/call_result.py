@@ -1,4 +1,4 @@
-"""The result of a job's call."""
+"""The result of a job's HTTP call, before it is decided whether the job is retried."""
 
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -14,13 +14,13 @@ class CallResult:
     """The result of a job's call."""
 
     kind: ResultKind
-    #: A message for people, without addresses and header values. Empty if the call succeeded.
+    #: A message for people, without URLs and header values. Empty if the call succeeded.
     error: str = ""
     status: int | None = None
     #: The response headers: names in lower case; values of the same name are joined by commas.
     headers: dict[str, str] = field(default_factory=dict)
-    #: The response body. Empty if it is larger than CHUNK_BYTES: then it is in the database, in
-    #: parts.
+    #: The response body. Empty if it is larger than CHUNK_BYTES, because such a body is already in
+    #: the database, in parts.
     body: bytes = b""
     #: The size of the whole response body, in bytes.
     size: int = 0

@@ -3,7 +3,8 @@
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueueState
 
-#: No worker is running if none asked for jobs for this long, in seconds. Each asks every 10 s.
+#: If no worker asked for jobs for this long, in seconds, no worker counts as running. Each worker
+#: asks every 10 s.
 WORKER_TIMEOUT_S = 15.0
 
 

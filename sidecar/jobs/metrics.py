@@ -11,8 +11,8 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueueState
 
 _BREAKER = {"closed": 0, "trial": 1, "open": 2}
-#: The gauges of a target: the end of the name, the help text, and a function that returns the
-#: value, None for no sample.
+#: The gauges of a target: the suffix of the metric's name, its help text, and a function that
+#: returns its value (None: the target has no sample).
 _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | None]], ...] = (
     ("waiting", "Jobs in the queue.", lambda _, state: state.waiting),
     ("later", "Jobs that wait for their next attempt.", lambda _, state: state.later),
@@ -39,7 +39,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | No
 
 
 class TargetGauges(Collector):
-    """The gauges of all targets, from the settings and queue states last read."""
+    """The gauges of all targets, from the settings and queue states that were read last."""
 
     def __init__(self) -> None:
         self._targets: dict[str, tuple[TargetSettings, QueueState]] = {}
@@ -55,8 +55,8 @@ class TargetGauges(Collector):
         self._targets.pop(target, None)
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        for name, text, read in _GAUGES:
-            gauge = GaugeMetricFamily(f"waitroom_target_{name}", text + SHARED, labels=["target"])
+        for suffix, text, read in _GAUGES:
+            gauge = GaugeMetricFamily(f"waitroom_target_{suffix}", text + SHARED, labels=["target"])
             for target, entry in self._targets.items():
                 if (value := read(*entry)) is not None:
                     gauge.add_metric([target], value)

@@ -1,13 +1,14 @@
-"""Jobs: calls that wait until their target has capacity. Times are in ms since 1970 by the clock of
-Redis, and None if the event has not happened.
+"""The models of jobs. A job is an HTTP call that waits until its target has capacity. A worker
+makes the call of an offline job. The client itself makes the call of an online job, with a permit.
+Times are in ms since 1970 by the clock of Redis, and None if the event has not happened.
 
     pending ──► called ──► processing ──► completed
        ▲           │            │    └──► failed
        └───────────┴────────────┘         (any of the first three ──► cancelled, expired)
 
-Only online jobs are `called`: their permit was issued and has not been used yet.
+Only online jobs become `called`: their permit was issued and has not been used yet.
 
-The types of a job, in order: NewJob (submitted) -> Job (a row in SQL) -> Claim (may be called,
+A job passes through these types: NewJob (submitted) -> Job (a row in SQL) -> Claim (may be called,
 store/target_queue.py) -> CallResult (call_result.py) -> Ending -> JobView (service.py).
 """
 
@@ -57,11 +58,11 @@ class GrantNeededError(JobError):
 
 
 class IdempotencyKeyUsedError(JobError):
-    """Another job of this owner, with other content, has the idempotency key."""
+    """The owner has used the idempotency key for a job with different content."""
 
 
 class QueueFullError(JobError):
-    """The target's queue has `max_pending` jobs."""
+    """The target's queue already has `max_pending` jobs."""
 
 
 class WrongStateError(JobError):
@@ -78,8 +79,8 @@ def to_ms(seconds: float) -> int:
 
 
 def make_job_id() -> str:
-    """Return 128 random bits as 22 characters. The first character is not -, because commands would
-    parse the id as an option."""
+    """Return a random id: 128 bits in 22 characters. It does not begin with -, because commands
+    would parse it as an option."""
     while (id_ := secrets.token_urlsafe(16)).startswith("-"):
         pass
     return id_
@@ -104,7 +105,8 @@ class NewJob:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the job, without the grant, because each signature of a grant differs."""
+        """A digest of the job's content. It omits the grant, because each signature of a grant
+        differs."""
         request = [self.method, self.path, self.query, sorted(self.headers.items())]
         content = [self.target, self.kind, *request, self.class_name, self.callback_url]
         return hashlib.sha256(json.dumps(content).encode() + b"\0" + self.body).hexdigest()
@@ -122,7 +124,7 @@ class Job:
     created_ms: int
     #: For a pending job, when it expires. For an ended job, when it is removed.
     expires_ms: int
-    #: Orders the target's jobs: the smallest number is next. Set by jobs/lua/reserve.lua.
+    #: The job's rank in its target's queue. The smallest is next. Set by jobs/lua/reserve.lua.
     queue_order: int
     state: State = State.PENDING
     class_name: str = ""
@@ -169,7 +171,7 @@ class Job:
 
 
 class QueueEntry(NamedTuple):
-    """A job to be added to its target's queue: at `not_before_ms`, or at once if that is None."""
+    """A job to be added to its target's queue, at `not_before_ms` or at once if that is None."""
 
     id: str
     order: int
@@ -187,12 +189,12 @@ class Ending:
     #: One of ENDED, or PENDING if the job is retried at `not_before_ms`.
     state: State
     at_ms: int
-    #: When the ended job is removed. None leaves the job's value unchanged.
+    #: When the ended job is removed. None: the job's value does not change.
     expires_ms: int | None = None
     error: str = ""
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    #: The response body. Empty if it is already stored in parts.
+    #: The response body. Empty if the worker has already stored it in parts.
     body: bytes = b""
     #: The size of the whole response body, in bytes.
     size: int = 0
@@ -215,7 +217,7 @@ class JobQuery:
     states: frozenset[str] = frozenset()
     #: The lowest and the highest HTTP status of the last response.
     statuses: tuple[int, int] | None = None
-    #: A job's id or the beginning of it.
+    #: A job's id or its beginning. Empty for all ids.
     id: str = ""
     #: The period in which the jobs were submitted. It ends just before `to_ms`.
     from_ms: int | None = None

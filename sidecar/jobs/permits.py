@@ -1,9 +1,10 @@
-"""Permits: signed strings with which the client of an online job may call its target once.
+"""Signs and verifies permits. A permit is a string with which the client of an online job may call
+the job's target once.
 
-A permit is `target~job~fence~expires.signature`. `fence` is the number of the call. `expires` is
-the end of the permit, in ms since 1970 by the clock of Redis. The signature is made by itsdangerous
+A permit has the form `target~job~fence~expires.signature`. `fence` is the number of the call.
+`expires` is when the permit expires, in ms since 1970 by the clock of Redis. itsdangerous signs it
 (HMAC-SHA-256) with a key that is derived for each target, so a permit is valid for one target only.
-URLs and headers need not encode a permit. Redis ensures that a permit is used only once."""
+A permit needs no encoding in URLs and headers. Redis ensures that it is used only once."""
 
 import hashlib
 import re
@@ -27,7 +28,7 @@ _PERMIT = re.compile(_FIELDS + r"\.[A-Za-z0-9_-]{43}", re.ASCII)
 
 
 class PermitError(SidecarError):
-    """A permit is not accepted."""
+    """The permit is not valid, for the `reason`."""
 
     def __init__(self, reason: Literal["forged", "expired", "malformed"]) -> None:
         super().__init__(f"the permit is {reason}")
@@ -47,8 +48,8 @@ class Permit:
 
 
 class Permits:
-    """The permits of one target. `keys` are ordered by age: the newest, the last, signs new
-    permits, and all verify."""
+    """Signs and verifies the permits of one target. `keys` are the signing keys, the newest last.
+    The newest signs new permits. A permit signed with any of them is valid."""
 
     def __init__(self, target: str, keys: list[str], clock: StoreClock) -> None:
         self._target = target
@@ -61,7 +62,7 @@ class Permits:
         )
 
     def write(self, job: str, fence: int, expires_ms: int) -> str:
-        """Return a signed permit. Raises InputError if a permit cannot have the values."""
+        """Return a signed permit. Raises InputError if a permit cannot contain these values."""
         content = f"{self._target}~{job}~{fence}~{expires_ms}"
         if not _CONTENT.fullmatch(content):
             raise InputError([f"{content[:150]!r} can be no permit"])

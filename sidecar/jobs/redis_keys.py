@@ -6,14 +6,14 @@ JOBS_CHANNEL = "waitroom:jobs"
 
 #: A target's keys, in the order of KEYS in each of its scripts (see jobs/lua/parts/head.lua).
 TARGET_KEYS = (
-    "state",     # hash    what jobs/lua/parts/state.lua lists; born: when it was first seen, µs
+    "state",     # hash    numbers (jobs/lua/parts/state.lua); born: when it was found missing, µs
     "line",      # zset    job that waits -> order
     "later",     # zset    job that must not be called yet -> when it may be called, µs
     "orders",    # hash    job of `later` or `active` -> order
     "active",    # zset    job whose call is active -> when its lock, permit or term ends, µs
     "facts",     # hash    job of `active` -> fence; r (a worker has it), c (permit not used yet) or
-                 #         u (permit used); since when, µs; 1 if it is a trial; id of the request
-                 #         that used the permit; separated by ~
+                 #         u (permit used); since when, µs; 1 if it is a trial call, else 0; id
+                 #         of the request that used the permit; separated by ~
     "online",    # set     online jobs of `line`, `later` and `active`
     "ended",     # zset    online job that ended by timeout, as job~unused (permit) or job~term
                  #         (call) -> when, µs
@@ -23,8 +23,8 @@ TARGET_KEYS = (
 
 
 def target_key(target: str, name: str) -> str:
-    """Return a target's key. `name` is one of TARGET_KEYS, or rate.ALGORITHM for the calls that
-    count against the rate."""
+    """Return a Redis key of a target. `name` is one of TARGET_KEYS, or rate.ALGORITHM for the state
+    of the rate limit."""
     return f"waitroom:{{target:{target}}}:{name}"
 
 

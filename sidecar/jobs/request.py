@@ -1,5 +1,5 @@
-"""Checks the request of a job when the job is submitted, and again before each call, because the
-target's settings may have changed meanwhile."""
+"""Checks the HTTP request of a job: when the job is submitted, and again before each call, because
+the target's settings may have changed meanwhile."""
 
 import re
 from functools import lru_cache
@@ -24,28 +24,30 @@ MAX_HEADERS, MAX_HEADERS_BYTES = 64, 16_384
 #: servers give them a special meaning.
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,=:/-]|%[0-9A-Fa-f]{2})*\Z")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\[\]|-]|%[0-9A-Fa-f]{2})*\Z")
-#: An encoded dot, slash or backslash, or the :/ of a scheme.
+#: What servers read in different ways: an encoded dot, slash or backslash, or the :/ of a scheme.
 _AMBIGUOUS = re.compile(r"%2[EeFf]|%5[Cc]|:/")
-_EXCLUDED = "//, ., .., :/, encoded . / \\ % ? # ; or control characters, letters that are not NFKC"
+_EXCLUDED_HINT = (
+    "//, ., .., :/, encoded . / \\ % ? # ; or control characters, letters that are not NFKC"
+)
 #: The Unicode categories of control characters and line separators.
 _CONTROLS = {"Cc", "Zl", "Zp"}
 
-#: A value in a query.
+#: A value in a query that is submitted as an object.
 QueryValue: TypeAlias = str | int | FiniteFloat
 
 
 def check_request(settings: TargetSettings, request: NewJob | Job) -> URL:
     """Check a job's request against its target's settings, and return the URL to call. Raises
     InputError with all problems."""
-    verb, body = request.method.upper(), request.body
+    method, body = request.method.upper(), request.body
     problems = []
-    if verb not in settings.methods:
+    if method not in settings.methods:
         problems.append(f"method: {' or '.join(settings.methods)} for this target")
     problems += _find_path_problems(settings, request.path)
     problems += _find_query_problems(request.query)
     problems += _find_header_problems(request.headers)
-    if body and verb in {"GET", "HEAD"}:
-        problems.append(f"body: a {verb} has none")
+    if body and method in {"GET", "HEAD"}:
+        problems.append(f"body: a {method} has none")
     if len(body) > settings.max_body:
         problems.append(f"body: at most {settings.max_body:,} bytes (got {len(body):,})")
     if problems:
@@ -54,11 +56,11 @@ def check_request(settings: TargetSettings, request: NewJob | Job) -> URL:
 
 
 @lru_cache(1024)
-def make_url(target: str, path: str, query: str) -> URL:
-    """Return the URL of a path and a query below a target's url, without decoding or normalising
-    either. Raises InputError if the URL would not lie below the target's url."""
-    base = URL(target, encoded=True)
-    text = f"{target}{path}" + (f"?{query}" if query else "")
+def make_url(target_url: str, path: str, query: str) -> URL:
+    """Append a path and a query to a target's url, without decoding or normalising them. Raises
+    InputError if the URL would not lie below the target's url."""
+    base = URL(target_url, encoded=True)
+    text = f"{target_url}{path}" + (f"?{query}" if query else "")
     try:
         url = URL(text, encoded=True)
         is_below = (
@@ -90,12 +92,12 @@ def _find_path_problems(settings: TargetSettings, path: str) -> list[str]:
         return ["path: percent-encode what is no letter, digit or one of -._~!$&'()*+,=:/"]
     decoded = clean_path(f"/{path}")
     if decoded is None or _AMBIGUOUS.search(path) or any(category(c) in _CONTROLS for c in decoded):
-        return [f"path: may not have what two servers read in two ways: {_EXCLUDED}"]
+        return [f"path: may not have what two servers read in two ways: {_EXCLUDED_HINT}"]
     return []
 
 
 def encode_query(query: str | dict[str, QueryValue | list[QueryValue]] | None) -> str:
-    """Return a query as the encoded string that is sent. Raises InputError."""
+    """Return a submitted query as the encoded string that is sent. Raises InputError."""
     if query is None or isinstance(query, str):
         return query or ""
     pairs = [
@@ -107,7 +109,7 @@ def encode_query(query: str | dict[str, QueryValue | list[QueryValue]] | None) -
         return "&".join(
             f"{quote(name, safe='')}={quote(str(value), safe='')}" for name, value in pairs
         )
-    except ValueError:  # a lone surrogate, or a number with thousands of digits
+    except ValueError:  # for a lone surrogate, or a number with thousands of digits
         raise InputError(["query: has characters that no text has"]) from None
 
 

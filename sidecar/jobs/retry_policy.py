@@ -12,7 +12,7 @@ from sidecar.kit.retry import Backoff
 
 #: The longest pause before a retry, unless the target asks for a longer one.
 MAX_DELAY_S = 300.0
-#: How many failures more than `retries` a job may have, because of workers that died.
+#: How many failures beyond `retries` a job may have if workers died during its calls.
 MAX_LOST_WORKERS = 5
 _OUTCOMES: dict[str, CallOutcome] = {"busy": "busy", "failed": "failed", "refused": "gone"}
 
@@ -26,13 +26,13 @@ def make_ending(  # noqa: PLR0913
     now_ms: int,
     draw: Callable[[], float] = random.random,
 ) -> Ending:
-    """Return the ending of an attempt: completed, failed, or pending if the call is retried. `draw`
+    """Return the ending of an attempt: completed, failed, or pending if the job is retried. `draw`
     returns a random number from 0 to 1, for the jitter of the pause."""
     end = partial(Ending, job.id, claim.fence, at_ms=now_ms, status=result.status)
     expires_ms = now_ms + to_ms(settings.result_ttl)
     if result.kind == "answered":
-        # A response that fails the job is stored too, because it may explain the failure. For the
-        # breaker it is a success, because the target responded.
+        # A response that fails the job is stored too, because it may explain the failure. The
+        # circuit breaker counts it as a success, because the target responded.
         response = {"headers": result.headers, "body": result.body, "size": result.size}
         end_job = partial(end, expires_ms=expires_ms, took_us=result.took_us, **response)
         if result.status is not None and settings.fails_on(result.status):
@@ -63,6 +63,6 @@ def make_backoff(settings: TargetSettings) -> Backoff:
 
 
 def has_lost_too_many_workers(job: Job, settings: TargetSettings) -> bool:
-    """Return True if so many workers died during a job's calls that the job must fail, because the
-    job may have caused that."""
+    """Return True if so many workers died during a job's calls that the job must fail. It may have
+    caused their deaths."""
     return job.failures > settings.retries + MAX_LOST_WORKERS

@@ -1,4 +1,4 @@
-"""Requests and responses of jobs and targets."""
+"""The request and response models of the API for jobs and targets."""
 
 import time
 from dataclasses import replace
@@ -68,7 +68,7 @@ IDEMPOTENCY_KEY_USED = problem_kinds.Kind(
     "Use a new key for another job.",
 )
 
-#: The largest result body in a job's document, in bytes. Larger ones are only at its /body.
+#: The largest result body that a job's JSON contains, in bytes. A larger body is only at /body.
 MAX_INLINE_BYTES = 65_536
 #: The longest history of a target, in hours.
 MAX_HOURS = 24 * 31
@@ -94,9 +94,9 @@ Query = Annotated[
     str | dict[str, QueryValue | list[QueryValue]],
     wanted("a text, or an object of texts, numbers and lists of them"),
 ]
-#: A string that is null if it is empty in the database.
+#: A string that the API returns as null if it is empty.
 Text = Annotated[str | None, BeforeValidator(lambda text: text or None)]
-#: Seconds, converted from ms.
+#: A duration in seconds, converted from ms.
 FromMs = Annotated[Seconds, BeforeValidator(lambda ms: ms / 1000)]
 Rounded = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 3))]
 
@@ -166,12 +166,12 @@ class SubmitJob(Body):
 
     @model_validator(mode="before")
     @classmethod
-    def _priority_is_a_class(cls, given: Any) -> Any:
-        if isinstance(given, dict) and "priority" in given:
+    def _reject_priority(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "priority" in values:
             raise ValueError(
                 "priority: is what a class has; send a signed grant, which gives a class"
             )
-        return given
+        return values
 
 
 class JobResult(Reply):
@@ -191,7 +191,7 @@ class JobResult(Reply):
     """The body in base64, if it is not text."""
 
 
-def _find_in_job(name: str) -> AliasPath:
+def _make_job_alias(name: str) -> AliasPath:
     return AliasPath("job", name.replace("_at", "_ms"))
 
 
@@ -199,9 +199,9 @@ class JobDocument(Reply):
     """A job and its state. A field is null if the event has not happened, or does not apply."""
 
     __qualname__ = "Job"  # its name in the OpenAPI document
-    # Made from a service.JobView: from its `job`, unless a field has another validation_alias.
+    # Validated from a service.JobView. Without a validation_alias, a field comes from its `job`.
     model_config = ConfigDict(
-        from_attributes=True, alias_generator=AliasGenerator(validation_alias=_find_in_job)
+        from_attributes=True, alias_generator=AliasGenerator(validation_alias=_make_job_alias)
     )
 
     id: Id
@@ -253,7 +253,7 @@ class JobDocument(Reply):
 
 
 class JobList(PageReply):
-    """Newest first."""
+    """A page of jobs, newest first."""
 
     __qualname__ = "Jobs"
     jobs: list[JobDocument]
@@ -282,7 +282,8 @@ class JobFilter(BaseModel):
     """Only jobs submitted before this time, written as in `from`."""
 
     def to_query(self, owner: str | None, **more: Any) -> JobQuery:
-        """Return the search, among jobs of `owner`, or all jobs if None. Raises InputError."""
+        """Return the search by this filter. It finds only jobs of `owner`, unless that is None.
+        `more` has further fields of JobQuery. Raises InputError."""
         problems, now_ms = [], round(time.time() * 1000)
         times: dict[str, int] = {}
         for name, text in (("from", self.from_), ("to", self.to)):
@@ -328,11 +329,11 @@ class SelectedJobs(JobFilter, Body):
     """Only count the jobs, up to 10,000, and change none."""
 
     def to_bulk_query(
-        self, owner: str | None, states: frozenset[State], default: frozenset[State]
+        self, owner: str | None, states: frozenset[State], default_states: frozenset[State]
     ) -> JobQuery:
-        """Return the search for jobs in one of `states`, or in `default` if the filter names no
-        state. Raises InputError if the filter is empty, or has a state outside of `states`."""
-        query = self.to_query(owner, after=read_after(self.after), limit=MAX_BULK_JOBS)
+        """Return the search by this filter, for jobs in `default_states` if it names no state.
+        Raises InputError if the filter is empty, or names a state that is not in `states`."""
+        query = self.to_query(owner, after=parse_after(self.after), limit=MAX_BULK_JOBS)
         filters = self.model_dump(exclude={"ids", "after", "dry_run"}, exclude_defaults=True)
         problems = []
         if not filters:
@@ -341,15 +342,15 @@ class SelectedJobs(JobFilter, Body):
             problems.append(f"state: one of {', '.join(sorted(states))}")
         if problems:
             raise InputError(problems)
-        return query if query.states else replace(query, states=frozenset(default))
+        return query if query.states else replace(query, states=default_states)
 
 
-def read_after(text: str) -> tuple[int, str] | None:
+def parse_after(text: str) -> tuple[int, str] | None:
     ms, _, id_ = text.partition(".")
     return (int(ms), id_) if id_ else None
 
 
-def write_after(after: tuple[int, str] | None) -> str | None:
+def format_after(after: tuple[int, str] | None) -> str | None:
     return None if after is None else f"{after[0]}.{after[1]}"
 
 

@@ -1,4 +1,5 @@
-"""What clients do with jobs. Workers make the calls (worker/target_worker.py)."""
+"""Submits, reads, cancels and retries jobs for clients, and records the calls of online jobs.
+Workers make the calls of offline jobs (worker/target_worker.py)."""
 
 import contextlib
 import hashlib
@@ -36,7 +37,7 @@ if TYPE_CHECKING:  # SQL is an extra
 #: How long a result can be read again after its first read, if delete_after_read is set, in ms.
 READ_GRACE_MS = 20_000
 #: How long the counts of jobs are cached, in seconds.
-COUNTS_S = 2.0
+COUNTS_TTL_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class JobView:
 
 class Jobs:
     """The jobs of all targets. Every method raises DatabaseError if SQL is unavailable, StoreError
-    if Redis is, and UnknownNameError for a job of another owner. The `owner` of operators, who see
-    all jobs, is None."""
+    if Redis is unavailable, and UnknownNameError for a job of another owner. `owner` is None for
+    operators, who see all jobs."""
 
     def __init__(self, targets: TargetRegistry, store: "JobStore", metrics: Metrics) -> None:
         self.targets = targets
@@ -74,7 +75,7 @@ class Jobs:
         Raises GrantNeededError, IdempotencyKeyUsedError, QueueFullError.
         """
         target, key = self.targets.get(new.target), new.idempotency_key
-        # Checked first, because by now the queue may be full, or this job may have spent the grant.
+        # Checked first, because for a repeated request the queue may be full, or the grant spent.
         if key and (earlier := await self.store.jobs.find_by_key(owner, key)):
             return _check_same_job(earlier, new), False
         now_ms = target.clock.now_ms()
@@ -93,7 +94,7 @@ class Jobs:
             fingerprint=new.fingerprint,
             **values,
         )
-        # By key, so that a job that is submitted twice at a time spends its grant only once.
+        # Derived from the key, so that two concurrent requests for one job spend its grant once.
         spender = hashlib.sha256(f"{owner} {key}".encode()).hexdigest() if key else id_
         try:
             if grant and grant.id:
@@ -101,12 +102,12 @@ class Jobs:
             written = await self.store.jobs.insert(job)
         except BaseException:
             with contextlib.suppress(StoreError):  # a reservation expires by itself
-                # With a key, the grant remains spent, but the same job may be submitted again.
+                # With a key, the grant remains spent, but a repeated request may use it again.
                 if grant and grant.id and not key:
                     await target.store.return_grant(grant.id, id_)
                 await target.store.unreserve(id_)
             raise
-        if written.id != id_:  # the same job was submitted elsewhere at the same time
+        if written.id != id_:  # a concurrent request submitted the same job
             with contextlib.suppress(StoreError):
                 await target.store.unreserve(id_)
             return _check_same_job(written, new), False
@@ -150,21 +151,24 @@ class Jobs:
         for name, ids in ids_by_target.items():
             if (target := self.targets.find(name)) is not None:
                 queue, found = await target.store.inspect(ids, target.settings)
-                places |= {id_: (target, queue, at) for id_, at in zip(ids, found, strict=True)}
+                places |= {
+                    id_: (target, queue, place) for id_, place in zip(ids, found, strict=True)
+                }
         return [
             _make_view(job, *places[job.id]) if job.id in places else JobView(job, job.state)
             for job in jobs
         ]
 
     async def count_jobs(self) -> dict[tuple[str, str], int]:
-        """Return the number of jobs by target and state, at most COUNTS_S old."""
-        if time.monotonic() - self._counted_at >= COUNTS_S:
+        """Return the number of jobs by target and state, at most COUNTS_TTL_S old."""
+        if time.monotonic() - self._counted_at >= COUNTS_TTL_S:
             self._counts = await self.store.jobs.count_by_state()
             self._counted_at = time.monotonic()
         return self._counts
 
     async def mark_read(self, job: Job) -> None:
-        """Record that the owner has read the result. With `delete_after_read` it expires soon."""
+        """Let a job expire soon, because its owner has read the result. Does nothing unless its
+        target has `delete_after_read`."""
         target = self.targets.find(job.target)
         if target is None or not target.settings.delete_after_read:
             return
@@ -198,7 +202,7 @@ class Jobs:
                 "The call was begun, and its target does not let calls be cut off."
             )
         if not await target.store.abort(id_):
-            # No worker has the job any more, so no worker would end the job.
+            # No worker has the job any more, so no worker would end it.
             if await self.store.attempts.finish(target.make_abort_ending(id_, job.fence)):
                 self._count_job(target, "cancelled")
                 await target.store.remove(id_)
@@ -230,7 +234,7 @@ class Jobs:
     # Online jobs ------------------------------------------------------------------------------
 
     async def record_called(self, target: Target, claims: Sequence[Claim]) -> None:
-        """Write to SQL that online jobs were called. Release the jobs that ended meanwhile."""
+        """Write to SQL that online jobs were called. Release jobs that have ended meanwhile."""
         now_ms = target.clock.now_ms()
         for claim in claims:
             if not await self.store.attempts.set_called(claim.id, claim.fence, at_ms=now_ms):
@@ -261,7 +265,7 @@ class Jobs:
         SQL is unavailable. Return False if Redis has no such call."""
         has_failed = status is not None and target.settings.fails_on(status)
         is_ended = await target.store.end_call(id_, fence, has_failed=has_failed)
-        if is_ended:  # SQL may lack the use of the permit
+        if is_ended:  # the use of the permit may not be in SQL yet
             await self.record_used(target, id_, fence)
         state = State.FAILED if has_failed else State.COMPLETED
         error = f"the target says {status}" if has_failed else ""
@@ -272,18 +276,18 @@ class Jobs:
         return is_ended
 
 
-#: The job services of an application. Missing if no targets are configured.
+#: The key of an application's jobs. Missing if no targets are configured.
 JOBS = web.AppKey("jobs", Jobs)
 
 
 def _read_grant(new: NewJob, target: Target, now_ms: int) -> Grant | None:
-    """Return the grant of a new job, or None if it has none. Raises GrantNeededError if the job
-    needs another grant."""
-    wanted = new.class_name
+    """Return the verified grant of a new job, or None if the job has no grant and no class. Raises
+    GrantNeededError if the grant is missing, invalid or for another class."""
+    class_name = new.class_name
     if not new.grant:
-        if wanted:
+        if class_name:
             raise GrantNeededError(
-                f"A class needs a grant: send one for {wanted!r}, signed for {target.name}."
+                f"A class needs a grant: send one for {class_name!r}, signed for {target.name}."
             )
         return None
     try:
@@ -292,21 +296,22 @@ def _read_grant(new: NewJob, target: Target, now_ms: int) -> Grant | None:
         hint = " It was signed without its kind, target: sign a new one."
         text = f"The grant is {error.reason}.{hint if error.reason == 'outdated' else ''}"
         raise GrantNeededError(text) from None
-    if wanted and wanted != grant.class_name:
-        raise GrantNeededError(f"The grant is for {grant.class_name}, not for {wanted!r}.")
+    if class_name and class_name != grant.class_name:
+        raise GrantNeededError(f"The grant is for {grant.class_name}, not for {class_name!r}.")
     if grant.class_name not in target.settings.classes:
         names = ", ".join(target.settings.classes) or "none"
         raise GrantNeededError(f"{target.name} has no class {grant.class_name} (it has: {names}).")
     return grant
 
 
-def _check_same_job(job: Job, new: NewJob) -> Job:
-    """Return the earlier job. Raises IdempotencyKeyUsedError if the new job is another."""
-    if job.fingerprint != new.fingerprint:
+def _check_same_job(earlier: Job, new: NewJob) -> Job:
+    """Return the earlier job with the new job's idempotency key. Raises IdempotencyKeyUsedError if
+    their contents differ."""
+    if earlier.fingerprint != new.fingerprint:
         raise IdempotencyKeyUsedError(
             "This idempotency_key names another job: its content was different."
         )
-    return job
+    return earlier
 
 
 async def _spend_grant(target: Target, grant: Grant, spender: str) -> None:
@@ -316,14 +321,14 @@ async def _spend_grant(target: Target, grant: Grant, spender: str) -> None:
 
 
 def _make_view(job: Job, target: Target, queue: QueueState, place: QueuePlace) -> JobView:
-    """Combine a job's row with its place in the queue, which is more recent."""
+    """Combine a job's row with its place in the queue, which is more up to date."""
     if place.where in {"line", "later"} and job.state in WAITING_STATES:
         if place.where == "later":
             return JobView(job, State.PENDING, retry_ms=place.ends_ms)
         if place.position is None or target.settings.paused:
             return JobView(job, State.PENDING, place.position)
-        waits_s = estimate_wait_s(target.settings, queue, place.position)
-        return JobView(job, State.PENDING, place.position, waits_s)
+        wait_s = estimate_wait_s(target.settings, queue, place.position)
+        return JobView(job, State.PENDING, place.position, wait_s)
     if place.where == "called" and job.kind == "online":
         ends_ms = place.ends_ms or queue.now_ms
         job.fence = place.fence

@@ -1,5 +1,6 @@
-"""The targets of one process: their configured settings, overridden by changes made at run time,
-which each replica and worker reads from the database."""
+"""Holds the targets of one process. A target is a server that jobs call. Its configured settings
+are overridden by changes made at run time, which each replica and worker reads from the
+database."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -55,8 +56,9 @@ class AdminNeededError(Exception):
     """Only an admin may make the change that the error text names."""
 
 
-def _name_admin_change(target: Target | None, after: TargetSettings) -> str:
-    """Return a name of the change if only an admin may make it, or "" if an operator may."""
+def _describe_admin_change(target: Target | None, after: TargetSettings) -> str:
+    """Describe the change of a target's settings to `after` if only an admin may make it. Return ""
+    if an operator may make it too."""
     if target is None:
         return "A new target"
     before = target.settings
@@ -65,8 +67,8 @@ def _name_admin_change(target: Target | None, after: TargetSettings) -> str:
 
 
 class TargetRegistry(Named[Target]):
-    """All targets. `configured` are the settings from the file. `make` creates a target from its
-    name and settings. `announce` notifies other processes of a target's new settings."""
+    """All targets. `configured` has the settings from the file, by name. `make` creates a target
+    from its name and settings. `announce` notifies other processes of a target's new settings."""
 
     kind = "target"
 
@@ -102,11 +104,11 @@ class TargetRegistry(Named[Target]):
         self._overrides = overrides
         return changed
 
-    def _update(self, name: str, text: str | None) -> None:
-        """Apply a target's changes as JSON, or None if it has no changes. Raises InputError."""
+    def _update(self, name: str, overrides: str | None) -> None:
+        """Update a target to its overrides, as JSON, or to none. Raises InputError."""
         settings = self._configured.get(name)
-        if text is not None:
-            changes = json.loads(text)
+        if overrides is not None:
+            changes = json.loads(overrides)
             if settings and settings.changes_server(changes):
                 # The file's secret headers may be newer, and must not go to another server.
                 changes.setdefault("headers", {})
@@ -117,8 +119,9 @@ class TargetRegistry(Named[Target]):
         target = self.find(name)
         if target is None:
             target = self._items[name] = self._make(name, settings)
-        target.settings, target.is_from_file = settings, text is None
-        log.info("target_changed", target=name, source="file" if text is None else "run time")
+        target.settings, target.is_from_file = settings, overrides is None
+        source = "file" if overrides is None else "run time"
+        log.info("target_changed", target=name, source=source)
 
     async def change(
         self, name: str, changes: dict[str, Any], *, is_admin: bool = True
@@ -129,7 +132,7 @@ class TargetRegistry(Named[Target]):
         await self.refresh()
         target = self.find(name)
         settings = target.settings.with_changes(changes) if target else read_target(changes)
-        if not is_admin and (needed := _name_admin_change(target, settings)):
+        if not is_admin and (needed := _describe_admin_change(target, settings)):
             raise AdminNeededError(needed)
         before = target.settings.without_secrets() if target else None
         at_ms = target.clock.now_ms() if target else 0
@@ -139,7 +142,7 @@ class TargetRegistry(Named[Target]):
         await self._refresh_and_announce(name)
         after = settings.without_secrets()
         return self.get(name), {
-            each: (getattr(before, each, None), getattr(after, each)) for each in sorted(changes)
+            key: (getattr(before, key, None), getattr(after, key)) for key in sorted(changes)
         }
 
     async def restore(self, name: str) -> Target | None:

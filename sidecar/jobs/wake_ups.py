@@ -1,5 +1,6 @@
 """Wakes workers and reconcilers when a job may be called, a call has to be aborted, or the settings
-of a target changed: by pub/sub, and by polling all targets, because messages may be lost."""
+of a target have changed. Wake-ups are pub/sub messages. Because messages may be lost, all targets
+are also polled."""
 
 import asyncio
 import contextlib
@@ -30,7 +31,7 @@ TARGETS_PER_CALL = 200
 SILENCE_S = 5.0
 #: The pause between attempts to subscribe, in seconds.
 RESUBSCRIBE_S = 0.5
-_ABORT, _SETTINGS = "abort ", "settings "
+_ABORT_PREFIX, _SETTINGS_PREFIX = "abort ", "settings "
 
 log = structlog.get_logger()
 
@@ -44,11 +45,11 @@ class Listener:
         #: Set when a job may be called.
         self.woken = asyncio.Event()
         #: Set when a call has to be aborted.
-        self.urgent = asyncio.Event()
+        self.abort_requested = asyncio.Event()
 
 
 class WakeUps:
-    """The listeners of all targets. `now_us` overrides the time of Redis, in tests."""
+    """Wakes the listeners of all targets. `now_us` overrides the time of Redis, in tests."""
 
     def __init__(
         self, redis: Store, *, timeout_s: float = 1.0, now_us: Callable[[], int] | None = None
@@ -64,26 +65,26 @@ class WakeUps:
         self.settings_changed = asyncio.Event()
 
     def listen(self, target: str, *, is_worker: bool = False) -> Listener:
-        """Return a new listener for a target. It is woken for as long as it is referenced."""
+        """Return a new listener for a target. It is woken as long as a reference to it exists."""
         listener = Listener(is_worker=is_worker)
         self._listeners.setdefault(target, WeakSet()).add(listener)
         return listener
 
     def wake(self, message: str) -> None:
-        """Wake the listeners that a message of `subscribe` is for; "" is for all."""
-        if not message or message.startswith(_SETTINGS):
+        """Wake the listeners that a message from `subscribe` concerns. "" concerns all."""
+        if not message or message.startswith(_SETTINGS_PREFIX):
             self.settings_changed.set()
-        target = message.removeprefix(_ABORT).removeprefix(_SETTINGS)
+        target = message.removeprefix(_ABORT_PREFIX).removeprefix(_SETTINGS_PREFIX)
         names = [target] if message else list(self._listeners)
-        for listener in [one for name in names for one in self._listeners.get(name, ())]:
+        for listener in [item for name in names for item in self._listeners.get(name, ())]:
             listener.woken.set()
-            if message.startswith(_ABORT):
-                listener.urgent.set()
+            if message.startswith(_ABORT_PREFIX):
+                listener.abort_requested.set()
 
     async def announce(self, target: str) -> None:
         """Notify all processes that a target's settings were changed. A process that misses the
         message reads the settings at its next refresh."""
-        message = f"{_SETTINGS}{target}"
+        message = f"{_SETTINGS_PREFIX}{target}"
         self.wake(message)
         with contextlib.suppress(StoreError):
             await publish(self._redis, message, timeout_s=self._timeout_s)
@@ -116,8 +117,9 @@ class WakeUps:
         }
         names = list(has_worker)
         size = self._targets_per_call
-        parts = [names[start : start + size] for start in range(0, len(names), size)]
-        for active_names in await asyncio.gather(*(self._poll(part, has_worker) for part in parts)):
+        batches = [names[start : start + size] for start in range(0, len(names), size)]
+        polls = (self._poll(batch, has_worker) for batch in batches)
+        for active_names in await asyncio.gather(*polls):
             for name in active_names:
                 self.wake(name)
 
@@ -155,7 +157,7 @@ async def subscribe(redis: Store, *, silence_s: float = SILENCE_S) -> AsyncGener
 
 
 async def _read_messages(channel: Any, silence_s: float) -> AsyncIterator[str]:
-    """Iterate over messages until the server does not respond to a ping."""
+    """Iterate over messages, and end when the server does not respond to a ping."""
     is_pinged = False
     while True:
         message = await channel.get_message(timeout=silence_s)
@@ -175,7 +177,7 @@ async def _read_messages(channel: Any, silence_s: float) -> AsyncIterator[str]:
 @contextlib.asynccontextmanager
 async def _open_subscription(redis: Store, timeout_s: float) -> AsyncIterator[Any]:
     async with asyncio.timeout(timeout_s):
-        client = await _open_one_server(redis)
+        client = await _connect_to_one_server(redis)
     channel: Any = client.pubsub()
     try:
         async with asyncio.timeout(timeout_s):
@@ -190,8 +192,9 @@ async def _open_subscription(redis: Store, timeout_s: float) -> AsyncIterator[An
                 await client.aclose(close_connection_pool=True)
 
 
-async def _open_one_server(redis: Store) -> Redis:
-    """Return a client of one server. In a cluster, messages reach all servers."""
+async def _connect_to_one_server(redis: Store) -> Redis:
+    """Return a client of one server. That is enough, because messages reach all servers of a
+    cluster."""
     if isinstance(redis, Redis):
         return redis
     await redis.initialize()

@@ -1,6 +1,6 @@
-"""The endpoint with which nginx checks the permit of an online job: 204 lets the request pass, 403
-refuses it. As at /check, there is no other status and no body. A permit that cannot be checked is
-refused."""
+"""The endpoint with which nginx checks the permit of an online job. Status 204 lets the request
+pass, and 403 refuses it. As at /check, there is no other status and no body. A permit that cannot
+be checked is refused."""
 
 from collections.abc import AsyncIterator
 
@@ -19,7 +19,7 @@ from sidecar.jobs.targets import Target
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.tasks import Background
 
-#: The reason for a refusal, by the reply of Redis.
+#: The reason of a refusal, by the result of use_permit().
 _REASONS = {"used": "used", "gone": "over"}
 #: How long a stopping replica waits for writes to the database, in seconds.
 _DRAIN_S = 2.0
@@ -30,15 +30,14 @@ _WRITES = web.AppKey("writes of used permits", Background)
 
 
 async def finish_writes(app: web.Application) -> AsyncIterator[None]:
-    """Let background writes finish when the application stops. For `cleanup_ctx`."""
+    """Let background writes finish when the application stops. An entry of `cleanup_ctx`."""
     app[_WRITES] = Background()
     yield
     await app[_WRITES].finish(_DRAIN_S)
 
 
-async def _write_used(jobs: Jobs, target: Target, permit: Permit) -> None:
-    """Write to SQL that a permit was used. Errors are only logged, because Redis knows of the
-    use."""
+async def _record_use(jobs: Jobs, target: Target, permit: Permit) -> None:
+    """Write to SQL that a permit was used. Only logs errors, because Redis has recorded the use."""
     try:
         await jobs.record_used(target, permit.job, permit.fence)
     except (DatabaseError, StoreError) as error:
@@ -96,7 +95,7 @@ async def check_permit(request: web.Request) -> web.Response:
         return _respond(request, 403, "permit-away", {"Retry-After": str(STORE_RETRY_S)})
     if use != "ok":
         return _refuse(request, _REASONS[use])
-    request.app[_WRITES].start(_write_used(jobs, target, permit))
+    request.app[_WRITES].start(_record_use(jobs, target, permit))
     return _respond(request, 204, "admitted", {"X-Waitroom-Job": permit.job})
 
 
@@ -105,8 +104,8 @@ def _refuse(request: web.Request, reason: str) -> web.Response:
 
 
 def _respond(
-    request: web.Request, status: int, state: str, more: dict[str, str] | None = None
+    request: web.Request, status: int, state: str, headers: dict[str, str] | None = None
 ) -> web.Response:
     request.app[METRICS].requests.count("", "check-permit", state)
-    headers = {"X-Waitroom-State": state, "Cache-Control": "no-store", **(more or {})}
+    headers = {"X-Waitroom-State": state, "Cache-Control": "no-store", **(headers or {})}
     return close_if_body(request, web.Response(status=status, headers=headers))

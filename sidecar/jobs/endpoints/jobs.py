@@ -1,5 +1,5 @@
-"""The endpoints of jobs: submit, get, list, cancel and retry jobs, report the end of a call, and
-retry or cancel many jobs at once, by ids or by a filter."""
+"""Endpoints by which clients submit, get, list, cancel and retry jobs, and report that a call has
+ended. Many jobs can be retried or cancelled at once, by ids or by a filter."""
 
 import base64
 import json
@@ -45,8 +45,8 @@ from sidecar.jobs.schemas import (
     SkippedJob,
     SubmitHeaders,
     SubmitJob,
-    read_after,
-    write_after,
+    format_after,
+    parse_after,
 )
 from sidecar.jobs.service import JOBS, Jobs, JobView
 from sidecar.jobs.targets import Target
@@ -58,9 +58,9 @@ ENDPOINTS = Endpoints("jobs", problems=(DATABASE_UNAVAILABLE,))
 _READS = programs("jobs", "read", role="viewer")
 _CHANGES = programs("jobs", role="operator")
 _JOB = "/v1/jobs/{id}"
-#: Fields that only offline jobs have, because a worker makes their calls.
+#: The fields of the HTTP call, which only offline jobs have, because a worker makes their calls.
 _CALL_FIELDS = {"method", "path", "query", "headers", "body", "body_base64"}
-#: How long one bulk request may work, in seconds. The client continues with another request.
+#: How long one bulk request may take, in seconds. The client continues with another request.
 BULK_TIME_LIMIT_S = 4.0
 #: The Retry-After header if the queue is full, in seconds.
 FULL_RETRY_S = 60
@@ -112,13 +112,13 @@ async def _change_jobs(
     change: Callable[[str, str | None], Awaitable[object]],
     states: frozenset[State],
 ) -> ChangedJobs:
-    """Change the selected jobs one by one. Skip jobs whose state no longer allows the change."""
+    """Change the selected jobs one by one. Skip jobs whose state does not allow the change."""
     owner, search = _get_visible_owner(request), request.app[JOBS].store.search
     if body.ids is None:
         query = body.to_bulk_query(owner, states, RETRIED_BY_DEFAULT if states is ENDED else states)
         if body.dry_run:
             count, after = await search.count(query)
-            return ChangedJobs(changed=count, skipped=[], next=write_after(after))
+            return ChangedJobs(changed=count, skipped=[], next=format_after(after))
         page, next_position = await search.find_page(query)
         positions = [(job.created_ms, job.id) for job in page]
     else:
@@ -147,7 +147,7 @@ async def _change_jobs(
             changed += 1
     event = "jobs_retried" if states is ENDED else "jobs_cancelled"
     log.info(event, changed=changed, skipped=len(skipped), by=owner or find_logged_name(request))
-    return ChangedJobs(changed=changed, skipped=skipped, next=write_after(next_position))
+    return ChangedJobs(changed=changed, skipped=skipped, next=format_after(next_position))
 
 
 # One job ------------------------------------------------------------------------------------------
@@ -186,12 +186,12 @@ async def list_jobs(request: web.Request, page: JobsPage) -> JobList:
     beginning of an id are matched against 5,000 jobs at a time.
     """
     query = page.to_query(
-        _get_visible_owner(request), after=read_after(page.after), limit=page.limit
+        _get_visible_owner(request), after=parse_after(page.after), limit=page.limit
     )
     jobs = request.app[JOBS]
     found, next_after = await jobs.store.search.find_page(query)
     documents = [_make_document(view) for view in await jobs.view(found)]
-    return JobList(jobs=documents, next=write_after(next_after))
+    return JobList(jobs=documents, next=format_after(next_after))
 
 
 @ENDPOINTS.get(_JOB, _READS, replies={200: (JobDocument, "The job.")}, problems=(UNKNOWN_JOB,))
@@ -228,7 +228,7 @@ async def get_job_body(request: web.Request, path: JobPath) -> web.StreamRespons
     headers = {
         "Cache-Control": "no-store",
         "Content-Length": str(job.result_size),
-        # So that no browser shows what the target sent as a page of this site.
+        # These headers keep browsers from showing the target's response as a page of this site.
         "Content-Type": "application/octet-stream",
         "Content-Disposition": "attachment",
         "X-Content-Type-Options": "nosniff",
@@ -245,7 +245,7 @@ async def get_job_body(request: web.Request, path: JobPath) -> web.StreamRespons
     except (DatabaseError, OSError) as error:
         log.warning("body_cut_off", job=job.id, error=str(error))
     if bytes_left:
-        # The status is already sent, so only a broken connection shows that bytes are missing.
+        # The status is already sent, so only a broken connection tells that bytes are missing.
         if request.transport is not None:
             request.transport.abort()
         return response
@@ -309,13 +309,13 @@ async def end_job(request: web.Request, path: JobPath) -> JobDocument:
 
 
 def _log_operator(request: web.Request, event: str, id_: str) -> None:
-    """Log a change of a job if an operator made it."""
+    """Log a change of a job if an operator made it, and not the job's owner."""
     if owner_of(request).is_operator:
         log.info(event, job=id_, by=find_logged_name(request))
 
 
 async def _mark_read(request: web.Request, job: Job) -> None:
-    """Record that a job's owner read the result. Reads by operators do not count."""
+    """Record that a job's owner has read the result. Reads by operators do not count."""
     if owner_of(request).name == job.owner:
         await request.app[JOBS].mark_read(job)
 
@@ -327,7 +327,7 @@ def _get_visible_owner(request: web.Request) -> str | None:
 
 
 async def _make_accepted_document(jobs: Jobs, job: Job) -> JobDocument:
-    """Return the document of a submitted job, without its position if Redis is unavailable."""
+    """Return the document of an accepted job, without its position if Redis is unavailable."""
     try:
         [view] = await jobs.view([job])
     except StoreError:
@@ -336,7 +336,7 @@ async def _make_accepted_document(jobs: Jobs, job: Job) -> JobDocument:
 
 
 def _make_document(view: JobView, body: bytes | None = None) -> JobDocument:
-    """Return a job's document, with the response body if that is not None."""
+    """Return a job's document. `body` is the body of the target's response, None to omit it."""
     document, job = JobDocument.model_validate(view), view.job
     if not job.has_response or job.kind == "online":
         return document
@@ -355,7 +355,8 @@ def _make_document(view: JobView, body: bytes | None = None) -> JobDocument:
 
 
 def _check_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJob:
-    """Return a submitted job, checked against its target. Raises InputError with all problems."""
+    """Convert a submitted body to a job, and check it against its target's settings. Raises
+    InputError with all problems."""
     problems: list[str] = []
     key = body.idempotency_key
     if key is None and header_key is not None:
@@ -391,7 +392,8 @@ def _check_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJo
 
 
 def _add_request(new: NewJob, body: SubmitJob, problems: list[str]) -> NewJob:
-    """Return the job with its submitted request. Adds the request's problems to `problems`."""
+    """Return the job with the HTTP request that it makes. Appends problems of the request to
+    `problems`."""
     data, headers, query = b"", dict(body.headers or {}), ""
     if body.body is not None and body.body_base64 is not None:
         problems.append("body: either this or body_base64")

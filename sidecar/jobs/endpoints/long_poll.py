@@ -1,5 +1,5 @@
-"""Long polls: requests that wait for a job to end or to be called. One query reads all these
-jobs."""
+"""Holds requests open (long polls) until their job has ended or is called. One query reads the jobs
+of all open requests."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ AWAITED_STATES = ENDED | {State.CALLED}
 
 
 class JobPolls(LongPolls):
-    """The long polls for jobs at this replica."""
+    """The long polls for jobs that this replica holds open."""
 
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(self._poll_forever)
@@ -27,12 +27,12 @@ class JobPolls(LongPolls):
 
     async def wait(self, request: web.Request, view: JobView, wait_s: float) -> JobView:
         """Wait up to `wait_s` until a job has ended or is called. Return the job's latest view."""
-        with self.opened(request) as over:
-            self._jobs[over] = view
+        with self.opened(request) as ended:
+            self._jobs[ended] = view
             try:
-                await wait_for(over, wait_s)
+                await wait_for(ended, wait_s)
             finally:
-                view, failure = self._jobs.pop(over), self._failures.pop(over, None)
+                view, failure = self._jobs.pop(ended), self._failures.pop(ended, None)
         if failure is not None:
             raise failure
         return view
@@ -40,21 +40,23 @@ class JobPolls(LongPolls):
     async def _poll_forever(self) -> None:
         while True:
             await asyncio.sleep(POLL_S)
-            waiting = {over: view.job.id for over, view in self._jobs.items() if not over.is_set()}
+            waiting = {
+                ended: view.job.id for ended, view in self._jobs.items() if not ended.is_set()
+            }
             try:
                 rows = await self._service.store.jobs.find_many(set(waiting.values()))
                 views = {view.job.id: view for view in await self._service.view([*rows.values()])}
             except Exception as error:  # noqa: BLE001 - each waiting client gets it
-                for over in waiting.keys() & self._jobs.keys():
-                    self._failures[over] = error
-                    over.set()
+                for ended in waiting.keys() & self._jobs.keys():
+                    self._failures[ended] = error
+                    ended.set()
                 continue
-            for over, id_ in waiting.items():
-                if over not in self._jobs:
+            for ended, id_ in waiting.items():
+                if ended not in self._jobs:
                     continue
-                view = self._jobs[over] = views.get(id_, self._jobs[over])
+                view = self._jobs[ended] = views.get(id_, self._jobs[ended])
                 if id_ not in views or view.state in AWAITED_STATES:
-                    over.set()
+                    ended.set()
 
 
 JOB_POLLS = web.AppKey("job polls", JobPolls)

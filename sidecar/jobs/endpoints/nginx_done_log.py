@@ -27,18 +27,18 @@ from sidecar.kit.tasks import Background
 
 #: The most reports that wait to be processed. More are dropped.
 MAX_WAITING = 10_000
-#: How many reports are processed at a time. Many, because the database writes them in batches.
+#: The most reports that are processed at a time. Many at once, because they are written to the
+#: database in batches.
 MAX_PARALLEL = 128
-#: How long processing a report is retried while Redis or SQL is unavailable, and the pause,
-#: seconds.
+#: How long a report is retried while Redis or SQL is unavailable, and the pause, in seconds.
 RETRY_TIME_S = 60.0
 RETRY_PAUSE_S = 1.0
 #: The most datagrams that are read before other work of the event loop continues.
-_READ_AT_ONCE = 256
+_MAX_READ_AT_ONCE = 256
 #: The longest report, in bytes. A longer one is truncated, and rejected.
-_MAX_BYTES = 2048
+_MAX_REPORT_BYTES = 2048
 #: The size of the socket's receive buffer, in bytes.
-_BUFFER = 1 << 20
+_RECEIVE_BUFFER_BYTES = 1 << 20
 #: How long a stopping replica waits for reports to be written, in seconds.
 _DRAIN_S = 2.0
 
@@ -49,27 +49,27 @@ log = structlog.get_logger()
 
 
 def parse_report(data: bytes) -> tuple[str, int | None] | None:
-    """Parse a report. Return the permit and the status of the response, which is None without a
-    response. Return None if the data is not a report."""
+    """Return the permit and the response's status (None: no response came) of a report. Return None
+    if the data is not a report."""
     match = _REPORT.fullmatch(data)
     return None if match is None else (match[1].decode("ascii"), int(match[2]) or None)
 
 
 class DoneLog:
-    """Ends the calls that the datagrams of a socket report."""
+    """Ends calls whose end is reported by a datagram on a socket."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._slots = asyncio.Semaphore(MAX_PARALLEL)
-        self._has_lost = False
+        self._has_dropped = False
         self.ends = Background()
 
     def read(self, listener: socket.socket) -> None:
         """Read the datagrams of a socket, and end the calls in the background."""
-        # Empty the socket, because the kernel may queue only ten (net.unix.max_dgram_qlen).
+        # Empties the socket, because the kernel may queue only ten (net.unix.max_dgram_qlen).
         with contextlib.suppress(BlockingIOError, InterruptedError):
-            for _ in range(_READ_AT_ONCE):
-                self._handle(listener.recv(_MAX_BYTES))
+            for _ in range(_MAX_READ_AT_ONCE):
+                self._handle(listener.recv(_MAX_REPORT_BYTES))
 
     def _handle(self, data: bytes) -> None:
         report = parse_report(data)
@@ -87,8 +87,8 @@ class DoneLog:
             return
         if len(self.ends) < MAX_WAITING:
             self.ends.start(self._end(target, permit, status))
-        elif not self._has_lost:
-            self._has_lost = True
+        elif not self._has_dropped:
+            self._has_dropped = True
             log.warning(
                 "ends_lost", waiting=MAX_WAITING, hint="calls end by their target's timeout"
             )
@@ -96,7 +96,7 @@ class DoneLog:
     async def _end(self, target: Target, permit: Permit, status: int | None) -> None:
         """End a call. Retries while Redis or SQL is unavailable, because otherwise the call would
         occupy a slot until its timeout."""
-        about = {"target": target.name, "job": permit.job}
+        log_fields = {"target": target.name, "job": permit.job}
         async with self._slots:
             until_s = time.monotonic() + RETRY_TIME_S
             while True:
@@ -104,14 +104,14 @@ class DoneLog:
                     await self._jobs.end_call(target, permit.job, permit.fence, status=status)
                 except (StoreError, DatabaseError) as error:
                     if time.monotonic() >= until_s:
-                        log.warning("end_lost", **about, error=str(error))
+                        log.warning("end_lost", **log_fields, error=str(error))
                         return
                     await asyncio.sleep(RETRY_PAUSE_S)
                 except Exception:
-                    log.exception("end_failed", **about)
+                    log.exception("end_failed", **log_fields)
                     return
                 else:
-                    self._has_lost = False
+                    self._has_dropped = False
                     return
 
 
@@ -139,7 +139,7 @@ def _open_listener(address: str) -> socket.socket:
     name: Any
     if address.startswith("unix:"):
         path = Path(address.removeprefix("unix:"))
-        if path.is_socket():  # left behind by a killed replica
+        if path.is_socket():  # a killed replica has left it behind
             path.unlink()
         family, name = socket.AF_UNIX, str(path)
     else:
@@ -153,7 +153,7 @@ def _open_listener(address: str) -> socket.socket:
         if family == socket.AF_UNIX:
             # Only this user and its group, to which nginx belongs, may send reports.
             Path(name).chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
         listener.setblocking(False)
     except BaseException:
         listener.close()

@@ -1,4 +1,4 @@
-"""The endpoints of targets: get their state and history, and change settings at run time."""
+"""Endpoints that return the state and history of targets, and change their settings at run time."""
 
 import asyncio
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from sidecar.jobs.targets import AdminNeededError, Target
 from sidecar.kit.errors import InputError
 from sidecar.kit.names import is_plain_name
 
-#: The number of steps in a history.
+#: The number of steps of time in a target's history.
 HISTORY_STEPS = 60
 HOUR_MS = 3_600_000
 
@@ -45,7 +45,7 @@ async def list_targets(request: web.Request) -> Targets:
     """List all targets and their state."""
     jobs = request.app[JOBS]
     counts = await jobs.count_jobs()
-    documents = await asyncio.gather(*(_make_document(one, counts) for one in jobs.targets))
+    documents = await asyncio.gather(*(_make_document(target, counts) for target in jobs.targets))
     return Targets(targets=documents)
 
 

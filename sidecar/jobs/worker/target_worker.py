@@ -288,8 +288,8 @@ class TargetWorker:
     async def _renew_forever(self) -> None:
         while True:
             await self._has_calls.wait()
-            self._listener.urgent.clear()
-            await wait_for(self._listener.urgent, RENEW_INTERVAL_S)
+            self._listener.abort_requested.clear()
+            await wait_for(self._listener.abort_requested, RENEW_INTERVAL_S)
             if self._running:
                 await self._renew(list(self._running.values()))
             else:
