@@ -146,7 +146,7 @@ def create_ops_app(
     )
     alerts = Alerts(services.rooms, services.metrics, services.jobs)
     if app[OPERATORS].is_on:
-        app.cleanup_ctx.append(alerts.running)
+        app.cleanup_ctx.append(alerts.evaluate_forever)
     products = ProductRows(
         services.metrics, services.leases, services.limits, services.jobs, settings.webhooks
     )

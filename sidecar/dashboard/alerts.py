@@ -1,4 +1,4 @@
-"""The alerts of deploy/monitoring/alerts.toml that one replica can judge from its own figures.
+"""Evaluates the alerts of deploy/monitoring/alerts.toml for which a replica has all the figures.
 
 python -m scripts.docs_pages writes the conditions, thresholds, durations and texts of these alerts
 to page/alerts.json. This file computes the figures that the conditions name.
@@ -30,15 +30,16 @@ from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.visitors.model import Phase
 from sidecar.webhooks.metrics import WebhookMetrics
 
-#: Seconds between two judgements of the alerts.
-JUDGE_INTERVAL_S = 5.0
+#: Seconds between two evaluations of the alerts.
+EVALUATION_INTERVAL_S = 5.0
 #: An alert for which Prometheus waits at most this many seconds shows on the dashboard at once.
 AT_ONCE_S = 120
 SEVERITIES = ("critical", "warning", "info")
+#: The outcomes of a limit that are not counted in Redis, and the results of a lost webhook.
 UNCOUNTED = {"admitted_alone", "refused_alone"}
 UNDELIVERED = {"failed", "dropped"}
 #: The recovery_stage in which nobody is called.
-CALLS_NOBODY = 2
+STAGE_WITHOUT_CALLS = 2
 _COMPARE = {">": operator.gt, "<": operator.lt, "==": operator.eq}
 
 Figures: TypeAlias = dict[str, float]
@@ -47,22 +48,22 @@ log = structlog.get_logger()
 
 
 class Subject(NamedTuple):
-    """The subject of an alert: a room, limit or target. Without a kind and a name: the site."""
+    """What an alert is about: a room, limit or target, or the whole site if the kind is empty."""
 
     kind: str = ""
     name: str = ""
-    #: The event of a webhook.
+    #: The event of a webhook that was not delivered.
     event: str = ""
 
 
 @dataclass(slots=True)
 class Increases:
-    """The increases of counters. A counter that falls has been reset."""
+    """Computes increases of counters over time. A counter that falls has been reset."""
 
     _samples: dict[Any, deque[tuple[int, float]]] = field(default_factory=dict)
 
-    def over(self, span_s: int, key: Any, now_ms: int, value: float) -> float:
-        """Add a sample of the counter `key`, and return its increase over the last `span_s`."""
+    def compute(self, span_s: int, key: Any, now_ms: int, value: float) -> float:
+        """Add a sample of the counter `key`. Return its increase over the last `span_s` seconds."""
         samples = self._samples.setdefault(key, deque())
         if samples and value < samples[-1][1]:
             samples.clear()
@@ -73,40 +74,40 @@ class Increases:
 
 
 class Alerts:
-    """The alerts as this replica judges them. `update` sets `firing`, the alerts that fire."""
+    """The alerts as this replica evaluates them. `update` sets `firing`, the alerts that fire."""
 
     def __init__(self, rooms: WaitingRooms, metrics: Metrics, jobs: Jobs | None = None) -> None:
-        rules = json.loads(pages.load()["alerts.json"])
+        rules = json.loads(pages.load_files()["alerts.json"])
         self._thresholds: Figures = {
             f"threshold.{name}": value for name, value in rules["thresholds"].items()
         }
         self._rules: dict[str, dict[str, Any]] = rules["alerts"]
         self._rooms, self._metrics, self._jobs = rooms, metrics, jobs
         self._increases = Increases()
-        #: The conditions that hold, by room, or "" for other subjects: since when each condition
-        #: holds, ms, and its first figure.
+        #: The conditions that hold, by room, or "" for other subjects. For each condition, the time
+        #: since which it holds, in ms, and its first figure.
         self._held: dict[str, dict[tuple[str, Subject], tuple[int, float]]] = {}
         #: The alerts that fire, the most severe first.
         self.firing: list[dict[str, Any]] = []
 
-    async def running(self, _: web.Application) -> AsyncIterator[None]:
-        """Judge the alerts every five seconds while the application runs (its cleanup_ctx)."""
+    async def evaluate_forever(self, _: web.Application) -> AsyncIterator[None]:
+        """Evaluate the alerts every five seconds while the application runs (its cleanup_ctx)."""
         task = asyncio.create_task(self._run())
         yield
         await stop_workers(task)
 
     async def _run(self) -> None:
         with contextlib.suppress(StoreError):
-            await self.judge_last_hour()
+            await self.evaluate_last_hour()
         while True:
             try:
                 self.update()
             except Exception:  # try again in five seconds
                 log.exception("alerts")
-            await asyncio.sleep(JUDGE_INTERVAL_S)
+            await asyncio.sleep(EVALUATION_INTERVAL_S)
 
-    async def judge_last_hour(self) -> None:
-        """Judge the samples of the last hour in Redis, so that a new replica shows at once which
+    async def evaluate_last_hour(self) -> None:
+        """Evaluate the samples of the last hour in Redis, so that a new replica shows at once which
         alerts fire."""
         for room in self._rooms:
             for sample in reversed(await room.store.lists.minutes(60)):
@@ -124,7 +125,7 @@ class Alerts:
                 self._record(room.name, {Subject("room", room.name): figures}, now_ms)
 
     def update(self) -> None:
-        """Judge all alerts by the current figures."""
+        """Evaluate all alerts by the current figures."""
         for room in self._rooms:
             now_ms = room.clock.now_ms()
             figures = {Subject("room", room.name): self._compute_room_figures(room, now_ms)}
@@ -136,23 +137,24 @@ class Alerts:
         self.firing = sorted(self._find_firing(), key=lambda e: SEVERITIES.index(e["severity"]))
 
     def _record(self, room: str, figures: Mapping[Subject, Figures], now_ms: int) -> None:
-        """Judge the figures of each subject, and record since when each condition holds."""
+        """Record which conditions hold for the figures of each subject, and since when."""
         before = self._held.get(room, {})
         self._held[room] = {
             (alert, subject): (before.get((alert, subject), (now_ms, 0.0))[0], value)
             for subject, own_figures in figures.items()
-            for alert, value in self._judge(own_figures | self._thresholds)
+            for alert, value in self._find_true(own_figures | self._thresholds)
         }
 
-    def _judge(self, figures: Figures) -> Iterator[tuple[str, float]]:
+    def _find_true(self, figures: Figures) -> Iterator[tuple[str, float]]:
         """Yield each alert whose condition holds, and the first figure of the condition. A
-        condition does not hold if one of its figures is missing."""
+        condition with a missing figure does not hold."""
         for alert, rule in self._rules.items():
             terms = [term.split() for term in rule.get("when", ())]
             if not terms or figures.get(rule.get("unless", "")):
                 continue
             if all(
-                figure in figures and _COMPARE[sign](figures[figure], _parse_limit(limit, figures))
+                figure in figures
+                and _COMPARE[sign](figures[figure], _resolve_limit(limit, figures))
                 for figure, sign, limit in terms
             ):
                 yield alert, figures[terms[0][0]]
@@ -198,14 +200,14 @@ class Alerts:
     ) -> Figures:
         spans = {"admitted_5m": 300, "over_cap_10m": 600, "refused_full_5m": 300}
         return {
-            figure: self._increases.over(
+            figure: self._increases.compute(
                 span_s, (room, figure), now_ms, counters.get(figure.rpartition("_")[0], 0)
             )
             for figure, span_s in spans.items()
         }
 
     def _compute_replica_figures(self, now_ms: int) -> dict[Subject, Figures]:
-        """Return the figures of this replica's counters: of limits, webhooks, the history."""
+        """Return the figures from this replica's counters of limits, webhooks and the history."""
         figures: dict[Subject, Figures] = defaultdict(dict)
         increases, metrics_of = self._compute_increases, self._metrics.of
         decisions = metrics_of(LimitMetrics).limit_decisions
@@ -217,10 +219,10 @@ class Alerts:
             figures[Subject("room", room, event)]["undelivered_15m"] = n
         for (room,), n in increases(history.recorder_errors, 600, now_ms).items():
             figures[Subject("room", room)]["recorder_errors_10m"] = n
-        for (room,), lag_s in totals(history.recorder_lag).items():
+        for (room,), lag_s in sum_samples(history.recorder_lag).items():
             figures[Subject("room", room)]["recorder_lag_seconds"] = lag_s
         unknown = sum(n for (_, _, state), n in counts.items() if state == "unknown-room")
-        n = self._increases.over(300, "unknown-room", now_ms, unknown)
+        n = self._increases.compute(300, "unknown-room", now_ms, unknown)
         figures[Subject()]["unknown_room_5m"] = n
         return figures
 
@@ -239,20 +241,21 @@ class Alerts:
     def _compute_increases(
         self, counter: Counter, span_s: int, now_ms: int, **only: set[str]
     ) -> dict[tuple[str, ...], float]:
-        """Return the increase of each of a counter's totals. `only` is the same as in totals()."""
+        """Return the increase of each of a counter's sums. `only` is as in sum_samples()."""
         return {
-            labels: self._increases.over(span_s, (counter, labels), now_ms, value)
-            for labels, value in totals(counter, **only).items()
+            labels: self._increases.compute(span_s, (counter, labels), now_ms, value)
+            for labels, value in sum_samples(counter, **only).items()
         }
 
 
-def _parse_limit(text: str, figures: Figures) -> float:
+def _resolve_limit(text: str, figures: Figures) -> float:
+    """Return the figure that the text names, or the number that it is."""
     return figures[text] if text in figures else float(text)
 
 
-def totals(metric: Counter | Gauge, **only: set[str]) -> dict[tuple[str, ...], float]:
-    """Return a metric's values by the values of its labels. `only` has the allowed values of some
-    labels. The samples with these values are added up."""
+def sum_samples(metric: Counter | Gauge, **only: set[str]) -> dict[tuple[str, ...], float]:
+    """Return a metric's samples by label values. `only` has the allowed values of some labels, over
+    which the samples are summed."""
     values: dict[tuple[str, ...], float] = {}
     for family in metric.collect():
         for sample in family.samples:
@@ -263,12 +266,12 @@ def totals(metric: Counter | Gauge, **only: set[str]) -> dict[tuple[str, ...], f
 
 
 def _is_held(room: WaitingRoom) -> bool:
-    """Return True if the settings or a recovery stop all calls, as in the recording rule
-    room:waitroom_held:max."""
+    """Return True if the room calls nobody, because of its settings or a recovery (as in the
+    recording rule room:waitroom_held:max)."""
     settings, snapshot = room.settings, room.snapshot
     return (
         settings.queue_all
         or settings.total_active_users == 0
-        or (snapshot is not None and snapshot.recovery_stage == CALLS_NOBODY)
+        or (snapshot is not None and snapshot.recovery_stage == STAGE_WITHOUT_CALLS)
         or settings.moments(room.clock.now_ms()).phase is not Phase.OPEN
     )

@@ -1,4 +1,4 @@
-"""The dashboard: its page, its live events, log-in and log-out."""
+"""Endpoints of the dashboard: its page, its live events, log-in and log-out."""
 
 import contextlib
 from typing import Literal
@@ -21,19 +21,19 @@ from sidecar.kit.errors import StoreError
 
 log = structlog.get_logger()
 
-#: Makes a browser whose connection broke connect again after 1000 ms.
+#: Tells the browser to reconnect 1000 ms after its connection broke.
 _RETRY = b"retry: 1000\n\n"
 _END = b"event: end\ndata: {}\n\n"
 _AGAIN = b"event: again\ndata: {}\n\n"
 
 
-async def page(request: web.Request) -> web.Response:
+async def show_page(request: web.Request) -> web.Response:
     """Return the dashboard, or the log-in form."""
     operators = request.app[OPERATORS]
     if not operators.is_on:
-        return pages.respond("off.html", 403)
+        return pages.build_response("off.html", 403)
     if find_operator(request):
-        return pages.respond("index.html")
+        return pages.build_response("index.html")
     name = operators.accounts.proxy.find_name(request.headers, request.remote)
     if not name:
         return _respond_form(request)
@@ -45,15 +45,15 @@ async def page(request: web.Request) -> web.Response:
     return _respond_form(request, 403, note)
 
 
-async def asset(request: web.Request) -> web.Response:
+async def get_file(request: web.Request) -> web.Response:
     """Return a style sheet, script or other file of the page."""
     name = request.match_info["name"]
-    is_known = name in pages.load() and not name.endswith(".html")
-    return pages.respond(name) if is_known else problem(404, "Not Found")
+    is_known = name in pages.load_files() and not name.endswith(".html")
+    return pages.build_response(name) if is_known else problem(404, "Not Found")
 
 
-async def session(request: web.Request) -> web.Response:
-    """Return the operator who is logged in, the CSRF token, and the configured products."""
+async def get_session(request: web.Request) -> web.Response:
+    """Return the operator who is logged in, the CSRF token, and which features are configured."""
     operator = find_operator(request)
     if operator is None:
         return problem(401, "Nobody is logged in")
@@ -69,9 +69,9 @@ async def session(request: web.Request) -> web.Response:
     return web.json_response(document, headers=pages.HEADERS)
 
 
-async def events(request: web.Request) -> web.StreamResponse:
+async def stream_events(request: web.Request) -> web.StreamResponse:
     """Send events: `now` every second, `study` for each room that has changed, `end` when the
-    session ends, `again` when the proxy has to sign the operator in again."""
+    session ends, and `again` when the proxy has to sign the operator in again."""
     operators, live = request.app[OPERATORS], request.app[LIVE]
     operator = find_operator(request)
     if operator is None or not is_same_origin(request.headers):
@@ -83,14 +83,14 @@ async def events(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     sent: dict[str, bytes] = {}
     # A write fails once the browser has disconnected.
-    with live.watched(request), contextlib.suppress(ConnectionResetError):
+    with live.count_viewer(request), contextlib.suppress(ConnectionResetError):
         await response.write(_RETRY)
         while not (stopping or live.is_closed):
             if operators.is_over(operator):
                 await response.write(_AGAIN if operator.by == "proxy" else _END)
                 break
-            await response.write(live.text(sent))
-            await live.updated()
+            await response.write(live.find_unsent(sent))
+            await live.wait_for_update()
     return response
 
 
@@ -99,7 +99,7 @@ async def log_in(request: web.Request) -> web.Response:
     a name for the log."""
     operators = request.app[OPERATORS]
     if not operators.is_on:
-        return pages.respond("off.html", 403)
+        return pages.build_response("off.html", 403)
     if not is_same_origin(request.headers):
         return _respond_form(request, 403, "The form came from another site. Log in here.")
     if refused := _check_throttle(request):
@@ -107,7 +107,7 @@ async def log_in(request: web.Request) -> web.Response:
     fields = await _read_form(request)
     name, secret = clean_name(fields.get("name", "")), fields.get("token", "").strip()
     by = await _check_secret(request, name, secret)
-    # Other passwords from this address may have been wrong while this one was checked.
+    # Other passwords from this IP address may have been wrong while this one was checked.
     if refused := _check_throttle(request):
         return refused
     if by is None:
@@ -125,7 +125,7 @@ async def log_in(request: web.Request) -> web.Response:
         return _respond_form(request, 422, note)
     log.info("login", operator=name, by=by)
     cookie = operators.log_in(name) if by == "token" else operators.log_in_by_password(name)
-    return _to_dashboard(
+    return _redirect_to_dashboard(
         f"{COOKIE}={cookie}; Max-Age={LIFETIME_S}; "
         f"Path=/; HttpOnly; SameSite=Strict{secure_flag(request.headers)}"
     )
@@ -134,7 +134,7 @@ async def log_in(request: web.Request) -> web.Response:
 async def _check_secret(
     request: web.Request, name: str, secret: str
 ) -> Literal["password", "token"] | None:
-    """Check a password or admin token. Return the kind of the secret, or None if it is wrong."""
+    """Check a password or admin token. Return which of them it is, or None if it is wrong."""
     operators = request.app[OPERATORS]
     if operators.is_token(secret):
         return "token"
@@ -149,12 +149,12 @@ async def _check_secret(
 
 
 def _check_throttle(request: web.Request) -> web.Response | None:
-    """Return the form with status 429 if the address is refused, else None."""
+    """Return the form with status 429 if the IP address made too many wrong guesses, else None."""
     refused_s = request.app[OPERATORS].guesses.refused_s(request.remote)
     if not refused_s:
         return None
-    what = "tokens and passwords" if request.app[OPERATORS].accounts.named else "tokens"
-    note = f"Too many wrong {what} came from your address. Try again in {refused_s} s."
+    secrets = "tokens and passwords" if request.app[OPERATORS].accounts.named else "tokens"
+    note = f"Too many wrong {secrets} came from your address. Try again in {refused_s} s."
     response = _respond_form(request, 429, note)
     response.headers["Retry-After"] = str(refused_s)
     return response
@@ -165,7 +165,7 @@ async def log_out(request: web.Request) -> web.Response:
     proxy can end a session that the proxy has started."""
     operator = find_operator(request)
     if operator is None or operator.by == "proxy":
-        return _to_dashboard()
+        return _redirect_to_dashboard()
     refused = check_origin(request, operator)
     if refused is not None:
         return refused
@@ -179,7 +179,7 @@ async def log_out(request: web.Request) -> web.Response:
         hint = "other replicas learn of it when the store answers again"
         log.warning("logout_not_shared", operator=operator.name, error=str(error), hint=hint)
     log.info("logout", operator=operator.name)
-    return _to_dashboard(f"{COOKIE}=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict")
+    return _redirect_to_dashboard(f"{COOKIE}=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict")
 
 
 def _respond_form(request: web.Request, status: int = 200, note: str = "") -> web.Response:
@@ -191,10 +191,10 @@ def _respond_form(request: web.Request, status: int = 200, note: str = "") -> we
         if operators.has_token:
             secret = "Password, or admin token"  # noqa: S105 - a label
             hint = "Your own password; or the admin_token, with a name that is no operator's."
-    return pages.respond("login.html", status, note=note, secret=secret, hint=hint)
+    return pages.build_response("login.html", status, note=note, secret=secret, hint=hint)
 
 
-def _to_dashboard(cookie: str = "") -> web.Response:
+def _redirect_to_dashboard(cookie: str = "") -> web.Response:
     headers = {**pages.HEADERS, "Location": "/dashboard"}
     if cookie:
         headers["Set-Cookie"] = cookie
@@ -212,14 +212,14 @@ async def _read_form(request: web.Request) -> dict[str, str]:
         return {}
 
 
-#: The routes below /dashboard.
+#: The routes of the dashboard, with those of wall displays and previews.
 ROUTES = (
-    web.get("/dashboard{slash:/?}", page),
-    web.get("/dashboard/session", session),
-    web.get("/dashboard/events", events, allow_head=False),
+    web.get("/dashboard{slash:/?}", show_page),
+    web.get("/dashboard/session", get_session),
+    web.get("/dashboard/events", stream_events, allow_head=False),
     web.post("/dashboard/login", log_in),
     web.post("/dashboard/logout", log_out),
-    web.get("/dashboard/static/{name}", asset),
+    web.get("/dashboard/static/{name}", get_file),
     *wall.ROUTES,
     *preview.ROUTES,
 )

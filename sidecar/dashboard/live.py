@@ -1,4 +1,4 @@
-"""The dashboard's live data, which is computed once a second while anybody views the dashboard."""
+"""Computes the dashboard's live data, once a second while anybody views the dashboard."""
 
 import asyncio
 import contextlib
@@ -31,68 +31,70 @@ from sidecar.rooms.statistics import (
 )
 from sidecar.visitors.model import Phase
 
-TICK_S = 1.0
-#: Seconds between two reads of charts, log and head of the queue, which cost Redis most.
-COLLECT_S = 5.0
+#: Seconds between two `now` events.
+UPDATE_INTERVAL_S = 1.0
+#: Seconds between two reads of the charts, log and head of the queue, which cost Redis most.
+COLLECT_INTERVAL_S = 5.0
 #: How many visitors at the head of the queue are shown.
-HEAD = 10
+HEAD_SHOWN = 10
 #: How many entries of the log are shown.
 LOG_SHOWN = 60
-#: The settings with controls on the page.
-SHOWN = (
+#: The settings that the page shows and can change.
+SETTINGS = (
     *("total_active_users", "new_users_per_minute", "message"),
     *("max_waiting", "queue_all", "suspended"),
 )
 #: The fields of a snapshot that are sent unchanged.
-COUNTED = (
+SNAPSHOT_FIELDS = (
     *("waiting", "active", "provisional", "replicas"),
     *("recovery_stage", "recovers_until_ms", "shield_until_ms"),
 )
-#: The fields of a room for a wall display.
-FIGURES = (
+#: The fields of a room that a wall display shows.
+WALL_FIELDS = (
     *("room", "now_ms", "mode", "phase", "away", "event", "coming"),
     *("waiting", "active", "provisional", "wait_seconds", "a_minute"),
 )
-#: The fields of each minute of the last hour, for the charts.
-COLUMNS = (
+#: What the charts show of each minute of the last hour.
+CHART_FIELDS = (
     *("from_ms", "ends_ms", "waiting", "active", "cap", "joined", "admitted", "abandoned"),
     *("wait_half", "wait_most"),
 )
 #: The longest and shortest time over which a rate per minute is measured, ms.
-RATE_MS = 60_000
-RATE_LEAST_MS = 5_000
-#: The number of samples of an hour: one at the end of each minute, and one at the beginning.
-HOUR = 61
-#: The age of a snapshot, ms, from which Redis counts as unavailable. A replica reads one a second.
-OLD_MS = 3_000
+MAX_SPAN_MS = 60_000
+MIN_SPAN_MS = 5_000
+#: The number of samples of an hour: one at its beginning, and one at the end of each minute.
+HOUR_SAMPLES = 61
+#: If the latest snapshot is older than this, in ms, Redis counts as unavailable. A replica reads a
+#: snapshot each second.
+MAX_AGE_MS = 3_000
 
 log = structlog.get_logger()
 
 
 class Live(LongPolls):
-    """The events for the viewers of the dashboard. They are updated while there is a viewer."""
+    """The server-sent events for viewers of the dashboard, updated while there is a viewer."""
 
     def __init__(
         self, rooms: WaitingRooms, alerts: Alerts | None = None, products: ProductRows | None = None
     ) -> None:
-        super().__init__(self._tick, self._collect)
+        super().__init__(self._update_forever, self._collect_forever)
         self._rooms, self._alerts, self._products = rooms, alerts, products
         self._updated = asyncio.Event()
-        self._is_due = asyncio.Event()
-        #: The last event `now`.
+        self._collect_now = asyncio.Event()
+        #: The last `now` event.
         self._now = b""
-        #: The last event `study` of each room, and the event `others` at "", which is no room's
-        #: name.
+        #: The last `study` event of each room, by the room's name. The last `others` event, with
+        #: the rows of products, has the key "".
         self._collected: dict[str, bytes] = {}
         #: The latest sample of each room, and the charts of the hour before this sample.
         self._hours: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
-        #: The last counters of each room, with their times.
+        #: The counters of each room over the last minute, with the times of their snapshots (ms).
         self._points: dict[str, deque[tuple[int, dict[str, float]]]] = {}
         self._revisions: dict[str, int] = {}
 
     @contextlib.contextmanager
-    def watched(self, request: web.Request) -> Iterator[None]:
-        """Count a viewer within the block."""
+    def count_viewer(self, request: web.Request) -> Iterator[None]:
+        """Count a viewer while the block runs."""
         if not len(self):  # the data of earlier viewers is old
             self._collected.clear()
             self._points.clear()
@@ -100,27 +102,27 @@ class Live(LongPolls):
         with self.opened(request):
             yield
 
-    async def updated(self) -> None:
+    async def wait_for_update(self) -> None:
         """Wait for new data, which comes within a second."""
         await self._updated.wait()
 
-    def text(self, sent: dict[str, bytes]) -> bytes:
-        """Return the events that are not in `sent`, and add the events to `sent`. A slow viewer
-        only misses intermediate events."""
+    def find_unsent(self, sent: dict[str, bytes]) -> bytes:
+        """Return the events that are not in `sent`, and add them to it. A slow viewer gets only the
+        last event of each kind."""
         fresh = [event for room, event in self._collected.items() if sent.get(room) is not event]
         sent.update(self._collected)
         return b"".join([self._now, *fresh])
 
-    def figures(self, name: str) -> bytes:
-        """Return the event for a wall display: a room's figures, without settings and ids."""
+    def build_wall_event(self, name: str) -> bytes:
+        """Return the event for a wall display, with a room's figures, without settings and ids."""
         room = next(room for room in self._rooms if room.name == name)
         fields = self._describe_room(room)
-        shown = {key: fields.get(key) for key in FIGURES}
+        shown = {key: fields.get(key) for key in WALL_FIELDS}
         return encode_event("now", {**shown, "cap": room.settings.total_active_users})
 
     def refresh(self) -> None:
-        """Collect at once, because a room was changed."""
-        self._is_due.set()
+        """Collect the data of all rooms now, not at the next interval."""
+        self._collect_now.set()
 
     def close(self) -> None:
         """End the streams of all viewers."""
@@ -131,14 +133,14 @@ class Live(LongPolls):
         self._updated.set()
         self._updated.clear()
 
-    async def _tick(self) -> None:
+    async def _update_forever(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(UPDATE_INTERVAL_S)
             self._update_now()
             self._publish()
 
     def _update_now(self) -> None:
-        """Update the event `now` from the snapshots, without a call of Redis."""
+        """Update the `now` event from the snapshots, without a call of Redis."""
         try:
             document = {
                 "rooms": [self._describe_room(room) for room in self._rooms],
@@ -152,17 +154,17 @@ class Live(LongPolls):
             self._revisions = revisions
             self.refresh()
 
-    async def _collect(self) -> None:
+    async def _collect_forever(self) -> None:
         while True:
-            self._is_due.clear()
+            self._collect_now.clear()
             rooms = (self._collect_room(room) for room in self._rooms)
             await asyncio.gather(*rooms, self._collect_others())
             self._update_now()
             self._publish()
-            await wait_for(self._is_due, COLLECT_S)
+            await wait_for(self._collect_now, COLLECT_INTERVAL_S)
 
     async def _collect_others(self) -> None:
-        """Update the event `others`."""
+        """Update the `others` event."""
         if self._products is None:
             return
         try:
@@ -171,12 +173,12 @@ class Live(LongPolls):
             log.exception("dashboard")
 
     async def _collect_room(self, room: WaitingRoom) -> None:
-        """Update the event `study` of a room."""
+        """Update the `study` event of a room."""
         lists = room.store.lists
         if room.store.is_away:
             return
         try:
-            samples, log_entries = await lists.minutes(HOUR), await lists.log()
+            samples, log_entries = await lists.minutes(HOUR_SAMPLES), await lists.log()
             head = await self._read_head(room)
             self._prepend_points(room, samples)
             document = {
@@ -198,7 +200,7 @@ class Live(LongPolls):
             self._collected[name] = event
 
     def _chart_last_hour(self, room: WaitingRoom, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the charts, which are computed again for each new sample, once a minute."""
+        """Return the charts. They are computed only for a new sample, once a minute."""
         latest = samples[0] if samples else {}
         if room.name not in self._hours or self._hours[room.name][0] != latest:
             self._hours[room.name] = latest, _chart_hour(samples)
@@ -208,7 +210,7 @@ class Live(LongPolls):
         """Return the head of the queue. A pre-queue has no head: its random order is secret."""
         if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
             return []
-        rows = await list_waiting_visitors(room, start=0, limit=HEAD)
+        rows = await list_waiting_visitors(room, start=0, limit=HEAD_SHOWN)
         return [row.model_dump(by_alias=True) for row in rows]
 
     def _describe_room(self, room: WaitingRoom) -> dict[str, Any]:
@@ -217,7 +219,7 @@ class Live(LongPolls):
         from_store: dict[str, Any] = {}
         if snapshot is not None:
             from_store = {
-                **{name: getattr(snapshot, name) for name in COUNTED},
+                **{name: getattr(snapshot, name) for name in SNAPSHOT_FIELDS},
                 "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
                 "lines": describe_sub_queues(settings, snapshot),
                 "as_of_ms": snapshot.now_ms,
@@ -232,18 +234,18 @@ class Live(LongPolls):
             "event": _describe_event(moments.event),
             "coming": _describe_event(moments.coming),
             "classes": list(settings.classes),
-            "away": room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > OLD_MS,
+            "away": room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > MAX_AGE_MS,
             "on_store_failure": settings.on_store_failure,
-            "settings": {name: getattr(settings, name) for name in SHOWN},
+            "settings": {name: getattr(settings, name) for name in SETTINGS},
             # The configured values of the settings that are shown or changed.
             "file": shorten_values(
-                room.file_settings.model_dump(include={*SHOWN, *from_store.get("changed", ())})
+                room.file_settings.model_dump(include={*SETTINGS, *from_store.get("changed", ())})
             ),
             **from_store,
         }
 
     def _compute_rates(self, room: WaitingRoom) -> dict[str, float] | None:
-        """Return the rates of the room per minute, or None until there are samples of 5 s."""
+        """Return the room's rates per minute, or None until its counters are known for 5 s."""
         snapshot = room.snapshot
         if snapshot is None:
             return None
@@ -251,10 +253,10 @@ class Live(LongPolls):
         points = self._points.setdefault(room.name, deque())
         if not points or points[-1][0] < now_ms:
             points.append((now_ms, counters))
-        while len(points) > 1 and points[1][0] <= now_ms - RATE_MS:
+        while len(points) > 1 and points[1][0] <= now_ms - MAX_SPAN_MS:
             points.popleft()
         since_ms, before = points[0]
-        if now_ms - since_ms < RATE_LEAST_MS:
+        if now_ms - since_ms < MIN_SPAN_MS:
             return None
         increases = compute_growth(counters, before)
         scale = 60_000 / (now_ms - since_ms)
@@ -266,15 +268,15 @@ class Live(LongPolls):
         }
 
     def _prepend_points(self, room: WaitingRoom, samples: list[dict[str, Any]]) -> None:
-        """Put the samples of the last two minutes in Redis before this replica's points."""
+        """Put the last two samples in Redis before the counters that this replica has seen."""
         points = self._points.setdefault(room.name, deque())
-        if room.snapshot is None or (points and points[0][0] <= room.snapshot.now_ms - RATE_MS):
+        if room.snapshot is None or (points and points[0][0] <= room.snapshot.now_ms - MAX_SPAN_MS):
             return
         oldest_ms = points[0][0] if points else room.snapshot.now_ms
         for sample in samples[:2]:
             # A sample is recorded at the beginning of its minute.
             at_ms = sample["minute"] * 60_000
-            if oldest_ms - 2 * RATE_MS < at_ms < oldest_ms:
+            if oldest_ms - 2 * MAX_SPAN_MS < at_ms < oldest_ms:
                 points.appendleft((at_ms, sample["totals"]))
 
 
@@ -287,17 +289,18 @@ def _describe_event(event: RoomEvent | None) -> dict[str, Any] | None:
 
 
 def _chart_hour(samples: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the samples by minute, as columns, and two percentiles (50, 90) of the wait, in
+    """Return the samples by minute, as columns, and the 50th and 90th percentile of the wait, in
     seconds, of the visitors admitted in these minutes."""
     if not samples:
-        return {"minutes": {name: [] for name in COLUMNS}, "waits": {"half": None, "most": None}}
+        no_waits = {"half": None, "most": None}
+        return {"minutes": {name: [] for name in CHART_FIELDS}, "waits": no_waits}
     until_ms = samples[0]["minute"] * MINUTE_MS
     since_ms = until_ms - HOUR_MS
     minutes = compute_steps(samples, since_ms, until_ms)
-    oldest = [each for each in samples if each["minute"] * MINUTE_MS >= since_ms][-1]
+    oldest = [sample for sample in samples if sample["minute"] * MINUTE_MS >= since_ms][-1]
     waits = compute_wait_percentiles(samples[0]["totals"], oldest["totals"], (0.5, 0.9))
     return {
-        "minutes": {name: [getattr(step, name) for step in minutes] for name in COLUMNS},
+        "minutes": {name: [getattr(step, name) for step in minutes] for name in CHART_FIELDS},
         "waits": {
             "half": waits[0.5],
             "most": waits[0.9],

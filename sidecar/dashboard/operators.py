@@ -1,5 +1,5 @@
-"""Endpoints that list the configured operators and end their sessions. Shares ended sessions
-between replicas."""
+"""Endpoints that list the configured operators and end their sessions. Also tells other
+replicas which sessions have ended."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -39,7 +39,7 @@ class NamedOperators(Reply):
     """The operators, sorted by name."""
 
 
-class OperatorAddress(Parameters):
+class OperatorPath(Parameters):
     name: str
     """The operator's name in the settings."""
 
@@ -55,8 +55,10 @@ async def list_operators(request: web.Request) -> NamedOperators:
     accounts = request.app[OPERATORS].accounts
     by_proxy = bool(accounts.proxy.header)
     operators = [
-        NamedOperator(name=n, role=a.role, has_password=bool(a.password), by_proxy=by_proxy)
-        for n, a in sorted(accounts.named.items())
+        NamedOperator(
+            name=name, role=account.role, has_password=bool(account.password), by_proxy=by_proxy
+        )
+        for name, account in sorted(accounts.named.items())
     ]
     return NamedOperators(operators=operators)
 
@@ -67,23 +69,23 @@ async def list_operators(request: web.Request) -> NamedOperators:
     replies={200: "They ended, on all replicas within a second."},
     problems=(UNKNOWN_OPERATOR,),
 )
-async def end_sessions(request: web.Request, at: OperatorAddress) -> EndedOperator:
+async def end_sessions(request: web.Request, path: OperatorPath) -> EndedOperator:
     """End all sessions of an operator, in every browser.
 
     The operator can log in again. To lock an operator out, remove the operator from the settings.
     Sessions of the `admin_token`, and of a proxy, do not end. Idempotent.
     """
     operators = request.app[OPERATORS]
-    if at.name not in operators.accounts.named:
-        raise ProblemError(UNKNOWN_OPERATOR, detail=f"No operator is named {at.name[:64]!r}.")
-    operators.log_out_everywhere(at.name)
-    log.info("sessions_ended", operator=at.name, by=find_logged_name(request))
+    if path.name not in operators.accounts.named:
+        raise ProblemError(UNKNOWN_OPERATOR, detail=f"No operator is named {path.name[:64]!r}.")
+    operators.log_out_everywhere(path.name)
+    log.info("sessions_ended", operator=path.name, by=find_logged_name(request))
     await operators.share()
-    return EndedOperator(name=at.name)
+    return EndedOperator(name=path.name)
 
 
 async def share_forever(share: Callable[[], Awaitable[None]]) -> None:
-    """Share ended sessions every second, until cancelled."""
+    """Share ended sessions between replicas every second, until cancelled."""
     while True:
         await share_once(share)
         await asyncio.sleep(REFRESH_MS / 1000)

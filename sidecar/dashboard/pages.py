@@ -1,4 +1,4 @@
-"""Responses with the files of page/.
+"""Serves the files in page/.
 
 index.html has the parts that all views share, and each view-*.html has one view. The files are not
 in static/, because nginx serves that folder to visitors.
@@ -35,13 +35,13 @@ HEADERS = {
 STREAM_HEADERS = {
     **HEADERS,
     "Content-Type": "text/event-stream; charset=utf-8",
-    "X-Accel-Buffering": "no",  # an nginx in front passes each event on at once
+    "X-Accel-Buffering": "no",  # an nginx in front must not delay events
 }
 
 
-def respond(name: str, status: int = 200, **texts: str) -> web.Response:
-    """Return a file as a response. Each of `texts` replaces the HTML comment with its name."""
-    page = load()[name]
+def build_response(name: str, status: int = 200, **texts: str) -> web.Response:
+    """Return a response with a file. Each of `texts` replaces the HTML comment with its name."""
+    page = load_files()[name]
     for comment, text in texts.items():
         page = page.replace(f"<!-- {comment} -->", html.escape(text))
     return web.Response(
@@ -54,8 +54,8 @@ def respond(name: str, status: int = 200, **texts: str) -> web.Response:
 
 
 @cache
-def load() -> dict[str, str]:
-    """Read the files, by name."""
+def load_files() -> dict[str, str]:
+    """Return the text of each file, by name."""
     files = {
         file.name: file.read_text(encoding="utf-8")
         for file in sorted(FOLDER.iterdir())

@@ -1,4 +1,4 @@
-"""A preview of a room's waiting page, also with settings that are not saved yet.
+"""Previews a room's waiting page, with its settings or with others that are not saved yet.
 
 The dashboard shows the preview in a frame without an origin, so that no script in the preview can
 act as the operator.
@@ -22,8 +22,8 @@ from sidecar.kit.share import find_share
 from sidecar.rooms.appearance import APPEARANCE
 from sidecar.rooms.service import ROOMS
 
-#: The settings that may be tried.
-TRIED = APPEARANCE | {"site_name", "logo", "message"}
+#: The settings that may be tried in a preview.
+TRIED_SETTINGS = APPEARANCE | {"site_name", "logo", "message"}
 #: The path of the preview's static files.
 _FILES = "/dashboard/preview/static/"
 _POLICY = (
@@ -38,9 +38,9 @@ _TEMPLATE_POLICY = (
 )
 
 
-async def show(request: web.Request) -> web.Response:
-    """Return the page for `room`, `state`, `language` and `scheme` in the query. A form may have
-    settings to try. For an empty setting the configured value is shown."""
+async def show_preview(request: web.Request) -> web.Response:
+    """Return the preview for `room`, `state`, `language` and `scheme` in the query. A posted form
+    may have settings to try. An empty setting has its configured value."""
     if find_operator(request) is None:
         return problem(401, "Nobody is logged in")
     query = request.query
@@ -72,8 +72,8 @@ async def show(request: web.Request) -> web.Response:
     )
 
 
-async def languages(request: web.Request) -> web.Response:
-    """Return the tags of the page's languages, with those that the site has added."""
+async def list_languages(request: web.Request) -> web.Response:
+    """Return the tags of the page's languages, including those that the site has added."""
     return web.json_response(_load_page(_static_folder(request)).languages.tags)
 
 
@@ -95,28 +95,28 @@ def _static_folder(request: web.Request) -> Path:
     return request.app[SETTINGS].static_dir or find_share("static")
 
 
-#: Reads the page's files in a folder, once.
+#: Reads the page's files in a static folder, but only once.
 _load_page = cache(Page)
 
 
 async def _read_tried_settings(request: web.Request) -> dict[str, Any]:
-    """Return the settings in a form. Raises InputError if a setting is not one of the page."""
+    """Return the settings in a form. Raises InputError for any other than TRIED_SETTINGS."""
     if request.method != "POST":
         return {}
     text = (await request.read()).decode(errors="replace")
     try:
-        fields = parse_qs(text, keep_blank_values=True, max_num_fields=len(TRIED))
+        fields = parse_qs(text, keep_blank_values=True, max_num_fields=len(TRIED_SETTINGS))
     except ValueError:
         raise InputError(["send the settings of the page as a form"]) from None
-    if unknown := fields.keys() - TRIED:
+    if unknown := fields.keys() - TRIED_SETTINGS:
         raise InputError([f"{name}: no setting of the page" for name in sorted(unknown)])
     # Browsers send CRLF at the end of lines.
     return {name: values[0].replace("\r\n", "\n").strip() for name, values in fields.items()}
 
 
 ROUTES = (
-    web.get("/dashboard/preview", show),
-    web.post("/dashboard/preview", show),
-    web.get("/dashboard/preview/languages", languages),
+    web.get("/dashboard/preview", show_preview),
+    web.post("/dashboard/preview", show_preview),
+    web.get("/dashboard/preview/languages", list_languages),
     web.get(_FILES + "{name:.+}", get_file),
 )

@@ -1,4 +1,4 @@
-"""The overview's rows of leases, limits, targets and webhooks.
+"""Collects the overview's rows of leases, limits, targets and webhooks.
 
 The rows are collected every few seconds while anybody views the dashboard. Only leases are read
 from Redis. The other figures are the replica's own counters and states of the targets.
@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sidecar.dashboard.alerts import Increases, totals
+from sidecar.dashboard.alerts import Increases, sum_samples
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.estimate import estimate_wait_s, has_runner
 from sidecar.jobs.metrics import JobMetrics
@@ -22,18 +22,18 @@ from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limits
 from sidecar.webhooks.settings import Webhook
 
-#: The most rows of one kind, and the most resources of a template that are read.
-MOST = 200
-#: The number of queues shown for each template, longest first.
-QUEUES = 10
-REFUSED = ("refused", "refused_alone")
-#: The time over which figures per minute are measured, seconds.
+#: The maximum number of rows of one kind, and of resources that are read of a template.
+MAX_ROWS = 200
+#: How many queues are shown for each template, longest first.
+MAX_QUEUES = 10
+REFUSED_OUTCOMES = ("refused", "refused_alone")
+#: The time over which figures per minute are measured, in seconds.
 RATE_S = 60
 
 
 class ProductRows:
-    """The rows. Figures per minute count this replica for a limit, and all replicas for a
-    target."""
+    """Collects the rows. A limit's figures per minute are those of this replica, and a target's
+    are those of all replicas."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class ProductRows:
         self._increases = Increases()
 
     async def collect(self) -> dict[str, Any]:
-        """Return the rows of each kind, and how many more there are."""
+        """Return the first rows of each kind, and how many more there are."""
         templates = [*self._leases]
-        leases = await asyncio.gather(*(_read_template(one) for one in templates[:MOST]))
+        leases = await asyncio.gather(*map(_read_template, templates[:MAX_ROWS]))
         webhooks = (
             {"name": name, "host": hook.host, "events": hook.events, "rooms": hook.rooms}
             for name, hook in self._webhooks.items()
@@ -64,13 +64,13 @@ class ProductRows:
 
     def _count_increase(self, key: tuple[str, ...], value: float) -> float:
         """Return a counter's increase over the last minute."""
-        return self._increases.over(RATE_S, key, int(time.time() * 1000), value)
+        return self._increases.compute(RATE_S, key, int(time.time() * 1000), value)
 
     def _build_limit_rows(self) -> Iterator[dict[str, Any]]:
-        counts = totals(self._metrics.of(LimitMetrics).limit_decisions)
+        counts = sum_samples(self._metrics.of(LimitMetrics).limit_decisions)
         for limit in self._limits:
             own = {outcome: n for (name, outcome), n in counts.items() if name == limit.name}
-            refused = sum(own.get(outcome, 0) for outcome in REFUSED)
+            refused = sum(own.get(outcome, 0) for outcome in REFUSED_OUTCOMES)
             yield {
                 "name": limit.name,
                 "away": limit.store.is_away,
@@ -88,7 +88,7 @@ class ProductRows:
 
     def _describe_state(self, target: Target, state: QueueState) -> dict[str, Any]:
         settings, counters = target.settings, state.counters
-        runs = has_runner(settings, state) and not settings.paused
+        has_estimate = has_runner(settings, state) and not settings.paused
         ended = counters.get("completed", 0) + counters.get("failed", 0)
         return {
             "state": _name_state(target, state),
@@ -97,13 +97,13 @@ class ProductRows:
             "called": self._count_increase(("called", target.name), counters.get("called", 0)),
             "ended": self._count_increase(("ended", target.name), ended),
             "wait_seconds": round(estimate_wait_s(settings, state, state.waiting + 1))
-            if runs
+            if has_estimate
             else None,
         }
 
 
 def _name_state(target: Target, state: QueueState) -> str:
-    """Return the name of a target's state: the first of these that applies."""
+    """Return the name of a target's state, which is the first that applies."""
     names = {
         "paused": target.settings.paused,
         "stopped": state.breaker == "open",
@@ -118,30 +118,30 @@ def _name_state(target: Target, state: QueueState) -> str:
 async def _read_template(template: TemplateLeases) -> dict[str, Any]:
     row: dict[str, Any] = {"name": template.name, "away": True}
     try:
-        resources = await template.store.list(limit=MOST)
-        count = len(resources) if len(resources) < MOST else await template.store.count()
+        resources = await template.store.list(limit=MAX_ROWS)
+        count = len(resources) if len(resources) < MAX_ROWS else await template.store.count()
     except StoreError:
         return row
-    queues = sorted((one for one in resources if one.waiting), key=lambda one: -one.waiting)
+    queues = sorted((r for r in resources if r.waiting), key=lambda resource: -resource.waiting)
     return {
         **row,
         "away": False,
         "capacity": template.settings.capacity,
         "resources": count,
-        "held": sum(len(one.holders) for one in resources),
-        "waiting": sum(one.waiting for one in resources),
-        # With more than MOST resources the figures are those of the first resources by name.
+        "held": sum(len(resource.holders) for resource in resources),
+        "waiting": sum(resource.waiting for resource in resources),
+        # With more than MAX_ROWS resources the figures are those of the first resources by name.
         "is_part": count > len(resources),
         "queues": [
-            {"name": one.name, "held": len(one.holders), "waiting": one.waiting}
-            for one in queues[:QUEUES]
+            {"name": queue.name, "held": len(queue.holders), "waiting": queue.waiting}
+            for queue in queues[:MAX_QUEUES]
         ],
-        "more": max(0, len(queues) - QUEUES),
+        "more": max(0, len(queues) - MAX_QUEUES),
     }
 
 
 def _cap_rows(rows: Iterable[dict[str, Any]], count: int | None = None) -> dict[str, Any]:
-    """Return at most MOST rows, and how many more there are. `count` is the number of all rows, if
-    `rows` has not all of them."""
+    """Return at most MAX_ROWS rows, and how many more there are. `count` is the number of all rows,
+    if `rows` has only a part of them."""
     all_rows = [*rows]
-    return {"rows": all_rows[:MOST], "more": max(0, (count or len(all_rows)) - MOST)}
+    return {"rows": all_rows[:MAX_ROWS], "more": max(0, (count or len(all_rows)) - MAX_ROWS)}

@@ -1,4 +1,4 @@
-"""A room's figures on a wall display, opened by a signed link that allows no changes."""
+"""Serves a room's figures to a wall display, by a signed link that allows no changes."""
 
 import contextlib
 
@@ -13,7 +13,7 @@ from sidecar.http.problem_kinds import ROLE_TOO_LOW
 from sidecar.http.problems import problem
 from sidecar.rooms.service import ROOMS
 
-#: The headers keep the URL out of Referer, because the URL is enough to open the display.
+#: These headers keep the URL out of Referer, because anybody can open the display by its URL.
 _HEADERS = {**pages.HEADERS, "Referrer-Policy": "no-referrer"}
 
 
@@ -33,16 +33,16 @@ async def make_link(request: web.Request) -> web.Response:
     return web.Response(status=303, headers={**_HEADERS, "Location": link})
 
 
-async def page(request: web.Request) -> web.Response:
+async def show_page(request: web.Request) -> web.Response:
     """Return the page of the display, or one that says that the link has expired."""
     if _find_room(request) is None:
-        return pages.respond("wall-over.html", 410)
-    response = pages.respond("wall.html")
+        return pages.build_response("wall-over.html", 410)
+    response = pages.build_response("wall.html")
     response.headers.update(_HEADERS)
     return response
 
 
-async def events(request: web.Request) -> web.StreamResponse:
+async def stream_events(request: web.Request) -> web.StreamResponse:
     """Send the event `now` every second, with the room's figures and no ids."""
     name, live, stopping = _find_room(request), request.app[LIVE], request.app[STOPPING]
     if name is None:
@@ -51,23 +51,22 @@ async def events(request: web.Request) -> web.StreamResponse:
         return problem(503, "Stopping", retry_after=2)
     response = web.StreamResponse(headers={**pages.STREAM_HEADERS, **_HEADERS})
     await response.prepare(request)
-    with live.watched(request), contextlib.suppress(ConnectionResetError):
+    with live.count_viewer(request), contextlib.suppress(ConnectionResetError):
         while not (stopping or live.is_closed) and _find_room(request):
-            await response.write(live.figures(name))
-            await live.updated()
+            await response.write(live.build_wall_event(name))
+            await live.wait_for_update()
     return response
 
 
 def _find_room(request: web.Request) -> str | None:
-    """Return the room of a link, or None if the link is forged or expired, or no room has
-    this name.
-    """
+    """Return the name of the room that the signed link in the path opens. None if the link is
+    forged or expired, or the room no longer exists."""
     name = request.app[OPERATORS].read_wall(request.match_info["link"])
     return name if name in {room.name for room in request.app[ROOMS]} else None
 
 
 ROUTES = (
     web.get("/dashboard/wall", make_link),
-    web.get("/dashboard/wall/{link}", page),
-    web.get("/dashboard/wall/{link}/events", events, allow_head=False),
+    web.get("/dashboard/wall/{link}", show_page),
+    web.get("/dashboard/wall/{link}/events", stream_events, allow_head=False),
 )

@@ -7,7 +7,7 @@ import pytest
 
 from scripts.docs_pages import alerts as alert_pages
 from sidecar.dashboard.alerts import AT_ONCE_S, Alerts, Increases
-from sidecar.dashboard.pages import load
+from sidecar.dashboard.pages import load_files
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
@@ -49,7 +49,7 @@ async def later(site, alerts, minutes):
 
 def test_the_files_are_those_of_the_table():
     """Prometheus's rules and the dashboard's conditions and texts: python -m scripts.docs_pages."""
-    assert load()["alerts.json"] == alert_pages.dashboard()
+    assert load_files()["alerts.json"] == alert_pages.dashboard()
     assert RULES.read_text() == alert_pages.rules()
 
 
@@ -93,7 +93,8 @@ async def test_what_is_held_on_purpose_does_not_stand(watched):
 
 async def test_a_full_queue_fires_at_once_and_for_five_minutes(watched):
     """Prometheus waits two minutes, so that nobody is woken for nothing; who looks sees it now."""
-    assert json.loads(load()["alerts.json"])["alerts"]["WaitroomTurnedAway"]["for_s"] <= AT_ONCE_S
+    alert = json.loads(load_files()["alerts.json"])["alerts"]["WaitroomTurnedAway"]
+    assert alert["for_s"] <= AT_ONCE_S
     site, alerts = await watched(max_waiting=1, heartbeat_timeout=7200, session_duration=7200)
     await look(site, alerts)
     await site.enters()
@@ -115,7 +116,7 @@ async def test_a_replica_that_begins_knows_the_last_hour(watched):
     await later(site, alerts, 40)
     begun = Alerts(WaitingRooms([site.room]), Metrics())
     assert ("WaitroomLineStands", site.room.name) not in await look(site, begun)
-    await begun.judge_last_hour()
+    await begun.evaluate_last_hour()
     assert ("WaitroomLineStands", site.room.name) in await look(site, begun)
 
 
@@ -140,5 +141,5 @@ def test_an_increase_forgets_what_is_older_and_what_began_anew():
     """As Prometheus counts it."""
     went = Increases()
     steps = [(0, 5), (60, 7), (120, 7), (400, 7), (401, 2)]
-    found = [went.over(300, "k", second * 1000, value) for second, value in steps]
+    found = [went.compute(300, "k", second * 1000, value) for second, value in steps]
     assert found == [0, 2, 2, 0, 0]

@@ -475,10 +475,10 @@ async def test_the_stream_tells_no_lot(replica):
 async def look(site, updates=1):
     """What a new viewer is told of the room, at once and after the first study."""
     live = Live(WaitingRooms([site.room]))
-    with live.watched(make_mocked_request("GET", "/")):
+    with live.count_viewer(make_mocked_request("GET", "/")):
         for _ in range(updates):
-            await live.updated()
-        text = live.text({}).decode()
+            await live.wait_for_update()
+        text = live.find_unsent({}).decode()
     now, study = (json.loads(data) for data in re.findall(r"data: (.*)", text))
     return now["rooms"][0], study
 

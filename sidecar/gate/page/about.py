@@ -1,4 +1,4 @@
-"""The facts and files of a room that are the same for all visitors: about, style.css, keep.js."""
+"""Endpoints with what is the same for all visitors of a room: about, style.css and keep.js."""
 
 import json
 from pathlib import Path
@@ -15,11 +15,11 @@ from sidecar.rooms.appearance import Link
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.settings import RoomSettings
 
-#: How long nginx and browsers may cache a response, and so miss an operator's change, seconds.
+#: How many seconds nginx and browsers may cache a response. A change may take effect so much later.
 _CACHE_S = 10
 _HEADERS = {"Cache-Control": f"max-age={_CACHE_S}", "X-Accel-Expires": str(_CACHE_S)}
 
-_KEEP = Path(__file__).with_name("keep.js").read_text(encoding="utf-8")
+_KEEP_SCRIPT = Path(__file__).with_name("keep.js").read_text(encoding="utf-8")
 
 _Seconds = Annotated[float, Field(gt=0)]
 
@@ -29,7 +29,7 @@ class About(Reply):
 
     room: str
     claim_seconds: _Seconds | None = None
-    """The shortest time that a call is held for a page that does not poll (up to claim_window)."""
+    """How long a call is held at least, for a page that does not poll (up to claim_window)."""
     session_seconds: _Seconds | None = None
     """How long a session lasts (session_duration)."""
     session_max_seconds: _Seconds | None = None
@@ -82,7 +82,7 @@ async def get_about(request: web.Request) -> web.Response:
 async def get_style(request: web.Request) -> web.Response:
     """Get the style sheet that the room's pages load after waiting.css.
 
-    It is the same for all visitors. nginx caches the response for 10 seconds.
+    The style sheet is the same for all visitors. nginx caches the response for 10 seconds.
     """
     room = get_gate(request)
     return _file_response("" if is_resource(room) else build_style_sheet(room.settings), "text/css")
@@ -112,15 +112,15 @@ def _file_response(text: str, content_type: str) -> web.Response:
 
 
 def build_keep_script(room: str, settings: RoomSettings) -> str:
-    """Return keep.js with the room's numbers. The script sends four requests per
+    """Return keep.js with the values for the room. The script sends four requests per
     `session_duration`, so a visitor may pause for three quarters of it."""
-    numbers = {
+    values = {
         "address": f"/_waitroom/{room}/status",
         "every": int(max(settings.session_duration / 4, 5) * 1000),
         "most": int(settings.keepalive_max_duration * 1000),
     }
-    beginning = f"const {{ address, every, most }} = {json.dumps(numbers)};"
-    return f"'use strict';\n{{\n{beginning}\n{_KEEP}}}\n"
+    beginning = f"const {{ address, every, most }} = {json.dumps(values)};"
+    return f"'use strict';\n{{\n{beginning}\n{_KEEP_SCRIPT}}}\n"
 
 
 def build_about(room: str, settings: RoomSettings) -> About:

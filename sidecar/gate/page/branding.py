@@ -1,4 +1,4 @@
-"""The branding of a room's pages: site name, logo, footer links, and a style sheet.
+"""Adds a room's branding to its pages: site name, logo, footer links, and a style sheet.
 
 The style sheet is a separate file, because the page that nginx serves is the same for all rooms and
 its policy forbids inline styles.
@@ -24,11 +24,11 @@ from sidecar.rooms.settings import RoomSettings
 _SITE = re.compile(r'(?<=<span id="site">)[^<]*')
 _LOGO = re.compile(r'(?<=<img src=")/_waitroom/static/logo\.svg(?=")')
 _FOOTER = re.compile(r'(?<=<footer id="footer">).*?(?=</footer>)', re.DOTALL)
-#: The card's colours in waiting.css, and the text on the dark card that has the least contrast.
+#: The card's colours in waiting.css, light and dark, and the palest text on the dark card.
 _CARD, _DARK_CARD = read_colour("#fff"), read_colour("#172120")
 _DARK_MUTED = read_colour("#a0b0ac")
-#: The shares of black mixed in dark mode into a pale background, into the card on it, and into the
-#: card on a dark background; and the share of white in the card's edge.
+#: In dark mode, the shares of black that are mixed into a pale background, into the card on it, and
+#: into the card on a dark background. The last number is the share of white in the card's edge.
 _PALE_BLACK, _PALE_CARD_BLACK, _DARK_CARD_BLACK, _EDGE_WHITE = 0.88, 0.83, 0.3, 0.12
 #: The smallest contrast of readable text (WCAG 1.4.3).
 _MIN_CONTRAST = 4.5
@@ -46,7 +46,7 @@ def apply_branding(page: str, settings: RoomSettings) -> str:
 
 def build_style_sheet(settings: RoomSettings) -> str:
     """Return the room's own style sheet, loaded after waiting.css. Empty if it has none."""
-    light, dark = _colours(settings, is_dark=False), _colours(settings, is_dark=True)
+    light, dark = _choose_colours(settings, is_dark=False), _choose_colours(settings, is_dark=True)
     font, family = settings.font, format_font_families(settings.font or "")
     parts = []
     if font and not family:
@@ -62,7 +62,7 @@ def build_style_sheet(settings: RoomSettings) -> str:
     return "\n".join([*parts, settings.custom_css or ""]).strip()
 
 
-def _colours(settings: RoomSettings, *, is_dark: bool) -> dict[str, str]:
+def _choose_colours(settings: RoomSettings, *, is_dark: bool) -> dict[str, str]:
     """Return the colours by the name of their custom property in waiting.css, without --wr-."""
     colours: dict[str, Colour] = {}
     card = _DARK_CARD if is_dark else _CARD

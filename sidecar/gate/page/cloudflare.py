@@ -1,4 +1,4 @@
-"""The status document with the names of Cloudflare's waiting room.
+"""Builds the status document with the names that Cloudflare Waiting Room uses.
 
 With it, programs and templates made for Cloudflare keep working (docs/coming-from-cloudflare.md).
 """
@@ -19,7 +19,7 @@ _METHODS = {
     "isPassthroughQueue": "passthrough",
     "isRejectQueue": "reject",
 }
-#: The quantile of the normal distribution with a quarter of the values beyond it on either side.
+#: The 0.75 quantile of the standard normal distribution.
 _Z_50 = 0.6745
 
 
@@ -37,7 +37,7 @@ def build_members(document: Mapping[str, Any], settings: RoomSettings) -> dict[s
     starts = event.opens_at if event and moments.phase is Phase.PREQUEUE else None
     ends = event.closes_at if event else None
     low, median, high = _quartiles(document) if method == "random" else (0, 0, 0)
-    wait = median or _minutes(document["wait_seconds"])
+    wait = median or _to_minutes(document["wait_seconds"])
     is_known = document["wait_seconds"] is not None
     span = f"{_format_wait(low)} to {_format_wait(high)}" if low < high else _format_wait(wait)
     is_final = method == "reject" and document["state"] == VisitorState.CLOSED
@@ -54,7 +54,7 @@ def build_members(document: Mapping[str, Any], settings: RoomSettings) -> dict[s
         "lastUpdated": document["updated_at"].replace("+00:00", "Z"),
         "refreshIntervalSeconds": 0 if is_final else math.ceil(document["refresh_after_seconds"]),
         "queueingMethod": method,
-        **{name: method == each for name, each in _METHODS.items()},
+        **{name: method == own_name for name, own_name in _METHODS.items()},
         "isEventActive": event is not None,
         "isEventPrequeueing": starts is not None,
         **_build_time_until("timeUntilEventStart", starts, now_ms),
@@ -63,22 +63,22 @@ def build_members(document: Mapping[str, Any], settings: RoomSettings) -> dict[s
     }
 
 
-def _minutes(seconds: float | None) -> int:
+def _to_minutes(seconds: float | None) -> int:
     return 0 if seconds is None else max(1, math.ceil(seconds / 60))
 
 
 def _quartiles(document: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the quartiles in minutes, from the normal distribution of the wait's cube root."""
+    """Return the wait's quartiles in minutes. Its cube root is taken as normally distributed."""
     if document["wait_seconds"] is None:
         return 0, 0, 0
     low, high = document["wait_seconds_low"] ** (1 / 3), document["wait_seconds_high"] ** (1 / 3)
     middle, side = (low + high) / 2, (high - low) / 2 * _Z_50 / Z_80
-    first, median, third = (_minutes(root**3) for root in (middle - side, middle, middle + side))
+    first, median, third = (_to_minutes(root**3) for root in (middle - side, middle, middle + side))
     return first, median, third
 
 
 def _build_time_until(name: str, time_ms: int | None, now_ms: int) -> dict[str, Any]:
-    minutes = 0 if time_ms is None else _minutes((time_ms - now_ms) / 1000)
+    minutes = 0 if time_ms is None else _to_minutes((time_ms - now_ms) / 1000)
     return {name: minutes, f"{name}Formatted": _format_wait(minutes) if minutes else "unavailable"}
 
 

@@ -18,7 +18,7 @@ class Languages:
         defaults = find_share("static") / "i18n"
         self._texts: dict[str, dict[str, str]] = {}
         for file in sorted((static / "i18n").glob("*.json")):
-            # An old or unfinished file lacks some texts, so those come from our files.
+            # An old or unfinished file lacks some texts, which come from the package's files.
             english, same_language = _read(defaults / "en.json"), _read(defaults / file.name)
             self._texts[file.stem] = english | same_language | _read(file)
         self._texts.setdefault("en", _read(defaults / "en.json"))
@@ -41,20 +41,20 @@ class Languages:
             tag, semicolon, parameters = part.partition(";")
             match = _QUALITY.match(";" + parameters) if semicolon else None
             quality = float(match[1]) if match else 1.0
-            language = self._find(tag.strip())
+            language = self._find_tag(tag.strip())
             if language and quality > best_quality:
                 best, best_quality = language, quality
         return best
 
-    def _find(self, requested: str) -> str | None:
-        """Return a tag with the same language and, for Chinese, preferably the same script."""
+    def _find_tag(self, requested: str) -> str | None:
+        """Return the tag of an available language and, for Chinese, preferably of the script."""
         language, is_traditional = _parse_tag(requested)
         tags = [tag for tag in self._texts if _parse_tag(tag)[0] == language]
         return min(tags, key=lambda tag: _parse_tag(tag)[1] != is_traditional, default=None)
 
 
 def _read(file: Path) -> dict[str, str]:
-    """Return the texts in a file, or {} if there is no file. Raises InputError if it is faulty."""
+    """Return the texts in a file, or {} if there is none. Raises InputError for a faulty file."""
     if not file.exists():
         return {}
     try:

@@ -1,6 +1,6 @@
-"""The preview of the waiting page in each state, for people who design the page.
+"""Renders previews of the waiting page in each state, for people who design the page.
 
-The preview is the real page with its own script; preview.js replies to the requests of that script.
+A preview is the real page with its own script. preview.js replies to the requests of that script.
 """
 
 import json
@@ -41,8 +41,8 @@ _NO_POSITION = {"position": None, "ahead": None, "wait_seconds": None, "wait_sec
 _CLOSED = {**_WAITING, **_NO_POSITION, "state": "closed", "phase": "closed"}
 #: The document before the previewed one, with a higher position, so that the progress bar moves.
 _BEFORE = {**_WAITING, "position": 120, "ahead": 119, "refresh_after_seconds": 0.02}
-#: The replies to the page's script for each state, in order. None: no reply. A string: an error.
-#: Times are in seconds from now.
+#: For each state, the replies to the page's script, in order. None means no reply, and a string
+#: means an error. Times are in seconds from now.
 STATES: dict[str, list[Any]] = {
     "joining": [None],
     "waiting": [_BEFORE, _WAITING],
@@ -63,31 +63,31 @@ STATES: dict[str, list[Any]] = {
 }
 _RELOADS = re.compile(r'<noscript>.*?</noscript>\n?|<meta http-equiv="refresh"[^>]*>\n?', re.DOTALL)
 _PAGE_SCRIPT = re.compile(r'<script src="/_waitroom/static/waiting\.js[^>]*></script>')
-#: The place before the path of a file of the site in a style sheet.
+#: Matches in a style sheet before the path of one of the site's files.
 _SITE_URL = re.compile(r"(?<=url\()([\"']?)(?=/(?!/|_waitroom/static/))")
-#: The place before the path of a file of the site in a template's `src` or `href`.
+#: Matches in a template before the path of one of the site's files, in `src` or `href`.
 _SITE_ATTRIBUTE = re.compile(r"""(?<=\s)(?:src|href)=["']?(?=/(?!/|_waitroom/))""")
 
 
 @dataclass(frozen=True)
 class Preview:
-    """The preview of one room. `static` is the address of the page's files and of preview.js."""
+    """The preview of one room. `static` is the URL of the page's files and of preview.js."""
 
     page: Page
     room: str
     settings: RoomSettings
     language: str = "en"
     static: str = "static/"
-    #: The address of the site, for files that are not the page's own.
+    #: The URL of the site, for files that are not the page's own.
     site: str = ""
-    #: The nonce of inline styles, if the policy of the previewing page requires one.
+    #: The nonce of inline styles, if the Content-Security-Policy of the preview requires one.
     nonce: str = ""
-    #: light or dark. Empty: the browser's own.
+    #: The colour scheme, light or dark. Empty for the browser's own.
     scheme: str = ""
 
     def html(self, state: str) -> str:
-        """Return the page in a state."""
-        settings, has_script = self._absolute_settings(), state != "no-script"
+        """Return the HTML of the page in one of STATES."""
+        settings, has_script = self._make_settings_absolute(), state != "no-script"
         values = {"room": self.room, "message": settings.message or ""}
         if not has_script:  # a replica fills in the numbers for a browser without JavaScript
             values |= self.page.collect_status_values(_WAITING, self.language)
@@ -102,12 +102,12 @@ class Preview:
             text = text.replace('<link rel="stylesheet"', '<link rel="stylesheet" crossorigin')
         script = _PAGE_SCRIPT.search(text)
         if script is not None:
-            before = self._preview_script(settings, state) if has_script or self.scheme else ""
+            before = self._build_script(settings, state) if has_script or self.scheme else ""
             text = text.replace(script[0], before + script[0] * has_script)
         return text.replace(_STATIC, self.static)
 
-    def _absolute_settings(self) -> RoomSettings:
-        """Return the settings with absolute addresses of the site's files."""
+    def _make_settings_absolute(self) -> RoomSettings:
+        """Return the settings with absolute URLs of the site's files."""
 
         def absolute(path: str) -> str:
             is_on_site = path.startswith("/") and not path.startswith(_STATIC)
@@ -120,7 +120,7 @@ class Preview:
         logo = self.settings.logo and absolute(self.settings.logo)
         return self.settings.model_copy(update={"footer": tuple(links), "logo": logo})
 
-    def _preview_script(self, settings: RoomSettings, state: str) -> str:
+    def _build_script(self, settings: RoomSettings, state: str) -> str:
         common = {"room": self.room, "message": settings.message}
         data = {
             "answers": [
@@ -144,7 +144,7 @@ TEMPLATE_STATES = ("waiting", "next", "paused", "opens", "prequeue", "closed", "
 
 
 def render_template(template: Template, preview: Preview, state: str) -> str:
-    """Return the page by the room's own template, which has no script to reply to."""
+    """Return the HTML of the room's own template, which has no script to reply to."""
     now_ms, example = time.time_ns() // 1_000_000, STATES[state][-1]
     changes: dict[str, Any] = {"queue_all": state == "paused", "events": ()}
     if opens_s := example.get("opens_at"):
@@ -173,7 +173,7 @@ def render_template(template: Template, preview: Preview, state: str) -> str:
 
 
 def render_overview(room: str, states: Iterable[str]) -> str:
-    """Return a page that shows all states at once, each in a frame with its own file."""
+    """Return the HTML of a page that shows all states at once, each file in its own frame."""
     frames = "\n".join(
         f'<figure><figcaption><a href="{state}.html">{state}</a></figcaption>'
         f'<iframe src="{state}.html" title="{state}"></iframe></figure>'

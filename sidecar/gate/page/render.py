@@ -1,5 +1,5 @@
-"""The waiting page as a replica serves it, to browsers without JavaScript and to visitors who were
-redirected to the page.
+"""Renders the waiting page as a replica serves it: to browsers without JavaScript, and to visitors
+who were redirected to the page.
 
 The only source of the page is static/waiting.html. This module fills the source's
 `<!--# echo … -->` placeholders in the visitor's language, and converts the source for nginx.
@@ -20,7 +20,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.visitor_number import visitor_number
 
 _ECHO = re.compile(r'<!--# echo var="(\w+)"(?: encoding="\w+")? default="([^"]*)" -->')
-#: The nginx variable for each placeholder that nginx fills in. Their values are safe in HTML.
+#: The nginx variables for the placeholders that nginx fills in. Their values are safe in HTML.
 _NGINX_VARIABLES = {
     "waitroom_room": "$waitroom_room",
     "waitroom_method": "$waitroom_method",
@@ -30,13 +30,13 @@ _NGINX_VARIABLES = {
     "waitroom_join": "${waitroom_join}",
     "waitroom_unsent": "$waitroom_unsent",
 }
-#: The longest parameter to write, in bytes. nginx accepts no parameter above 4,096 bytes.
+#: The maximum length of a parameter, in bytes. nginx accepts none of more than 4,096 bytes.
 _MAX_PARAMETER = 3_000
 
 
 def format_opening(document: Mapping[str, Any], settings: RoomSettings) -> str:
-    """Return when the document's event opens, in the event's time zone, because the visitor's is
-    unknown. Empty without an event."""
+    """Return when the document's event opens, or "" without an event. The time is in the event's
+    time zone, because the visitor's is unknown."""
     moments = settings.moments(parse_updated_ms(document))
     event = moments.event or moments.coming
     if event is None:

@@ -1,4 +1,4 @@
-"""The responses with the waiting page, either our page or one by the room's own template."""
+"""Builds responses with the waiting page, which is our page or the room's own template."""
 
 import json
 import math
@@ -44,9 +44,9 @@ ENDPOINTS = Endpoints("proxy")
 async def get_page(request: web.Request) -> web.Response:
     """Get the waiting page for a verdict.
 
-    For nginx, in rooms with a `template`. It does not ask Redis.
+    This endpoint is for nginx, in rooms with a `template`. It reads nothing from Redis.
     """
-    name, text = (request.headers.get(each) for each in ("X-Waitroom-Room", "X-Waitroom-Document"))
+    name, text = map(request.headers.get, ("X-Waitroom-Room", "X-Waitroom-Document"))
     if name is None or text is None:
         return problem(400, "Not of a verdict", detail="Send X-Waitroom-Room, X-Waitroom-Document.")
     room = request.app[GATES].find(name)
@@ -75,13 +75,13 @@ def render_page(
     *,
     method: str | None = None,
 ) -> web.Response:
-    """Return the page, for a visitor who has just left if `answer` is None. It leads on to
-    `next_url`. `method` is that of the visitor's request. None: they requested the page itself."""
+    """Return the waiting page, which leads on to `next_url`. `answer` is None if the visitor has
+    just left. `method` is None if the visitor requested the waiting page itself."""
     before, _, _ = request.query_string.partition("next=")
     unsent = sends_data(method) if method else UNSENT in before
     document = status_document.build_document(room, answer)
     # The page must not refresh for visitors who left or lost their place, because that would queue
-    # them again. Newcomers need the refresh to join: instead of a page, or while the shield is up.
+    # them again. Newcomers need the refresh to join, on any page of the site or under the shield.
     has_no_place = document["state"] == VisitorState.NOT_QUEUED
     is_final = has_no_place and method is None and "join_url" not in document
     if not is_final and (template := find_template(request, room)):
@@ -122,7 +122,7 @@ def _render_template(  # noqa: PLR0913 - the template needs all of them
     *,
     unsent: bool = False,
 ) -> web.Response:
-    """Return the page by the room's own template. `next_url` is the address that the visitor
+    """Return the page from the room's own template. `next_url` is the URL that the visitor
     requested. It is empty if nginx may cache the page for others."""
     page = request.app[PAGE]
     language = page.languages.choose(request.headers.get("Accept-Language"))

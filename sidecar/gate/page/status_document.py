@@ -1,4 +1,4 @@
-"""The status document that visitors poll, and its members."""
+"""Builds the status document that visitors poll, and reads its members."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,25 +12,25 @@ from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import Phase, QueueOutcome, Standing, VisitorState
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
-#: The age of a snapshot, ms, from which Redis counts as unavailable.
+#: If the latest snapshot is older than this, in ms, Redis counts as unavailable.
 _MAX_SNAPSHOT_AGE_MS = 3 * REFRESH_MS
 
 
 def build_document(room: Gate, answer: Answer | None) -> dict[str, Any]:
     """Return the status document. `answer` is None for a visitor who has just left."""
     standing, settings = answer.standing if answer else None, room.settings
-    now_ms, moments = _moments(room, standing)
-    state = _visible_state(room, answer, moments)
+    now_ms, moments = _read_moments(room, standing)
+    state = _choose_visible_state(room, answer, moments)
     position, above = get_position(room, standing)
     wait = answer.wait if answer else None
-    line = _line_name(room, standing) if settings.lines else None
+    line = _find_line_name(room, standing) if settings.lines else None
     document: dict[str, Any] = {
         "state": state,
         "visitor": answer.visitor if answer else None,
         "position": position,
         "position_above": above,
         "line": line,
-        "waiting": _waiting_count(room, standing, line),
+        "waiting": _count_waiting(room, standing, line),
         "ahead": position - 1 if position else None,
         "wait_seconds": wait.seconds if wait else None,
         "wait_seconds_low": wait.low if wait else None,
@@ -63,13 +63,13 @@ def build_event_members(event: RoomEvent | None) -> dict[str, str | None]:
 
 def get_refresh_s(room: Gate, answer: Answer) -> float:
     """Return the time until the visitor's next poll, seconds, as the status document has it."""
-    now_ms, moments = _moments(room, answer.standing)
-    state = _visible_state(room, answer, moments)
+    now_ms, moments = _read_moments(room, answer.standing)
+    state = _choose_visible_state(room, answer, moments)
     return compute_interval_s(state, answer.standing, moments, now_ms)
 
 
-def _moments(room: Gate, standing: Standing | None) -> tuple[int, Moments]:
-    """Return the time by the store's clock, in ms since 1970, and the room's moments then."""
+def _read_moments(room: Gate, standing: Standing | None) -> tuple[int, Moments]:
+    """Return the time by the store's clock, in ms, and the room's phase and events at that time."""
     now_ms = standing.now_ms if standing else room.clock.now_ms()
     return now_ms, room.settings.moments(now_ms)
 
@@ -86,7 +86,7 @@ def get_store_id(room: Gate, *, memory: str) -> str | None:
 
 
 def get_join_query(document: Mapping[str, Any]) -> str:
-    """Return the query before `next` in the page address that newcomers join by. Often empty."""
+    """Return what precedes `next` in the query with which a newcomer joins. Often empty."""
     _, _, query = document.get("join_url", "").partition("?")
     return f"{query}&" if query else ""
 
@@ -108,8 +108,8 @@ def format_count(document: Mapping[str, Any], name: str) -> str:
 
 
 def get_position(room: Gate, standing: Standing | None) -> tuple[int | None, int | None]:
-    """Return the position, from 1 on, or None and the `rank_limit` that it is above. Both are None
-    in recovery, because the position might grow, and before the opening, because it is secret."""
+    """Return (position, None), or (None, `rank_limit`) if the position is above that limit. Both
+    are None in recovery, because the position might grow, and before the opening: it is secret."""
     if standing is None or standing.outcome is not QueueOutcome.WAITING or standing.recovery_stage:
         return None, None
     if standing.phase is not Phase.OPEN:
@@ -118,11 +118,11 @@ def get_position(room: Gate, standing: Standing | None) -> tuple[int | None, int
     return (None, limit) if limit is not None and position > limit else (position, None)
 
 
-def _visible_state(room: Gate, answer: Answer | None, moments: Moments) -> VisitorState:
+def _choose_visible_state(room: Gate, answer: Answer | None, moments: Moments) -> VisitorState:
     """Return the state to show, which is `closed` for visitors without a place in a closed room."""
     if answer is None:
         return VisitorState.NOT_QUEUED
-    # In a partial roll-out, a visitor may be outside and pass, which is known only after joining.
+    # In a partial roll-out, some visitors need not wait. Which ones is known only when they join.
     if answer.state is not VisitorState.NOT_QUEUED or room.settings.rollout_percent < 100:
         return answer.state
     return VisitorState.CLOSED if moments.phase is Phase.CLOSED else answer.state
@@ -143,14 +143,14 @@ def parse_updated_ms(document: Mapping[str, Any]) -> int:
     return round(datetime.fromisoformat(document["updated_at"]).timestamp() * 1000)
 
 
-def _line_name(room: Gate, standing: Standing | None) -> str | None:
+def _find_line_name(room: Gate, standing: Standing | None) -> str | None:
     lines = room.settings.lines
     index = standing.line if standing else None
-    # Redis may already have a sub-queue that was added in the last second, and the replica not yet.
+    # Redis may already have a new sub-queue that the replica learns of only in the next second.
     return lines[index].name if index is not None and index < len(lines) else None
 
 
-def _waiting_count(room: Gate, standing: Standing | None, line: str | None) -> int | None:
+def _count_waiting(room: Gate, standing: Standing | None, line: str | None) -> int | None:
     """Return the number of visitors waiting in the visitor's sub-queue, or else in the room."""
     if standing is None:
         return room.snapshot.waiting if room.snapshot else None

@@ -1,4 +1,4 @@
-"""The waiting page by a room's own template, instead of our page.
+"""Helps to serve a room's own template as the waiting page, instead of our page.
 
 nginx passes the status document from the verdict on to /page, so that /page need not ask Redis
 again. A template usually has no script of ours, so a Refresh header makes the browser reload it.
@@ -21,14 +21,14 @@ from sidecar.kit.templates import Template
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import VisitorState
 
-#: The policy of a template, which may load and run what the site's other pages may.
+#: The Content-Security-Policy of a template. It may load and run what the site's other pages may.
 POLICY = (
     "default-src 'self' https: data: 'unsafe-inline'; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
 #: The script that polls. A template that loads it needs no Refresh header.
 _OUR_SCRIPT = "/_waitroom/static/waiting.js"
-#: The characters that stay unquoted in an address. None can end a string in a script.
+#: The characters that need no percent-encoding in a URL. None can end a string in a script.
 SAFE = "/?&=%:@!,;+*~"
 
 
@@ -47,14 +47,14 @@ def format_refresh(
     template: Template, document: Mapping[str, Any], next_url: str = "", *, unsent: bool = False
 ) -> str:
     """Return the Refresh header, which tells the browser when to reload the page and from which
-    address. Empty if the page's script polls."""
+    URL. Empty if the page's script polls."""
     if document["visitor"] and _OUR_SCRIPT in template.text:
         return ""
     seconds = str(max(1, math.ceil(document["refresh_after_seconds"])))
     if not next_url or (document["state"] != VisitorState.NOT_QUEUED and not unsent):
         return seconds
-    # The page is reloaded from its own address for two reasons: newcomers can join there even while
-    # the shield is up, and the address that a form was sent to must not be requested by GET.
+    # The page is reloaded from its own URL for two reasons: newcomers can join there even while the
+    # shield is up, and the URL that a form was sent to must not be requested by GET.
     query = status_document.get_join_query(document) + UNSENT * unsent
     query += f"next={quote(next_url, safe=SAFE)}"
     return f"{seconds}; url=/_waitroom/{document['room']}/?{query}"
