@@ -1,6 +1,6 @@
--- Lists the resources that a sweep must update, the longest overdue first. Changes nothing.
--- ARGV    5 how many to list at most
--- RETURNS {now, the names of the resources}
+-- Lists the resources that a sweep must update, the most overdue first. Changes nothing.
+-- ARGV    5 how many resources to list at most
+-- RETURNS {now, {the names of the resources}}
 -- @include "leases/parts/template"
 local function run(KEYS, ARGV)
   read_template(KEYS, ARGV)

@@ -1,9 +1,11 @@
--- Finds the resources where one of the given holders has a lease, a reservation or a place in the
--- queue, or where a lease has the given fencing number. Changes nothing.
--- ARGV    after the names of the resources: the fencing number or '', then the names of the holders
--- RETURNS {now, the names of the resources}
+-- Finds, among the given resources, those where one of the given holders has a lease, a reservation
+-- or a place in the queue, and those with a lease that has the given fencing number. Changes
+-- nothing.
+-- ARGV    after the resources' names: the fencing number or '', then the names of the holders
+-- RETURNS {now, {the names of the found resources}}
 -- @include "leases/parts/template"
 
+-- Returns whether a sorted set has one of these members.
 local function has_member(key, names)
   for _, score in ipairs(redis_call('ZMSCORE', key, unpack(names))) do
     if score then return true end
@@ -11,6 +13,7 @@ local function has_member(key, names)
   return false
 end
 
+-- Returns whether a lease in the hash `facts` has this fencing number.
 local function has_fence(facts, fence)
   if fence == '' then return false end
   for _, fact in ipairs(redis_call('HVALS', facts)) do

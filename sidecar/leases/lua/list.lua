@@ -1,9 +1,10 @@
--- Lists the holders of resources, and a page of their queues. Changes nothing.
--- ARGV    after the names: the first place in the queue to list (0: the head), and how many
--- RETURNS {now, for each resource: {name, how many wait, {holder, when the lease or reservation
---          ends, fencing number and start with a space between, or '' for a reservation, …},
---          a newcomer's expected wait, ms (-1: unknown), {waiting holder, order, when the next
---          heartbeat is due, …}}}
+-- Lists the holders of resources, and a page of each resource's queue. Changes nothing.
+-- ARGV    after the resources' names: the first place in the queue to list (0: the head), and how
+--         many places
+-- RETURNS {now, {for each resource: {name, how many holders wait, {holder, when the lease or the
+--          reservation ends, '' for a reservation or the fencing number and when the lease began,
+--          with a space between, …}, a newcomer's expected wait, ms (-1: unknown), {waiting holder,
+--          order, when the next heartbeat is due, …}}}}
 -- @include "leases/parts/place"
 
 local function read_holders(resource)

@@ -1,11 +1,13 @@
 -- Releases leases, reservations and places in the queue. Idempotent.
--- ARGV    after the names, for each holder: number of the resource, holder, fencing number of the
---         lease, or '' to release whatever the holder has: lease, reservation or place
--- RETURNS {now, born, whether Redis recovers, for each holder a row as in parts/clients: GRANTED if
---         something was released}
+-- ARGV    after the resources' names, for each holder: index of the resource, holder, fencing
+--         number of the lease, or '' to release what the holder has: a lease, a reservation or a
+--         place
+-- RETURNS {now, born, 1 if Redis recovers, {for each holder a row as in parts/clients}}. The
+--         outcome is GRANTED if something was released.
 -- @include "leases/parts/clients"
 
-local function answer(resource, client, fence)
+-- Releases what one holder has, and returns the reply.
+local function release(resource, client, fence)
   if fence ~= '' then
     if not client.fence then return make_reply(GONE) end
     if client.fence ~= tonumber(fence) then return make_reply(STALE) end
@@ -22,7 +24,7 @@ end
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  local replies = answer_batch(ARGV, 3, read_clients, answer)
+  local replies = handle_batch(ARGV, 3, read_clients, release)
   for _, resource in ipairs(resources) do
     update_resource(resource)
   end

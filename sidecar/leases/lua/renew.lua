@@ -1,6 +1,6 @@
 -- Renews leases for another term, and restores leases that Redis lost.
--- ARGV    after the names, for each lease: number of the resource, holder, fencing number
--- RETURNS {now, born, whether Redis recovers, for each lease a row as in parts/clients}
+-- ARGV    after the resources' names, for each lease: index of the resource, holder, fencing number
+-- RETURNS {now, born, 1 if Redis recovers, {for each lease a row as in parts/clients}}
 -- @include "leases/parts/clients"
 
 -- Returns when a lease that began at `started` would end if it were renewed now.
@@ -9,14 +9,14 @@ local function get_renewed_end(started)
   return math.min(now + term_ms, started + (template.max_term_ms or math.huge))
 end
 
--- Restores a lease from before Redis was emptied, if there is room.
+-- Restores a lease from before Redis was emptied, if a slot is free. Returns the reply.
 local function restore_lease(resource, client, fence)
   local started = math.floor(fence / 1000)
   local ends = get_renewed_end(started)
   if ends <= now then return make_reply(STALE) end
   if resource.held >= capacity and not client.ends then
-    -- With a single slot only the newest lease can be valid, so a lease with a smaller fencing
-    -- number that was restored before had already ended.
+    -- If there is only one slot, only the newest lease can be valid. So a lease with a smaller
+    -- fencing number, which was restored before, must have ended before Redis was emptied.
     local other = capacity == 1 and redis_call('ZRANGE', resource.holders, 0, 0)[1]
     local fact = other and redis_call('HGET', resource.facts, other)
     local other_fence = string.match(fact or '', '%d+')
@@ -29,7 +29,8 @@ local function restore_lease(resource, client, fence)
   return make_lease_reply(GRANTED, client)
 end
 
-local function answer(resource, client, fence)
+-- Renews or restores one lease, and returns the reply.
+local function renew(resource, client, fence)
   fence = tonumber(fence)
   local is_lost = is_recovering() and is_before_loss(fence)
   if not client.fence and is_lost then return restore_lease(resource, client, fence) end
@@ -44,12 +45,12 @@ local function answer(resource, client, fence)
   return make_lease_reply(GRANTED, client)
 end
 
-local function open_resource(resource)
+local function update_and_read(resource)
   update_resource(resource)
   read_clients(resource)
 end
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  return finish_reply(answer_batch(ARGV, 3, open_resource, answer))
+  return finish_reply(handle_batch(ARGV, 3, update_and_read, renew))
 end

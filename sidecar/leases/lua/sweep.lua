@@ -1,6 +1,7 @@
--- Ends expired leases and reservations, and removes silent holders from queues, at resources that
--- get no requests. A resource without holders and queue keeps no key.
--- RETURNS {now, born, whether Redis recovers, how many resources need another sweep}
+-- Updates resources that get no requests: ends expired leases and reservations, removes silent
+-- holders from the queues, and calls the next holders. Deletes the keys of a resource that nobody
+-- holds or waits for.
+-- RETURNS {now, born, 1 if Redis recovers, how many resources need another sweep}
 -- @include "leases/parts/expiry_and_calls"
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)

@@ -1,8 +1,8 @@
 -- @include "visitors/script"
--- A queue is a sorted set with orders as scores. Other sorted sets have times as scores: when each
--- session ends, and when the next heartbeat of each waiting visitor is due.
+-- Reads and removes members of sorted sets. In a queue the scores are orders. In other sets they
+-- are times: when each session ends, or when the next heartbeat of each waiting visitor is due.
 
--- Returns the members whose time is `now` or earlier, `most` at most, and their times as strings.
+-- Returns up to `most` members whose score is at most `now`, and their scores as strings.
 function queue.members_until(now, key, most)
   return queue.split(
     redis_call('ZRANGEBYSCORE', key, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most))
@@ -15,13 +15,13 @@ function queue.pop_heads(key, most)
   return members, orders, most
 end
 
--- Returns the members' scores as strings, false for a member that is not in the set.
+-- Returns the scores of members as strings, and false for each member that is not in the set.
 function queue.scores_of(key, members)
   if #members == 1 then return {redis_call('ZSCORE', key, members[1])} end
   return redis_call('ZMSCORE', key, unpack(members))
 end
 
--- Removes members from a set and returns their scores like queue.scores_of().
+-- Removes members from a set. Returns their scores as queue.scores_of() does.
 function queue.pop_scores(key, members)
   local scores = redis_call('ZMSCORE', key, unpack(members))
   redis_call('ZREM', key, unpack(members))

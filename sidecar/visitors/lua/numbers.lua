@@ -1,8 +1,8 @@
 -- @include "visitors/script"
--- Reads and writes numbers in a hash, by field name.
+-- Reads the numbers in a hash by their field names, and finds those that a script has changed.
 
--- Returns the stored numbers in the order of `names`, and a table of them by name. The script
--- changes the table and writes what queue.changed_numbers() returns.
+-- Returns the stored numbers as a list in the order of `names`, and as a table by name. A script
+-- changes the table, and then writes what queue.changed_numbers() returns.
 function queue.load_numbers(key, names)
   local loaded, by_name = redis_call('HMGET', key, unpack(names)), {}
   for i, name in ipairs(names) do
@@ -12,7 +12,7 @@ function queue.load_numbers(key, names)
   return loaded, by_name
 end
 
--- Returns the names and values of the numbers that changed, for HSET. 17 digits lose nothing.
+-- Returns the names and values of the changed numbers, for HSET, with 17 digits, which is exact.
 function queue.changed_numbers(names, loaded, by_name)
   local fields = {}
   for i, name in ipairs(names) do
@@ -23,7 +23,7 @@ function queue.changed_numbers(names, loaded, by_name)
   return fields
 end
 
--- Returns a number greater than the last one, even if the clock jumped back.
+-- Returns the time in µs, or if that is not greater than `last`, `last` + 1.
 function queue.next_number(last, now_us)
   return math.max(now_us, (last or 0) + 1)
 end

@@ -1,16 +1,19 @@
 -- @include "visitors/script"
--- Members to add to sorted sets, collected while a script runs, because one ZADD with many members
--- costs about half as much as many ZADDs. A script calls flush() before it reads such a set;
--- finish() calls it at the end.
+-- Collects the members to add to sorted sets while a script runs, because one ZADD with many
+-- members takes about half the time of many ZADDs. A script must call flush() before it reads a set
+-- that may have pending members, and at its end.
+
+-- The pending members and scores of each set, by key.
 local pending
--- The cached sizes of sets. put() and flush() keep them right; a script that changes a set in
--- another way calls resized().
+-- The cached sizes of sets, by key. A script that adds or removes members in another way than put()
+-- must call resized().
 local sizes
 
 function queue.begin_writes()
   pending, sizes = {}, {}
 end
 
+-- Adds a member to a set, or changes its score, at the next flush().
 local function put(key, score, member)
   local add = pending[key]
   if not add then
@@ -35,6 +38,7 @@ local function flush()
   pending = {}
 end
 
+-- Returns how many members a set has.
 local function size(key)
   if pending[key] then flush() end
   sizes[key] = sizes[key] or redis_call('ZCARD', key)

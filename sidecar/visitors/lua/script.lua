@@ -1,15 +1,16 @@
--- The start of every script. A library of Redis Functions is loaded once and called many times, so
--- the product's begin() resets the locals that hold the state of a call.
--- If Redis is full or read-only, the first write of a script fails and nothing is changed; later
--- writes of the same call never fail.
+-- Defines what all scripts need. A library of Redis Functions is loaded once and called many times,
+-- so begin(), which each feature defines, must set the locals that belong to one call. If Redis is
+-- full or read-only, the first write of a script fails, and nothing is changed. If the first write
+-- succeeds, the later writes of the same call succeed too.
 
--- redis.call. begin() sets it, because redis.call is not available while a library is loaded.
+-- This is redis.call. begin() sets it, because redis.call is not available while a library loads.
 local redis_call
--- Functions that all queues share. They are fields, because a library may have only 200 locals.
+-- The functions that all queues share. They are fields of a table, because a library can have only
+-- 200 local variables.
 local queue = {}
 
--- Returns a whole number as a string. tostring() would round a number of more than 14 digits.
--- Arguments of redis.call do not need this.
+-- Returns a whole number as a string, without rounding; tostring() rounds to 14 digits. Numbers
+-- that are arguments of redis.call do not need this.
 local function int(number)
   return string.format('%d', number)
 end
@@ -20,7 +21,7 @@ function queue.time_us()
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 
--- Returns the members of a reply WITHSCORES, and their scores as strings.
+-- Splits the reply of a command with WITHSCORES into the members and their scores as strings.
 function queue.split(rows)
   local members, scores = {}, {}
   for i = 1, #rows, 2 do
@@ -29,6 +30,7 @@ function queue.split(rows)
   return members, scores
 end
 
-function queue.write_all(command, key, words)
-  if #words > 0 then redis_call(command, key, unpack(words)) end
+-- Calls a command with all arguments, unless there are none.
+function queue.write_all(command, key, arguments)
+  if #arguments > 0 then redis_call(command, key, unpack(arguments)) end
 end

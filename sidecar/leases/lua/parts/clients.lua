@@ -1,13 +1,14 @@
 -- @include "leases/parts/expiry_and_calls"
--- The clients of a batch as tables, one for each holder of each resource: {holder, ends, fence,
--- started, order}. A client with a lease has `ends` and `fence`, a called client (whose reservation
--- ends at `ends`) has no `fence`, and a waiting client has `order`.
+-- Reads and changes the clients of a batch: tables {holder, ends, fence, started, order}, one for
+-- each holder at each resource. A client with a lease has `ends`, `fence` and `started`; a called
+-- client has only `ends`, when its reservation ends; a waiting client has only `order`.
 
--- Reads the items of the batch from ARGV[from] on. Each has `fields` arguments: the number of a
--- resource, the holder, and others. Sets resource.names, the names of the resource's holders in
--- this batch, and resource.clients, the tables of these holders by name.
-local function read_items(ARGV, from, fields)
-  local items = {}
+-- Returns the requests of the batch, each as {resource, client, further arguments}. Each request
+-- has `fields` arguments from ARGV[from] on: the index of the resource, the holder, and others.
+-- Sets resource.names, the names of the resource's holders in this batch, and resource.clients, the
+-- clients by these names.
+local function read_requests(ARGV, from, fields)
+  local requests = {}
   for i = from, #ARGV, fields do
     local resource = resources[tonumber(ARGV[i])]
     resource.names, resource.clients = resource.names or {}, resource.clients or {}
@@ -16,14 +17,14 @@ local function read_items(ARGV, from, fields)
       resource.names[#resource.names + 1] = ARGV[i + 1]
     end
     local client = resource.clients[ARGV[i + 1]]
-    items[#items + 1] = {resource, client, unpack(ARGV, i + 2, i + fields - 1)}
+    requests[#requests + 1] = {resource, client, unpack(ARGV, i + 2, i + fields - 1)}
   end
-  return items
+  return requests
 end
 
 -- Ends the lease or the reservation of a client.
 local function free_slot(resource, client)
-  if client.fence then record_length(math.min(now, client.ends) - client.started) end
+  if client.fence then record_lease_length(math.min(now, client.ends) - client.started) end
   redis_call('ZREM', resource.holders, client.holder)
   redis_call('HDEL', resource.facts, client.holder)
   resource.held, client.ends, client.fence, client.started = resource.held - 1, nil, nil, nil
@@ -48,7 +49,7 @@ local function read_clients(resource)
       facts = facts or redis_call('HMGET', resource.facts, unpack(names))
       local fence, started = string.match(facts[i] or '', '(%d+) (%d+)')
       client.fence, client.started = tonumber(fence or nil), tonumber(started or nil)
-      -- The bounded loop of update_resource() may not have removed an expired lease.
+      -- An expired lease may be left, because update_resource() removes a limited number.
       if client.ends <= now then
         client.ends = get_extended_end(client.fence, client.ends) or client.ends
         if client.ends <= now then free_slot(resource, client) end
@@ -68,8 +69,9 @@ end
 
 local GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = 1, 0, -1, -2, -3, -4
 
--- Return the reply about a client, as leases/store.py reads it:
--- {outcome, fence, started, expires, order, ahead, waiting, wait (-1: unknown), refresh}
+-- make_lease_reply() and make_reply() return the reply about a client, as leases/store.py reads it:
+-- {outcome, fence, started, expires, order, how many holders are ahead, how many wait, expected
+-- wait (-1: unknown), time until the next heartbeat}. Times are in ms.
 local function make_lease_reply(outcome, client)
   return {outcome, client.fence, client.started, client.ends, 0, 0, 0, -1, 0}
 end
@@ -77,11 +79,11 @@ local function make_reply(outcome, waiting, refresh)
   return {outcome, 0, 0, 0, 0, 0, waiting or 0, -1, refresh or 0}
 end
 
--- Calls `open_resource` for each resource, then `answer` for each item of the batch. Returns the
--- replies.
-local function answer_batch(ARGV, fields, open_resource, answer)
-  local items, replies = read_items(ARGV, last_name_at + 1, fields), {}
-  for _, resource in ipairs(resources) do open_resource(resource) end
-  for i, item in ipairs(items) do replies[i] = answer(unpack(item)) end
+-- Calls `update_and_read` for each resource, then `handle` for each request of the batch. Returns
+-- the replies. `fields`: as in read_requests().
+local function handle_batch(ARGV, fields, update_and_read, handle)
+  local requests, replies = read_requests(ARGV, last_name_at + 1, fields), {}
+  for _, resource in ipairs(resources) do update_and_read(resource) end
+  for i, request in ipairs(requests) do replies[i] = handle(unpack(request)) end
   return replies
 end

@@ -1,16 +1,17 @@
 -- @include "leases/parts/resources"
 -- @include "visitors/call_heads"
 -- Updates a resource: ends expired leases and reservations, removes silent holders from the queue,
--- and calls the head of the queue. A called holder has a reservation: nobody else gets its slot
--- until the claim window ends.
+-- and calls the holders at the head of the queue. A called holder has a reservation: until the
+-- claim window ends, nobody else gets the slot.
 
 -- Returns how many members the next loop may handle.
-local function get_loop_limit(limit)
-  return math.min(MAX_LOOP_MEMBERS, member_budget, limit or MAX_LOOP_MEMBERS)
+local function get_loop_limit()
+  return math.min(MAX_LOOP_MEMBERS, member_budget)
 end
 
--- Returns the new end of a reservation that ended while no replica was available, or a false value
--- for any other reservation and for a lease, which has a `fact`.
+-- Returns a later end for a reservation that ended while no replica was available, because its
+-- holder could not take the lease. Returns a false value for other reservations and for leases.
+-- `fact`: the value in the hash `facts`, which only a lease has.
 local function get_extended_end(fact, ends)
   local back = state.back or 0
   return not fact and ends <= back and back + claim_ms > now and back + claim_ms
@@ -27,7 +28,7 @@ local function end_expired(resource)
       redis_call('ZADD', resource.holders, int(new_end), names[i])
     else
       expired[#expired + 1] = names[i]
-      if fact then record_length(ends - tonumber(string.match(fact, ' (.*)'))) end
+      if fact then record_lease_length(ends - tonumber(string.match(fact, ' (.*)'))) end
     end
   end
   if #expired == 0 then return end
@@ -45,10 +46,10 @@ local function remove_silent(resource)
   resource.waiting, member_budget = resource.waiting - #silent, member_budget - #silent
 end
 
--- Calls a holder, who can take the lease until the end of the claim window. Returns false if the
--- holder's heartbeat is overdue by more than the claim window.
+-- Calls a holder, who then has until the end of the claim window to take the lease. Returns false,
+-- and calls nobody, if the holder's heartbeat is overdue by more than the claim window.
 local function call_holder(resource, holder, due)
-  due = get_due_time(due)
+  due = get_due_after_pause(due)
   if due + claim_ms < now then return false end
   local ends = math.max(due, now) + claim_ms
   redis_call('ZADD', resource.holders, int(ends), holder)
@@ -64,6 +65,7 @@ local function call_waiting(resource)
   resource.waiting, member_budget = resource.waiting - popped, member_budget - popped
 end
 
+-- Does what the head of this file says, as far as it is due and the budget of this script allows.
 local function update_resource(resource)
   if is_due(resource) and member_budget > 0 then
     if resource.held > 0 then end_expired(resource) end

@@ -1,12 +1,12 @@
 -- @include "leases/parts/clients"
--- Places in the queue: the expected wait, and when to send the next heartbeat.
+-- Handles places in the queue: estimates waits, and decides when the next heartbeat is due.
 
--- How many holders behind the head also poll at about the time when the next slot becomes free, so
--- that none of them is one poll late if all holders ahead have left.
+-- The head of the queue polls when the next slot becomes free. So do this many holders behind it,
+-- because the holders ahead of them may have left.
 local NEAR_HEAD = 5
 
--- Returns the earliest and the expected time at which the n-th slot (from 0) becomes free. A called
--- holder is expected to take the lease, and to hold the lease as long as usual.
+-- Returns the earliest and the expected time at which the n-th slot (from 0) becomes free. Assumes
+-- that a called holder takes the lease and holds it as long as the average.
 local function estimate_slot_times(resource, n)
   resource.slots = resource.slots or {}
   if not resource.slots[n] then
@@ -16,8 +16,8 @@ local function estimate_slot_times(resource, n)
     local free = tonumber(row[2] or nil)
     local expected = free
     if not free then
-      -- Nobody holds the slot: a recovery blocks the slot, or the bounded loop of update_resource()
-      -- has not called a holder for the slot yet.
+      -- Nobody has the slot: a recovery blocks it, or update_resource(), which calls a limited
+      -- number of holders at a time, has not called a holder for it yet.
       free = is_recovering() and recovers_at or now + 100
       expected = free
     elseif redis_call('HEXISTS', resource.facts, row[1]) == 0 then
@@ -28,10 +28,10 @@ local function estimate_slot_times(resource, n)
   return unpack(resource.slots[n])
 end
 
--- Returns the expected wait behind `ahead` holders, and the time until the next heartbeat, ms: a
--- tenth of the wait, 1 to 30 s, or the template's interval. Up to a quarter is added at random, so
--- that holders who joined together do not poll together. The head of the queue polls every 2 s, and
--- when its slot becomes free.
+-- Returns the expected wait behind `ahead` holders, ms, and the time until the next heartbeat, ms.
+-- That time is the template's heartbeat_interval, or a tenth of the wait, from 1 s to 30 s, of
+-- which up to a quarter is random, so that holders who joined together do not poll together. The
+-- head of the queue polls every 2 s, and when its slot becomes free.
 local function estimate_wait(resource, ahead, jitter)
   local free, expected = estimate_slot_times(resource, ahead % capacity)
   local rounds = math.floor(ahead / capacity)
@@ -48,7 +48,7 @@ local function estimate_wait(resource, ahead, jitter)
   return wait, math.max(1, math.floor(refresh))
 end
 
--- Sets a waiting holder's next heartbeat and returns the reply.
+-- Stores when a waiting holder's next heartbeat is due, and returns the reply.
 local function record_heartbeat(resource, client, ahead, jitter)
   local wait, refresh = estimate_wait(resource, ahead, jitter)
   put(resource.due, int(now + refresh), client.holder)
@@ -57,8 +57,8 @@ local function record_heartbeat(resource, client, ahead, jitter)
     is_recovering() and -1 or math.floor(wait), refresh}
 end
 
--- Returns whether to restore a lost place with this order. A place is restored only while its
--- holder's first heartbeat after the loss may still be outstanding.
+-- Returns whether a lost place with this order may be restored: only during the time after the loss
+-- in which its holder's next heartbeat may be due.
 local function is_restorable(order)
   if not order or not is_before_loss(order) then return false end
   local longest_ms = math.min(template.heartbeat_interval_ms or 30000, timeout_ms / 2) + claim_ms

@@ -1,8 +1,10 @@
 -- @include "leases/parts/state_and_fence"
 -- @include "visitors/pending_writes"
--- The resources of this script, as tables: the names of their keys, how many holders have a lease
--- or a reservation (`held`) and how many wait (`waiting`), `stored_expiry` (the score in ENDS, nil
--- if there is none), and `next_expiry`, the earliest expiry that this script has set.
+-- Reads and writes the resources of one script call.
+
+-- Each resource is a table: the names of its keys, how many holders have a lease or a reservation
+-- (`held`), how many wait (`waiting`), its score in the sorted set `ends` (`stored_expiry`, nil if
+-- it has none), and the earliest expiry that this script has set (`next_expiry`).
 local resources
 local function load_resources(KEYS, ARGV)
   resources = {}
@@ -22,19 +24,21 @@ local function load_resources(KEYS, ARGV)
   end
 end
 
--- Returns whether a resource may have something to expire. `stored_expiry` is never later than the
--- next expiry, but may be earlier, because a heartbeat delays that expiry without a write to ENDS.
+-- Returns whether something may have expired at a resource. `stored_expiry` is never later than the
+-- next expiry, but may be earlier, because a heartbeat makes the next expiry later without a write
+-- to
+-- ENDS.
 local function is_due(resource)
   return (resource.stored_expiry or 0) <= now
 end
 
-local function lower_next_expiry(resource, at)
-  resource.next_expiry = math.min(resource.next_expiry, at)
+local function lower_next_expiry(resource, expiry)
+  resource.next_expiry = math.min(resource.next_expiry, expiry)
 end
 
--- Returns the time, ms, from which a holder counts as silent if its heartbeat was due at `due`.
+-- Returns the time from which a holder counts as silent whose heartbeat is due at `due`, ms.
 local function get_silent_time(due)
-  return get_due_time(due) + timeout_ms + 1
+  return get_due_after_pause(due) + timeout_ms + 1
 end
 
 local function find_next_expiry(resource)
@@ -68,14 +72,14 @@ local function write_resources()
   write_state()
 end
 
--- Writes resources and state. Returns the whole reply: now, when the template was first used in
--- this Redis, ms, whether Redis recovers (1 or 0), and `replies`.
+-- Writes the resources and the template's state. Returns the script's whole reply: {now, when the
+-- template was first used in this Redis (ms), 1 if Redis recovers or 0, `replies`}.
 local function finish_reply(replies)
   write_resources()
   return {now, state.born, is_recovering() and 1 or 0, replies}
 end
 
--- How many members the loops of this script may still handle.
+-- How many more members the loops of this script call may handle.
 local member_budget
 local function begin(KEYS, ARGV)
   read_template(KEYS, ARGV)

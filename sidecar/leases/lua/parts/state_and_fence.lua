@@ -1,16 +1,17 @@
 -- @include "leases/parts/template"
 -- @include "visitors/numbers"
--- The state of a template, shared by all its resources; write_state() writes it.
+-- Reads and writes the state of a template, which all its resources share. Its numbers:
 --   born     when the template's first script ran in this Redis, ms
 --   last     the last fencing number or order, µs
---   recovers until when nothing is granted, because Redis was emptied, ms
+--   recovers the time until which nothing is granted, because Redis was emptied, ms
 --   seen     when the last sweep ran, ms
---   back     when sweeps began again after a pause, ms. No heartbeat could arrive during the
---            pause, so nobody counts as silent for that time
---   ends, held_ms  how many leases ended (20 at most), and the moving average of their length
+--   back     when the last outage ended: the first sweep after a long pause, ms. Heartbeats could
+--            not arrive during the outage, so nobody counts as silent for that time
+--   ends, held_ms  how many leases have ended (20 at most), and the moving average of how long
+--            they were held
 local NUMBERS = {'born', 'last', 'recovers', 'seen', 'back', 'ends', 'held_ms'}
--- `state` is not written at the start of a script, because a full Redis refuses a first write that
--- may need memory. A script that ends leases must begin with a removal instead.
+-- A script does not write the state first, because a full Redis would refuse the write, and the
+-- script would fail. A script that begins with a removal works in a full Redis.
 local loaded, state
 local recovers_until
 -- A longer pause between sweeps means that all replicas, or Redis, were unavailable.
@@ -18,8 +19,8 @@ local MAX_PAUSE_MS = 5000
 
 local function load_state(ARGV)
   loaded, state = queue.load_numbers(STATE, NUMBERS)
-  -- Redis was emptied if a replica knows the template from before `born`. Leases from before that
-  -- may still be held, so nothing is granted until all their terms are over.
+  -- Redis was emptied if a replica has known the template since before `born`. Leases from before
+  -- the loss may still be in use, so nothing is granted until all their terms are over.
   state.born = math.min(state.born or now, now) -- a clock may jump back
   if not state.recovers and (tonumber(ARGV[3]) or state.born) < state.born then
     state.recovers = state.born + term_ms
@@ -30,12 +31,12 @@ local function load_state(ARGV)
     state.back, state.seen = now, now
   end
   -- Orders and fencing numbers share one sequence, which only grows, even if the clock jumps back.
-  -- The replica may know a number that Redis lost in a failover.
+  -- The replica may have seen a higher number than Redis, which a failover lost.
   if ARGV[4] ~= '' then state.last = math.max(state.last or 0, tonumber(ARGV[4])) end
 end
 
--- Returns when a heartbeat is due: not before the end of the last pause of the sweeps.
-local function get_due_time(due)
+-- Returns when a heartbeat is due, at the earliest when the last outage ended.
+local function get_due_after_pause(due)
   return math.max(due, state.back or 0)
 end
 
@@ -48,13 +49,13 @@ local function next_fence()
   return state.last
 end
 
--- Returns whether an order or a fencing number is from before Redis was emptied.
+-- Returns whether an order or a fencing number was given before Redis was emptied.
 local function is_before_loss(number)
   return number > 0 and number < state.born * 1000
 end
 
--- Adds the length of a lease that ended to the moving average.
-local function record_length(held_ms)
+-- Adds the length of an ended lease to the moving average.
+local function record_lease_length(held_ms)
   state.ends = math.min((state.ends or 0) + 1, 20)
   state.held_ms = state.held_ms or 0
   state.held_ms = state.held_ms + (math.max(0, held_ms) - state.held_ms) / state.ends
@@ -62,7 +63,7 @@ end
 
 local function write_state()
   local fields = queue.changed_numbers(NUMBERS, loaded, state)
-  -- A full Redis may refuse this write, and the next script repeats it. A grant depends on the
-  -- state, but then the grant's own write was refused before, and the script failed there.
+  -- A full Redis may refuse this write; then the next script writes it. A lease is never granted
+  -- without it: Redis would have refused the write of the lease before, and the script would fail.
   if #fields > 0 then redis.pcall('HSET', STATE, unpack(fields)) end
 end

@@ -1,10 +1,10 @@
 -- @include "visitors/members"
--- The start of every script of leases.
+-- Begins every lease script: reads the arguments and the template's settings.
 -- KEYS  1 state  2 resources  3 ends; then for each resource: holders, facts, line, due
 --       (names and types: leases/redis_keys.py)
 -- ARGV  1 now in ms, or '' for Redis' own time (tests override it)
---       2 the template's settings (leases/settings.py) without those that are None, JSON
---       3 since when the replica knows that the template exists, ms, or ''
+--       2 the template's settings (leases/settings.py) except those that are None, JSON
+--       3 the earliest time at which the replica knows that the template existed, ms, or ''
 --       4 the highest fencing number or order that the replica has seen, or ''
 --       from 5 on, for each resource: its name
 local STATE, RESOURCES, ENDS
@@ -19,10 +19,10 @@ local parsed_settings, parsed_count = {}, 0
 -- The settings that are durations, in seconds.
 local DURATIONS = {'term', 'max_term', 'claim_window', 'heartbeat_timeout', 'heartbeat_interval'}
 local template, capacity, term_ms, claim_ms, timeout_ms
--- The index in ARGV of the last resource's name. Arguments of a single script follow.
+-- The index in ARGV of the last resource's name. The script's own arguments follow.
 local last_name_at
 
--- Returns the settings of a JSON text. Adds each duration in ms, such as `term_ms`.
+-- Returns the settings in a JSON text, with each duration also in ms, such as `term_ms`.
 local function parse_settings(text)
   if not parsed_settings[text] then
     if parsed_count >= MAX_PARSED then
