@@ -6,7 +6,7 @@ from sidecar.storage.redis.connect import close, connect
 from tests.faults.verdict import Row
 from tests.faults.world import Scale
 from tests.support.redis_servers import RedisServer
-from tests.support.simulation import HIDDEN, MOST_IDLE, MOST_LATE, Played, hidden_sale, play
+from tests.support.simulation import HIDDEN, MOST_IDLE, MOST_LATE, SaleResult, hidden_sale, simulate
 
 
 async def hidden_tabs(scale: Scale) -> list[Row]:
@@ -16,14 +16,14 @@ async def hidden_tabs(scale: Scale) -> list[Row]:
     with RedisServer() as server:
         redis = connect(server.url, timeout_s=10)
         try:
-            played = await play(redis, [hidden_sale(share) for share in shares])
+            played = await simulate(redis, [hidden_sale(share) for share in shares])
         finally:
             await close(redis)
     seconds = (time.monotonic() - began) / len(shares)
     return [_row(share, sale, seconds) for share, sale in zip(shares, played, strict=True)]
 
 
-def _row(share: float, sale: Played, seconds: float) -> Row:
+def _row(share: float, sale: SaleResult, seconds: float) -> Row:
     row = Row(
         f"a simulated sale, {share:.0%} of the tabs hidden", requests=sale.polls, seconds=seconds
     )

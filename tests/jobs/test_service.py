@@ -20,9 +20,9 @@ import pytest
 from tests.support.processes import free_port, wait_until
 from tests.support.target import PART
 from tests.support.works import (
-    Answer,
     JobClient,
     JobSystem,
+    Response,
     SubmittedJob,
     now_us,
     run_in_threads,
@@ -166,7 +166,7 @@ def test_a_key_names_one_job(place):
 def test_a_key_names_one_job_for_all_who_come_at_once(place):
     """Ten at a time, at two replicas: one of them made it."""
 
-    def submit(replica: int) -> Answer:
+    def submit(replica: int) -> Response:
         with JobClient(place.works.urls[replica], place.works.caller("shop")._token) as caller:
             return caller.call("POST", "/jobs", {"target": "still", "idempotency_key": "crowd"})
 

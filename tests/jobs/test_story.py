@@ -21,10 +21,10 @@ from tests.support.databases import Mariadb, Postgresql, Sqlite
 from tests.support.processes import wait_until
 from tests.support.target import PART
 from tests.support.works import (
-    Answer,
     Claim,
     Hold,
     JobSystem,
+    Response,
     SubmittedJob,
     count_most_open,
     count_most_within,
@@ -117,9 +117,9 @@ class Away:
     rows: dict[str, Job]
     notes: list[dict[str, Any]]
     #: What those heard who submitted and looked meanwhile, and who submitted after it.
-    refused: list[Answer]
-    looked: list[Answer]
-    after: Answer
+    refused: list[Response]
+    looked: list[Response]
+    after: Response
     #: Jobs whose calls ended while it was away.
     meanwhile: set[str]
 

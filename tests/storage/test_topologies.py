@@ -272,7 +272,7 @@ async def survive(topology, store, name, fail) -> float:
     inside = await go_in(store)
     tickets = await queue(store, 3)
     await use_products(*open_products(store._redis, name))
-    await asyncio.to_thread(topology.replicated, room_key(name, "stats"))
+    await asyncio.to_thread(topology.wait_replicated, room_key(name, "stats"))
     stop = asyncio.Event()
     coming = asyncio.create_task(crowd(store, stop))
     broken = time.monotonic()

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: sites for it, and actions of operators."""
+"""Starts sites with a dashboard, and acts as an operator in it with a real browser."""
 
 import json
 import os
@@ -14,16 +14,16 @@ from sidecar.visitors.visitor_number import visitor_number
 from tests.support.processes import run_command, wait_until
 from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, call, make_folder
 
-#: Settings of a room with one slot.
+#: Settings of a room with one slot, whose visitors poll every second.
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
-#: Minutes without samples, counted back from now.
+#: The minutes before now for which `write_past` writes no samples.
 GAP = range(20, 30)
 #: The service token.
 TOKEN = "dashboard-service-token"
 
 
 class Dashboard(Site):
-    """Redis and one replica without nginx. TOKEN is its service_token."""
+    """A site without nginx: Redis, and one replica whose service_token is TOKEN."""
 
     def _start(self):
         self.folder = make_folder(self._stack)
@@ -36,23 +36,23 @@ class Dashboard(Site):
         self.dashboard = f"{self.ops[0]}/dashboard"
 
     def _prepare(self):
-        """Prepare further settings for the replica."""
+        """Do nothing. Subclasses change the replica's settings here, before it starts."""
 
     def api(self, method, path, body=None):
-        """Call the service API. Return the document of the response."""
+        """Call the service API. Return the JSON body of the response."""
         return call(method, f"{self.ops[0]}/v1{path}", TOKEN, body)
 
     def open(self, page, address):
-        """Log in, and open a view of the dashboard. Return the page."""
+        """Log in, and open the view of the dashboard at `address`. Return the page."""
         view(log_in(self, page, "Night shift"), address)
         return page
 
     def page(self, room):
-        """Return the address of a room's waiting page."""
+        """Return the URL of a room's waiting page."""
         return f"{self.edges[0]}/_waitroom/{room}/?next=/"
 
     def arrive(self, room, class_name=""):
-        """Let a visitor join a room. Return the visitor's id, if the room is not full."""
+        """Let a visitor join a room. Return the visitor's id, or None if the queue is full."""
         headers = {"X-Waitroom-Class": class_name}
         url = f"{self.edges[0]}/_waitroom/{room}/join"
         request = urllib.request.Request(url, method="POST", headers=headers)
@@ -66,7 +66,7 @@ class Dashboard(Site):
 
 
 class WithHistory(Dashboard):
-    """A dashboard with a history."""
+    """A site whose replica records the history of its rooms in an SQLite file."""
 
     def _prepare(self):
         self._settings["history"] = f"sqlite:///{self.folder}/history.db"
@@ -81,7 +81,7 @@ class WithHistory(Dashboard):
 
 
 def write_past(site, room, minutes):
-    """Write earlier samples of a room, as rooms/lua/parts/minutes.lua does."""
+    """Write samples of a room for the last `minutes`, as rooms/lua/parts/minutes.lua would have."""
     first = int(time.time() // 60) - 1
     rows = [
         {
@@ -107,7 +107,7 @@ def write_past(site, room, minutes):
 
 
 def send_log_in(page, url, name="Night shift", token=ADMIN_TOKEN):
-    """Open the dashboard at an ops listener, and send the form for the log-in."""
+    """Open the dashboard at an ops listener's URL, and submit the log-in form."""
     page.goto(f"{url}/dashboard")
     page.get_by_label("Who are you?").fill(name)
     page.get_by_label(re.compile("[Aa]dmin token")).fill(token)
@@ -115,19 +115,19 @@ def send_log_in(page, url, name="Night shift", token=ADMIN_TOKEN):
 
 
 def log_in(site, page, name):
-    """Log in to the dashboard, and wait until it is live. Return the page."""
+    """Log in to the dashboard, and wait until it receives live updates. Return the page."""
     send_log_in(page, site.ops[0], name)
     expect(page.locator("#link")).to_have_text("Live")
     return page
 
 
 def view(page, address):
-    """Open a view of the dashboard, unless the page shows it."""
+    """Open the dashboard's view at `address`, unless the page already shows it."""
     page.evaluate("to => { if (location.hash !== to) location.hash = to }", f"#/{address}")
 
 
 def numbers(ids):
-    """Return the numbers that the dashboard shows in place of visitor ids."""
+    """Return the visitor numbers that the dashboard shows for these visitor ids."""
     return [visitor_number(visitor) for visitor in ids]
 
 
@@ -155,7 +155,7 @@ def figure(page, name, what):
 
 
 def said(page, name, what):
-    """Return the element in which a control shows its result."""
+    """Return the element that shows the result of the room's control `what`."""
     return control(page, name, what).locator("output")
 
 
@@ -182,14 +182,14 @@ def confirm(page, name, *, typed=None):
     return text
 
 
-def choose(row, what):
-    """Choose an item in the menu of a table row."""
+def choose(row, action):
+    """Choose an action in the menu of a table row."""
     press(row, "Actions")
-    row.get_by_role("menuitem", name=what).click()
+    row.get_by_role("menuitem", name=action).click()
 
 
 def move(page, row, where, *, why="", then="Move"):
-    """Fill in the dialog that moves a visitor, and press one of its buttons."""
+    """Open the dialog that moves the visitor of a row, fill it in, and press the button `then`."""
     choose(row, "Move")
     question = page.locator("#move")
     question.get_by_role("radio", name=where).check()

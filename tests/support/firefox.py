@@ -27,7 +27,8 @@ PREFERENCES = {
     "network.connectivity-service.enabled": False,
 }
 
-#: Returns the centre of an element that is enabled, does not move and is not covered, else null.
+#: JavaScript that returns the centre of an element. It returns null if the element is disabled,
+#: moves, or is covered by another.
 FIND_POINT = """async element => {
     if (!element || element.disabled) return null;
     element.scrollIntoView({ block: 'center', behavior: 'instant' });
@@ -41,10 +42,10 @@ FIND_POINT = """async element => {
 
 
 class Firefox(Servers):
-    """A browser with a new profile and these `preferences`.
+    """A Firefox with a new profile and these `preferences`.
 
-    One thread uses the only connection. A command reads messages until its response arrives, and
-    stores the problems that pages report meanwhile.
+    Commands and events share one WebSocket. A command reads messages until its response arrives,
+    and stores the errors that pages report meanwhile.
     """
 
     def __init__(self, **preferences: Any) -> None:
@@ -106,7 +107,7 @@ class Firefox(Servers):
             while True:
                 message = await self._socket.receive_json()
                 if message["type"] == "event":
-                    self._note(message["params"])
+                    self._store_error(message["params"])
                 elif message["id"] == self._count:
                     break
         if message["type"] == "error":
@@ -114,13 +115,13 @@ class Firefox(Servers):
         result: dict[str, Any] = message["result"]
         return result
 
-    def _note(self, event: dict[str, Any]) -> None:
+    def _store_error(self, event: dict[str, Any]) -> None:
         tab = self.tabs.get(event["source"].get("context"))
         if tab is not None and event["level"] == "error":
             tab.problems.append(event["text"])
 
     def visitor(self, *, locale: str = "en-GB") -> "Tab":
-        """Open a tab with separate cookies."""
+        """Open a tab for a new visitor, with cookies of its own."""
         user = self.call("browser.createUserContext")["userContext"]
         self.call("emulation.setLocaleOverride", locale=locale, userContexts=[user])
         context = self.call("browsingContext.create", type="tab", userContext=user)["context"]
@@ -137,11 +138,12 @@ def read_texts(node: dict[str, Any]) -> list[str]:
 
 
 class BidiError(Exception):
-    """Error: Firefox refused a command."""
+    """Firefox has refused a command."""
 
 
 class Tab:
-    """A browser tab. `problems` has the errors of its console and violations of its policy."""
+    """A browser tab. `problems` has the errors on its console, including violations of its
+    Content-Security-Policy."""
 
     def __init__(self, firefox: Firefox, context: str) -> None:
         self._firefox, self._context = firefox, context
@@ -155,7 +157,8 @@ class Tab:
         self._call("browsingContext.setViewport", viewport={"width": width, "height": height})
 
     def run(self, script: str) -> Any:
-        """Return the value of an expression by way of JSON, or None while the page is changing."""
+        """Evaluate a JavaScript expression, and return its value. Return None if that fails because
+        the page is being replaced."""
         expression = f"(async () => JSON.stringify(await ({script})))()"
         try:
             found = self._firefox.call(
@@ -171,11 +174,11 @@ class Tab:
         return json.loads(found["result"].get("value", "null"))
 
     def until(self, script: str, wanted: Any = True) -> None:
-        """Wait until an expression has the value `wanted`."""
+        """Wait until a JavaScript expression has the value `wanted`."""
         wait_until(lambda: self.run(script) == wanted, f"{script} == {wanted!r}", PATIENCE_S)
 
     def shows(self, css: str, text: str) -> None:
-        """Wait until an element that matches `css` shows a text."""
+        """Wait until a visible element that matches `css` contains the text."""
         own, wanted = json.dumps(css), json.dumps(text)
         self.until(
             f"[...document.querySelectorAll({own})].some(e => e.checkVisibility()"
@@ -183,7 +186,7 @@ class Tab:
         )
 
     def has(self, css: str, text: str) -> None:
-        """Wait for an element with exactly this text, without a script in the page."""
+        """Wait for an element with exactly this text. This works in pages that allow no scripts."""
 
         def is_shown() -> bool:
             with contextlib.suppress(BidiError):
@@ -217,7 +220,7 @@ class Tab:
         )
 
     def type(self, css: str, text: str) -> None:
-        """Replace the value of a field by typing."""
+        """Replace the value of the field that matches `css`, by typing."""
         self.click(css)
         self.run(f"document.querySelector({json.dumps(css)}).select()")
         keys = [{"type": kind, "value": key} for key in text for kind in ("keyDown", "keyUp")]

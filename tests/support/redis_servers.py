@@ -1,4 +1,4 @@
-"""Redis servers that tests can break: a single server, a Sentinel set, a Cluster."""
+"""Starts Redis servers that tests can break: a single server, a Sentinel set, or a Cluster."""
 
 import contextlib
 import random
@@ -9,7 +9,7 @@ import time
 from tests.support.processes import Process, wait_until
 from tests.support.site import Servers, make_folder
 
-#: An outgoing connection cannot take one of these ports while a server is down.
+#: Ports that outgoing connections do not use, so that they stay free while a server is down.
 PORTS = range(12_000, 22_000)
 #: Offset of the port on which servers of a cluster communicate.
 BUS = 10_000
@@ -18,7 +18,7 @@ _REPLICATION = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period",
 
 
 def find_free_port() -> int:
-    """Return a free port whose bus port is free too."""
+    """Return a free port whose bus port, `BUS` above it, is free too."""
     while True:
         port = random.choice(PORTS)
         with contextlib.suppress(OSError), contextlib.ExitStack() as probes:
@@ -29,7 +29,7 @@ def find_free_port() -> int:
 
 
 class RedisServer(Servers):
-    """A redis-server. With `aof`, its data survives `kill` and `restart`."""
+    """A redis-server on a TCP port. With `aof`, its data survive `kill` and `restart`."""
 
     def __init__(
         self, *options: str, aof: bool = False, password: str = "", port: int | None = None
@@ -111,8 +111,8 @@ class RedisServer(Servers):
 
 
 class SentinelStore(Servers):
-    """A primary, two replicas, and three sentinels with a quorum of two. Sentinels need no
-    password."""
+    """A primary, two replicas, and three sentinels with a quorum of two. `password` is that of the
+    primary and the replicas."""
 
     def __init__(self, *, password: str = "") -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class SentinelStore(Servers):
         self.servers = [first] + [
             start(RedisServer(*_REPLICATION, *of, password=self.password)) for _ in range(2)
         ]
-        # A sentinel that starts before the replicas would find them after ten seconds.
+        # If a sentinel started before the replicas, it would take ten seconds to find them.
         wait_until(lambda: _replicas_online(first) == 2, "two replicas")
         self.sentinels = [start(_SentinelServer(first)) for _ in range(3)]
         wait_until(self._is_complete, "sentinels that know each other")
@@ -141,12 +141,12 @@ class SentinelStore(Servers):
         return f"redis+sentinel://{login}{hosts}/{SERVICE}"
 
     def primary(self) -> RedisServer:
-        """Return the primary that the sentinels name."""
+        """Return the current primary according to the sentinels."""
         answer = self.sentinels[0].cli("sentinel", "get-master-addr-by-name", SERVICE)
         port = int(answer.split()[1])
         return next(server for server in self.servers if server.port == port)
 
-    def primary_of(self, key: str) -> RedisServer:  # noqa: ARG002 - as a cluster's
+    def primary_of(self, key: str) -> RedisServer:  # noqa: ARG002 - as in ClusterStore
         return self.primary()
 
     def kill_primary(self) -> RedisServer:
@@ -154,13 +154,13 @@ class SentinelStore(Servers):
         primary.kill()
         return primary
 
-    def replicated(self, key: str = "") -> None:  # noqa: ARG002 - as a cluster's
-        """Wait until the replicas have all writes that the primary has answered."""
+    def wait_replicated(self, key: str = "") -> None:  # noqa: ARG002 - as in ClusterStore
+        """Wait until the replicas have all writes that the primary has confirmed."""
         _wait_for_replicas(self.primary())
 
 
 class _SentinelServer(RedisServer):
-    """A sentinel, which reads and rewrites a file with the primary's address."""
+    """A sentinel of a primary, with the configuration file that it rewrites."""
 
     def __init__(self, primary: RedisServer) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class ClusterStore(Servers):
         options = [*_REPLICATION, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
         self.servers = [self._stack.enter_context(RedisServer(*options)) for _ in range(6)]
         subprocess.run(
-            ["redis-cli", "--cluster", "create", *(one.address for one in self.servers),
+            ["redis-cli", "--cluster", "create", *(server.address for server in self.servers),
              "--cluster-replicas", "1", "--cluster-yes"],
             check=True, capture_output=True, timeout=60,
         )  # fmt: skip
@@ -203,21 +203,22 @@ class ClusterStore(Servers):
         return f"redis+cluster://{','.join(server.address for server in self.servers[:3])}"
 
     def is_whole(self) -> bool:
-        """Return True if all running servers agree on the state, and all primaries have a running
-        replica with their data."""
+        """Return True if all running servers agree on the cluster's state, and each of the three
+        primaries has a replica that is online."""
         living = [server for server in self.servers if server.answers]
-        if any(len(self._rows(one)) < 6 for one in living):
+        if any(len(self._rows(server)) < 6 for server in living):
             return False
-        if any("cluster_state:ok" not in one.cli("cluster", "info") for one in living):
+        if any("cluster_state:ok" not in server.cli("cluster", "info") for server in living):
             return False
-        if any(self._primaries(one) != self._primaries() for one in living):
+        if any(self._primaries(server) != self._primaries() for server in living):
             return False
-        primaries = [one for one in living if one.info("replication")["role"] == "master"]
-        return len(primaries) == 3 and all(_replicas_online(one) for one in primaries)
+        primaries = [each for each in living if each.info("replication")["role"] == "master"]
+        return len(primaries) == 3 and all(map(_replicas_online, primaries))
 
     def _rows(self, server: RedisServer | None = None) -> list[list[str]]:
-        """Return the rows of CLUSTER NODES: id, address, flags, primary's id, …, slots."""
-        server = server or next(one for one in self.servers if one.answers)
+        """Return the rows of CLUSTER NODES from a server: id, address, flags, primary's id, …,
+        slots."""
+        server = server or next(server for server in self.servers if server.answers)
         return [line.split() for line in server.cli("cluster", "nodes").splitlines()]
 
     def _primaries(self, server: RedisServer | None = None) -> dict[str, list[str]]:
@@ -246,7 +247,7 @@ class ClusterStore(Servers):
         return None
 
     def primary_of(self, key: str) -> RedisServer | None:
-        """Return the primary of a key's slot according to the first server that responds."""
+        """Return the primary of a key's slot according to the first server that is running."""
         node = self._primary_id_of(key)
         return None if node is None else self._server(node)
 
@@ -263,9 +264,9 @@ class ClusterStore(Servers):
         return primary
 
     def move_slot(self, key: str, *, pause_s: float = 0) -> RedisServer:
-        """Move a key's slot to another primary, as resharding does. Return that primary.
+        """Move a key's slot to another primary, as resharding does. Return the new primary.
 
-        For `pause_s` the slot is migrating, while its keys are still on the old primary.
+        The slot is in the state of migration for `pause_s` before its keys move.
         """
         slot, source_id = self.slot_of(key), self._primary_id_of(key)
         assert source_id is not None
@@ -280,8 +281,8 @@ class ClusterStore(Servers):
             server.cli("cluster", "setslot", slot, "node", target_id)
         return target
 
-    def replicated(self, key: str) -> None:
-        """Wait until a replica has all writes that the key's primary has answered."""
+    def wait_replicated(self, key: str) -> None:
+        """Wait until the replicas have all writes that the key's primary has confirmed."""
         primary = self.primary_of(key)
         assert primary is not None
         _wait_for_replicas(primary)
@@ -302,6 +303,6 @@ def _wait_for_replicas(server: RedisServer) -> None:
 
     def done() -> bool:
         replicas = _replicas(server)
-        return bool(replicas) and all(int(one["offset"]) >= offset for one in replicas)
+        return bool(replicas) and all(int(replica["offset"]) >= offset for replica in replicas)
 
     wait_until(done, f"the replicas of {server.port}")

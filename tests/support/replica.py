@@ -1,4 +1,5 @@
-"""A replica's edge and ops listener on a real Redis, with a clock that a test sets."""
+"""Runs a replica's edge and ops listeners in this process, on a redis-server, with a clock that a
+test sets."""
 
 import json
 import re
@@ -44,7 +45,7 @@ HTML = {"Accept": "text/html"}
 
 
 class FastServer(TestServer):
-    """A test server that runs the edge as a replica does."""
+    """A test server for the edge listener, with the same aiohttp runner as a replica."""
 
     async def _make_runner(self, **options: Any) -> FastRunner:
         return FastRunner(self.app, **options)
@@ -52,6 +53,8 @@ class FastServer(TestServer):
 
 @dataclass
 class Replica:
+    """HTTP clients of a replica's two listeners, and its room, metrics and clock."""
+
     edge: TestClient
     ops: TestClient
     room: WaitingRoom
@@ -82,7 +85,7 @@ def cookie_of(response) -> str:
 
 
 async def log_in(site, name="Night shift", token=ADMIN_TOKEN, headers=None):
-    """Log in to the dashboard. Return the response."""
+    """Log an operator in to the dashboard. Return the response."""
     form = {"name": name, "token": token}
     return await site.ops.post(
         "/dashboard/login", data=form, headers=headers or {}, allow_redirects=False
@@ -91,7 +94,8 @@ async def log_in(site, name="Night shift", token=ADMIN_TOKEN, headers=None):
 
 @pytest.fixture
 async def replica(redis_socket, aiohttp_client, turn):
-    """Return a function that creates a replica with one room, or with the room of `beside`."""
+    """Return a function that creates a replica with one room. If `beside` is another replica, both
+    serve the same room."""
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
 
     async def make(
@@ -126,7 +130,8 @@ async def replica(redis_socket, aiohttp_client, turn):
 
 @dataclass
 class Service:
-    """The ops listener with a limit and a lease template of the same name."""
+    """A client of a replica's ops listener. The replica has a limit and a lease template, both
+    called `name`."""
 
     ops: TestClient
     name: str
@@ -134,7 +139,7 @@ class Service:
     turn: RedisTime
 
     async def ask(self, method: str, path: str, body: Any = None, **more: Any):
-        """Call the service API, and check the response against its description.
+        """Call the service API. Check the response against the OpenAPI document, and return it.
 
         "{name}" in the path stands for the name of the limit and the lease template.
         """
@@ -145,23 +150,24 @@ class Service:
         path = path.replace("{name}", self.name)
         # Percent-encoded parts stay encoded.
         url = URL(f"/v1{path}", encoded=True)
-        answer = await self.ops.request(method, url, json=body, headers=headers, **more)
-        await check_answer(method, url.raw_path, answer)
-        return answer
+        response = await self.ops.request(method, url, json=body, headers=headers, **more)
+        await check_response(method, url.raw_path, response)
+        return response
 
     async def fetch(
         self, method: str, path: str, body: Any = None, *, status: int = 200, **more: Any
     ) -> Any:
-        """Call the service API. Return the document. Fail if the response has another status."""
-        answer = await self.ask(method, path, body, **more)
-        document = await answer.json(content_type=None)
-        assert answer.status == status, document
+        """Call the service API. Return the response's JSON body. Fail unless it has this status."""
+        response = await self.ask(method, path, body, **more)
+        document = await response.json(content_type=None)
+        assert response.status == status, document
         return document
 
 
 @pytest.fixture
 async def service(redis_socket, aiohttp_client, turn):
-    """Return a function that creates a Service. Its argument `store` is the URL of another Redis.
+    """Return a function that creates a Service with the settings of a limit, a lease template, or
+    both. `store` is the URL of Redis.
 
     A test sets Redis' time, but long polls wait in real time.
     """
@@ -181,11 +187,11 @@ async def service(redis_socket, aiohttp_client, turn):
         stores.append(redis)
         name, metrics, clock = new_room_name(), Metrics(), FollowingClock(turn)
         tokens = {"admin_token": ADMIN_TOKEN, "service_token": SERVICE_TOKEN, **settings}
-        of = {
+        products = {
             "leases": {name: LeaseSettings(**lease)} if lease else {},
             "limits": {name: LimitSettings(**limit)} if limit else {},
         }
-        whole = Settings(secret_keys=KEYS, **tokens, **of)
+        whole = Settings(secret_keys=KEYS, **tokens, **products)
         limits = [
             Limit(
                 name,
@@ -216,14 +222,15 @@ async def service(redis_socket, aiohttp_client, turn):
 
 
 @cache
-def _paths() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
-    """Return all paths as patterns. Paths without variables come first."""
+def _openapi_path_patterns() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
+    """Return pairs of a pattern and a path item of the OpenAPI document. Paths without parameters
+    come first."""
     paths = sorted(build_document()["paths"].items(), key=lambda item: item[0].count("{"))
     return [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), item) for path, item in paths]
 
 
 def _resolve(part: dict[str, Any]) -> dict[str, Any]:
-    """Return the object that a $ref refers to."""
+    """Return the object that a $ref refers to, or the object itself if it has none."""
     for name in part.get("$ref", "#").split("/")[1:]:
         part = document_of(name) if name == "components" else part[name]
     return part
@@ -231,6 +238,7 @@ def _resolve(part: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def document_of(name: str) -> dict[str, Any]:
+    """Return a top-level object of the OpenAPI document, such as "components"."""
     return build_document()[name]
 
 
@@ -243,30 +251,32 @@ def _check(schema: dict[str, Any], value: Any) -> None:
     _validator(json.dumps(schema)).validate(value)
 
 
-async def check_answer(method: str, path: str, answer: Any) -> None:
-    """Fail if a response differs from its description in status, type, headers or document. Paths
-    and methods without a description are not checked."""
-    item = next((item for pattern, item in _paths() if pattern.fullmatch(path)), {})
-    if method.lower() not in item or answer.status == 405:
+async def check_response(method: str, path: str, response: Any) -> None:
+    """Fail if a response differs from the OpenAPI document in status, content type, headers or
+    body. Operations that are not in the document are not checked."""
+    patterns = _openapi_path_patterns()
+    item = next((item for pattern, item in patterns if pattern.fullmatch(path)), {})
+    if method.lower() not in item or response.status == 405:
         return
     described = item[method.lower()]["responses"]
-    assert str(answer.status) in described, f"{method} {path}: {answer.status} is not described"
-    response = _resolve(described[str(answer.status)])
-    content = response["content"][answer.content_type]
-    _check(content["schema"], json.loads(await answer.read()))
-    for name, header in response.get("headers", {}).items():
+    assert str(response.status) in described, f"{method} {path}: {response.status} is not described"
+    description = _resolve(described[str(response.status)])
+    content = description["content"][response.content_type]
+    _check(content["schema"], json.loads(await response.read()))
+    for name, header in description.get("headers", {}).items():
         described_header = _resolve(header)
-        assert name in answer.headers or not described_header.get("required"), (
+        assert name in response.headers or not described_header.get("required"), (
             f"{method} {path}: no {name}"
         )
-        if name in answer.headers:
-            value = answer.headers[name]
+        if name in response.headers:
+            value = response.headers[name]
             is_number = described_header["schema"].get("type") == "integer"
             _check(described_header["schema"], int(value) if is_number else value)
 
 
 async def break_redis(site):
-    """Make all scripts fail. Return a function that makes them succeed again."""
+    """Make all Redis scripts of a replica's room fail, until its circuit breaker opens. Return a
+    function that repairs them."""
     scripts = site.room.store._scripts
     send = scripts.send
 

@@ -128,7 +128,7 @@ class Guarantees:
         self.check_lost_places(step)
         self.check_passes(step)
         self.check_rate(step)
-        self.note_joined(step)
+        self.update_shown_ahead(step)
 
     def check_cap(self, step: Step) -> None:
         """Check that sessions exceed the cap only if replicas admitted visitors without Redis.
@@ -251,7 +251,7 @@ class Guarantees:
             allowed = burst + per_minute * (step.now - since) / 60_000
             assert len(self.slot_times) - i <= allowed + 1e-6
 
-    def note_joined(self, step: Step) -> None:
+    def update_shown_ahead(self, step: Step) -> None:
         """Let shown positions grow by the visitors who came back or were moved ahead. A visitor
         who lost the place has no promised position."""
         waiting, settings = step.after.waiting, step.settings
@@ -313,13 +313,13 @@ class Guarantees:
             assert order > self.last_order
             self.last_order = order
 
-    def note_left(self, visitor: str, step: Step) -> None:
+    def record_left(self, visitor: str, step: Step) -> None:
         """Note that a visitor left: the pass is void, and the slot is taken a little longer."""
         if self.valid_until.pop(visitor, None) is not None and visitor in step.before.admitted:
             ends = min(int(step.before.active[visitor]), step.now + RELEASE_HOLD_MS)
             self.counted_until.setdefault(visitor, ends)
 
-    def drop_all(self) -> None:
+    def forget_all(self) -> None:
         """Drop all promises except those in tokens."""
         alone = self.failed_open
         self.__init__()

@@ -255,7 +255,7 @@ class RoomMachine(StoreMachine):
         replies = self.ask(self.store.renew, [(pass_,) for pass_ in batch])
         expected = self.model.renew(self.now, batch)
         for pass_, reply in zip(batch, replies, strict=True):
-            self.model.note_advice(pass_.visitor, reply.refresh_ms)
+            self.model.store_advised_poll(pass_.visitor, reply.refresh_ms)
         step = self.check_step()
         for pass_, reply, wanted in zip(batch, replies, expected, strict=True):
             assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
@@ -359,7 +359,7 @@ class RoomMachine(StoreMachine):
         if not really:
             return
         self.store.mark_unreported_admissions(self.now)
-        self.model.promised_since = self.model.promised_since or self.now
+        self.model.failed_open_since = self.model.failed_open_since or self.now
         if which is None or not self.tickets:
             self.visitors.append(f"v{len(self.visitors):03}")
             ticket = Ticket(self.visitors[-1], self.now * 1000, self.now, 0)
@@ -432,7 +432,7 @@ class RoomMachine(StoreMachine):
         self.now += 1  # a new store begins later than the latest snapshot of the old one
         self.delete(room_keys(self.name))
         self.model.empty()
-        self.guarantees.drop_all()
+        self.guarantees.forget_all()
         self.keys = RoomKeys()
         if passes and self.valid_passes:
             self.renew(passes)
@@ -450,7 +450,7 @@ class RoomMachine(StoreMachine):
         name = there[which % len(there)]
         self.delete([room_key(self.name, name)])
         self.model.lose_key(name)
-        self.guarantees.drop_all()
+        self.guarantees.forget_all()
         self.keys = RoomKeys(last_event=self.keys.last_event)
         self.run_first(first, chosen)
 
@@ -473,12 +473,12 @@ class RoomMachine(StoreMachine):
         self.run(self.write(data))
         known = {
             name: getattr(self.model, name)
-            for name in ("known_since", "promised_since", "known_near_ms")
+            for name in ("known_since", "failed_open_since", "known_near_ms")
         }
         self.model = model.copy_all()
         for name, value in known.items():
             setattr(self.model, name, value)
-        self.guarantees.drop_all()
+        self.guarantees.forget_all()
         since = self.model.measured_ms or 0
         self.guarantees.failed_open |= {p.visitor for p in self.passes if p.started_ms > since}
         self.keys = self.run(read_keys(self.bench.redis, self.name, after=self.keys.last_event))
@@ -544,7 +544,7 @@ class RoomMachine(StoreMachine):
         expected = self.model.beat(self.now, batch, addresses)
         for ticket, reply in zip(batch, replies, strict=True):
             if reply.outcome is not QueueOutcome.REJECTED:
-                self.model.note_advice(ticket.visitor, reply.refresh_ms)
+                self.model.store_advised_poll(ticket.visitor, reply.refresh_ms)
         step = self.check_step()
         for ticket, reply, wanted in zip(batch, replies, expected, strict=True):
             assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
@@ -601,7 +601,7 @@ class RoomMachine(StoreMachine):
         is_held = model.recovery_stage == 2 or not is_open
         step = Step(self.now, model.settings, before, keys, is_held, is_open, model.outage_end)
         for visitor in left:
-            self.guarantees.note_left(visitor, step)
+            self.guarantees.record_left(visitor, step)
         self.guarantees.check(step)
         return step
 

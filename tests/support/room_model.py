@@ -86,7 +86,7 @@ class Model:
         #: What the replica reports to Redis: since when the room has existed, and since when the
         #: replica has admitted visitors without Redis.
         self.known_since: int | None = None
-        self.promised_since = 0
+        self.failed_open_since = 0
         #: The longest refresh near the head that the replica reported, ms.
         self.known_near_ms: int | None = None
         #: A longer time without a script is an outage.
@@ -365,7 +365,7 @@ class Model:
     def _sub_queue(self, place: Place) -> int | None:
         return policy.line_of(self.settings, place.order)
 
-    def note_advice(self, visitor: str, refresh_ms: int) -> None:
+    def store_advised_poll(self, visitor: str, refresh_ms: int) -> None:
         """Store when a visitor was advised to poll."""
         if visitor in self.queue:
             place, long_pause_ms = (
@@ -428,9 +428,9 @@ class Model:
         )
         if known < self.born:
             self.recovery = max(self.recovery, self.born)
-        if self.promised_since > self.recovery:
+        if self.failed_open_since > self.recovery:
             self.recovery = now
-        self.promised_since = 0
+        self.failed_open_since = 0
         is_older = known < self.born
         is_emptied = is_older and now - self.born < 2 * BACKOFF_MS
         if self.recovery > before:
@@ -596,7 +596,7 @@ class Model:
             if not self.queue and self._has_free_slot() and self._has_token():
                 order, _ = self._next_order(newcomer.draw, "")
                 self._spend_token()
-                self._note_address(newcomer.address, visitor)
+                self._store_address(newcomer.address, visitor)
                 self._event("admitted", visitor, "at_once")
                 self.sessions[visitor] = session = Session(0, self.now)
                 expires = self._admit_unused(session)
@@ -609,7 +609,7 @@ class Model:
             order, arrival = self._next_order(newcomer.draw, name)
             self.queue[visitor] = Place(order, due=self.now, polled=False, joined=self.now)
             self._store_place(visitor, arrival, is_new=True)
-            self._note_address(newcomer.address, visitor)
+            self._store_address(newcomer.address, visitor)
             self._event("joined", visitor, "new")
             is_classed = name != ""
         reply = self._reply_to_poll(visitor, self.queue[visitor].order, 0, self.now)
@@ -661,7 +661,7 @@ class Model:
             return None
         if ticket.visitor in self.sessions:
             return 0
-        if ticket.visitor in self.spent or not self._is_of_now(ticket):
+        if ticket.visitor in self.spent or not self._is_ticket_current(ticket):
             return None
         emptied, longest = max(self.born, self.recovery), self._ms("rejoin_window") + RESIGN_MS
         was_lost = ticket.joined_ms < emptied
@@ -673,10 +673,10 @@ class Model:
             return -1
         self.epoch = ticket.epoch
         self._restore_place(ticket.visitor, ticket.order, "ticket", ticket.joined_ms)
-        self._note_address(address, ticket.visitor)
+        self._store_address(address, ticket.visitor)
         return 0
 
-    def _is_of_now(self, ticket: Ticket) -> bool:
+    def _is_ticket_current(self, ticket: Ticket) -> bool:
         """Return True if the ticket is of this epoch, and its place counts in the current event."""
         event = self._opening
         if event and ticket.joined_ms < event.begins_ms:
@@ -709,7 +709,7 @@ class Model:
             visitor in at for at in (self.queue, self.absent, self.sessions)
         )
 
-    def _note_address(self, address: str, visitor: str) -> None:
+    def _store_address(self, address: str, visitor: str) -> None:
         if self.settings.max_places_per_address is not None:
             self._has_all_places(address)  # deletes visitors who are gone
             self.addresses[visitor] = address

@@ -1,4 +1,4 @@
-"""A simulated sale with the real scripts and an injected clock.
+"""Simulates sales, with the real scripts of a room and a simulated clock.
 
 Visitors arrive in a burst and then in a trickle, poll when they are advised to, are admitted, stay
 for a random time and leave. Some close their browser while they wait. The results have each reply
@@ -29,14 +29,14 @@ from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.rooms import new_room_name, without_outages
 
 START_MS = 1_800_000_000_000
-#: Events of one tick reach Redis together, as from a busy replica. Ticks are uneven, so that slots
-#: become free between them and stay idle until the next.
+#: The range of a tick's length. All requests of a tick reach Redis together, as from a busy
+#: replica. A slot that becomes free between two ticks is idle until the second.
 TICK_MS = (250, 750)
 SWEEP_MS = 120_000
-#: The time between two renewals of a pass.
+#: The range of the time between two renewals of a pass.
 RENEW_MS = (50_000, 80_000)
-#: The time before the second request of a visitor who was admitted at once.
-FIRST_MS = (500, 10_000)
+#: The range of the time until the second request of a visitor who was admitted at once.
+SECOND_REQUEST_DELAY_MS = (500, 10_000)
 NETWORK_MS = (20, 150)
 MINUTE_S = 60
 SLEEP_MS = 300_000
@@ -54,7 +54,7 @@ def lognormal(mean_s: float, sigma: float = 0.8) -> Callable[[random.Random], fl
 
 @dataclass(frozen=True, slots=True)
 class Sale:
-    """The parameters of a sale."""
+    """The parameters of a sale: its visitors, and the settings of its room."""
 
     stay: Callable[[random.Random], float]
     stay_mean_s: float = 180
@@ -65,10 +65,10 @@ class Sale:
     trickle_s: float = 900
     #: The share of visitors who close their browser while they wait.
     leavers: float = 0.1
-    #: The share of visitors whose tab is hidden after its first minute, and its poll interval from
-    #: then on; and the share of visitors whose phone sleeps for five minutes.
+    #: The share of visitors whose tab is hidden after its first minute, and its poll interval then.
     hidden: float = 0
     hidden_s: float = 60
+    #: The share of visitors whose phone sleeps for five minutes.
     sleepers: float = 0
     #: The share of stays that end without leaving, so that the session expires.
     silent_ends: float = 0.15
@@ -86,15 +86,16 @@ class Sale:
 
     @property
     def held_s(self) -> float:
-        """The mean time for which a slot is taken: a stay, and the time until the slot is free."""
+        """The mean time for which a visitor takes a slot, until the slot is free again."""
         runs_out_s = self.session_duration + SESSION_GRACE_MS / 1000 - RENEW_MS[0] / 2000
         held_s = RELEASE_HOLD_MS / 1000
         return self.stay_mean_s + self.silent_ends * runs_out_s + (1 - self.silent_ends) * held_s
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The reply to one poll, and how long the visitor then waited (None: never admitted)."""
+class PollReply:
+    """The reply to one poll, and how long the visitor then waited. `true_s` is None if the visitor
+    was never admitted."""
 
     at_s: float
     standing: Standing
@@ -103,28 +104,29 @@ class Told:
 
 
 @dataclass(slots=True)
-class Played:
+class SaleResult:
     """The results of a sale."""
 
     visitors: int
-    told: list[Told]
-    #: The time of all slots while somebody waited, and its parts in which slots were free, or taken
-    #: by visitors who had not arrived.
+    told: list[PollReply]
+    #: The summed time of all slots while somebody waited. Parts of it are the time in which slots
+    #: were free, and the time in which called visitors had not arrived yet.
     slot_ms: int = 0
     free_ms: int = 0
     unclaimed_ms: int = 0
-    #: Calls that passed over a waiting visitor who had joined earlier.
+    #: The number of calls that passed over a waiting visitor with a lower order.
     inversions: int = 0
     died: int = 0
     no_shows: int = 0
-    #: For each hidden tab, its polls after a later visitor without a hidden tab was admitted.
+    #: For each hidden tab, the number of its polls after a visitor behind it, whose tab was not
+    #: hidden, had been admitted.
     late_polls: list[int] = field(default_factory=list)
     polls: int = 0
     lasted_s: float = 0
 
     @property
     def judged(self) -> list[tuple[Wait, float]]:
-        """The estimates that count, each with the wait that followed."""
+        """Pairs of a wait estimate and the wait that followed, except for short waits."""
         return [
             (told.wait, told.true_s)
             for told in self.told
@@ -165,8 +167,8 @@ class _Visitor:
     told: list[Standing] = field(default_factory=list)
 
 
-class _Player:
-    """Plays one sale in one room."""
+class _Simulation:
+    """The simulation of one sale in one room."""
 
     def __init__(self, redis: Redis, room: str, sale: Sale) -> None:
         self._redis = redis
@@ -186,9 +188,9 @@ class _Player:
         self._alive = 0  # of those who wait, called ones included
         self._front = 0  # the latest order of those who poll as told and are in
         self._staying = 0  # of those who wait, the ones who will not leave
-        self._played = Played(visitors=0, told=[])
+        self._result = SaleResult(visitors=0, told=[])
 
-    async def play(self) -> Played:
+    async def simulate(self) -> SaleResult:
         self._plan()
         while self._arrivals or self._alive:
             self._tick_ms = self._rng.randint(*TICK_MS)
@@ -197,7 +199,7 @@ class _Player:
             await self._tick()
             await self._account_after()
         await self._judge_order()
-        played = self._played
+        played = self._result
         played.visitors = len(self._visitors)
         played.lasted_s = (self._now_ms - START_MS) / 1000
         for visitor in self._visitors.values():
@@ -205,7 +207,7 @@ class _Player:
                 at_ms = standing.now_ms
                 true_s = visitor.admitted_ms and (visitor.admitted_ms - at_ms) / 1000
                 at_s = (at_ms - START_MS) / 1000
-                played.told.append(Told(at_s, standing, estimate(standing), true_s))
+                played.told.append(PollReply(at_s, standing, estimate(standing), true_s))
         return played
 
     def _plan(self) -> None:
@@ -247,14 +249,14 @@ class _Player:
             else:
                 due[verb].append(visitor)
         due["beat"] = [visitor for visitor in due["beat"] if not visitor.dead]
-        # One kind of call after the other, so that the same seed plays the same sale.
+        # One kind of request after the other, so that the same seed always has the same results.
         await asyncio.gather(*(self._store.leave(v.name, why="released") for v in due["leave"]))
         renewed = await asyncio.gather(*(self._store.renew(v.pass_) for v in due["renew"]))
         for visitor, standing in zip(due["renew"], renewed, strict=True):
             self._stay_on(visitor, standing)
         beaten = await asyncio.gather(*(self._store.beat(v.ticket) for v in due["beat"]))
         for visitor, standing in zip(due["beat"], beaten, strict=True):
-            self._played.polls += 1
+            self._result.polls += 1
             self._stand(visitor, standing)
         entered = await asyncio.gather(*(self._store.enter(v.name) for v in due["enter"]))
         for visitor, standing in zip(due["enter"], entered, strict=True):
@@ -285,7 +287,7 @@ class _Player:
         visitor.admitted_ms = self._now_ms
         if visitor.hidden:
             late = visitor.ticket.order < self._front
-            self._played.late_polls.append(visitor.late_polls + late)
+            self._result.late_polls.append(visitor.late_polls + late)
         else:
             self._front = max(self._front, visitor.ticket.order)
         visitor.ends_ms = self._now_ms + round(visitor.stay_s * 1000)
@@ -294,11 +296,11 @@ class _Player:
         self._stay_on(visitor, standing)
 
     def _rests_ms(self, visitor: _Visitor, standing: Standing) -> float:
-        """Return the pause before the next poll."""
+        """Return the time until the visitor's next poll."""
         waited_s = (self._now_ms - visitor.ticket.joined_ms) / 1000
         if visitor.hidden and waited_s > MINUTE_S:
             visitor.late_polls += visitor.ticket.order < self._front
-            # Timers of a browser run together, by its own clock.
+            # A browser runs the timers of hidden tabs together, at fixed times of its own clock.
             grid_ms = self._sale.hidden_s * 1000
             earliest_ms = self._now_ms + standing.refresh_ms + visitor.phase * grid_ms
             return standing.refresh_ms + -earliest_ms % grid_ms
@@ -313,7 +315,7 @@ class _Player:
             visitor.name, standing.order, visitor.ticket.joined_ms, standing.epoch,
             standing.started_ms, standing.now_ms, standing.expires_ms,
         )  # fmt: skip
-        rests_ms = FIRST_MS if visitor.pass_.is_first else RENEW_MS
+        rests_ms = SECOND_REQUEST_DELAY_MS if visitor.pass_.is_first else RENEW_MS
         renew_ms = self._now_ms + self._rng.uniform(*rests_ms)
         if renew_ms < visitor.ends_ms:
             self._at(renew_ms, "renew", visitor)
@@ -324,7 +326,7 @@ class _Player:
         if visitor.admitted_ms is None:
             visitor.dead = True
             self._alive -= 1
-            self._played.died += 1
+            self._result.died += 1
 
     async def _account_before(self) -> None:
         """Count the idle time of slots that became free since the last tick."""
@@ -332,18 +334,18 @@ class _Player:
             return
         active = keys.room_key(self._room, "active")
         ended = await self._redis.zrangebyscore(active, "-inf", self._now_ms, withscores=True)
-        self._played.free_ms += sum(min(self._tick_ms, self._now_ms - int(at)) for _, at in ended)
+        self._result.free_ms += sum(min(self._tick_ms, self._now_ms - int(at)) for _, at in ended)
 
     async def _account_after(self) -> None:
         snapshot = await self._store.snapshot(revoked_since_ms=self._now_ms)
         if snapshot.waiting and self._alive > snapshot.provisional:
-            self._played.slot_ms += self._tick_ms * self._sale.cap
-            self._played.free_ms += self._tick_ms * (self._sale.cap - snapshot.active)
-            self._played.unclaimed_ms += self._tick_ms * snapshot.provisional
-        self._played.no_shows = int(snapshot.counters.get("expired_no_show", 0))
+            self._result.slot_ms += self._tick_ms * self._sale.cap
+            self._result.free_ms += self._tick_ms * (self._sale.cap - snapshot.active)
+            self._result.unclaimed_ms += self._tick_ms * snapshot.provisional
+        self._result.no_shows = int(snapshot.counters.get("expired_no_show", 0))
 
     async def _judge_order(self) -> None:
-        """Count, from the room's events, the calls that passed over an earlier visitor."""
+        """Count the calls in the room's events that passed over a waiting visitor."""
         events = await self._redis.xrange(keys.room_key(self._room, "events"))
         line: list[tuple[int, str]] = []
         gone: set[str] = set()
@@ -357,33 +359,33 @@ class _Player:
                 while line and line[0][0] < visitor.ticket.order:
                     _, earlier = heapq.heappop(line)
                     if earlier not in gone and not self._visitors[earlier].dead:
-                        self._played.inversions += 1
+                        self._result.inversions += 1
 
 
-#: Each sale has random numbers of its own, also if several are played side by side.
-_drawing: ContextVar[random.Random] = ContextVar("drawing")
+#: The random generator of each sale. Several sales are simulated concurrently.
+_generator: ContextVar[random.Random] = ContextVar("generator")
 
 
 STAY_S = 180
 #: Sessions last 300 s by the settings, so the first estimates are wrong by design.
 BASE = Sale(stay=exponential(STAY_S), stay_mean_s=STAY_S, cap=200, session_duration=300, burst=1500)
-#: Shares of hidden tabs.
+#: The shares of hidden tabs for which sales are simulated.
 HIDDEN = (0.1, 0.3, 0.5)
-#: The share of hidden tabs that may need a third poll, and of idle slot time.
+#: The highest share of hidden tabs that may need a third poll, and of slot time that may be idle.
 MOST_LATE, MOST_IDLE = 1 / 50, 0.013
 
 
 def hidden_sale(share: float) -> Sale:
-    """Return a sale with this share of hidden tabs, and a tenth of sleeping phones."""
+    """Return a sale in which this share of tabs is hidden, and a tenth of phones sleep."""
     return replace(BASE, hidden=share, sleepers=0.1)
 
 
-async def play(redis: Redis, sales: Sequence[Sale]) -> list[Played]:
-    """Play each sale in a room of its own. The same sale always has the same results."""
+async def simulate(redis: Redis, sales: Sequence[Sale]) -> list[SaleResult]:
+    """Simulate each sale in a room of its own. The same sale always has the same results."""
 
-    async def play_one(sale: Sale) -> Played:
-        _drawing.set(random.Random(sale.seed))
-        return await _Player(redis, new_room_name(), sale).play()
+    async def simulate_one(sale: Sale) -> SaleResult:
+        _generator.set(random.Random(sale.seed))
+        return await _Simulation(redis, new_room_name(), sale).simulate()
 
-    with patch.object(rooms, "_random", lambda: _drawing.get().random()):
-        return await asyncio.gather(*(play_one(sale) for sale in sales))
+    with patch.object(rooms, "_random", lambda: _generator.get().random()):
+        return await asyncio.gather(*(simulate_one(sale) for sale in sales))

@@ -1,43 +1,49 @@
-"""A target of jobs that misbehaves on request, and logs each call.
+"""A target: an HTTP server that jobs call. It misbehaves on request, and logs each call.
 
     python tests/support/target.py --port 8099 --log calls.jsonl [--host 127.0.0.1]
 
-Endpoints, for any method:
+It has these endpoints, for any method:
 
-    /ok?seconds=      status 200 and JSON {method, path (raw, with the query), headers, body, size};
-                      so do all paths below /ok/
-    /slow?seconds=5   as /ok, after a delay
+    /ok?seconds=      sends status 200 and JSON {method, path (raw, with the query), headers, body,
+                      size}, and so do all paths below /ok/
+    /slow?seconds=5   responds as /ok, after a delay
     /status/CODE?retry_after=
-                      status CODE, with a Retry-After header of this value
+                      sends status CODE, with a Retry-After header of this value
     /flaky?times=2&how=503
-                      fails `times` times for each Idempotency-Key, then as /ok. `how` is a status
-                      or "close"
+                      fails `times` times for each Idempotency-Key, and then responds as /ok. `how`
+                      is a status, or "close" to close the connection
     /close            closes the connection without a response
     /half             announces 1,000 bytes, sends 500, and closes the connection
     /huge?bytes=&length=1
-                      streams that many bytes (0, 1, … 255, 0, …), with Content-Length if `length`
+                      streams that many bytes (0, 1, … 255, 0, …). It sends Content-Length if the
+                      query has `length`
     /endless          streams without end
-    /garbage?where=   bytes that are not HTTP. With where=body the head is HTTP, with where=head
-                      the head does not end
+    /garbage?where=   sends bytes that are not HTTP. With where=body only the body is invalid, and
+                      with where=head the head does not end
     /redirect?to=&status=302
-                      a redirect to `to`
+                      redirects to the URL `to`
     /never            accepts the connection, and does not respond
     /headers?count=&size=
-                      `count` headers X-0, X-1 …, of `size` letters each
-    /gzip?bytes=      zeros, compressed
+                      sends `count` headers X-0, X-1 …, of `size` letters each
+    /gzip?bytes=      sends zeros, compressed
 
 Two endpoints are not logged:
 
-    GET /calls?since=0    {"calls": [records from number `since` on], "open": number of open calls}
+    GET /calls?since=0    returns {"calls": [records from number `since` on], "open": number of
+                          calls in progress}
     POST /mood {"mode": "down", "seconds": 2, "retry_after": "1"}
-                          sets what all calls get for `seconds`, or from now on: "down" (the
-                          connection is closed), "never" (no response), a status such as "429", "ok"
+                          sets how all endpoints respond for `seconds`, or until the next change:
+                          "down" closes the connection, "never" sends no response, a number such as
+                          "429" is a status, and "ok" ends the mood
 
-A record is a line of the log. The target writes the record when the call has ended, in any way:
+When a call has ended, in whatever way, the target appends a record to the log, as a line of JSON:
 
-    {"path", "method", "job": Idempotency-Key, "attempt": X-Waitroom-Attempt (a string), "open":
-    number of open calls at its start, itself included, "began_ns", "ended_ns": time.monotonic_ns,
-    "at_ms": start, since 1970, "status": null if there was no complete response}
+    path, method
+    job, attempt        the headers Idempotency-Key and X-Waitroom-Attempt, as strings
+    open                number of calls in progress when this one began, itself included
+    began_ns, ended_ns  timestamps of time.monotonic_ns
+    at_ms               the beginning, in ms since 1970
+    status              null if no complete response was sent
 
 `run_target` starts a target for a test.
 """
@@ -68,7 +74,7 @@ PART = bytes(range(256)) * 256
 
 @dataclass
 class Target:
-    """A running target. A test may restart `process`, which keeps its port and log."""
+    """A running target. If a test restarts `process`, the port and the log stay the same."""
 
     port: int
     log: Path
@@ -84,7 +90,7 @@ class Target:
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def open(self) -> int:
-        """Return the number of open calls."""
+        """Return the number of calls in progress."""
         with urllib.request.urlopen(f"{self.url}calls?since=1000000000", timeout=5) as reply:
             return json.load(reply)["open"]
 
@@ -109,7 +115,7 @@ def run_target(folder: Path) -> Iterator[Target]:
 
 
 class Mood:
-    """The responses that POST /mood has set for all endpoints."""
+    """How all endpoints respond, as POST /mood has set it."""
 
     def __init__(self) -> None:
         self._mood: dict[str, Any] = {"mode": "ok"}
@@ -120,8 +126,8 @@ class Mood:
         self._mood = mood
         self._until = float("inf") if seconds is None else time.monotonic() + seconds
 
-    async def answer(self, request: web.Request) -> web.Response | None:
-        """Return the response of the current mood. Return None if the endpoint should respond."""
+    async def respond(self, request: web.Request) -> web.Response | None:
+        """Respond as the mood says. Return None if the endpoint itself must respond."""
         mode = self._mood["mode"] if time.monotonic() < self._until else "ok"
         if mode == "ok":
             return None
@@ -133,7 +139,7 @@ class Mood:
 
 
 class CallLog:
-    """The log of calls, in a file and in memory."""
+    """The log of calls that have ended, in a file and in memory."""
 
     def __init__(self, log: Path) -> None:
         self._file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -142,8 +148,9 @@ class CallLog:
 
     @contextlib.asynccontextmanager
     async def record(self, request: web.Request) -> AsyncIterator[dict[str, Any]]:
+        """Yield the record of a call in progress, and log it when the call has ended."""
         self.open += 1
-        note = {
+        record = {
             "path": request.raw_path,
             "method": request.method,
             "job": request.headers.get("Idempotency-Key"),
@@ -154,11 +161,11 @@ class CallLog:
             "status": None,
         }
         try:
-            yield note
+            yield record
         finally:
             self.open -= 1
-            note["ended_ns"] = time.monotonic_ns()
-            line = json.dumps(note)
+            record["ended_ns"] = time.monotonic_ns()
+            line = json.dumps(record)
             self._lines.append(line)
             os.write(self._file, line.encode() + b"\n")
 
@@ -277,23 +284,23 @@ async def send_gzip(request: web.Request) -> web.Response:
 
 
 def make_app(log: Path) -> web.Application:
-    mood, notes = Mood(), CallLog(log)
+    mood, calls = Mood(), CallLog(log)
 
     @web.middleware
-    async def noted(request: web.Request, handler: Any) -> web.StreamResponse:
+    async def log_call(request: web.Request, handler: Any) -> web.StreamResponse:
         if request.path in {"/calls", "/mood"}:
             return await handler(request)
-        async with notes.record(request) as note:
-            response = await mood.answer(request) or await handler(request)
-            note["status"] = response.status
+        async with calls.record(request) as record:
+            response = await mood.respond(request) or await handler(request)
+            record["status"] = response.status
             return response
 
-    async def feel(request: web.Request) -> web.Response:
+    async def set_mood(request: web.Request) -> web.Response:
         mood.set(await request.json())
         return web.Response()
 
-    app = web.Application(middlewares=[noted], client_max_size=1 << 24)
-    app.add_routes([web.get("/calls", notes.show), web.post("/mood", feel)])
+    app = web.Application(middlewares=[log_call], client_max_size=1 << 24)
+    app.add_routes([web.get("/calls", calls.show), web.post("/mood", set_mood)])
     endpoints = {
         "/ok": ok, "/ok/{rest:.*}": ok, "/slow": ok, "/status/{code}": status, "/flaky": flaky,
         "/close": hang_up, "/half": half, "/huge": huge, "/endless": endless, "/garbage": garbage,

@@ -1,6 +1,7 @@
-"""A job system for tests: a database, a redis-server, replicas, workers and a misbehaving target.
+"""Starts a job system for tests: a database, a redis-server, replicas, workers and a target.
 
-Further functions read its traces. Timestamps are µs since 1970, by this machine's clock.
+Other functions read the system's claims and calls afterwards, from the log of the target and the
+commands sent to Redis. Timestamps are µs since 1970, by this machine's clock.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ TOKENS = {"shop": "test-shop-token-000000", "press": "test-press-token-00000"}
 #: Number of clients that submit jobs at the same time.
 CALLERS = 8
 
-#: Systems start one after the other, because starting together takes each of them too long.
+#: Job systems start one after the other. If they start together, each takes too long.
 _STARTING = Lock()
 _FACT = re.compile(r"^(\d+)~r~(\d+)~(\d)$")
 _WORDS = re.compile(r'"([^"]*)"')
@@ -47,13 +48,14 @@ Result = TypeVar("Result")
 
 
 class JobSystem(Servers):
-    """Replicas, workers and a target.
+    """A job system: replicas, workers and a server that is the target of jobs.
 
     Args:
-        targets: Settings of targets by name. Without a url, they call the target of this system.
-        database: URL of a running server. If empty, the database is an SQLite file.
+        targets: Settings of targets by name. If a target has no `url`, it is the system's own.
+        database: URL of a running database server. If it is empty, an SQLite file is used.
+        runners: Number of workers.
         at_a_time: Maximum number of concurrent calls of each worker.
-        more: Further tables of the settings file.
+        more: Further tables to append to the settings file.
     """
 
     def __init__(
@@ -110,8 +112,8 @@ class JobSystem(Servers):
         lines += [f'{name} = "{token}"' for name, token in TOKENS.items()]
         for name, settings in self._targets.items():
             lines.append(f"[targets.{name}]")
-            given = {"url": self.target.url, "private": True, **settings}
-            lines += [f"{key} = {_toml(value)}" for key, value in given.items()]
+            target = {"url": self.target.url, "private": True, **settings}
+            lines += [f"{key} = {_toml(value)}" for key, value in target.items()]
         return "\n".join(lines) + f"\n{self._more}"
 
     def start_runner(self) -> None:
@@ -120,7 +122,7 @@ class JobSystem(Servers):
         self.runners.append(self._run(f"runner-{len(self.runners)}", command))
 
     def another_target(self) -> Target:
-        """Start another target, and return it."""
+        """Start a second target server, and return it."""
         folder = self.folder / f"target-{time.monotonic_ns()}"
         folder.mkdir()
         return self._stack.enter_context(run_target(folder))
@@ -145,27 +147,29 @@ class JobSystem(Servers):
         wait_until(lambda: listens(self.socket), "redis-server")
 
     def ended_calls(self) -> int:
-        """Return the number of calls that the target has logged."""
+        """Return the number of calls that have ended, by the target's log."""
         return self.target.log.read_bytes().count(b"\n")
 
     def caller(self, who: str = "service", *, replica: int = 0) -> "JobClient":
+        """Return a client of a replica. `who` is "service", "operator" or a name in TOKENS."""
         token = {"service": TOKEN, "operator": ADMIN_TOKEN, **TOKENS}[who]
         return self._stack.enter_context(JobClient(self.urls[replica], token))
 
-    def submit_all(self, orders: Sequence[dict[str, Any]]) -> "list[SubmittedJob]":
-        """Submit jobs by several clients to all replicas. Return the jobs in order."""
+    def submit_all(self, requests: Sequence[dict[str, Any]]) -> "list[SubmittedJob]":
+        """Submit jobs concurrently from several clients, spread over all replicas. Return them in
+        the order of `requests`."""
 
-        def work(part: int) -> list[tuple[int, SubmittedJob]]:
+        def submit_part(part: int) -> list[tuple[int, SubmittedJob]]:
             with JobClient(self.urls[part % len(self.urls)], TOKEN) as caller:
-                mine = range(part, len(orders), CALLERS)
-                return [(number, caller.submit(**orders[number])) for number in mine]
+                numbers = range(part, len(requests), CALLERS)
+                return [(number, caller.submit(**requests[number])) for number in numbers]
 
         with ThreadPoolExecutor(CALLERS) as pool:
-            sent = [pair for part in pool.map(work, range(CALLERS)) for pair in part]
-        return [one for _, one in sorted(sent, key=lambda pair: pair[0])]
+            sent = [pair for part in pool.map(submit_part, range(CALLERS)) for pair in part]
+        return [job for _, job in sorted(sent, key=lambda pair: pair[0])]
 
     def wait_for(self, ids: Iterable[str], *, timeout_s: float = 60) -> dict[str, Job]:
-        """Wait until all jobs have ended. Return their rows by id."""
+        """Wait until all these jobs have ended. Return their database rows by id."""
         return asyncio.run(self._wait_for(set(ids), timeout_s))
 
     async def _wait_for(self, ids: set[str], timeout_s: float) -> dict[str, Job]:
@@ -196,7 +200,8 @@ class JobSystem(Servers):
 
 @dataclass
 class SubmittedJob:
-    """A submitted job: the document of the response, and the times of request and response."""
+    """A submitted job: the JSON body of the response (`document`), the timestamps of request and
+    response, and the fields of the request (`order`)."""
 
     document: dict[str, Any]
     began_us: int
@@ -208,7 +213,7 @@ class SubmittedJob:
         return self.document["id"]
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     headers: http.client.HTTPMessage
     body: bytes
@@ -219,7 +224,7 @@ class Answer(NamedTuple):
 
 
 class JobClient(AbstractContextManager["JobClient"]):
-    """A client of the jobs API with a keep-alive connection and a token."""
+    """A client of the jobs API, with one token on one keep-alive connection."""
 
     def __init__(self, url: str, token: str) -> None:
         self._host, self._token = urlsplit(url).netloc, token
@@ -230,29 +235,30 @@ class JobClient(AbstractContextManager["JobClient"]):
 
     def call(
         self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
-    ) -> Answer:
-        """Send a request, and return the response. A `body` that is not bytes is sent as JSON."""
+    ) -> Response:
+        """Send a request, and return the response. The body is sent as JSON, unless it is bytes."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         fields = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         self._connection.request(method, f"/v1{path}", body=data, headers=fields | (headers or {}))
-        with self._connection.getresponse() as answer:
-            return Answer(answer.status, answer.headers, answer.read())
+        with self._connection.getresponse() as response:
+            return Response(response.status, response.headers, response.read())
 
     def submit(self, **order: Any) -> SubmittedJob:
         began_us = now_us()
-        answer = self.call("POST", "/jobs", order)
-        assert answer.status == 202, answer
-        return SubmittedJob(answer.json, began_us, now_us(), order)
+        response = self.call("POST", "/jobs", order)
+        assert response.status == 202, response
+        return SubmittedJob(response.json, began_us, now_us(), order)
 
     def job(self, id_: str, wait_s: int = 0) -> dict[str, Any]:
-        answer = self.call("GET", f"/jobs/{id_}?wait={wait_s}")
-        assert answer.status == 200, answer
-        return answer.json
+        """Return the job, as JSON. Wait up to `wait_s` for its end."""
+        response = self.call("GET", f"/jobs/{id_}?wait={wait_s}")
+        assert response.status == 200, response
+        return response.json
 
     def target(self, name: str) -> dict[str, Any]:
-        answer = self.call("GET", f"/targets/{name}")
-        assert answer.status == 200, answer
-        return answer.json
+        response = self.call("GET", f"/targets/{name}")
+        assert response.status == 200, response
+        return response.json
 
 
 def now_us() -> int:
@@ -262,23 +268,25 @@ def now_us() -> int:
 def sign_grant(
     target: str, class_name: str, *, life_s: int = 3600, id_: str = "", kind: str = "target"
 ) -> str:
-    """Sign a grant. An empty `kind` makes the signature that earlier versions made."""
-    given = Grant(class_name, int(time.time()) + life_s, id_)
+    """Sign a grant, which gives its visitor a class. If `kind` is empty, sign it as earlier
+    versions did."""
+    grant = Grant(class_name, int(time.time()) + life_s, id_)
     if kind in {"room", "target"}:
-        return Grants(target, [SECRET], "room" if kind == "room" else "target").sign(given)
-    text = f"waitroom-grant:{target}:{class_name}:{given.expires_s}:{id_}"
+        return Grants(target, [SECRET], "room" if kind == "room" else "target").sign(grant)
+    text = f"waitroom-grant:{target}:{class_name}:{grant.expires_s}:{id_}"
     digest = hmac.digest(SECRET.encode(), text.encode(), "sha256").hex()
-    return f"{class_name}.{given.expires_s}.{id_}.{digest}"
+    return f"{class_name}.{grant.expires_s}.{id_}.{digest}"
 
 
-def run_in_threads(*works: Callable[[], Result]) -> list[Result]:
-    """Run functions in parallel threads, and return their results."""
-    with ThreadPoolExecutor(len(works)) as pool:
-        return [future.result() for future in [pool.submit(work) for work in works]]
+def run_in_threads(*functions: Callable[[], Result]) -> list[Result]:
+    """Run functions in parallel threads, and return their results in order."""
+    with ThreadPoolExecutor(len(functions)) as pool:
+        return [future.result() for future in [pool.submit(each) for each in functions]]
 
 
 class Claim(NamedTuple):
-    """A claim of a job by a worker. `at_us` is the timestamp that counts against the rate limit."""
+    """A worker's claim of a job. `at_us` is the timestamp that counts against the rate limit, and
+    `is_trial` means that the circuit breaker lets this one call through."""
 
     job: str
     fence: int
@@ -287,7 +295,8 @@ class Claim(NamedTuple):
 
 
 def read_claims(monitor: Path, target: str) -> list[Claim]:
-    """Read claims from the output of `redis-cli monitor`, except restored claims."""
+    """Read a target's claims from the output of `redis-cli monitor`. Leave out claims that a worker
+    only restored after Redis had lost them."""
     key, found = f'"waitroom:{{target:{target}}}:facts"', []
     for line in monitor.read_text(errors="replace").splitlines():
         if key not in line or '"HSET"' not in line:
@@ -319,24 +328,24 @@ def read_holds(monitor: Path, target: str) -> list[Hold]:
 
 
 def read_arrivals(target: Target) -> dict[tuple[str, int], int]:
-    """Return the timestamps of the calls that the target received, by job and attempt."""
+    """Return the timestamp of each call that the target received, by job and attempt."""
     ahead_ns = time.time_ns() - time.monotonic_ns()
     return {
-        (note["job"], int(note["attempt"])): (note["began_ns"] + ahead_ns) // 1000
-        for note in target.calls()
+        (call["job"], int(call["attempt"])): (call["began_ns"] + ahead_ns) // 1000
+        for call in target.calls()
     }
 
 
 def count_most_within(moments: Iterable[int], window_us: int) -> int:
-    """Return the highest number of timestamps in any window of `window_us`, its end excluded."""
+    """Return the highest number of timestamps in any half-open interval of `window_us`."""
     found = sorted(moments)
     return max((bisect_left(found, at + window_us) - i for i, at in enumerate(found)), default=0)
 
 
-def count_most_open(notes: Iterable[dict[str, Any]]) -> int:
-    """Return the highest number of calls that were open at the same time."""
+def count_most_open(calls: Iterable[dict[str, Any]]) -> int:
+    """Return the highest number of calls in progress at the same time."""
     edges = sorted(
-        edge for note in notes for edge in ((note["began_ns"], 1), (note["ended_ns"], -1))
+        edge for call in calls for edge in ((call["began_ns"], 1), (call["ended_ns"], -1))
     )
     most = count = 0
     for _, step in edges:
@@ -346,11 +355,12 @@ def count_most_open(notes: Iterable[dict[str, Any]]) -> int:
 
 
 def count_overtaken(earlier: Iterable[tuple[int, int]], later: Iterable[tuple[int, int]]) -> int:
-    """Count `later` jobs that were called before an `earlier` job that had been submitted first.
+    """Count the `later` jobs that were called before an `earlier` job, although that job was queued
+    before them.
 
     Args:
-        earlier: Pairs of the time by which a job was surely queued, and the time of its call.
-        later: Pairs of the earliest time at which a job was queued, and the time of its call.
+        earlier: For each job, the latest time at which it can have been queued, and its call's.
+        later: For each job, the earliest time at which it can have been queued, and its call's.
     """
     before, count, last_called = sorted(earlier), 0, 0
     at = 0
@@ -363,7 +373,7 @@ def count_overtaken(earlier: Iterable[tuple[int, int]], later: Iterable[tuple[in
 
 
 def _toml(value: Any) -> str:
-    """Convert a value to TOML, which differs from JSON in tables only."""
+    """Convert a value to TOML. It differs from JSON only in tables."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     return json.dumps(value)

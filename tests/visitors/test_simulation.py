@@ -14,11 +14,11 @@ from tests.support.simulation import (
     MOST_IDLE,
     MOST_LATE,
     STAY_S,
-    Played,
+    SaleResult,
     exponential,
     hidden_sale,
     lognormal,
-    play,
+    simulate,
 )
 
 STAYS = {"exponential": exponential(STAY_S), "lognormal": lognormal(STAY_S)}
@@ -36,10 +36,10 @@ pytestmark = pytest.mark.slow
 def play_all(redis_socket, sales):
     """Every sale, played once."""
 
-    async def played() -> list[Played]:
+    async def played() -> list[SaleResult]:
         redis = connect(f"unix://{redis_socket}", timeout_s=10)
         try:
-            return await play(redis, list(sales.values()))
+            return await simulate(redis, list(sales.values()))
         finally:
             await close(redis)
 
@@ -47,12 +47,12 @@ def play_all(redis_socket, sales):
 
 
 @pytest.fixture(scope="module")
-def played(redis_socket) -> dict[tuple[float, str], Played]:
+def played(redis_socket) -> dict[tuple[float, str], SaleResult]:
     return play_all(redis_socket, SALES)
 
 
 @pytest.fixture(scope="module")
-def hidden(redis_socket) -> dict[float, Played]:
+def hidden(redis_socket) -> dict[float, SaleResult]:
     return play_all(redis_socket, HIDDEN_SALES)
 
 
