@@ -1,6 +1,7 @@
-"""The promises of docs/design.md, checked against Redis' keys, independent of the model.
+"""Checks the guarantees of docs/design.md directly against a room's keys in Redis, without using
+the model of a room (room_model.py).
 
-A step is one script. `before` and `after` are the keys before and after the script.
+A step is one run of a script. `before` and `after` are the keys before and after it.
 """
 
 import math
@@ -15,7 +16,7 @@ from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.room_model import BACKOFF_MS, UNUSED
 from tests.support.room_policy import is_by_arrival, is_drawn, is_weighted, line_of
 
-#: The fraction of a score in `due` of a visitor who has not polled
+#: The fractional part of a visitor's score in `due` until the first poll
 #: (rooms/lua/parts/heartbeat_due.lua).
 UNPOLLED = 0.5
 _LOST_PLACES = {"silent", "swept", "no_show", "unused"}
@@ -23,7 +24,7 @@ _LOST_PLACES = {"silent", "swept", "no_show", "unused"}
 
 @dataclass(frozen=True)
 class RoomKeys:
-    """The contents of a room's keys at one time."""
+    """The contents of a room's Redis keys at one time."""
 
     waiting: dict[str, int] = field(default_factory=dict)
     due: dict[str, float] = field(default_factory=dict)
@@ -46,7 +47,7 @@ class RoomKeys:
 
 
 async def read_keys(redis: Redis, room: str, *, after: str) -> RoomKeys:
-    """Read all keys at once, and the events after `after`."""
+    """Read all keys of a room at once, and those events whose id is higher than `after`."""
     start = after if after == "-" else f"({after}"
     pipe = redis.pipeline(transaction=False)
     for name in (
@@ -72,12 +73,14 @@ async def read_keys(redis: Redis, room: str, *, after: str) -> RoomKeys:
 
 @dataclass(frozen=True)
 class Step:
+    """One run of a script at the time `now`."""
+
     now: int
     #: The settings when the script ran.
     settings: RoomSettings
     before: RoomKeys
     after: RoomKeys
-    #: Whether nobody is called, because Redis was emptied or no event is open.
+    #: Whether nobody may be called, because Redis was emptied or no event is open.
     is_held: bool = False
     is_open: bool = True
     #: When the last outage ended. During the outage no heartbeat could arrive.
@@ -85,37 +88,39 @@ class Step:
 
     @property
     def entered(self) -> list[str]:
-        """Return visitors who got a slot that counts for the rate, in order."""
+        """Return, in order, the visitors who got a slot that counts against the rate limit."""
         return [v for kind, v, why in self.after.events if kind == "called" or why == "at_once"]
 
 
 class Guarantees:
-    """All promises made so far in one room. Each method asserts one promise."""
+    """What a room has guaranteed to its visitors so far. Each `check_` method asserts a guarantee
+    of one kind."""
 
     def __init__(self) -> None:
-        #: visitor -> when the visitor's pass ends, ms.
+        #: When each visitor's pass expires, ms.
         self.valid_until: dict[str, int] = {}
-        #: visitor -> until when the slot of a released session is taken, ms.
+        #: Until when the slot of each released session stays taken, ms.
         self.counted_until: dict[str, int] = {}
         #: Visitors whom a replica admitted without Redis. Their sessions stay above the cap.
         self.failed_open: set[str] = set()
-        #: visitor -> when the visitor was advised to poll, ms.
+        #: When each visitor was advised to poll, ms.
         self.due_polls: dict[str, int] = {}
-        #: Visitors who had not polled when the settings changed from which the score of an unused
-        #: place is computed (rooms/lua/parts/heartbeat_due.lua).
+        #: Visitors who may lose their places although they are not late. They had not polled yet
+        #: when a setting in `patience` changed.
         self.excused: set[str] = set()
         self.patience: tuple[float, float] | None = None
-        #: visitor -> how many visitors ahead were shown, plus those who came back ahead since.
+        #: For each visitor, the number of visitors ahead that was shown last, plus those who have
+        #: come back or been moved ahead since then.
         self.shown_ahead: dict[str, int] = {}
-        #: The times at which slots were given since the rate last changed.
+        #: The times at which slots were given since the rate limit last changed.
         self.slot_times: list[int] = []
         self.rate: int | None = None
         self.last_order = 0
-        #: The settings and busy sub-queues, and the calls from them since.
+        #: The sub-queues and which of them are not empty, and all calls since these last changed.
         self.busy_queues: object = None
         self.calls: list[int | None] = []
         self.position_rules: object = None
-        #: The sort keys of shown positions, and those that this step changed.
+        #: The sort keys by which positions are shown, and those that this step changed.
         self.sort_keys: dict[str, tuple[int, int, str]] = {}
         self.changed_keys: list[tuple[int, int, str]] = []
 
@@ -131,14 +136,14 @@ class Guarantees:
         self.update_shown_ahead(step)
 
     def check_cap(self, step: Step) -> None:
-        """Check that sessions exceed the cap only if replicas admitted visitors without Redis.
-        After the cap was lowered, nobody is admitted until there is room."""
+        """Check that sessions exceed the cap only if replicas admitted visitors without Redis, and
+        that nobody is admitted while more sessions than the cap exist."""
         active = step.after.active
         if len(active) > step.settings.total_active_users:
             restored = {v for _, v, why in step.after.events if why == "restored"}
             ordinary = active.keys() - self.failed_open
-            # In one batch, an ordinary session may come back within the cap before the session of a
-            # visitor whom a replica admitted without Redis comes back above the cap.
+            # A batch may first restore an ordinary session within the cap, and then, above the cap,
+            # the session of a visitor whom a replica admitted without Redis.
             is_mixed = (
                 restored & self.failed_open and len(ordinary) <= step.settings.total_active_users
             )
@@ -153,7 +158,7 @@ class Guarantees:
         moved = {v for kind, v, _ in step.after.events if kind in ("operator", "graded")}
         called = [v for kind, v, _ in step.after.events if kind == "called" and v not in moved]
         for line in range(len(step.settings.lines)) if is_weighted(step.settings) else (None,):
-            # One script may draw a visitor's place or move the visitor, and then call them.
+            # Visitors who got their places in this step are not in `before`.
             orders = [
                 order
                 for v in called
@@ -164,15 +169,15 @@ class Guarantees:
             behind = [
                 order
                 for v, order in step.after.waiting.items()
-                if step.before.waiting.get(v) == order  # some of a class may have come since
+                if step.before.waiting.get(v) == order  # not those who joined after the calls
                 and (line is None or line_of(step.settings, order) == line)
             ]
             if step.entered and behind:
                 assert all(order <= min(behind) for order in orders)
 
     def check_share(self, step: Step) -> None:
-        """Check that each sub-queue has its share of any stretch of calls, within two, as long as
-        the same sub-queues are not empty."""
+        """Check that in any sequence of calls each sub-queue gets its share by weight, give or take
+        two, as long as the same sub-queues are not empty."""
         lines = [
             frozenset(line_of(step.settings, order) for order in keys.waiting.values())
             for keys in (step.before, step.after)
@@ -188,10 +193,10 @@ class Guarantees:
                 self.calls.append(line_of(step.settings, step.before.waiting[visitor]))
         weights = {line: step.settings.lines[line].weight for line in lines[0]}
         for since in range(len(self.calls)):
-            stretch = self.calls[since:]
+            latest = self.calls[since:]
             for line, weight in weights.items():
-                exact = len(stretch) * weight / sum(weights.values())
-                assert abs(stretch.count(line) - exact) < 2
+                exact = len(latest) * weight / sum(weights.values())
+                assert abs(latest.count(line) - exact) < 2
 
     def check_idle_slots(self, step: Step) -> None:
         """Check that no slot is free while somebody waits."""
@@ -203,7 +208,8 @@ class Guarantees:
         assert not (is_held and step.entered)
 
     def check_one_place(self, step: Step) -> None:
-        """Check that no visitor has both a place and a session, and that the keys agree."""
+        """Check that no visitor has both a place and a session, and that the keys are consistent
+        with each other."""
         after = step.after
         assert not after.waiting.keys() & after.active.keys()
         reserved = after.reserved.keys() - after.waiting.keys()
@@ -213,8 +219,8 @@ class Guarantees:
         assert not after.revoked.keys() & after.waiting.keys()
 
     def check_lost_places(self, step: Step) -> None:
-        """Check that only visitors who polled late lose a place or a call, and nobody because of an
-        outage. There is no promise for a visitor who was refused with another ticket."""
+        """Check that visitors lose a place or a call only if they poll late, and never because of
+        an outage. Nothing is guaranteed to visitors after a reply that refused them."""
         patience = step.settings.claim_window, step.settings.heartbeat_timeout
         if patience != self.patience:
             self.patience = patience
@@ -223,14 +229,15 @@ class Guarantees:
             told = None if visitor in self.excused else self.due_polls.get(visitor)
             if kind == "expired" and why in _LOST_PLACES and told is not None:
                 assert step.now > told
-                if told <= step.outage_end:  # the page had to try again
+                if told <= step.outage_end:  # the page had to retry
                     assert step.now >= step.outage_end + BACKOFF_MS
-                self.excused.add(visitor)  # nothing is promised before the next poll
+                self.excused.add(visitor)  # nothing is guaranteed before the next poll
             if kind != "joined":
                 self.shown_ahead.pop(visitor, None)
 
     def check_passes(self, step: Step) -> None:
-        """Check that a visitor has a slot until the pass ends, and a little longer if released."""
+        """Check that visitors have their slots until their passes expire, and a little longer if
+        they were released."""
         self.valid_until = {v: end for v, end in self.valid_until.items() if step.now < end}
         for visitor, end in self.valid_until.items():
             score = step.after.active.get(visitor, 0)
@@ -239,7 +246,7 @@ class Guarantees:
         assert self.counted_until.keys() <= step.after.active.keys()
 
     def check_rate(self, step: Step) -> None:
-        """Check that in any time t at most burst + rate x t slots are given."""
+        """Check that within any time t at most burst + rate x t visitors get a slot."""
         per_minute = step.settings.new_users_per_minute
         if per_minute != self.rate:
             self.rate, self.slot_times = per_minute, []
@@ -252,20 +259,20 @@ class Guarantees:
             assert len(self.slot_times) - i <= allowed + 1e-6
 
     def update_shown_ahead(self, step: Step) -> None:
-        """Let shown positions grow by the visitors who came back or were moved ahead. A visitor
-        who lost the place has no promised position."""
+        """Update `shown_ahead`: add the visitors who came back or were moved ahead of others, and
+        delete visitors who no longer wait."""
         waiting, settings = step.after.waiting, step.settings
         kind = settings.classes, settings.lines, settings.display, settings.queueing_method
         if kind != self.position_rules:
             self.position_rules, self.shown_ahead = kind, {}
         self.shown_ahead = {v: ahead for v, ahead in self.shown_ahead.items() if v in waiting}
         before, after = (make_sort_keys(keys, settings) for keys in (step.before, step.after))
-        for visitor, turn in after.items():
-            if before.get(visitor) != turn:
+        for visitor, sort_key in after.items():
+            if before.get(visitor) != sort_key:
                 for other in self.shown_ahead.keys() - {visitor}:
-                    is_rival = other in after and after[other][0] == turn[0]
-                    self.shown_ahead[other] += is_rival and turn < after[other]
-        self.changed_keys = [turn for visitor, turn in after.items() if before.get(visitor) != turn]
+                    is_rival = other in after and after[other][0] == sort_key[0]
+                    self.shown_ahead[other] += is_rival and sort_key < after[other]
+        self.changed_keys = [key for visitor, key in after.items() if before.get(visitor) != key]
         self.sort_keys = after
         if is_by_arrival(settings) and step.is_open:
             # A newcomer of any class does not change the shown position of others.
@@ -274,12 +281,13 @@ class Guarantees:
                 for other in after.keys() - new:
                     assert after[other] < after[visitor] or after[other][0] != after[visitor][0]
 
-    # What the replies promised ---------------------------------------------------------------
+    # What the replies guarantee --------------------------------------------------------------
 
     def check_reply(self, visitor: str, reply: Standing, step: Step, *, is_poll: bool) -> None:
+        """Check a visitor's reply, and store what it guarantees."""
         if reply.outcome is QueueOutcome.ADMITTED:
             assert reply.started_ms <= reply.now_ms
-            # Replicas ask Redis about a first pass, which has its slot for claim_window at least.
+            # Replicas do not trust a first pass, but ask Redis. Its slot is kept for claim_window.
             is_first = not is_poll and step.after.active[visitor] % 1 == UNUSED
             ends = step.now + round(step.settings.claim_window * 1000)
             expires = min(ends, reply.expires_ms) if is_first else reply.expires_ms
@@ -293,11 +301,9 @@ class Guarantees:
                 self.shown_ahead.pop(visitor, None)  # newcomers may come ahead
             else:
                 assert reply.ahead <= self.shown_ahead.get(visitor, reply.ahead)
-                # Some of this batch may have come ahead since the reply was made.
-                turn = self.sort_keys.get(visitor)
-                later = [
-                    new for new in self.changed_keys if turn and new[0] == turn[0] and new < turn
-                ]
+                # Later requests of the same batch may have put visitors ahead.
+                own = self.sort_keys.get(visitor)
+                later = [key for key in self.changed_keys if own and key[0] == own[0] and key < own]
                 self.shown_ahead[visitor] = reply.ahead + len(later)
             if is_poll:
                 self.excused.discard(visitor)
@@ -308,36 +314,37 @@ class Guarantees:
             self.shown_ahead.pop(visitor, None)
 
     def check_new_orders(self, orders: list[int]) -> None:
-        """Check that each newcomer is behind the newcomer before."""
+        """Check that each new visitor is behind all who joined before."""
         for order in orders:
             assert order > self.last_order
             self.last_order = order
 
     def record_left(self, visitor: str, step: Step) -> None:
-        """Note that a visitor left: the pass is void, and the slot is taken a little longer."""
+        """Record that a visitor left. The pass is now invalid, and the slot stays taken a little
+        longer."""
         if self.valid_until.pop(visitor, None) is not None and visitor in step.before.admitted:
             ends = min(int(step.before.active[visitor]), step.now + RELEASE_HOLD_MS)
             self.counted_until.setdefault(visitor, ends)
 
     def forget_all(self) -> None:
-        """Drop all promises except those in tokens."""
-        alone = self.failed_open
+        """Forget all guarantees, because Redis lost data. `failed_open` stays."""
+        failed_open = self.failed_open
         self.__init__()
-        self.failed_open = alone
+        self.failed_open = failed_open
 
 
 def are_arrivals_stored(keys: RoomKeys, settings: RoomSettings) -> bool:
-    """Return True if the arrivals of all waiting visitors are stored. Otherwise some joined before
-    positions were shown by arrival, and positions go by order until these visitors poll."""
+    """Return True if the arrivals of all waiting visitors are stored. Otherwise some of them joined
+    before a change to positions by arrival. Until these poll, positions are shown by order."""
     by_order = {visitor for visitor, order in keys.waiting.items() if not is_drawn(order)}
     return not is_by_arrival(settings) or by_order <= keys.arrivals.keys()
 
 
 def make_sort_keys(keys: RoomKeys, settings: RoomSettings) -> dict[str, tuple[int, int, str]]:
-    """Return the sort keys of shown positions: the sub-queue's number (-1 for drawn places, and in
-    a room without sub-queues), the arrival or order, and the id."""
+    """Return the sort key by which each visitor's position is shown: the sub-queue's number (-1 for
+    a drawn place, or without sub-queues), the arrival or order, and the visitor id."""
     by_arrival = is_by_arrival(settings)
-    turns = {}
+    sort_keys = {}
     for visitor, order in keys.waiting.items():
         line = line_of(settings, order)
         number = order
@@ -345,5 +352,5 @@ def make_sort_keys(keys: RoomKeys, settings: RoomSettings) -> dict[str, tuple[in
             if visitor not in keys.arrivals:
                 continue
             number = keys.arrivals[visitor]
-        turns[visitor] = (-1 if line is None else line, number, visitor)
-    return turns
+        sort_keys[visitor] = (-1 if line is None else line, number, visitor)
+    return sort_keys

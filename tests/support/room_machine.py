@@ -1,7 +1,7 @@
-"""Random sequences of the room's scripts, checked against the model and the promises.
+"""A Hypothesis state machine that runs random sequences of a room's scripts.
 
-After every step Redis' keys and the replies must equal the model's, and the promises must hold for
-the keys.
+After every step, Redis' keys and the replies must equal those of the model (room_model.py), and the
+guarantees of room_guarantees.py must hold.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.support.room_guarantees import Guarantees, RoomKeys, Step, read_keys
 from tests.support.room_model import Model, Newcomer, Reply
 from tests.support.rooms import without_outages
 
-#: Settings, at the start and at run time.
+#: Strategies for the settings at the beginning, and for changes at run time.
 SETTINGS = {
     "total_active_users": st.integers(0, 5),
     "new_users_per_minute": st.none() | st.sampled_from([1, 7, 30, 60, 120]),
@@ -41,7 +41,8 @@ SETTINGS = {
     "recovery_window": st.none() | st.sampled_from([0, 3, 20]),
     "display": st.sampled_from(["arrival", "order"]),
     "between_events": st.sampled_from(["open", "open", "closed"]),
-    # Settings that depend on each other, or on the time: see `build_settings`.
+    # `build_settings` replaces these two. They stand for settings that depend on each other or on
+    # the time.
     "policy": st.integers(0, 4),
     "opening": st.none() | st.tuples(st.integers(-5, 10), st.integers(1, 30), st.integers(1, 90)),
 }
@@ -70,7 +71,7 @@ POLICIES = [
 
 
 def build_settings(values: dict, now: int) -> dict:
-    """Return the settings for the values of the strategies above."""
+    """Convert values of the strategies in SETTINGS to settings of a room."""
     values = dict(values)
     if "policy" in values:
         values |= POLICIES[values.pop("policy")]
@@ -86,32 +87,33 @@ def build_settings(values: dict, now: int) -> dict:
     return values
 
 
+#: Settings of every machine in the beginning, unless SETTINGS replace them.
 FILE = {"session_duration": 6, "heartbeat_timeout": 24, "claim_window": 8}
-#: How far a step sets the clock: from a millisecond to minutes.
+#: How far a step advances the clock: from a millisecond to minutes.
 STEPS_MS = st.one_of(
     st.integers(1, 999),
     st.integers(1000, 12_000),
     st.integers(1000, 12_000),
     st.sampled_from([25_000, 61_000, 600_000]),
 )
-#: Indices of tickets, passes or visitors, counted back from the newest.
+#: Indices of tickets, passes or visitors, which count back from the newest.
 INDICES = st.lists(st.integers(0, 99), max_size=6)
 SOME = st.lists(st.integers(0, 99), min_size=1, max_size=6)
-#: The script that is the first to run after a fault.
+#: The first script that runs after a fault.
 FIRST = st.sampled_from(["snapshot", "sweep", "enter", "poll", "renew"])
 #: Keys whose loss is detected (rooms/lua/parts/lost_keys.lua).
 COUNTED = (
     "waiting", "due", "active", "admitted", "revoked", "spent", "config", "arrivals", "drawn",
 )  # fmt: skip
-#: Keys of an older copy of Redis' data.
+#: The sorted sets and hashes in a copy of Redis' data.
 SETS = (*COUNTED[:6], *COUNTED[7:], "reserved", "addresses", "grants", "moved")
 HASHES = ("config", "stats", "polls")
-#: A replica's clock may be late by this much, so that an expired pass is valid.
+#: A replica's clock may be late by this much, so that the replica accepts an expired pass.
 LATE_MS = SESSION_GRACE_MS + 1000
 
 
 class RoomMachine(StoreMachine):
-    """A room and its model, from the first visitor on. A step is a batch of calls."""
+    """A room and its model, which begin without visitors. A step runs one batch of requests."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
@@ -121,9 +123,10 @@ class RoomMachine(StoreMachine):
         #: All tickets and passes, newest last.
         self.tickets: list[Ticket] = []
         self.passes: list[Pass] = []
-        #: Visitors who stopped polling, and the shortest poll interval of visitors with hidden
-        #: tabs, ms. All other visitors poll when they are advised to.
+        #: Visitors who stopped polling.
         self.silent: set[str] = set()
+        #: The shortest poll interval of visitors with hidden tabs, ms. All other visitors poll when
+        #: they are advised to.
         self.hidden: dict[str, int] = {}
         self.polled_at: dict[str, int] = {}
         #: The time of the last snapshot.
@@ -163,8 +166,8 @@ class RoomMachine(StoreMachine):
         knows=st.sampled_from([True, True, True, False]),
     )
     def enter(self, newcomers, again, names=(), grants=(), knows=True):
-        """Let newcomers join. Some calls are repeated; some visitors have a class, some of these
-        with a grant that works once."""
+        """Let new visitors join, and known visitors (`again`) ask to join once more. Some visitors
+        have a class, and some of these a grant that can be used once."""
         fresh = [f"v{len(self.visitors) + i:03}" for i in range(newcomers)]
         self.visitors += fresh
         batch = fresh + pick_latest(self.visitors, again)
@@ -172,7 +175,7 @@ class RoomMachine(StoreMachine):
             ClassClaim(name, grant, self.now + 86_400_000)
             for _, name, grant in zip_longest(batch, names, grants, fillvalue="")
         ][: len(batch)]
-        # A replica that knows the event draws lots for it.
+        # A replica that already knows the event draws numbers for its pre-queue.
         begun = [event.begins_ms for event in self.model.configured.events]
         lot_of = max(begun, default=0) if knows else 0
         lots = [Lot(self.bench.draw(), lot_of) for _ in batch]
@@ -202,7 +205,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.tickets)
     @rule(chosen=SOME)
     def poll(self, chosen):
-        """Poll with any tickets: early, late, twice, after a reset, …"""
+        """Poll with any tickets. The polls may be early, late, repeated, or after a reset."""
         self.beat(pick_latest(self.tickets, chosen))
 
     @precondition(lambda self: self.tickets)
@@ -238,7 +241,8 @@ class RoomMachine(StoreMachine):
         shows=st.booleans(),
     )
     def wait_with_hidden_tabs(self, every, seconds, times, shows):
-        """Let some tabs poll seldom, for ever or for a while."""
+        """Let some visitors hide their tabs, which then poll seldom. If `shows`, they show them in
+        the end."""
         told = sorted(self.guarantees.due_polls)
         self.hidden |= dict.fromkeys(told[::every], seconds * 1000)
         for _ in range(times):
@@ -250,7 +254,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.valid_passes)
     @rule(chosen=SOME)
     def renew(self, chosen):
-        """Renew passes that a replica takes for valid, revoked or not."""
+        """Renew passes that a replica accepts as valid. Redis may have revoked some."""
         batch = pick_latest(self.valid_passes, chosen)
         replies = self.ask(self.store.renew, [(pass_,) for pass_ in batch])
         expected = self.model.renew(self.now, batch)
@@ -265,7 +269,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.visitors)
     @rule(chosen=st.lists(st.tuples(st.integers(0, 99), st.booleans()), min_size=1, max_size=2))
     def leave(self, chosen):
-        """Let visitors leave, or release them."""
+        """Let visitors leave, or let the site release them."""
         batch = [
             (self.visitors[-1 - i % len(self.visitors)], "left" if own else "released")
             for i, own in chosen
@@ -278,7 +282,7 @@ class RoomMachine(StoreMachine):
 
     @rule(changes=st.fixed_dictionaries({}, optional=SETTINGS), cap=st.none() | st.integers(0, 5))
     def configure(self, changes, cap):
-        """Change settings, or only the cap. None resets a setting to the file's value."""
+        """Change settings, or only the cap. None restores a setting's value in the file."""
         changes = build_settings(changes, self.now)
         if cap is not None:
             changes = {"total_active_users": cap}
@@ -292,7 +296,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: len(self.visitors) > 5)
     @rule(really=SELDOM)
     def reset(self, really):
-        """Empty the queue and void its tickets. Sessions stay."""
+        """Empty the queue, and invalidate its tickets. Sessions stay."""
         if not really:
             return
         assert self.run(self.store.reset(by="desk")) == self.model.reset(self.now)
@@ -304,7 +308,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.visitors)
     @rule(which=st.integers(0, 99), position=st.integers(0, 8))
     def move(self, which, position):
-        """Move a visitor, in the queue or not."""
+        """Move a visitor to another position. The visitor may not be in the queue."""
         visitor = self.visitors[-1 - which % len(self.visitors)]
         moved = self.run(self.store.move(visitor, position, by="desk", why="asked to"))
         assert moved == self.model.move(self.now, visitor, position)
@@ -348,7 +352,7 @@ class RoomMachine(StoreMachine):
 
     @rule(really=SELDOM, ms=STEPS_MS)
     def report_earlier_time(self, really, ms):
-        """Report a cookie that is older than the data of Redis."""
+        """Report that a cookie shows that the room existed before the data in Redis."""
         if really:
             self.store.record_room_existed_since(self.now - ms)
             self.model.known_since = min(self.model.known_since or self.now, self.now - ms)
@@ -373,7 +377,8 @@ class RoomMachine(StoreMachine):
 
     @rule(refresh_ms=st.sampled_from([None, 0, 2000, 2000, 8000, 33_000]))
     def report_longest_refresh(self, refresh_ms):
-        """Report the longest refresh near the head, or that the replica does not know it."""
+        """Report the longest poll interval near the head of the queue, or None if the replica does
+        not know it."""
         self.store.set_longest_refresh_near_head(refresh_ms)
         self.model.known_near_ms = refresh_ms
 
@@ -390,7 +395,7 @@ class RoomMachine(StoreMachine):
         chosen=SOME,
     )
     def outage(self, really, ms, first, chosen):
-        """Run no script for `ms`, as if Redis were unavailable or all replicas were down."""
+        """Advance the clock by `ms` without a script, as if Redis or all replicas were down."""
         if not really:
             return
         self.now += ms
@@ -418,7 +423,7 @@ class RoomMachine(StoreMachine):
 
     @rule(which=st.integers(0, 99), off_ms=st.integers(-1, 1), sweeps=st.booleans())
     def go_to_an_end(self, which, off_ms, sweeps):
-        """Set the clock to the end of a place or session, or a millisecond before or after."""
+        """Advance the clock to the time at which a place or session ends, give or take 1 ms."""
         moments = [at + off_ms for at in self.model.list_ends()]
         if self.advance_to_one(moments, which) and sweeps:
             self.sweep()
@@ -429,7 +434,7 @@ class RoomMachine(StoreMachine):
         """Empty Redis, so that only visitors' cookies are left."""
         if not really:
             return
-        self.now += 1  # a new store begins later than the latest snapshot of the old one
+        self.now += 1  # the new data must begin later than the last snapshot of the old data
         self.delete(room_keys(self.name))
         self.model.empty()
         self.guarantees.forget_all()
@@ -442,7 +447,7 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.keys.waiting or self.keys.active)
     @rule(really=SELDOM, which=st.integers(0, 99), first=FIRST, chosen=SOME)
     def evict_key(self, really, which, first, chosen):
-        """Evict a key. The next script detects the loss."""
+        """Delete a key, as Redis does if it evicts keys. The next script must detect the loss."""
         if not really:
             return
         redis = self.bench.redis
@@ -457,20 +462,21 @@ class RoomMachine(StoreMachine):
     @precondition(lambda self: self.keys.waiting or self.keys.active)
     @rule(really=SELDOM)
     def save_copy(self, really):
-        """Copy Redis' data, as to the disk."""
+        """Copy Redis' data, as Redis does when it saves them to the disk."""
         if really:
-            data = {name: self.run(self.read(name)) for name in (*SETS, *HASHES)}
+            data = {name: self.run(self.read_key(name)) for name in (*SETS, *HASHES)}
             self.saved_copy = data, self.model.copy_all()
             self.now += 1
 
     @precondition(lambda self: self.saved_copy)
     @rule(really=SELDOM, passes=INDICES)
     def restore_copy(self, really, passes):
-        """Restore the copy. Later changes are only in visitors' cookies."""
+        """Restore the copy, as if Redis restarted with older data. Later changes are only in
+        visitors' cookies."""
         if not really:
             return
         data, model = self.saved_copy
-        self.run(self.write(data))
+        self.run(self.write_keys(data))
         known = {
             name: getattr(self.model, name)
             for name in ("known_since", "failed_open_since", "known_near_ms")
@@ -486,13 +492,13 @@ class RoomMachine(StoreMachine):
         if passes and self.valid_passes:
             self.renew(passes)
 
-    async def read(self, name: str) -> dict:
+    async def read_key(self, name: str) -> dict:
         key, redis = room_key(self.name, name), self.bench.redis
         if name in HASHES:
             return await redis.hgetall(key)
         return dict(await redis.zrange(key, 0, -1, withscores=True))
 
-    async def write(self, data: dict[str, dict]) -> None:
+    async def write_keys(self, data: dict[str, dict]) -> None:
         for name, members in data.items():
             key, redis = room_key(self.name, name), self.bench.redis
             await redis.delete(key)
@@ -521,12 +527,13 @@ class RoomMachine(StoreMachine):
                 break
             self.now = max(self.now, min(told.values()) + 500)
             due = [latest[v] for v, at in told.items() if at <= self.now]
-            for first in range(0, len(due), LINES_BATCH_LIMIT):  # as many as one script takes
+            for first in range(0, len(due), LINES_BATCH_LIMIT):  # the most that one script accepts
                 self.beat(due[first : first + LINES_BATCH_LIMIT])
         self.now = max(self.now, end)
 
     def get_hold_times(self) -> tuple[float, float]:
-        """Return the room's measured values or defaults (rooms/lua/parts/measure.lua)."""
+        """Return how many visitors have held a slot, and for how long in all, ms, as the room has
+        measured it or assumes by default (rooms/lua/parts/measure.lua)."""
         stats = room_key(self.name, "stats")
         ends, held_ms = self.run(self.bench.redis.hmget(stats, "ends", "held_ms"))
         if ends is None:
@@ -551,9 +558,9 @@ class RoomMachine(StoreMachine):
             self.guarantees.check_reply(ticket.visitor, reply, step, is_poll=True)
             self.store_token(ticket, reply)
 
-    def ask(self, verb, calls):
-        """Make calls in one batch. Return the replies."""
-        return self.collect_replies(verb(*args) for args in calls)
+    def ask(self, method, arguments):
+        """Call a store's method with each tuple of arguments, in one batch. Return the replies."""
+        return self.collect_replies(method(*args) for args in arguments)
 
     def collect_replies(self, calls):
         replies = self.gather(calls)
@@ -563,18 +570,20 @@ class RoomMachine(StoreMachine):
         return replies
 
     def check_refresh(self, reply):
-        """Check that the next poll is neither too soon nor too late to keep the place."""
+        """Check that the advised time of the next poll is not too soon, and not so late that the
+        visitor would lose the place."""
         if reply.outcome is QueueOutcome.WAITING:
             patience_ms = self.model.settings.heartbeat_timeout * 500
             assert reply.limited_ms <= reply.refresh_ms
             assert 1000 <= reply.refresh_ms <= max(reply.limited_ms, min(60_000, patience_ms))
 
     def check_step(self, left=()):
-        """Check that the keys equal the model's, and that the promises hold."""
+        """Check that Redis' keys equal the model's, and that the guarantees hold. Return the step.
+        `left` are visitors who left in this step."""
         before = self.keys
         self.keys = self.run(read_keys(self.bench.redis, self.name, after=before.last_event))
         model, keys = self.model, self.keys
-        if keys.tokens_at == self.now:  # the estimate counts the tokens too: at the rate of now
+        if keys.tokens_at == self.now:  # the wait estimate has updated the rate limit's tokens
             model.count_tokens()
         assert keys.waiting == {v: place.order for v, place in model.queue.items()}
         places = model.queue | model.absent
@@ -606,7 +615,7 @@ class RoomMachine(StoreMachine):
         return step
 
     def store_token(self, shown: Ticket | Pass, reply) -> None:
-        """Store the token that rooms/service.py would sign."""
+        """Store the ticket or pass that rooms/service.py would sign with this reply."""
         fields = shown.visitor, reply.order, shown.joined_ms, reply.epoch
         if reply.outcome is QueueOutcome.WAITING:
             young = [t for t in self.tickets if t.signed_ms > self.now - RESIGN_MS]
@@ -622,12 +631,12 @@ class RoomMachine(StoreMachine):
 
 
 def address_of(visitor: str) -> str:
-    """Return the visitor's address, one of three."""
+    """Return the IP address of a visitor, which is one of three."""
     return f"address{sum(visitor.encode()) % 3}"
 
 
 def to_model_reply(reply):
-    """Convert a standing to the model's reply."""
+    """Convert the store's reply to a visitor, a Standing, to the model's."""
     times = reply.started_ms, reply.expires_ms
     place = reply.calls, reply.line, reply.line_waiting, reply.is_classed
     return Reply(reply.outcome, reply.order, *times, reply.ahead, reply.limited_ms, *place)

@@ -1,7 +1,7 @@
-"""A model of a room in plain Python, against which test_model.py checks the scripts.
+"""A model of a room in plain Python, with which test_model.py compares the room's scripts.
 
-The model has one queue and one set of sessions, and examines every visitor at each call. Only the
-advised time of each visitor's next poll comes from the scripts, because that time is an estimate.
+The model has one queue and one set of sessions, and examines every visitor in each script. It takes
+only the advised times of the visitors' next polls from the scripts, because these are estimates.
 """
 
 import copy
@@ -16,34 +16,40 @@ from sidecar.visitors.model import TICKET_LIFETIME_MS, Pass, Phase, QueueOutcome
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support import room_policy as policy
 
-#: A polling visitor's ticket is younger than this.
+#: While a visitor polls, the ticket is never older than this.
 RESIGN_MS = 300_000
-#: Pages poll again within this time after an outage: 60 s, 5 % late, and the request itself.
+#: After an outage, pages poll again within this time: 60 s, plus 5 %, plus the request itself.
 BACKOFF_MS = 65_000
+#: After an outage, no session expires for this time, in which replicas report their admissions.
 REPORT_MS = 2000
 
 
 @dataclass
 class Place:
+    """A visitor's place in the queue."""
+
     order: int
-    #: When the next poll is expected; before the first poll, when the visitor joined.
+    #: When the next poll is expected. Before the first poll, it is when the visitor joined.
     due: int
     polled: bool
-    #: The advised time until the next poll in seconds, 63 at most; 0: unknown.
+    #: The advised time until the next poll in seconds, 63 at most. 0 if it is unknown.
     advised_s: int = 0
-    #: The visitor polls much more seldom than advised, and `advised_s` is the real time.
+    #: Whether the visitor polls much more seldom than advised. Then `advised_s` is the real time.
     polls_seldom: bool = False
     #: The sort key of positions that are shown by arrival. None if it is not stored yet.
     arrival: int | None = None
     joined: int = 0
 
 
-#: The fraction of a session's end until its cookie is shown (rooms/lua/parts/admit.lua).
+#: The fractional part of a session's end until the browser has sent the cookie back
+#: (rooms/lua/parts/admit.lua).
 UNUSED = 0.5
 
 
 @dataclass
 class Session:
+    """A visitor's session, which takes a slot until it ends."""
+
     ends: float
     #: When the session began. None if the visitor was called and has not arrived yet.
     started: int | None
@@ -55,7 +61,8 @@ class Session:
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply to a visitor; times are 0 unless admitted, `ahead` unless waiting."""
+    """The reply to a visitor. Times are 0 unless the visitor is admitted, and `ahead` is 0 unless
+    the visitor waits."""
 
     outcome: QueueOutcome
     order: int = 0
@@ -71,40 +78,46 @@ class Reply:
 
 @dataclass(frozen=True)
 class Newcomer:
+    """A visitor who asks to join."""
+
     visitor: str
+    #: A random number from 0 to 1.
     draw: float
     class_name: str = ""
     grant: str = ""
-    #: When the pre-queue of the lot `draw` begins.
+    #: When the pre-queue begins for which `draw` was drawn.
     lot_of: int = 0
     address: str = ""
 
 
 class Model:
+    """A model of one room. `settings` are those of the settings file."""
+
     def __init__(self, settings: RoomSettings) -> None:
         self.file = settings
-        #: What the replica reports to Redis: since when the room has existed, and since when the
-        #: replica has admitted visitors without Redis.
+        #: Since when the room has existed, and since when the replica has admitted visitors without
+        #: Redis, as the replica reports it.
         self.known_since: int | None = None
         self.failed_open_since = 0
-        #: The longest refresh near the head that the replica reported, ms.
+        #: The longest poll interval near the head of the queue, as the replica reports it, ms.
         self.known_near_ms: int | None = None
-        #: A longer time without a script is an outage.
+        #: If no script runs for longer than this, it counts as an outage.
         self.outage_ms = 10**12
-        #: Returns how many visitors have held a slot, and for how long in all, ms; an estimate.
+        #: Returns estimates of how many visitors have held a slot, and for how long in all, ms.
         self.get_hold_times: Callable[[], tuple[float, float]] = lambda: (1.0, 1.0)
         self.empty()
 
     def empty(self) -> None:
-        """Empty Redis, changed settings included."""
+        """Empty Redis. This also deletes changes of the settings."""
         self.configured = self.settings = self.file
-        #: Since when the room has existed by the data of Redis, if Redis lost keys.
+        #: If Redis lost keys, since when the room has existed according to the other keys.
         self.existed_since: int | None = None
         self.queue: dict[str, Place] = {}
-        #: Orders of visitors who poll seldom and were next, and their places until they get slots.
+        #: The orders of visitors who poll seldom and were next. Their next slots are reserved.
         self.reserved: dict[str, int] = {}
+        #: The places of those of them who have not got a slot yet.
         self.absent: dict[str, Place] = {}
-        #: The places of the polling visitors before this step; None for a lost place.
+        #: The places of the polling visitors before this step. None if a place was lost.
         self.places_before: dict[str, Place | None] = {}
         #: Addresses of visitors who took a place while addresses were counted.
         self.addresses: dict[str, str] = {}
@@ -120,10 +133,11 @@ class Model:
         self.born: int | None = None
         self.recovery = 0
         self.near_ms = -1
-        #: The time of the last script in the older data that Redis came back with.
+        #: If Redis came back with older data, the time of the last script before they were saved.
         self.lost_since: float = math.inf
-        #: When the last script ran, when the last outage ended, and whether it ended in this step.
+        #: When the last script ran.
         self.measured_ms: int | None = None
+        #: When the last outage ended, and whether that was in this step.
         self.outage_end: float = -math.inf
         self.has_outage_ended = False
         self.early_polls: dict[str, int] = {}
@@ -137,7 +151,7 @@ class Model:
         return copy.deepcopy(self, {id(self.get_hold_times): self.get_hold_times})
 
     def lose_key(self, name: str) -> None:
-        """Remove one key, so that places and sessions have to be restored."""
+        """Delete one key. All places and sessions must then be restored from cookies."""
         self.existed_since = self.born if self.existed_since is None else self.existed_since
         self.born = None
         self.queue, self.sessions, self.early_polls, self.early_minute = {}, {}, {}, -1
@@ -204,7 +218,8 @@ class Model:
         return left
 
     def sweep(self, now: int) -> tuple[int, int, int]:
-        """Return how many places, sessions, and revoked and spent tokens it removes."""
+        """Remove what is out of date. Return the numbers of places, sessions and stored tokens that
+        are removed."""
         self._begin(now)
         places = self.queue | self.absent
         silent = [v for v, place in places.items() if self._is_overdue(place)]
@@ -212,7 +227,7 @@ class Model:
             for known in (self.queue, self.absent, self.reserved):
                 known.pop(visitor, None)
             self._event("expired", visitor, "swept" if places[visitor].polled else "unused")
-        # A token may be shown for its whole life after its visitor left.
+        # Until a token expires, its visitor may come back with it.
         session = self._ms("session_duration")
         life = max(session, TICKET_LIFETIME_MS) + 3_600_000
         is_longer = self.last_end > now + session
@@ -230,8 +245,8 @@ class Model:
         return len(silent), sessions, len(old) + len(worn)
 
     def snapshot(self, now: int, seen: int = 0) -> tuple[int, int, int]:
-        """Return how many visitors wait, are active, and have not arrived since their call. `seen`
-        is the time of the last script in the replica's last snapshot."""
+        """Return how many visitors wait, how many have a session, and how many of these have been
+        called but not arrived. `seen` is when the replica's last snapshot was taken."""
         data_of = self.measured_ms
         self._begin(now)
         if data_of is not None and seen > data_of:
@@ -250,7 +265,7 @@ class Model:
         self.configured = self.configured.changed(changes)
         self.settings = policy.apply_event(self.configured, now)
         for place in self.queue.values():
-            if not place.polled:  # so it is stored; their number is not bounded
+            if not place.polled:  # The score in Redis stays, because there may be too many.
                 place.due += before - self._unpolled_offset
             is_kept = policy.is_by_arrival(self.settings) and lines == len(self.settings.lines)
             place.arrival = place.arrival if is_kept else None
@@ -269,8 +284,8 @@ class Model:
         return removed
 
     def move(self, now: int, visitor: str, position: int) -> int:
-        """Move a visitor to `position`, or further ahead if no order is free there; 0 moves back.
-        Return the new position."""
+        """Move a visitor to `position`, or further ahead if no order is free there. 0 undoes all
+        moves. Return the new position, or an error code below 1."""
         self._begin(now)
         self._expire()
         moved = self._move(visitor, position)
@@ -307,7 +322,8 @@ class Model:
         return self._position(visitor)
 
     def reclassify(self, now: int, visitor: str, name: str, grant: str, by: str) -> int:
-        """Give a visitor another class. A grant works once, and moves nobody back."""
+        """Give a visitor another class. A grant can be used once, and moves nobody back. Return as
+        `move` does."""
         self._begin(now)
         self._expire()
         graded = self._reclassify(visitor, name, grant, by)
@@ -366,7 +382,7 @@ class Model:
         return policy.line_of(self.settings, place.order)
 
     def store_advised_poll(self, visitor: str, refresh_ms: int) -> None:
-        """Store when a visitor was advised to poll."""
+        """Store when a visitor was advised to poll next."""
         if visitor in self.queue:
             place, long_pause_ms = (
                 self.queue[visitor],
@@ -378,7 +394,8 @@ class Model:
             place.advised_s = min(63, math.ceil(expected_ms / 1000))
 
     def _find_long_pause_ms(self, visitor: str, refresh_ms: int) -> int | None:
-        """Return the time between a visitor's polls if it is much longer than advised."""
+        """Return the time between a visitor's polls if it is much longer than advised, else
+        None."""
         if visitor not in self.places_before:
             return None
         before = self.places_before[visitor]
@@ -441,8 +458,8 @@ class Model:
 
     @property
     def recovery_stage(self) -> int:
-        """The stage of the recovery. 2: nobody is called. 1: some visitors may still be missing
-        from the queue. 0: none."""
+        """The stage of the recovery after a loss of data. In stage 2 nobody is called. In stage 1
+        some visitors may still be missing from the queue. In stage 0 the recovery is over."""
         if not self.recovery:
             return 0
         since, fixed = self.now - self.recovery, self.settings.heartbeat_interval
@@ -463,7 +480,7 @@ class Model:
         return 1 if since < 1.05 * longest + 2000 else 0
 
     def _expire(self) -> int:
-        for session in self.sessions.values():  # called visitors could not arrive in the outage
+        for session in self.sessions.values():  # Called visitors could not arrive in an outage.
             was_short = self.has_outage_ended and self.now < session.ends <= self._spared_until
             was_over = session.ends <= self.outage_end and self.now < self._spared_until
             if session.started is None and (was_short or was_over):
@@ -483,8 +500,8 @@ class Model:
         return len(over)
 
     def _extend_unused(self) -> None:
-        """Extend the sessions of newcomers who were admitted at once and have not used the pass, as
-        long as slots are not scarce, and for a while after an outage."""
+        """Extend the sessions of visitors who were admitted at once and have not sent the pass
+        back, as long as slots are not scarce, and for a while after an outage."""
         cap = self.settings.total_active_users
         are_wanted = self.queue or self.absent or 10 * len(self.sessions) >= 9 * cap
         if are_wanted and self.now >= self._spared_until:
@@ -526,7 +543,7 @@ class Model:
         self._event("called", visitor, "head")
 
     def _call_reserved(self) -> None:
-        """Call visitors who poll seldom and were next, shortly before their polls."""
+        """Call visitors with a reservation shortly before their next polls."""
         self.remaining = max(1, self.settings.total_active_users // 20)
         self._has_token()
         for visitor in sorted(self.reserved, key=lambda v: (self.reserved[v], v)):
@@ -550,8 +567,8 @@ class Model:
                 self._give_slot(visitor, self.absent.pop(visitor))
 
     def _count_needed(self, places: list[Place]) -> int:
-        """Return for how many of these places a slot must be kept now, so that none comes too late
-        for its visitor's poll: for a twentieth of the slots at most."""
+        """Return how many of these visitors must be called now, so that each has a slot at the next
+        poll. At most a twentieth of the slots is kept for them."""
         ends, held_ms = self.get_hold_times()
         cap, per_minute = self.settings.total_active_users, self.settings.new_users_per_minute
         each_ms = max(held_ms / ends / cap, 60_000 / per_minute if per_minute else 0)
@@ -560,7 +577,7 @@ class Model:
         return max(0, min(math.ceil(max(needs, default=0)), len(places), self.remaining))
 
     def _end_reservation(self, visitor: str, joined: int) -> None:
-        """Return a visitor with a reservation, who polls before a slot is free, to the queue."""
+        """Put a visitor with a reservation, who polls before getting a slot, back in the queue."""
         if visitor in self.absent:
             self.queue[visitor] = self.absent.pop(visitor)
             del self.reserved[visitor]
@@ -568,10 +585,10 @@ class Model:
                 self._store_arrival(self.queue[visitor], joined * 1000)
 
     def _choose_next(self) -> tuple[str, dict[int, Fraction]]:
-        """Return the next visitor, and the sub-queues' credits after the call."""
+        """Return the visitor who is next, and the sub-queues' credits after the call."""
         lines = {self._sub_queue(place) for place in self.queue.values()}
         busy = {line for line in lines if line is not None}
-        if not policy.is_weighted(self.settings) or busy != lines:  # the drawn go first
+        if not policy.is_weighted(self.settings) or busy != lines:  # drawn places go first
             return min(self.queue, key=self._sort_key), self.weights.credits
         line, saved = self.weights.choose(self.settings, busy)
         members = [v for v, place in self.queue.items() if self._sub_queue(place) == line]
@@ -624,7 +641,7 @@ class Model:
         return newcomer.class_name
 
     def _store_place(self, visitor: str, arrival: int, *, is_new: bool = False) -> None:
-        """Store the arrival of a new place or, if the place was drawn, its order."""
+        """Store the order of a new place if it was drawn, and otherwise its arrival."""
         place = self.queue[visitor]
         event = self.configured.events and self._opening
         if policy.is_drawn(place.order):
@@ -645,8 +662,8 @@ class Model:
         return max(begun, key=lambda event: event.begins_ms, default=None)
 
     def _record_heartbeat(self, ticket: Ticket, address: str) -> int | None:
-        """Return for how long the visitor polls too often, ms. Return None for an invalid ticket,
-        and -1 if the address has too many places."""
+        """Record a poll. Return for how long the visitor's polls are refused because there were too
+        many, ms. Return None for an invalid ticket, and -1 if the address has too many places."""
         self._end_reservation(ticket.visitor, ticket.joined_ms)
         place = self.queue.get(ticket.visitor)
         if place is not None:
@@ -677,7 +694,8 @@ class Model:
         return 0
 
     def _is_ticket_current(self, ticket: Ticket) -> bool:
-        """Return True if the ticket is of this epoch, and its place counts in the current event."""
+        """Return True unless the ticket is from before a reset, or from before an event that does
+        not accept earlier places."""
         event = self._opening
         if event and ticket.joined_ms < event.begins_ms:
             is_between = self.settings.between_events == "open" and self.phase is Phase.OPEN
@@ -696,7 +714,7 @@ class Model:
         return sum(visitor in self.addresses for visitor in theirs) >= most
 
     def _counts_for_address(self, visitor: str) -> bool:
-        """Return True if the visitor has a place, a session, or a lot of this pre-queue."""
+        """Return True if the visitor has a place, a session, or a number in this pre-queue."""
         event = self.configured.events and self._opening
         is_drawn = (
             self.phase is Phase.PREQUEUE
@@ -711,7 +729,7 @@ class Model:
 
     def _store_address(self, address: str, visitor: str) -> None:
         if self.settings.max_places_per_address is not None:
-            self._has_all_places(address)  # deletes visitors who are gone
+            self._has_all_places(address)  # This deletes visitors who are gone.
             self.addresses[visitor] = address
 
     def _keep_session(self, pass_: Pass) -> Reply | None:
@@ -729,9 +747,9 @@ class Model:
         return self._admit(pass_.visitor, pass_.order, pass_.started_ms, promised)
 
     def _restore_session(self, pass_: Pass) -> Reply | None:
-        """Restore a session. Return None if no slot is free, so that the visitor waits."""
+        """Restore a session from its pass. If no slot is free, return None: the visitor waits."""
         visitor = pass_.visitor
-        if visitor in self.sessions:  # the batch has a second pass of the visitor
+        if visitor in self.sessions:  # The batch has two passes of the visitor.
             return self._keep_session(pass_)
         is_alone = pass_.renewed_ms == 0
         is_over = len(self.sessions) >= self.settings.total_active_users
@@ -807,7 +825,7 @@ class Model:
         return Reply(QueueOutcome.ADMITTED, order, session.started, expires)
 
     def _admit_unused(self, session: Session) -> int:
-        """Admit for claim_window, or until the slot is needed. Return when the pass ends."""
+        """Keep the slot of a first pass for claim_window. Return when the pass expires."""
         expires = self._latest_end(session)
         claim = self._ms("claim_window")
         until = min(self.now + claim, expires + SESSION_GRACE_MS) + UNUSED
@@ -816,7 +834,7 @@ class Model:
         return expires
 
     def _latest_end(self, session: Session) -> int:
-        """Return when a session's first pass ends."""
+        """Return when a session's first pass expires."""
         terms = [self._ms("session_duration")]
         if self.settings.session_max_duration is not None:
             terms.append(self._ms("session_max_duration"))
@@ -876,7 +894,7 @@ class Model:
         return self._silent_from(place) < self.now
 
     def _silent_from(self, place: Place) -> float:
-        """Return when the visitor counts as silent: after three missed polls, 10 s at least."""
+        """Return when the visitor counts as silent: after three missed polls, and at least 10 s."""
         due = place.due if place.polled else min(self.now, place.due)
         return self._spared_until if due <= self.outage_end else due + self._patience(place)
 
@@ -910,7 +928,7 @@ class Model:
         return self.settings.new_users_per_minute is None or self.tokens >= 1
 
     def count_tokens(self) -> None:
-        """Add the tokens since the last count, at the current rate."""
+        """Add the rate limit's tokens since the last count."""
         per_minute = self.settings.new_users_per_minute
         if per_minute is None:
             return
@@ -924,7 +942,8 @@ class Model:
             self.tokens -= 1
 
     def _next_order(self, draw: float, name: str) -> tuple[int, int]:
-        """Return a newcomer's order, and the arrival in that order."""
+        """Return the order of a visitor who joins, and the arrival from which it was computed."""
+
         drawn = math.floor(draw * policy.DRAWS)
         if self.phase is Phase.PREQUEUE:
             return drawn - policy.FRONT, drawn
