@@ -1,4 +1,4 @@
-"""waitroom check-config: print all problems of a configuration."""
+"""The command `waitroom check-config`, which prints all problems of a configuration."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.toml_lines import find_lines, locate
 from sidecar.settings.file import find_file
 
-#: The values of the secrets if --no-secrets is given, by environment variable.
+#: The values that --no-secrets uses in place of the real secrets, by environment variable.
 _PLACEHOLDER_SECRETS = {
     "WAITROOM_SECRET_KEYS": "a-key-that-stands-for-the-real-one-00000",
     "WAITROOM_ADMIN_TOKEN": "a-token-that-stands-for-the-real-one-00",
@@ -35,7 +35,7 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
 
     Warnings name what is allowed but probably a mistake; they do not change the exit code.
     """
-    settings, problems = _load(path, no_secrets=no_secrets)
+    settings, problems = _try_load(path, no_secrets=no_secrets)
     warnings = settings.warnings if settings else []
     if as_json:
         print_json({"problems": problems, "warnings": warnings})
@@ -52,11 +52,14 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
     sys.exit(1 if problems else 0)
 
 
-def _load(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, list[dict[str, Any]]]":
-    """Load the settings. Return None and the problems, with file and line, if there are any."""
+def _try_load(
+    path: str | None, *, no_secrets: bool
+) -> "tuple[Settings | None, list[dict[str, Any]]]":
+    """Load the settings. Return them and no problems, or None and the problems, each with its file
+    and line."""
     environ = dict(os.environ)
     if no_secrets:
-        secrets = {f"{name}{end}" for name in _PLACEHOLDER_SECRETS for end in ("", "_FILE")}
+        secrets = {f"{name}{suffix}" for name in _PLACEHOLDER_SECRETS for suffix in ("", "_FILE")}
         environ = {name: value for name, value in environ.items() if name not in secrets}
         environ |= _PLACEHOLDER_SECRETS
     try:
@@ -72,6 +75,7 @@ def _load(path: str | None, *, no_secrets: bool) -> "tuple[Settings | None, list
 
 
 def _format_contents(settings: Settings) -> str:
+    """Format the numbers and names of the rooms, leases, limits and targets in the settings."""
     kinds = (
         ("room", settings.rooms),
         ("lease", settings.leases),

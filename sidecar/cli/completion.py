@@ -1,4 +1,4 @@
-"""waitroom completion: print a shell's completion script."""
+"""The command `waitroom completion`, which prints a shell's completion script."""
 
 import os
 import sys

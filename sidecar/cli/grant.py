@@ -1,4 +1,4 @@
-"""waitroom grant: create grants, each of which gives a visitor or a job a class."""
+"""The command `waitroom grant`, which creates signed tokens that give a visitor or job a class."""
 
 import time
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def _read_duration(_context: click.Context, _option: click.Parameter, text: str)
     from sidecar.kit.setting_types import parse_duration  # noqa: PLC0415
 
     try:
-        return float(str(parse_duration(text)))  # a number if it is given a string
+        return float(str(parse_duration(text)))
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -88,7 +88,7 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
     grants = Grants(room, settings.keys_of_grants, kind)
     expires_s = expiry(options["life_s"], int(time.time() * 1000))
     ids = (new_id() for _ in range(count)) if is_once else [id_ or ""]
-    tokens = (grants.sign(Grant(class_name, expires_s, each)) for each in ids)
+    tokens = (grants.sign(Grant(class_name, expires_s, grant_id)) for grant_id in ids)
     lines = (add_grant(options["url"], token) if options["url"] else token for token in tokens)
     if not options["as_json"]:
         for line in lines:
@@ -101,10 +101,13 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
 def _find_classes(
     settings: Settings, name: str, kind: "GrantKind | None"
 ) -> "tuple[GrantKind, Mapping[str, object]]":
-    """Find whether a room or a target has a name, and the classes of it. Raises UsageError."""
+    """Find the room or target with this name. Return its kind and its classes. Raises UsageError.
+
+    `kind`: the kind to look for, or None for both.
+    """
     settings_of: dict[GrantKind, Mapping[str, RoomSettings | TargetSettings]]
     settings_of = {"room": settings.rooms, "target": settings.targets}
-    kinds = [each for each, names in settings_of.items() if name in names and kind in {None, each}]
+    kinds = [k for k, names in settings_of.items() if name in names and kind in {None, k}]
     if not kinds:
         what = f"no {kind} is" if kind else "no room and no target is"
         raise click.UsageError(f"{what} named {name!r}")

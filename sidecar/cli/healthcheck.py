@@ -1,4 +1,4 @@
-"""waitroom healthcheck: check whether the replica on this machine is ready."""
+"""The command `waitroom healthcheck`, which checks that this machine's replica is ready."""
 
 import threading
 from typing import Any
@@ -16,25 +16,25 @@ from sidecar.cli.replica_client import ReplicaOptions, replica_options
 def healthcheck(options: ReplicaOptions, timeout: float, *, as_json: bool) -> None:
     """Exit 0 when the replica on this machine is ready, 1 when it is not, 3 when nothing answers.
     Needs no token."""
-    answers: list[Any] = [Unreachable(f"no answer within {timeout:g} s")]
+    results: list[Any] = [Unreachable(f"no answer within {timeout:g} s")]
 
-    def ask() -> None:
+    def request_readiness() -> None:
         try:
             with options.client(timeout_s=timeout, has_token=False) as client:
-                answers.append(client.request("GET", "/readyz"))
+                results.append(client.request("GET", "/readyz"))
         except click.ClickException as error:
-            answers.append(error)
+            results.append(error)
 
     import waitroom  # noqa: F401, PLC0415 - slow to import: must not count as waiting
 
-    # The client's timeout is for each part of the response, and this one for the whole response.
-    thread = threading.Thread(target=ask, daemon=True)
+    # The client's own timeout applies to each part of the response, not to the whole response.
+    thread = threading.Thread(target=request_readiness, daemon=True)
     thread.start()
     thread.join(timeout)
-    answer = answers[-1]
-    if isinstance(answer, click.ClickException):
-        fail([f"not ready: {answer.message}"], answer.exit_code)
-    (print_json if as_json else click.echo)(answer if as_json else answer["status"])
+    result = results[-1]
+    if isinstance(result, click.ClickException):
+        fail([f"not ready: {result.message}"], result.exit_code)
+    (print_json if as_json else click.echo)(result if as_json else result["status"])
 
 
 healthcheck.params += replica_options()

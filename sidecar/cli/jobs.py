@@ -1,4 +1,4 @@
-"""waitroom jobs: submit, show, list, watch, cancel and retry jobs."""
+"""The commands `waitroom jobs …`, which submit, show, watch, cancel and retry jobs."""
 
 import sys
 import time
@@ -21,9 +21,9 @@ from sidecar.cli.replica_client import (
 )
 from sidecar.jobs.model import ENDED, State
 
-#: The largest number of ids in one request.
+#: The most ids in one bulk request.
 MAX_BULK_IDS = 100
-#: The largest number of jobs that are shown one by one. More jobs are counted.
+#: The most jobs whose states are shown one by one. For more jobs, only counts are shown.
 MAX_JOB_LINES = 8
 
 EVERY = click.option(
@@ -37,8 +37,10 @@ def jobs() -> None:
     """Submit jobs, look them up and wait for them, through a replica's ops listener."""
 
 
-def _split(_: click.Context, __: click.Parameter, lines: tuple[str, ...]) -> dict[str, str] | None:
-    """Split the lines of headers into names and values. Raises UsageError."""
+def _parse_headers(
+    _: click.Context, __: click.Parameter, lines: tuple[str, ...]
+) -> dict[str, str] | None:
+    """Parse lines such as "Name: value". Raises UsageError."""
     headers = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -53,7 +55,9 @@ def _split(_: click.Context, __: click.Parameter, lines: tuple[str, ...]) -> dic
 @click.option("--method", "-X", metavar="WORD", help="GET, or POST where there is a body.")
 @click.option("--path", metavar="PATH", help="Below the target's url.")
 @click.option("--query", metavar="TEXT", help="What follows the ?, as it is sent.")
-@click.option("--header", "-H", "headers", multiple=True, metavar="NAME: VALUE", callback=_split)
+@click.option(
+    "--header", "-H", "headers", multiple=True, metavar="NAME: VALUE", callback=_parse_headers
+)
 @click.option("--body", "-d", metavar="TEXT", help="The request's body; -: standard input.")
 @click.option("--body-file", type=click.File("rb"), metavar="FILE", help="The same, from a file.")
 @click.option("--kind", type=click.Choice(["offline", "online"]), help="Whether a worker calls.")
@@ -77,12 +81,12 @@ def submit(client: Client, /, target: str, is_waiting: bool, every: float, **req
         return
     click.echo(job["id"])
     if is_waiting:
-        sys.exit(0 if wait_for(client, [job["id"]], every_s=every, until_called=True) else 1)
+        sys.exit(0 if wait_for_jobs(client, [job["id"]], every_s=every, until_called=True) else 1)
     click.echo(format_job(job), err=True)
 
 
 def _read_body(text: str | None, file: IO[bytes] | None) -> str | bytes | None:
-    """Return the request's body, or None. The body is bytes if a file is not UTF-8."""
+    """Return the body of the request, or None. It is bytes if the file is not UTF-8."""
     if text is not None and file is not None:
         raise click.UsageError("say either --body or --body-file")
     if text == "-":
@@ -116,7 +120,7 @@ def show(client: Client, id_: str, *, is_body: bool, as_json: bool) -> None:
 def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
     """Return a decorator that adds the options that filter jobs.
 
-    `ended`: --state allows only final states if it is True, only other states if it is False.
+    `ended`: True if --state allows only final states, False if it allows only other states.
     """
     states = [s.value for s in State if ended is None or (s in ENDED) is ended]
     return combine(
@@ -131,7 +135,7 @@ def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
 
 
 def _to_query(filters: dict[str, str | None]) -> dict[str, str]:
-    """Return the query of the API for the options that filter jobs."""
+    """Convert the options that filter jobs to a query of the API."""
     filters["id"] = filters.pop("prefix", None)
     return {name: value for name, value in filters.items() if value}
 
@@ -146,7 +150,10 @@ def _print_state(job: Job) -> None:
 
 
 def _bulk_command(*, ended: bool) -> Callable[[Any], Any]:
-    """Return a decorator that creates a command that changes one job or many."""
+    """Return a decorator for a command that changes jobs, chosen by ids or by filter options.
+
+    `ended`: True if the command is for jobs in a final state, False if it is for other jobs.
+    """
     return combine(
         jobs.command(),
         click.argument("ids", nargs=-1, metavar="[ID]…"),
@@ -180,7 +187,7 @@ def _change_jobs(
     ids: tuple[str, ...],
     options: dict[str, Any],
 ) -> None:
-    """Change one job by `change_job`, or many by bulk requests, and print the result."""
+    """Change one job with `change_job`, or several jobs with bulk requests. Print the result."""
     verb = str(click.get_current_context().info_name)
     if len(ids) == 1 and not any(options[name] for name in options if name != "as_json"):
         (print_json if options["as_json"] else show)(change_job(ids[0]))
@@ -200,18 +207,18 @@ def _change_jobs(
     elif dry_run:
         raise click.UsageError("--dry-run counts jobs that options describe; these are named")
     bodies = [{"ids": ids[n : n + MAX_BULK_IDS]} for n in range(0, len(ids), MAX_BULK_IDS)]
-    done = _send_bulk(client, verb, bodies or [query])
+    result = _send_bulk(client, verb, bodies or [query])
     if as_json:
-        print_json(done)
+        print_json(result)
         return
-    for each in done["skipped"]:
-        click.echo(f"{each['id']}: {each['reason']}", err=True)
+    for job in result["skipped"]:
+        click.echo(f"{job['id']}: {job['reason']}", err=True)
     outcome = {"retry": "wait again", "cancel": "are cancelled"}[verb]
-    click.echo(f"{_format_count(done['changed'])} {outcome}, {len(done['skipped'])} skipped")
+    click.echo(f"{_format_count(result['changed'])} {outcome}, {len(result['skipped'])} skipped")
 
 
 def _send_bulk(client: Client, verb: str, bodies: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Repeat each bulk request until it is complete. Return the sum of the responses."""
+    """Send each bulk request until it has changed all its jobs. Return the sum of the responses."""
     changed, skipped = 0, list[Any]()
     for body in bodies:
         page: dict[str, Any] = {"next": ""}
@@ -266,14 +273,15 @@ def watch_jobs(client: Client, ids: tuple[str, ...], target: str | None, every: 
         ids = tuple(_read_unfinished(client, target))
         if not ids:
             click.echo(f"{target}: all jobs have ended")
-    sys.exit(0 if wait_for(client, dict.fromkeys(ids), every_s=every, target=target) else 1)
+    has_succeeded = wait_for_jobs(client, dict.fromkeys(ids), every_s=every, target=target)
+    sys.exit(0 if has_succeeded else 1)
 
 
 # Waiting for jobs --------------------------------------------------------------------------------
 
 
 def format_job(job: Job) -> str:
-    """Format a job's state and the details that belong to the state."""
+    """Format a job's state with details, such as its position or its HTTP status."""
     state, parts = job["state"], [job["state"]]
     if state == State.PENDING:
         if job["position"] is not None:
@@ -281,7 +289,7 @@ def format_job(job: Job) -> str:
         if job["retry_at"]:
             parts.append(f"tries again at {job['retry_at']}")
         elif job["wait_seconds"] is not None:
-            parts.append(f"about {_format_s(job['wait_seconds'])}")
+            parts.append(f"about {_format_duration(job['wait_seconds'])}")
     elif state == State.CALLED:
         parts.append(f"the permit {job['permit']} is good until {job['permit_expires_at']}")
     elif state == State.PROCESSING and job["attempts"] > 1:
@@ -295,11 +303,11 @@ def format_job(job: Job) -> str:
     return ", ".join(parts)
 
 
-def _format_s(wait_s: float) -> str:
-    return f"{wait_s:.0f} s" if wait_s < 120 else f"{wait_s / 60:.0f} min"
+def _format_duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def wait_for(
+def wait_for_jobs(
     client: Client,
     ids: Iterable[str],
     *,
@@ -309,9 +317,9 @@ def wait_for(
 ) -> bool:
     """Show jobs until all have ended. Return False if any failed, expired or was cancelled.
 
-    A terminal shows a progress bar below the lines; elsewhere each change is a line. `target`: the
-    target of all the jobs, to poll many jobs with few requests. `until_called`: wait for an online
-    job only until it is called.
+    Print a line for each change and, at a terminal, a progress bar. `target`: the common target of
+    the jobs, if they have one, which is used to poll many jobs with few requests. `until_called`:
+    wait for an online job only until it is called.
     """
     from rich import progress as rich  # noqa: PLC0415 - the other commands start faster
     from rich.console import Console  # noqa: PLC0415
@@ -325,7 +333,7 @@ def wait_for(
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def show(id_: str, text: str, key: object) -> None:
-        """Print a line about a job, or about all jobs (""), unless `key` is as in its last line."""
+        """Print a line about a job, or about all jobs (""), if `key` has changed since the last."""
         if last_shown.get(id_) != key:
             last_shown[id_] = key
             clock = "" if is_terminal else f"{datetime.now():%H:%M:%S} "  # noqa: DTZ005 - local
@@ -337,7 +345,7 @@ def wait_for(
     ) as bar:
         task = bar.add_task("", total=1, visible=False)
         while remaining:
-            for id_, job in _poll(client, remaining, target, is_first=not jobs).items():
+            for id_, job in _poll_jobs(client, remaining, target, is_first=not jobs).items():
                 jobs[id_] = job
                 first_positions.setdefault(id_, job["position"] or 1)
                 is_final = job["state"] in final_states
@@ -358,8 +366,11 @@ def wait_for(
     return all(job["state"] not in ENDED - {State.COMPLETED} for job in jobs.values())
 
 
-def _poll(client: Client, ids: list[str], target: str | None, *, is_first: bool) -> dict[str, Job]:
-    """Return jobs by id, or nothing if no replica answers. Raises WaitroomError if `is_first`."""
+def _poll_jobs(
+    client: Client, ids: list[str], target: str | None, *, is_first: bool
+) -> dict[str, Job]:
+    """Return the jobs by id. If that fails, print the error and return no jobs. Raises
+    WaitroomError if this is the first poll, or if the error is permanent (4xx)."""
     from waitroom import RejectedError, WaitroomError  # noqa: PLC0415 - other commands start faster
 
     try:
@@ -389,11 +400,11 @@ def _format_summary(jobs: dict[str, Job]) -> str:
     counts = Counter(job["state"] for job in jobs.values())
     text = ", ".join(f"{counts[state]:,} {state}" for state in State if counts[state])
     waits = [job["wait_seconds"] for job in jobs.values() if job["wait_seconds"] is not None]
-    return f"{text}; the last is called in about {_format_s(max(waits))}" if waits else text
+    return f"{text}; the last is called in about {_format_duration(max(waits))}" if waits else text
 
 
 def _calculate_progress(jobs: dict[str, Job], first_positions: dict[str, int]) -> float:
-    """Return the mean progress of jobs, 0 to 1. The time in the queue is the first half."""
+    """Return the mean progress of jobs, from 0 to 1. A job that leaves the queue is at 0.5."""
     shares = []
     for id_, job in jobs.items():
         share = 1.0 if job["state"] in ENDED else 0.5

@@ -1,4 +1,8 @@
-"""waitroom nginx-key: write the file with nginx's key, which turns stamps on."""
+"""The command `waitroom nginx-key`, which writes the file with nginx's key.
+
+With this key nginx itself verifies stamps: cookies by which admitted visitors pass for some seconds
+without a request to the sidecar.
+"""
 
 import re
 from pathlib import Path
@@ -9,9 +13,11 @@ from sidecar.cli.config import CONFIG, load_settings
 from sidecar.gate.nginx_key import build_key_file
 from sidecar.kit.files import atomic_write
 
-#: The paths of Waitroom's own files, which may use secure_link.
+#: The paths of the nginx files that are Waitroom's own, which may use secure_link.
 _OWN_PATHS = re.compile(r"(?:^|/)waitroom[^/]*/stamp\.conf$|(?:^|/)waitroom-stamp[^/]*\.conf$")
-_USAGE = re.compile(r"^[^#\n]*(?:\bsecure_link(?:_md5|_secret)?\s|\$secure_link\b)", re.MULTILINE)
+_SECURE_LINK = re.compile(
+    r"^[^#\n]*(?:\bsecure_link(?:_md5|_secret)?\s|\$secure_link\b)", re.MULTILINE
+)
 _MAX_CONF_BYTES = 1_000_000
 
 
@@ -51,14 +57,14 @@ def nginx_key(file: str, path: str | None, force: bool) -> None:
 
 
 def _find_secure_link(folder: Path) -> Path | None:
-    """Return a file below a folder that uses secure_link and is not Waitroom's, or None."""
-    for each in sorted(folder.rglob("*")):
-        if _OWN_PATHS.search(each.as_posix()):
+    """Find a file in a folder or its subfolders that uses secure_link and is not Waitroom's."""
+    for path in sorted(folder.rglob("*")):
+        if _OWN_PATHS.search(path.as_posix()):
             continue
         try:
-            is_small = each.is_file() and each.stat().st_size <= _MAX_CONF_BYTES
-            if is_small and _USAGE.search(each.read_text(encoding="utf-8", errors="replace")):
-                return each
+            is_small = path.is_file() and path.stat().st_size <= _MAX_CONF_BYTES
+            if is_small and _SECURE_LINK.search(path.read_text("utf-8", errors="replace")):
+                return path
         except OSError:  # a broken link, or no permission to read
             continue
     return None

@@ -1,4 +1,4 @@
-"""waitroom operators and hash-password: list operators, end sessions, hash a password."""
+"""The commands `waitroom operators …` and `hash-password`, which manage operators' access."""
 
 import sys
 from typing import Any
@@ -17,8 +17,8 @@ def operators() -> None:
 def _print_operators(document: dict[str, Any]) -> None:
     yes_no = {True: "yes", False: "no"}
     rows = (
-        (each["name"], each["role"], yes_no[each["has_password"]], yes_no[each["by_proxy"]])
-        for each in document["operators"]
+        (user["name"], user["role"], yes_no[user["has_password"]], yes_no[user["by_proxy"]])
+        for user in document["operators"]
     )
     print_table(("name", "role", "password", "proxy"), rows)
 
@@ -50,7 +50,7 @@ def hash_password() -> None:
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
         password = sys.stdin.readline()
-    password = password.strip()  # The log-in does the same.
+    password = password.strip()  # The log-in form strips it in the same way.
     if len(password) < MIN_PASSWORD_LENGTH:
         raise click.UsageError(f"the password has fewer than {MIN_PASSWORD_LENGTH} characters")
     click.echo(HASHER.hash(password))

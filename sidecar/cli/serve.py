@@ -1,4 +1,4 @@
-"""waitroom serve and run-jobs: run a replica or a worker until it is stopped."""
+"""The commands `waitroom serve` and `run-jobs`, which run a replica or a worker of jobs."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""waitroom targets: list the APIs that jobs call, pause them, change their settings."""
+"""The commands `waitroom targets …`, which show and change the APIs that jobs call."""
 
 import json
 from pathlib import Path
@@ -58,11 +58,12 @@ def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
     A value is JSON or text; null means none, and @FILE reads the value from a file, such as a
     secret. The settings override the configuration file until waitroom targets unset.
     """
-    body = dict(_read_change(change) for change in changes)
+    body = dict(_parse_change(change) for change in changes)
     return client.request("PATCH", api_path(_TARGETS, name), body)
 
 
-def _read_change(text: str) -> tuple[str, Any]:
+def _parse_change(text: str) -> tuple[str, Any]:
+    """Parse NAME=VALUE. Read the value from a file if it is written as @FILE."""
     name, equals, value = text.partition("=")
     if not equals:
         raise click.UsageError(f"{text}: write SETTING=VALUE, such as concurrency=20")
@@ -77,9 +78,9 @@ def _read_change(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _print_unset(done: dict[str, Any]) -> None:
+def _print_unset(result: dict[str, Any]) -> None:
     name = click.get_current_context().params["name"]
-    click.echo(f"{name} is as configured" if done["target"] else f"{name} is removed")
+    click.echo(f"{name} is as configured" if result["target"] else f"{name} is removed")
 
 
 def _print_state(target: dict[str, Any]) -> None:
@@ -107,6 +108,6 @@ def resume(client: Client, name: str) -> Any:
 
 
 def _set_paused(client: Client, name: str, *, is_paused: bool) -> Any:
-    # GET fails for a mistyped name, with which PATCH alone would create a target.
+    # PATCH alone would create a target if the name is mistyped. GET fails instead.
     client.request("GET", api_path(_TARGETS, name))
     return client.request("PATCH", api_path(_TARGETS, name), {"paused": is_paused})

@@ -1,6 +1,7 @@
-"""waitroom verify-draw: compute a draw again from what a room has published.
+"""The command `waitroom verify-draw`, which verifies the draw of a room's pre-queue.
 
-It needs no settings, and trusts nothing else that a replica sends.
+It computes the draw again from the data that the room has published. It needs no settings, and does
+not trust the replica.
 """
 
 import json
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
     from sidecar.lottery.commitment import PublishedDraw, SavedDraw
 
-#: The limits of one request: places, seconds, and bytes of the response.
+#: The limits of one request: places, duration in seconds, and bytes of the response.
 _PAGE_SIZE = 10_000
 _TIMEOUT_S = 30
 _MAX_RESPONSE_BYTES = 4_000_000
-#: The limits of places that are read, and of characters of a server's text that are shown.
+#: The most places that are read, and the most characters of a server's text that are shown.
 _MAX_PLACES = 5_000_000
 _MAX_SHOWN = 300
-#: The number of requests, one per second, until the replica has computed the list's digest.
+#: The most requests for a draw, one per second, while the replica computes the digest of its list.
 _ATTEMPTS = 30
 _URL_HINT = "write the whole address, https://…"
 _NOT_A_DRAW = "this is no draw as a room publishes it"
@@ -52,7 +53,7 @@ def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str
     """
     from sidecar.lottery.commitment import verify  # noqa: PLC0415
 
-    record = _fetch(source) if "://" in source else _read(source)
+    record = _fetch_draw(source) if "://" in source else _read_draw(source)
     draw = record.draw
     if save:
         try:
@@ -90,12 +91,12 @@ def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str
 
 
 def _make_printable(text: object) -> str:
-    """Shorten a server's text, and replace the characters that control a terminal."""
+    """Shorten a text from a server, and replace characters that could control the terminal."""
     printable = "".join(letter if letter.isprintable() else "?" for letter in str(text))
     return printable if len(printable) <= _MAX_SHOWN else f"{printable[:_MAX_SHOWN]}…"
 
 
-def _fetch(url: str) -> "SavedDraw":
+def _fetch_draw(url: str) -> "SavedDraw":
     """Fetch a draw and its places. Raises ClickException."""
     import httpx  # noqa: PLC0415
 
@@ -116,7 +117,7 @@ def _fetch(url: str) -> "SavedDraw":
             trust_env=False,
         ) as client:
             for _ in range(_ATTEMPTS):
-                draw = _check({"draw": _get(client, url), "places": []}, url).draw
+                draw = _validate_draw({"draw": _get_json(client, url), "places": []}, url).draw
                 if draw.secret is None or draw.count is not None:
                     break
                 time.sleep(1)
@@ -142,15 +143,15 @@ def _fetch_places(client: "httpx.Client", url: str, draw: "PublishedDraw") -> li
     if urlsplit(list_url)[:2] != urlsplit(url)[:2]:
         raise click.ClickException(f"the list is elsewhere, at {_make_printable(list_url)}")
     separator = "&" if urlsplit(list_url).query else "?"
-    # The list may be endless. Reading stops at the first place too many, which is an error.
+    # A malicious server may send an endless list, so stop once there are too many places.
     max_places = _MAX_PLACES if draw.count is None else min(draw.count, _MAX_PLACES)
     places: list[tuple[str, int]] = []
     offset: int | None = 0
     with progress("reading places", total=draw.count) as advance:
         while offset is not None and len(places) <= max_places:
             page = f"{list_url}{separator}after={offset}&limit={_PAGE_SIZE}"
-            document = _get(client, page)
-            rows = _check({"draw": draw, "places": document.get("places")}, page).places
+            document = _get_json(client, page)
+            rows = _validate_draw({"draw": draw, "places": document.get("places")}, page).places
             places += rows
             advance(len(rows))
             next_offset = document.get("next")
@@ -161,8 +162,8 @@ def _fetch_places(client: "httpx.Client", url: str, draw: "PublishedDraw") -> li
     return places
 
 
-def _get(client: "httpx.Client", url: str) -> dict[str, Any]:
-    """Request a JSON object. Raises ClickException with the text of the problem or error."""
+def _get_json(client: "httpx.Client", url: str) -> dict[str, Any]:
+    """Request a JSON object. Raises ClickException if the response is anything else."""
     deadline_s = time.monotonic() + _TIMEOUT_S
     with client.stream("GET", url) as response:
         if 300 <= response.status_code < 400 and "Location" in response.headers:
@@ -192,7 +193,7 @@ def _get(client: "httpx.Client", url: str) -> dict[str, Any]:
     return document
 
 
-def _read(file: str) -> "SavedDraw":
+def _read_draw(file: str) -> "SavedDraw":
     """Read a file that --save wrote. Raises ClickException."""
     try:
         document = json.loads(Path(file).read_text(encoding="utf-8"))
@@ -203,11 +204,11 @@ def _read(file: str) -> "SavedDraw":
         raise click.ClickException(message) from None
     except (ValueError, RecursionError):
         raise click.ClickException(f"{file}: this is no file of --save") from None
-    return _check(document, file)
+    return _validate_draw(document, file)
 
 
-def _check(document: Any, source: str) -> "SavedDraw":
-    """Validate a draw. Raises ClickException with the first mistakes of the document."""
+def _validate_draw(document: Any, source: str) -> "SavedDraw":
+    """Validate a draw from a URL or file, `source`. Raises ClickException with the first errors."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from sidecar.kit.setting_types import describe_problems  # noqa: PLC0415

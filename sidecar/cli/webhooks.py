@@ -1,4 +1,4 @@
-"""waitroom webhooks: test webhooks, list their deliveries, and send messages again."""
+"""The commands `waitroom webhooks …`, which test webhooks, list deliveries and resend messages."""
 
 import asyncio
 import sys
@@ -33,10 +33,10 @@ def webhooks() -> None:
 def _print_webhooks(document: dict[str, Any]) -> None:
     fields = "name", "host", "waiting", "failed", "delivered"
     rows = []
-    for each in document["webhooks"]:
-        last = each["last"]
+    for webhook in document["webhooks"]:
+        last = webhook["last"]
         event = f"{last['event']} {last['state']}" if last else "-"
-        rows.append((*(each[name] for name in fields), event))
+        rows.append((*(webhook[name] for name in fields), event))
     print_table(("webhook", *fields[1:], "last"), rows)
 
 
@@ -48,16 +48,19 @@ def list_webhooks(client: Client) -> Any:
 
 def _print_deliveries(document: dict[str, Any]) -> None:
     fields = "id", "event", "at", "state", "attempts"
-    rows = ((*(each[name] for name in fields), _describe(each)) for each in document["deliveries"])
+    rows = (
+        (*(delivery[name] for name in fields), _format_last_response(delivery))
+        for delivery in document["deliveries"]
+    )
     print_table((*fields, "last answer"), rows, styles=STYLES)
 
 
-def _describe(delivery: dict[str, Any]) -> str:
-    """Format the receiver's last response, or the reason why there was no response."""
+def _format_last_response(delivery: dict[str, Any]) -> str:
+    """Format the receiver's last response, or the reason why there was none."""
     if not delivery["attempts"]:
         return delivery["reason"] or "-"
-    answer = delivery["reason"] or f"HTTP {delivery['status']}"
-    return f"{answer}, after {delivery['took_seconds']:.1f} s"
+    outcome = delivery["reason"] or f"HTTP {delivery['status']}"
+    return f"{outcome}, after {delivery['took_seconds']:.1f} s"
 
 
 @webhooks.reply_command(_print_deliveries, "name")
@@ -113,7 +116,7 @@ def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> N
         raise click.ClickException(
             'there is none; write [webhooks.team] with url = "https://…" into the settings'
         )
-    results = asyncio.run(_send_all(settings, chosen))
+    results = asyncio.run(_send_tests(settings, chosen))
     rows = [
         (
             name,
@@ -131,10 +134,11 @@ def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> N
     sys.exit(0 if all(result.is_taken for result, _ in results.values()) else 1)
 
 
-async def _send_all(
+async def _send_tests(
     settings: Settings, names: tuple[str, ...]
 ) -> "dict[str, tuple[PostResult, float]]":
-    """Send all tests concurrently. Return their results and durations in seconds, by webhook."""
+    """Send a test message to each webhook, all at the same time. Return the result and the duration
+    in seconds by webhook."""
     from sidecar.webhooks.model import create_test  # noqa: PLC0415 - the other commands start faster
     from sidecar.webhooks.sender import open_session, send_notice  # noqa: PLC0415
 

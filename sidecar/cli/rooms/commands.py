@@ -1,4 +1,4 @@
-"""waitroom rooms: show rooms and change them."""
+"""The commands `waitroom rooms …`, which show rooms and change them."""
 
 import itertools
 import json
@@ -134,12 +134,12 @@ def release(client: Client, room: str, visitor: str) -> Any:
 @click.option("--class", "class_name", metavar="NAME", help="Another class, and its place.")
 @click.option("--no-class", is_flag=True, help="The place of somebody without a class.")
 @click.option("--why", default="", metavar="TEXT", help="For the log.")
-def move(client: Client, /, room: str, visitor: str, why: str, **to: Any) -> Any:
+def move(client: Client, /, room: str, visitor: str, why: str, **options: Any) -> Any:
     """Move a waiting visitor to the head, to a position (1 is the head), or back to their place
     before the first move; or give them another class. VISITOR is an id, or the number on the
     waiting page."""
-    where, class_name = to["where"], to["class_name"]
-    if sum((where is not None, class_name is not None, to["no_class"])) != 1:
+    where, class_name = options["where"], options["class_name"]
+    if sum((where is not None, class_name is not None, options["no_class"])) != 1:
         raise click.UsageError("say either head, back, a position, --class NAME or --no-class")
     body: dict[str, Any] = {"why": why} if why else {}
     if where is None:

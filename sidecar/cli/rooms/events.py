@@ -1,4 +1,4 @@
-"""The text of waitroom rooms events: what the events of a room will do, and when."""
+"""Formats the output of `waitroom rooms events`: what a room's events will do, and when."""
 
 import itertools
 from datetime import datetime
@@ -8,12 +8,12 @@ from sidecar.cli.config import Settings
 
 _PHASES = {"closed": "closed", "prequeue": "in the pre-queue", "open": "open"}
 _STATES = {**_PHASES, "coming": "to come", "over": "over"}
-_STEPS = {"prequeue_from": "pre-queue from", "opens_at": "opens", "closes_at": "closes"}
+_STEP_LABELS = {"prequeue_from": "pre-queue from", "opens_at": "opens", "closes_at": "closes"}
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def format_summary(settings: Settings, now_ms: int) -> list[str]:
-    """Format a line for each event and each warning of each room, for check-config."""
+    """Format a line for each event and each warning of each room, for `check-config`."""
     from sidecar.rooms.openings_preview import preview  # noqa: PLC0415
 
     lines = []
@@ -26,16 +26,16 @@ def format_summary(settings: Settings, now_ms: int) -> list[str]:
 
 
 def _format_line(event: dict[str, Any]) -> str:
-    steps = [f"{_get_label(step)} {_format_time(step['local'])}" for step in event["steps"]]
+    steps = [f"{_get_step_label(step)} {_format_time(step['local'])}" for step in event["steps"]]
     opens = next(step for step in event["steps"] if step["step"] == "opens_at")
     return (
         f"{event['name']}: {', '.join(steps)} ({event['timezone']}); "
-        f"opens {_format_distance(opens['in_seconds'])}"
+        f"opens {_format_relative_time(opens['in_seconds'])}"
     )
 
 
 def format_document(document: dict[str, Any]) -> str:
-    """Return the text of `waitroom rooms events`."""
+    """Format the API's document about a room's events as text."""
     event = f", {document['event']}" if document["event"] else ""
     coming = f"; next is {document['coming']}" if document["coming"] else ""
     mode = "" if document["mode"] == "running" else f" (the room is {document['mode']})"
@@ -44,31 +44,32 @@ def format_document(document: dict[str, Any]) -> str:
         f"  {_PHASES[document['phase']]}{event}{coming}{mode}",
         f"  {_format_effective_settings(document)}",
     ]
-    for event, after in itertools.zip_longest(document["events"], document["events"][1:]):
-        lines += ["", *_format_event(event, after)]
+    for event, next_event in itertools.zip_longest(document["events"], document["events"][1:]):
+        lines += ["", *_format_event(event, next_event)]
     lines += [] if document["events"] else ["", "It has no events."]
     lines += [""] if document["warnings"] else []
     return "\n".join(lines + [f"warning: {warning}" for warning in document["warnings"]])
 
 
-def _format_event(event: dict[str, Any], after: dict[str, Any] | None) -> list[str]:
-    """Format the lines of an event. `after`: the next event, or None."""
+def _format_event(event: dict[str, Any], next_event: dict[str, Any] | None) -> list[str]:
     steps = event["steps"]
-    rows = [(f"{event['before']} until", steps[0]), *((_get_label(step), step) for step in steps)]
+    labels = [f"{event['before']} until", *map(_get_step_label, steps)]
     lines = [f"{event['name']} ({event['timezone']}): {_STATES[event['state']]}"]
     lines += [
-        f"  {label:<15} {_format_times(step, '   ')}   {_format_distance(step['in_seconds'])}"
-        for label, step in rows
+        f"  {label:<15} {_format_times(step, '   ')}   {_format_relative_time(step['in_seconds'])}"
+        for label, step in zip(labels, [steps[0], *steps], strict=True)
     ]
     if steps[-1]["step"] == "opens_at":
-        lines.append("  stays open" + (f" until {after['name']} begins" if after else ""))
+        end = f" until {next_event['name']} begins" if next_event else ""
+        lines.append(f"  stays open{end}")
     return [*lines, f"  while it is open: {_format_effective_settings(event)}"]
 
 
-def _get_label(step: dict[str, Any]) -> str:
-    """Get the label of a step. An event ends by a closing step that leaves the room open."""
+def _get_step_label(step: dict[str, Any]) -> str:
+    """Return the label of an event's step. A step `closes_at` after which the room is open ends the
+    event, but does not close the room."""
     name = step["step"]
-    return "ends" if name == "closes_at" and step["phase"] == "open" else _STEPS[name]
+    return "ends" if name == "closes_at" and step["phase"] == "open" else _STEP_LABELS[name]
 
 
 def _format_effective_settings(document: dict[str, Any]) -> str:
@@ -82,24 +83,24 @@ def _format_effective_settings(document: dict[str, Any]) -> str:
     )
 
 
-def _format_times(document: dict[str, Any], between: str) -> str:
-    """Format a time in its own time zone, and in UTC if that differs."""
-    return between.join(dict.fromkeys(map(_format_time, (document["local"], document["at"]))))
+def _format_times(document: dict[str, Any], separator: str) -> str:
+    """Format a time in the events' time zone, and in UTC if that differs."""
+    return separator.join(dict.fromkeys(map(_format_time, (document["local"], document["at"]))))
 
 
 def _format_time(time: str) -> str:
-    """Format an ISO time as "Tue 2026-12-01 10:00:00 +01:00", or with UTC at the end."""
+    """Format an ISO time as "Tue 2026-12-01 10:00:00 +01:00", with UTC in place of +00:00."""
     when = datetime.fromisoformat(time)
     offset = f"{when:%z}"
     zone = "UTC" if time.endswith("+00:00") else f"{offset[:3]}:{offset[3:]}"
     return f"{when:%a %Y-%m-%d %H:%M:%S} {zone}"
 
 
-def _format_distance(seconds: int) -> str:
+def _format_relative_time(seconds: int) -> str:
     """Format seconds from now as "in 9 d 10 h" or "12 min 5 s ago"."""
-    left, parts = abs(seconds), list[str]()
-    for unit, length in _UNITS:
-        count, left = divmod(left, length)
+    remaining_s, parts = abs(seconds), list[str]()
+    for unit, unit_s in _UNITS:
+        count, remaining_s = divmod(remaining_s, unit_s)
         if count or parts:
             parts.append(f"{count} {unit}")
     distance = " ".join(parts[:2]) or "0 s"

@@ -1,7 +1,8 @@
-"""waitroom rooms export and import: copy a room from one store to another.
+"""The commands `waitroom rooms export` and `import`, which copy a room from one Redis to another.
 
-The file is JSON Lines: a head, pages of members (sidecar/rooms/store/transfer.py), and a last line
-with the number of lines before it and their SHA-256. Without that line nothing is imported.
+The file is JSON Lines: a head, pages of visitors and other rows (sidecar/rooms/store/transfer.py),
+and a last line with the number of the lines before it and their SHA-256. A file without that line
+is not imported.
 """
 
 import hashlib
@@ -82,7 +83,8 @@ def import_room(options: ReplicaOptions, room: str, source: str) -> None:
 
 
 def _export(client: Client, room: str, file: IO[bytes], advance: Advance) -> Counter[str]:
-    """Write the lines of a room to a file. Return the number of members by kind."""
+    """Read a room's export from a replica and write it to a file. Return the numbers of rows by
+    kind."""
     counts: Counter[str] = Counter()
     digest, lines, query = hashlib.sha256(), 0, dict[str, str]()
     page: dict[str, Any] = {"next": ""}
@@ -112,7 +114,8 @@ def _import(  # noqa: PLR0913, PLR0917 - the parts of a file
     offsets: dict[str, list[int]],
     advance: Advance,
 ) -> Counter[str]:
-    """Send the lines of a checked file. Return the number of members that were added, by kind."""
+    """Send the lines of a checked file to a replica. Return the numbers of rows that were added to
+    the room, by kind."""
     from sidecar.rooms.store.transfer import WRITE_ORDER  # noqa: PLC0415 - other commands start faster
     from waitroom import WaitroomError  # noqa: PLC0415
 
@@ -142,7 +145,8 @@ def _import(  # noqa: PLR0913, PLR0917 - the parts of a file
 
 
 def _check_file(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, list[int]]]:
-    """Check a file. Return its head and the offsets of its lines by kind. Raises ClickException."""
+    """Check that a file is a complete export. Return its head, and the offsets of its lines by
+    kind. Raises ClickException."""
     from sidecar.rooms.store.transfer import FORMAT  # noqa: PLC0415
 
     head = _parse_line(file.readline(_MAX_LINE_BYTES))
@@ -183,8 +187,8 @@ def _parse_line(text: bytes) -> dict[str, Any]:
 
 @contextmanager
 def _open_output(output: str) -> Iterator[IO[bytes]]:
-    """Open a file that gets its name once it is complete. Only the owner may read the file, because
-    it has the ids of visitors."""
+    """Open a file for an atomic write, or standard output if the name is "-". Only the owner may
+    read the file, because it contains visitors' ids."""
     if output == "-":
         yield sys.stdout.buffer
         return
@@ -198,7 +202,7 @@ def _open_output(output: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _open_input(source: str) -> Iterator[IO[bytes]]:
-    """Open a file, or a copy of standard input, for reading more than once."""
+    """Open a file, or a seekable copy of standard input if the name is "-"."""
     with ExitStack() as stack:
         if source == "-":
             file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())

@@ -1,4 +1,7 @@
-"""waitroom rooms watch: show a live view at a terminal, and elsewhere a line for each poll."""
+"""The command `waitroom rooms watch`, which shows a live view at a terminal.
+
+If its output is not a terminal, it prints a line for each room at each poll.
+"""
 
 import contextlib
 import itertools
@@ -29,11 +32,11 @@ if TYPE_CHECKING:
 
 _RATE_HEADINGS = "in/min", "out/min", "gave up"
 _ROW_FORMAT = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
-#: The seconds that curves cover, and those over which rates are measured.
+#: The period that a curve shows, and the period over which rates are measured, in seconds.
 SPAN_S = 300.0
 RATE_S = 60.0
 _BLOCKS = "▁▂▃▄▅▆▇█"
-#: The least width of a terminal for a table. A narrower terminal shows a paragraph for each room.
+#: The minimum width of a terminal for a table. A narrower one shows a paragraph for each room.
 _MIN_TABLE_WIDTH = 72
 #: The seconds between two requests for the operators' log, and the number of entries shown.
 _LOG_EVERY_S, _LOG_SHOWN = 5.0, 8
@@ -42,7 +45,7 @@ _STYLES = {"running": "green", "paused": "yellow", "draining": "yellow", "open":
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The figures of a room at one poll, for rates and curves."""
+    """The figures of a room at one poll, from which rates and curves are made."""
 
     at_s: float
     waiting: int
@@ -57,7 +60,7 @@ Samples = dict[str, deque[Sample]]
 
 @dataclass(frozen=True)
 class Poll:
-    """The rooms at the last successful poll. `error`: the reason why later polls have failed."""
+    """The rooms at the last successful poll. `error`: why the polls after it have failed."""
 
     rooms: Sequence[Room] = ()
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -97,7 +100,8 @@ def watch(
 def _poll_rooms(
     client: Client, names: tuple[str, ...], samples: Samples, *, every_s: float, times: int | None
 ) -> Iterator[Poll]:
-    """Yield polls. Raises WaitroomError if the first poll fails, because an argument is wrong."""
+    """Poll the rooms forever or `times` times. Raises WaitroomError only if the first poll fails,
+    which probably means that an argument is wrong."""
     from waitroom import WaitroomError  # noqa: PLC0415 - the other commands start faster
 
     poll = Poll()
@@ -123,7 +127,8 @@ def _poll_rooms(
 
 
 def format_rows(room: Room) -> Iterator[tuple[object, ...]]:
-    """Yield a row for a room and one for each sub-queue: name, mode, waiting, inside, cap, wait."""
+    """Yield a row for a room, and one for each of its sub-queues. The columns are name, mode,
+    waiting, inside, cap and wait."""
     phase = _format_phase(room)
     wait = _format_wait(room["wait_seconds"]) + (f"  {phase}" if phase else "")
     cap = room["settings"]["total_active_users"]
@@ -133,7 +138,7 @@ def format_rows(room: Room) -> Iterator[tuple[object, ...]]:
 
 
 def _format_phase(room: Room) -> str:
-    """Format a room's phase and event, or "" if the room is open."""
+    """Format a room's phase and event. Return "" if the room is open."""
     if room["phase"] == "open":
         return ""
     event = room["event"] or (room["coming"] and f"next: {room['coming']}")
@@ -148,16 +153,17 @@ def _format_wait(seconds: int | None, *, unknown: str = "unknown") -> str:
 
 def add_sample(samples: Samples, room: Room, now_s: float) -> None:
     """Add the figures of a room to its samples, and remove samples older than SPAN_S."""
-    of_room = samples[room["room"]]
+    room_samples = samples[room["room"]]
     figures = room["waiting"], room["active"], room["wait_seconds"], room["counters"]
-    of_room.append(Sample(now_s, *figures))
-    while of_room[0].at_s < now_s - SPAN_S:
-        of_room.popleft()
+    room_samples.append(Sample(now_s, *figures))
+    while room_samples[0].at_s < now_s - SPAN_S:
+        room_samples.popleft()
 
 
 def calculate_rates(samples: Sequence[Sample]) -> dict[str, float]:
-    """Calculate how many visitors per minute came in, left and gave up. Needs two samples."""
-    from sidecar.rooms.statistics import ABANDONED, compute_growth  # noqa: PLC0415 - as above
+    """Calculate how many visitors per minute were admitted, left and gave up waiting. Return no
+    rates if there are fewer than two samples."""
+    from sidecar.rooms.statistics import ABANDONED, compute_growth  # noqa: PLC0415
 
     recent = [sample for sample in samples if sample.at_s >= samples[-1].at_s - RATE_S]
     if len(recent) < 2:
@@ -176,9 +182,10 @@ def calculate_rates(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def draw_curve(values: Sequence[tuple[float, int]], width: int, *, top: int) -> str:
-    """Draw pairs of (seconds, value) as at most `width` blocks.
+    """Draw pairs of (seconds, value) as a line of at most `width` block characters.
 
-    Each block shows the last value of an interval. A full block is `top` or the highest value.
+    Each block shows the last value of an interval. A full block is the greater of `top` and the
+    highest value.
     """
     width = min(width, len(values))
     if width < 1:
@@ -186,9 +193,9 @@ def draw_curve(values: Sequence[tuple[float, int]], width: int, *, top: int) -> 
     times = [at_s for at_s, _ in values]
     step_s = (times[-1] - times[0]) / max(1, width - 1)
     highest = max(top, 1, *(value for _, value in values))
-    places = [bisect_right(times, times[0] + number * step_s) - 1 for number in range(width - 1)]
-    # Rounded up, so that a single visitor is visible.
-    heights = (-(-values[place][1] * (len(_BLOCKS) - 1) // highest) for place in (*places, -1))
+    indexes = [bisect_right(times, times[0] + number * step_s) - 1 for number in range(width - 1)]
+    # Heights are rounded up, so that a single visitor is visible.
+    heights = (-(-values[index][1] * (len(_BLOCKS) - 1) // highest) for index in (*indexes, -1))
     return "".join(_BLOCKS[height] for height in heights)
 
 
@@ -196,23 +203,23 @@ def draw_curve(values: Sequence[tuple[float, int]], width: int, *, top: int) -> 
 
 
 def _print_lines(polls: Iterator[Poll], samples: Samples, *, as_json: bool) -> None:
-    has_heads = as_json
+    has_headings = as_json
     for poll in polls:
         if poll.error and poll.failing_since:
             click.echo(f"{poll.error} (since {poll.failing_since.astimezone():%H:%M:%S})", err=True)
             continue
-        if not has_heads:
-            heads = ("room", "mode", "waiting", "inside", "cap", "wait", "time", "in/min")
-            click.echo(_ROW_FORMAT.format(*heads))
-            has_heads = True
+        if not has_headings:
+            headings = ("room", "mode", "waiting", "inside", "cap", "wait", "time", "in/min")
+            click.echo(_ROW_FORMAT.format(*headings))
+            has_headings = True
         for room in poll.rooms:
             if as_json:
                 click.echo(json.dumps({"at": iso(int(poll.at.timestamp() * 1000)), **room}))
                 continue
             figures, *lines = format_rows(room)
-            rate = calculate_rates(samples[room["room"]])
-            come = f"{rate['in/min']:.0f}" if rate else ""
-            click.echo(_ROW_FORMAT.format(*figures, f"{poll.at.astimezone():%H:%M:%S}", come))
+            rates = calculate_rates(samples[room["room"]])
+            admitted = f"{rates['in/min']:.0f}" if rates else ""
+            click.echo(_ROW_FORMAT.format(*figures, f"{poll.at.astimezone():%H:%M:%S}", admitted))
             for row in lines:
                 click.echo(_ROW_FORMAT.format(*row, "", ""))
 
@@ -226,12 +233,13 @@ class _Screen:
         self._client, self._address, self._samples = client, address, samples
         self._console = Console(highlight=False, markup=False, emoji=False)
         self._poll = Poll()
-        #: The latest entries of the operators' log, latest first, each with the name of a room.
+        #: The newest entries of the log of operators' actions, newest first, each with its room.
         self._log: Sequence[tuple[str, LogEntry]] = ()
         self._log_due_s = 0.0
 
     def show(self, polls: Iterator[Poll]) -> None:
-        """Draw each poll on the terminal's alternate screen, and print the last one at the end."""
+        """Draw each poll on the terminal's alternate screen. At the end, print the last poll on the
+        normal screen."""
         from rich.live import Live  # noqa: PLC0415
 
         # SIGTERM alone would leave the terminal on the alternate screen.
@@ -259,7 +267,7 @@ class _Screen:
             self._log = sorted(log, key=lambda entry: entry[1]["at"], reverse=True)[:_LOG_SHOWN]
 
     def _draw(self, *, is_live: bool = True) -> "RenderableType":
-        """Draw the latest poll. Cut the lines that do not fit into the terminal if `is_live`."""
+        """Draw the latest poll. If `is_live`, omit lines that do not fit into the terminal."""
         from rich.console import Group  # noqa: PLC0415
         from rich.segment import SegmentLines  # noqa: PLC0415
         from rich.table import Table  # noqa: PLC0415
@@ -279,9 +287,9 @@ class _Screen:
             text = f"No figures since {_format_time(since)} ({failing_s:.0f} s): {poll.error}"
             parts.append(Text(text, "red"))
             parts.append(f"The figures below are of {_format_time(poll.at)}. Trying again.")
-        # Copied, because another thread of Live draws while samples are added.
+        # Copied, because rich's Live draws in another thread while samples are added.
         samples = [tuple(self._samples[room["room"]]) for room in poll.rooms]
-        rooms = [_show_room(*pair, width) for pair in zip(poll.rooms, samples, strict=True)]
+        rooms = [_format_room(*pair, width) for pair in zip(poll.rooms, samples, strict=True)]
         is_table = width >= _MIN_TABLE_WIDTH
         parts += ["", *([_draw_table(rooms)] if is_table and rooms else map(_draw_text, rooms))]
         lines = self._console.render_lines(Group(*parts))
@@ -292,8 +300,9 @@ class _Screen:
             return Group(SegmentLines(lines[: height - 1], new_lines=True), more)
         return Group(*parts, self._draw_log(height - len(lines) - 1, is_table=is_table))
 
-    def _draw_log(self, shown: int, *, is_table: bool) -> "Table":
-        """Draw the operators' log. In a narrow terminal, the last column has most of the space."""
+    def _draw_log(self, max_entries: int, *, is_table: bool) -> "Table":
+        """Draw the log of operators' actions. `is_table`: the terminal is wide enough for a table,
+        so that the first columns may be wider."""
         from rich.table import Table  # noqa: PLC0415
 
         log = Table.grid(padding=(0, 2, 0, 0))
@@ -301,15 +310,18 @@ class _Screen:
             log.add_column(no_wrap=True, overflow="ellipsis", max_width=width)
         log.add_column(no_wrap=True, overflow="ellipsis")
         log.add_row()
-        for room, entry in self._log[: max(0, shown)]:
+        for room, entry in self._log[: max(0, max_entries)]:
             at = _format_time(datetime.fromtimestamp(entry["at"] / 1000, UTC))
             texts = filter(None, (entry["what"], entry["visitor"], entry["detail"]))
             log.add_row(at, room, format_cell(entry["by"]), format_cell(" ".join(texts)))
         return log
 
 
-def _show_room(room: Room, samples: Sequence[Sample], width: int) -> "list[dict[str, str | Text]]":
-    """Format the figures of a room and of its sub-queues by heading, as many as fit `width`."""
+def _format_room(
+    room: Room, samples: Sequence[Sample], width: int
+) -> "list[dict[str, str | Text]]":
+    """Format the figures of a room and of each of its sub-queues, by heading. Omit headings that do
+    not fit into `width`."""
     from rich.text import Text  # noqa: PLC0415
 
     mode, cap = room["mode"], room["settings"]["total_active_users"]
@@ -329,11 +341,11 @@ def _show_room(room: Room, samples: Sequence[Sample], width: int) -> "list[dict[
     waits = [sample.wait_s for sample in samples if sample.wait_s is not None] or [0]
     if width >= 116 and (low := _format_wait(min(waits))) != (high := _format_wait(max(waits))):
         wait += f" ({low} to {high})"
-    by_minute = calculate_rates(samples)
+    rates = calculate_rates(samples)
     figures: dict[str, str | Text] = {
         "room": Text(room["room"], "bold"), "state": state, "inside": inside, "waiting": waiting,
         "wait": wait, "called": f"{room['provisional']:,}",
-        **{name: f"{by_minute[name]:,.0f}" if by_minute else "-" for name in _RATE_HEADINGS},
+        **{name: f"{rates[name]:,.0f}" if rates else "-" for name in _RATE_HEADINGS},
     }  # fmt: skip
     if _MIN_TABLE_WIDTH <= width < 90:
         del figures["called"]
@@ -348,7 +360,7 @@ def _show_room(room: Room, samples: Sequence[Sample], width: int) -> "list[dict[
 
 
 def _draw_table(rooms: "Sequence[list[dict[str, str | Text]]]") -> "Table":
-    """Draw a row for each room and sub-queue."""
+    """Draw a table with a row for each room and sub-queue."""
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -364,7 +376,7 @@ def _draw_table(rooms: "Sequence[list[dict[str, str | Text]]]") -> "Table":
 
 
 def _draw_text(room: "list[dict[str, str | Text]]") -> "Text":
-    """Draw a room, and a line for each of its sub-queues, for a narrow terminal."""
+    """Draw a room as a paragraph, with a line for each of its sub-queues."""
     from rich.text import Text  # noqa: PLC0415
 
     figures, *lines = room

@@ -1,1 +1,1 @@
-"""waitroom init and update-files: write the files of a first room, or of a new version."""
+"""The commands `waitroom init` and `update-files`, which write the files of an installation."""

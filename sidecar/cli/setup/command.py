@@ -1,4 +1,4 @@
-"""The commands waitroom init and waitroom update-files."""
+"""The commands `waitroom init` and `waitroom update-files`."""
 
 import functools
 import json
@@ -28,7 +28,7 @@ from sidecar.cli.setup.files import (
     write_once,
     write_shipped,
 )
-from sidecar.cli.setup.systems import SYSTEMS, System, find_system
+from sidecar.cli.setup.platforms import PLATFORMS, Platform, find_platform
 from sidecar.kit.names import NAME, RESERVED_NAMES
 
 _SITE = re.compile(
@@ -40,7 +40,7 @@ _ROOT = Path("/")
 
 
 class _Question(click.Option):
-    """An option for which the command prompts at a terminal if it is missing."""
+    """An option that is prompted for if it is missing and standard input is a terminal."""
 
     def __init__(self, *args: Any, question: str, **kwargs: Any) -> None:
         kwargs["prompt"] = question if sys.stdin.isatty() else False
@@ -76,21 +76,21 @@ def _read_room(_context: click.Context, _parameter: click.Parameter, value: str)
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The folder for files, and the system that reads the files."""
+    """The folder that files are written to, and the platform for which they are made."""
 
-    system: System
+    platform: Platform
     is_docker: bool
     root: Path
     dry_run: bool
 
     def write_shipped(self) -> list[tuple[str, Outcome]]:
-        files = read_shipped_files(_find_program(), self.system)
+        files = read_shipped_files(_find_program(), self.platform)
         return write_shipped(self.root, files, dry_run=self.dry_run)
 
-    def report(self, write: Callable[[], list[tuple[str, Outcome]]]) -> set[Outcome]:
-        """Write files, print a line for each, and return the outcomes. Raises ClickException.
+    def write_and_report(self, write: Callable[[], list[tuple[str, Outcome]]]) -> set[Outcome]:
+        """Call `write`, print each file and its outcome, and return the distinct outcomes.
 
-        Files of nginx with the same outcome share a line.
+        All of nginx's includes with the same outcome share a line. Raises ClickException.
         """
         try:
             outcomes = write()
@@ -119,19 +119,19 @@ class Destination:
 
 
 def with_destination(command: Callable[..., None]) -> Any:
-    """Add the options that choose the destination to a command, which then gets a Destination."""
+    """Decorate a command with --system, --into and --dry-run, and pass it a Destination."""
 
     @functools.wraps(command)
     def run(*, system: str, into: Path | None, dry_run: bool, **others: Any) -> None:
         is_docker = system == "docker"
         root = into or (Path("waitroom") if is_docker else _ROOT)
-        command(Destination(SYSTEMS[system], is_docker, root, dry_run), **others)
+        command(Destination(PLATFORMS[system], is_docker, root, dry_run), **others)
 
     return combine(
         click.option(
             "--system",
-            type=click.Choice(list(SYSTEMS)),
-            default=find_system,
+            type=click.Choice(list(PLATFORMS)),
+            default=find_platform,
             is_eager=True,
             show_default="this machine's",
             help="Whose places to use. plain: without systemd.",
@@ -189,7 +189,7 @@ def with_destination(command: Callable[..., None]) -> Any:
 )
 @with_destination
 def init(  # noqa: PLR0913 - one per option
-    to: Destination,
+    destination: Destination,
     *,
     site: re.Match[str],
     users: int,
@@ -203,39 +203,44 @@ def init(  # noqa: PLR0913 - one per option
     waiting page, and units for systemd. Files that you have written or edited are kept.
     """
     name = room or _derive_room_name(site["host"])
-    edit = _site_edit(site_file, name) if site_file else _default_edit(to.system.site_file, name)
+    root, dry_run, platform = destination.root, destination.dry_run, destination.platform
+    if site_file:
+        edit = _format_site_edit(site_file, name)
+    else:
+        edit = _format_default_edit(platform.site_file, name)
 
     def write() -> list[tuple[str, Outcome]]:
-        keys_file, has_settings = to.root / SECRET_KEYS, (to.root / TOML).exists()
+        keys_file, has_settings = root / SECRET_KEYS, (root / TOML).exists()
         keys = keys_file.read_text("utf-8").replace(",", " ").split() if keys_file.exists() else []
         files = create_first_files(
-            FirstRoom(name, users, store), keys, to.system, has_settings=has_settings
+            FirstRoom(name, users, store), keys, platform, has_settings=has_settings
         )
-        if to.is_docker:
-            files.append(create_compose_file(to.root))
-        return write_once(to.root, files, dry_run=to.dry_run) + to.write_shipped()
+        if destination.is_docker:
+            files.append(create_compose_file(root))
+        return write_once(root, files, dry_run=dry_run) + destination.write_shipped()
 
-    to.report(write)
-    if not to.dry_run:
+    destination.write_and_report(write)
+    if not dry_run:
         url = f"{site['scheme'] or 'http'}://{site['host']}{site['port'] or ''}/"
-        click.echo("\n".join(_format_next_steps(to, edit, url)))
-        if not to.is_docker and (problem := _find_redis_problem(store)):
+        click.echo("\n".join(_format_next_steps(destination, edit, url)))
+        if not destination.is_docker and (problem := _find_redis_problem(store)):
             click.echo(f"\nWarning: Redis does not answer: {problem}. {_INSTALL_REDIS}", err=True)
 
 
 @click.command("update-files")
 @with_destination
-def update_files(to: Destination) -> None:
+def update_files(destination: Destination) -> None:
     """Update nginx's includes, the waiting page and the units to this version.
 
     Your settings are kept. So is a shipped file that you have edited: the new one is written beside
     it, with .new after its name.
     """
-    if not (to.root / NGINX).is_dir():
-        raise click.ClickException(f"there is no {to.root / NGINX}; waitroom init writes it")
-    outcomes = to.report(to.write_shipped)
-    if not to.dry_run and outcomes & {"new", "updated"}:
-        click.echo(f"\nNow let nginx read them: {to.system.reload}")
+    folder = destination.root / NGINX
+    if not folder.is_dir():
+        raise click.ClickException(f"there is no {folder}; waitroom init writes it")
+    outcomes = destination.write_and_report(destination.write_shipped)
+    if not destination.dry_run and outcomes & {"new", "updated"}:
+        click.echo(f"\nNow let nginx read them: {destination.platform.reload}")
 
 
 def _derive_room_name(host: str) -> str:
@@ -250,12 +255,12 @@ def _derive_room_name(host: str) -> str:
 
 
 def _find_program() -> str:
-    """Return the path of this program for systemd units."""
+    """Return the path of the program `waitroom`, for systemd units."""
     return str(Path(sys.executable).with_name("waitroom"))
 
 
 def _find_redis_problem(store: str) -> str:
-    """Return the error of Redis, or "" if it answers. A Sentinel or Cluster is not checked."""
+    """Return why Redis does not respond, or "". Sentinels and clusters are not checked."""
     import redis  # noqa: PLC0415
 
     from sidecar.kit.errors import StoreError  # noqa: PLC0415
@@ -268,7 +273,7 @@ def _find_redis_problem(store: str) -> str:
     return ""
 
 
-def _default_edit(file: str, room: str) -> tuple[str, ...]:
+def _format_default_edit(file: str, room: str) -> tuple[str, ...]:
     return (
         f"Add three lines to {file}:",
         "server {",
@@ -279,40 +284,40 @@ def _default_edit(file: str, room: str) -> tuple[str, ...]:
     )
 
 
-def _site_edit(file: Path, room: str) -> tuple[str, ...]:
-    """Format the lines that a site's file lacks, block by block."""
+def _format_site_edit(file: Path, room: str) -> tuple[str, ...]:
+    """Format the lines that a site's nginx file lacks, by block."""
     from sidecar.cli.setup.site_file import find_missing_lines  # noqa: PLC0415
 
     try:
-        steps = find_missing_lines(file, room)
+        blocks = find_missing_lines(file, room)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--site-file") from None
-    if not steps:
+    if not blocks:
         return (f"{file} has all the lines that it needs.",)
     lines = [f"Add these lines to {file}, each at the beginning of its block:"]
-    for step in steps:
-        reason = f": {step.why}" if step.why else ""
-        lines += [f"line {step.line}, {step.block}{reason}"]
-        lines += [f"    {line}" for line in step.lines] or ["    (no line to add)"]
+    for missing in blocks:
+        reason = f": {missing.reason}" if missing.reason else ""
+        lines += [f"line {missing.line}, {missing.block}{reason}"]
+        lines += [f"    {line}" for line in missing.lines] or ["    (no line to add)"]
     return tuple(lines)
 
 
-def _format_next_steps(to: Destination, edit: tuple[str, ...], url: str) -> list[str]:
-    """Format the remaining steps, numbered. A step is a sentence and the lines below it."""
-    system, root = to.system, to.root
+def _format_next_steps(destination: Destination, edit: tuple[str, ...], url: str) -> list[str]:
+    """Format the steps that the user still has to do, each a numbered sentence with commands."""
+    platform, root = destination.platform, destination.root
     copy = ("Copy the files to the server:", f"sudo cp -rn {root}/etc {root}/usr /")
     steps = [
-        *([copy] if system.has_units and root != _ROOT else []),
+        *([copy] if platform.has_units and root != _ROOT else []),
         edit,
-        system.start,
-        ("Let nginx read its files:", system.reload),
+        platform.start,
+        ("Let nginx read its files:", platform.reload),
         ("See whether all is right:", f"waitroom doctor {url}"),
     ]
     lines = ["", "What is left to do:"]
     for number, (sentence, *commands) in enumerate(steps, 1):
         lines += ["", f"{number}. {sentence}", *(f"     {line}" for line in commands)]
     program = _find_program()
-    if system.has_units and program.startswith(_HOMES):
+    if platform.has_units and program.startswith(_HOMES):
         lines += [
             "",
             f"Warning: {program} is in a home folder, which the replicas do not see.",

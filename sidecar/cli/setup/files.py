@@ -1,4 +1,4 @@
-"""Creates and writes the files of an installation. Edits of a shipped file are never lost."""
+"""Creates and writes the files of an installation. The user's edits are never overwritten."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from sidecar import __version__
-from sidecar.cli.setup.systems import System
+from sidecar.cli.setup.platforms import Platform
 from sidecar.gate.nginx_key import build_key_file
 from sidecar.kit.files import PRIVATE_MODE, atomic_write
 from sidecar.kit.share import find_share
@@ -23,12 +23,13 @@ TOML = f"{ETC}/waitroom.toml"
 SECRET_KEYS = f"{ETC}/secrets/secret_keys"
 NGINX = "etc/nginx/waitroom"
 UNITS = "etc/systemd/system"
-#: nginx's include that names the replicas. It belongs to the user.
+#: The nginx include with the replicas' addresses. Updates do not replace it.
 SETTINGS = "settings.conf"
-#: The path of the program in the shipped units.
+#: The path of the program in the shipped systemd units, which is replaced by the actual path.
 PROGRAM = "/opt/waitroom/venv/bin/waitroom"
 _STORE_UNITS = ("waitroom@.service", "waitroom-jobs.service")
-#: Written only if Redis has a password, because a unit fails if a file that it loads is missing.
+#: A drop-in for _STORE_UNITS. It is written only if Redis has a password, because a unit fails to
+#: start if a file in LoadCredential is missing.
 _STORE_DROP_IN = f"""# The address of Redis with its password; it overrides store in waitroom.toml.
 [Service]
 LoadCredential=store:/{ETC}/secrets/store
@@ -56,8 +57,8 @@ class FirstRoom:
     store: str
 
 
-def read_shipped_files(program: str, system: System) -> list[File]:
-    """Read the files that a new version replaces: nginx's includes, the page, the units."""
+def read_shipped_files(program: str, platform: Platform) -> list[File]:
+    """Read the files that an update replaces: nginx's includes, the waiting page, systemd units."""
     files = [
         File(f"{NGINX}/{path.name}", path.read_bytes())
         for path in _list_files(find_share("nginx"))
@@ -68,7 +69,7 @@ def read_shipped_files(program: str, system: System) -> list[File]:
         File(f"{NGINX}/static/{path.relative_to(static)}", path.read_bytes())
         for path in _list_files(static)
     ]
-    if not system.has_units:
+    if not platform.has_units:
         return files
     units = find_share("systemd")
     files += [
@@ -76,24 +77,24 @@ def read_shipped_files(program: str, system: System) -> list[File]:
         for path in _list_files(units)
         if path.suffix in {".service", ".target"}
     ]
-    group = (units / "waitroom.sysusers").read_text("utf-8") + f"m {system.nginx_user} waitroom\n"
+    group = (units / "waitroom.sysusers").read_text("utf-8") + f"m {platform.nginx_user} waitroom\n"
     return [*files, File("usr/lib/sysusers.d/waitroom.conf", group.encode())]
 
 
 def create_first_files(
-    room: FirstRoom, keys: list[str], system: System, *, has_settings: bool
+    room: FirstRoom, keys: list[str], platform: Platform, *, has_settings: bool
 ) -> list[File]:
-    """Create the files that belong to the user: settings, secrets, addresses of replicas.
+    """Create the files that updates do not replace: settings, secrets, addresses of replicas.
 
-    `keys`: the existing secret_keys, or nothing to create one. `has_settings`: True if a settings
-    file exists, which has the address of Redis.
+    `keys`: the existing secret_keys; if it is empty, create a key. `has_settings`: True if a
+    settings file exists. It then has the URL of Redis, so no file for the URL is created.
     """
     keys = keys or [secrets.token_hex(32)]
     has_password = bool(urlsplit(room.store).password)
     store = 'store_file = "secrets/store"' if has_password else f"store = {json.dumps(room.store)}"
     values = {"room": room.name, "users": str(room.users), "store": store}
     store_files = [File(f"{ETC}/secrets/store", f"{room.store}\n".encode(), PRIVATE_MODE)]
-    if system.has_units:
+    if platform.has_units:
         store_files += [
             File(f"{UNITS}/{unit}.d/store.conf", _STORE_DROP_IN.encode()) for unit in _STORE_UNITS
         ]
@@ -103,14 +104,15 @@ def create_first_files(
         File(SECRET_KEYS, f"{keys[-1]}\n".encode(), PRIVATE_MODE),
         File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), PRIVATE_MODE),
         File("etc/nginx/waitroom-stamp.conf", build_key_file(keys).encode(), PRIVATE_MODE),
-        File(f"{NGINX}/{SETTINGS}", _fill_nginx_settings(system.replicas)),
+        File(f"{NGINX}/{SETTINGS}", _fill_nginx_settings(platform.replicas)),
         File("etc/nginx/conf.d/waitroom.conf", b"include waitroom/http.conf;\n"),
     ]
 
 
 def create_compose_file(folder: Path) -> File:
-    """Create the file that Docker users add to their compose.yaml. It mounts `folder`."""
-    # The replica must run as the current user, to whom the secrets belong.
+    """Create a Compose file with the replica and Redis, for use with the user's compose.yaml. Its
+    containers mount `folder`."""
+    # The replica must run as the current user, who owns the files with secrets.
     user = f"{os.getuid()}:{os.getgid()}"
     values = {"folder": str(folder.absolute()), "version": __version__, "user": user}
     return File("compose.waitroom.yaml", _fill_template("compose.waitroom.yaml", values))
@@ -137,11 +139,11 @@ def _list_files(folder: Path) -> list[Path]:
 
 # Writing files ----------------------------------------------------------------------------------
 
-#: The effect on a file. "kept" means that an existing file was not replaced.
+#: What was done with a file. "kept": an existing file was not replaced.
 Outcome = Literal["new", "same", "updated", "kept"]
-#: The file with the SHA-256 of each shipped file, to find files that the user has edited.
+#: The file with the SHA-256 of each shipped file as written, to detect the user's edits.
 MANIFEST = f"{ETC}/files.json"
-#: The suffix of a new shipped file beside one that the user has edited.
+#: The suffix for the new version of a shipped file that the user has edited.
 NEW_SUFFIX = ".new"
 
 
@@ -157,9 +159,9 @@ def write_once(root: Path, files: Iterable[File], *, dry_run: bool) -> list[tupl
 
 
 def write_shipped(root: Path, files: Iterable[File], *, dry_run: bool) -> list[tuple[str, Outcome]]:
-    """Write the files of this version over those of the previous one. Raises OSError.
+    """Replace the shipped files of the previous version. Raises OSError.
 
-    A file that the user has edited is kept, and the new one is written beside it.
+    Keep a file that the user has edited, and write the new version beside it with NEW_SUFFIX.
     """
     manifest = root / MANIFEST
     digests = json.loads(manifest.read_text("utf-8")) if manifest.exists() else {}

@@ -1,4 +1,4 @@
-"""Finds the lines that a site's own nginx file lacks. Writes nothing."""
+"""Finds the lines that are missing in a site's nginx file. Does not change the file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,10 +8,11 @@ from typing import Any
 _PASS_DIRECTIVES = {"proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass"}
 _SERVER = "include waitroom/server.conf;"
 _LOCATION = "waitroom/location.conf"
-#: Directives that cancel the server's own in a location, with the include that repeats ours.
+#: Directives that, in a location, cancel the same directives of the server block. The value is the
+#: include that repeats Waitroom's own ones in the location.
 _REPEATED_BY = {"add_header": "waitroom/headers.conf", "error_page": "waitroom/errors.conf"}
-#: Locations that need no room, because programs request them or they only have files.
-_WITHOUT_ROOM = {
+#: Locations that need no room, because only programs request them or they only serve files.
+_PATHS_WITHOUT_ROOM = {
     *("/webhooks/", "/webhook/", "/health", "/healthz", "/metrics", "/.well-known/"),
     *("/static/", "/media/", "/assets/"),
 }
@@ -21,16 +22,18 @@ Directive = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class MissingLines:
-    """The lines that a block of the file lacks, and the reason. `why` alone is only a remark."""
+    """The lines that are missing in a block of the file. If `lines` is empty, there is nothing to
+    add, and `reason` is a remark about the block."""
 
+    #: The number of the block's first line, and its title, such as "location /".
     line: int
     block: str
     lines: list[str] = field(default_factory=list)
-    why: str = ""
+    reason: str = ""
 
 
 def find_missing_lines(file: Path, room: str) -> list[MissingLines]:
-    """Return the missing lines in the order of the file, or nothing if it has all of them.
+    """Return the missing lines by block, in the order of the file.
 
     Raises ValueError if the file cannot be parsed or has no server block.
     """
@@ -44,33 +47,34 @@ def find_missing_lines(file: Path, room: str) -> list[MissingLines]:
     servers = list(_find_blocks("server", parsed["config"][0]["parsed"]))
     if not servers:
         raise ValueError(f"{file} has no server block")
-    steps = [step for server in servers for step in _check_server(server, room)]
-    return sorted(steps, key=lambda step: step.line)
+    blocks = [missing for server in servers for missing in _check_server(server, room)]
+    return sorted(blocks, key=lambda missing: missing.line)
 
 
 def _find_blocks(name: str, block: list[Directive]) -> Iterator[Directive]:
-    """Yield the blocks with a name at any depth. An outer block comes before the blocks in it."""
-    for each in block:
-        if "block" in each:
-            if each["directive"] == name:
-                yield each
-            yield from _find_blocks(name, each["block"])
+    """Yield the blocks of the directive `name` at any depth, each before the blocks inside it."""
+    for directive in block:
+        if "block" in directive:
+            if directive["directive"] == name:
+                yield directive
+            yield from _find_blocks(name, directive["block"])
 
 
 def _check_server(server: Directive, room: str) -> Iterator[MissingLines]:
     block = server["block"]
-    names = " ".join(arg for each in _find_directives("server_name", block) for arg in each["args"])
+    server_names = _select_directives("server_name", block)
+    names = " ".join(arg for directive in server_names for arg in directive["args"])
     title = f"server ({names})" if names else "server"
     locations = list(_find_blocks("location", block))
     if not any(map(_needs_room, locations)):
-        yield MissingLines(server["line"], title, why="it has no page: no room")
+        yield MissingLines(server["line"], title, reason="it has no page: no room")
         return
     if not _includes("waitroom/server.conf", block):
         yield MissingLines(server["line"], title, [_SERVER], "first in it")
     for code in ("401", "403"):
-        if any(code in each["args"] for each in _find_directives("error_page", block)):
-            why = f"its error_page {code} must stand above server.conf"
-            yield MissingLines(server["line"], title, why=why)
+        if any(code in page["args"] for page in _select_directives("error_page", block)):
+            reason = f"its error_page {code} must stand above server.conf"
+            yield MissingLines(server["line"], title, reason=reason)
     for location in locations:
         yield from _check_location(location, room)
 
@@ -85,14 +89,14 @@ def _check_location(location: Directive, room: str) -> Iterator[MissingLines]:
                 location["line"], title, lines, "it has no room, and passes requests on"
             )
         return
-    if _find_directives("auth_request", block):
-        why = "its auth_request would be replaced: see docs/nginx.md, An auth_request of yours"
-        yield MissingLines(location["line"], title, why=why)
+    if _select_directives("auth_request", block):
+        reason = "its auth_request would be replaced: see docs/nginx.md, An auth_request of yours"
+        yield MissingLines(location["line"], title, reason=reason)
     lines = [] if has_room else [f"set $waitroom_room {room};", f"include {_LOCATION};"]
-    is_php = bool(lines and _find_directives("fastcgi_pass", block))
+    is_php = bool(lines and _select_directives("fastcgi_pass", block))
     reasons = ["PHP makes any page here"] if is_php else []
     for directive, include in _REPEATED_BY.items():
-        if _find_directives(directive, block) and not _includes(include, block):
+        if _select_directives(directive, block) and not _includes(include, block):
             lines.append(f"include {include};")
             reasons.append(f"it has an {directive} of its own")
     if lines:
@@ -100,26 +104,28 @@ def _check_location(location: Directive, room: str) -> Iterator[MissingLines]:
 
 
 def _needs_room(location: Directive) -> bool:
-    """Return True if a location serves an application's pages to visitors, rather than files. An
-    exact path other than /index.php probably is a health check."""
+    """Return True if a location serves an application's pages to visitors, rather than files. A
+    location for one exact path other than /index.php probably is a health check."""
     block, args = location["block"], location["args"]
-    if _has_any({"return", "internal"}, block) or args[-1] in _WITHOUT_ROOM:
+    if _has_any({"return", "internal"}, block) or args[-1] in _PATHS_WITHOUT_ROOM:
         return False
     if args[0] == "=":
-        return bool(_find_directives("fastcgi_pass", block)) and args[-1] == "/index.php"
+        return bool(_select_directives("fastcgi_pass", block)) and args[-1] == "/index.php"
     if args == ["/"] or _has_any(_PASS_DIRECTIVES, block):
         return True
-    leads_to = (each["args"][-1] for each in _find_directives("try_files", block))
-    return any(to.startswith(("/", "@")) for to in leads_to)
+    fallbacks = (directive["args"][-1] for directive in _select_directives("try_files", block))
+    return any(fallback.startswith(("/", "@")) for fallback in fallbacks)
 
 
-def _find_directives(name: str, block: list[Directive]) -> list[Directive]:
-    return [each for each in block if each["directive"] == name]
+def _select_directives(name: str, block: list[Directive]) -> list[Directive]:
+    return [directive for directive in block if directive["directive"] == name]
 
 
 def _has_any(names: set[str], block: list[Directive]) -> bool:
-    return any(each["directive"] in names for each in block)
+    return any(directive["directive"] in names for directive in block)
 
 
 def _includes(path: str, block: list[Directive]) -> bool:
-    return any(each["args"][0].endswith(path) for each in _find_directives("include", block))
+    return any(
+        include["args"][0].endswith(path) for include in _select_directives("include", block)
+    )

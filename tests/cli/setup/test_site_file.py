@@ -95,9 +95,9 @@ server {
     file.write_text(text)
     steps = find_missing_lines(file, "shop")
     assert [(step.line, step.lines) for step in steps] == [(2, []), (3, []), (6, []), (6, ROOM)]
-    assert "no page" in steps[0].why
-    assert "above server.conf" in steps[1].why
-    assert "auth_request" in steps[2].why
+    assert "no page" in steps[0].reason
+    assert "above server.conf" in steps[1].reason
+    assert "auth_request" in steps[2].reason
 
 
 def test_nothing_is_missing(tmp_path):

@@ -1,16 +1,16 @@
-"""The systems that `waitroom init` supports, with their folders, users and steps."""
+"""The platforms that `waitroom init` supports: their paths, users and commands."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class System:
-    """A kind of machine: the places of its files, and how to start its replicas."""
+class Platform:
+    """A platform on which replicas and nginx run."""
 
-    #: The user of nginx's workers.
+    #: The user that nginx's workers run as.
     nginx_user: str
-    #: A text that describes the file with the `server { }` of a site.
+    #: A text that tells which file has the `server { }` of a site.
     site_file: str
     #: The addresses of the replicas, as nginx's `server` lines name them.
     replicas: tuple[str, ...]
@@ -18,6 +18,7 @@ class System:
     start: tuple[str, ...]
     #: The command that makes nginx read its files again.
     reload: str = "sudo nginx -t && sudo systemctl reload nginx"
+    #: True if systemd units are installed.
     has_units: bool = True
 
 
@@ -29,15 +30,15 @@ _UNITS = (
 _SOCKETS = ("unix:/run/waitroom/edge-1.sock", "unix:/run/waitroom/edge-2.sock")
 _DEBIAN_SITE = "your site's file in /etc/nginx/sites-available (nginx's own is `default` there)"
 
-SYSTEMS = {
-    "debian": System("www-data", _DEBIAN_SITE, _SOCKETS, _UNITS),
-    "rhel": System(
+PLATFORMS = {
+    "debian": Platform("www-data", _DEBIAN_SITE, _SOCKETS, _UNITS),
+    "rhel": Platform(
         "nginx",
         "your site's file in /etc/nginx/conf.d (nginx's own server is in /etc/nginx/nginx.conf)",
         _SOCKETS,
         _UNITS,
     ),
-    "docker": System(
+    "docker": Platform(
         "nginx",
         "the file of your site in the nginx container's /etc/nginx/conf.d",
         ("waitroom:8400",),
@@ -48,7 +49,7 @@ SYSTEMS = {
         reload="docker compose exec nginx nginx -t && docker compose exec nginx nginx -s reload",
         has_units=False,
     ),
-    "plain": System(
+    "plain": Platform(
         "www-data",
         "your site's file, where nginx's configuration includes it",
         ("127.0.0.1:8400",),
@@ -62,8 +63,9 @@ SYSTEMS = {
 }
 
 
-def find_system() -> str:
-    """Return the name of this machine's system, by sd_booted(3) and a file of Debian and Ubuntu."""
+def find_platform() -> str:
+    """Return the name of this machine's platform. Detect systemd as sd_booted(3) does, and Debian
+    or Ubuntu by /etc/debian_version."""
     if not Path("/run/systemd/system").is_dir():
         return "plain"
     return "debian" if Path("/etc/debian_version").exists() else "rhel"
