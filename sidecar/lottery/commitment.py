@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sidecar.rooms.openings import RoomEvent, list_draws, moments
+from sidecar.rooms.openings import RoomEvent, find_moments, list_draws
 from sidecar.visitors.model import LOT_BITS
 from sidecar.visitors.tokens import is_visitor_id
 
@@ -76,7 +76,7 @@ def is_revealed(event: RoomEvent, now_ms: int) -> bool:
 def choose_shown_draw(events: Sequence[RoomEvent], now_ms: int) -> RoomEvent | None:
     """Return the event whose draw is shown by default. Of the events with a pre-queue this is the
     current one, else the next, else the last. Return None if no event has a pre-queue."""
-    current, draws = moments(events, now_ms, is_open_between=False).event, list_draws(events)
+    current, draws = find_moments(events, now_ms, is_open_between=False).event, list_draws(events)
     if current in draws:
         return current
     coming = (event for event in draws if event.begins_ms > now_ms)

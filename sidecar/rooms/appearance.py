@@ -1,6 +1,6 @@
-"""The settings of a room's appearance: their types, and which values are allowed.
+"""Types of the settings of a room's appearance, with checks of their values.
 
-No value may load anything from another site, or smuggle code into the page (HTML, a script).
+No value may load anything from another site, or inject HTML or a script into the page.
 """
 
 import re
@@ -13,17 +13,17 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sidecar.kit.colours import read_colour
 from sidecar.visitors.classes import parse_list, parse_table, reject_problems
 
-#: The settings whose types this module defines. Their values may be long, so scripts do not read
-#: them with each request.
+#: The settings whose types this module defines. Their values may be long, so the Lua scripts do not
+#: read them with each request.
 APPEARANCE = frozenset({"accent", "background", "font", "footer", "custom_css"})
 MAX_LINKS = 8
 MAX_CSS = 10_000
 
 PATH = re.compile(r"/(?!/)[A-Za-z0-9._~%+@=&?:,/-]+\Z")
 _FONT_FILE = re.compile(r"/(?!/)[A-Za-z0-9._~%+@/-]+\.(?:woff2?|[ot]tf)(?:\?[\w.=-]*)?\Z")
-_FAMILY = re.compile(r"(['\"]?)([^\W_][\w .+-]{0,60}|-apple-system)\1\Z")
+_FONT_FAMILY = re.compile(r"(['\"]?)([^\W_][\w .+-]{0,60}|-apple-system)\1\Z")
 _IDENTIFIER = re.compile(r"-?[A-Za-z][A-Za-z0-9-]*\Z")
-_ADDRESS_PATTERNS = (
+_LINK_TARGET_PATTERNS = (
     re.compile(r"https://[A-Za-z0-9.-]+(?::\d{1,5})?(?:[/?#][^\s\"'<>\\]*)?\Z"),
     re.compile(r"mailto:[^\s\"'<>\\@]+@[A-Za-z0-9.-]+(?:\?[^\s\"'<>\\]*)?\Z"),
     re.compile(r"tel:[+0-9().-]{3,30}\Z"),
@@ -35,7 +35,7 @@ _CSS_TOKENS = re.compile(
     /\*.*?\*/
   | "(?:[^"\\\n\r\f]|\\(?:[0-9a-fA-F]{1,6}|["'\\]))*"
   | '(?:[^'\\\n\r\f]|\\(?:[0-9a-fA-F]{1,6}|["'\\]))*'
-  | url\(\s*+(?P<quote>["']?)(?P<address>[^"'()\\\s]*)(?P=quote)\s*+(?P<end>\))
+  | url\(\s*+(?P<quote>["']?)(?P<url>[^"'()\\\s]*)(?P=quote)\s*+(?P<end>\))
   | @(?P<rule>[\w-]*)
   | (?P<function>[\w-]+)\(
   | (?P<open>[({\[]) | (?P<close>[)}\]])
@@ -49,9 +49,9 @@ _CSS_URL_FILE = re.compile(
     re.IGNORECASE,
 )
 _ALLOWED_RULES = ("media", "supports", "container", "layer", "keyframes", "font-face")
-#: CSS functions that load the address in a plain string, or run code.
+#: CSS functions that load a URL from a quoted string, or run code.
 _FORBIDDEN_FUNCTIONS = {"url", "src", "image", "image-set", "element", "paint", "expression"}
-_OPENING = {")": "(", "}": "{", "]": "["}
+_OPENERS = {")": "(", "}": "{", "]": "["}
 _TOKEN_PROBLEMS = {
     '"': "a quoted text does not end on its line, or has a backslash that is no escape",
     "'": "a quoted text does not end on its line, or has a backslash that is no escape",
@@ -66,7 +66,7 @@ def _check_colour(value: str) -> str:
 
 
 def _check_path(value: str) -> str:
-    """Check the path of a file on the room's own site."""
+    """Check that the value is the path of a file on the room's own site."""
     if not PATH.match(value):
         raise ValueError("write a path on your site, such as /_waitroom/static/shop.svg")
     return value
@@ -82,18 +82,18 @@ def _check_font(value: str) -> str:
 
 
 def format_font_families(font: str) -> str:
-    """Return font families in CSS syntax, or "" if the string is not a list of font families."""
+    """Return a list of font families in CSS syntax, or "" if the string is no such list."""
     names = []
     for part in font.split(","):
-        match = _FAMILY.match(part.strip())
+        match = _FONT_FAMILY.match(part.strip())
         if match is None:
             return ""
         names.append(match[2] if _IDENTIFIER.match(match[2]) else f'"{match[2]}"')
     return ", ".join(names)
 
 
-def _check_address(value: str) -> str:
-    if not any(pattern.match(value) for pattern in _ADDRESS_PATTERNS):
+def _check_link_target(value: str) -> str:
+    if not any(pattern.match(value) for pattern in _LINK_TARGET_PATTERNS):
         raise ValueError(
             "write an address that begins with https://, mailto: or tel:, or a path on your site"
         )
@@ -102,7 +102,7 @@ def _check_address(value: str) -> str:
 
 @lru_cache(maxsize=64)
 def _check_style_sheet(css: str) -> str:
-    """Check a style sheet. The result is cached, because settings are read each second."""
+    """Check a style sheet. The result is cached, because settings are validated each second."""
     if problems := dict.fromkeys(_find_css_problems(css)):
         raise ValueError("\n".join(problems))
     return css
@@ -116,11 +116,11 @@ def _find_css_problems(css: str) -> Iterator[str]:
             yield from _find_token_problems(token)
         if kind in {"function", "open"}:
             unclosed.append(text[-1])
-        elif kind == "forbidden" or (kind == "close" and [_OPENING[text]] != unclosed[-1:]):
+        elif kind == "forbidden" or (kind == "close" and [_OPENERS[text]] != unclosed[-1:]):
             line = css.count("\n", 0, token.start()) + 1
             default = f"{text} closes nothing" if kind == "close" else f"{text!r} is not allowed"
             yield f"line {line}: {_TOKEN_PROBLEMS.get(text, default)}"
-            return  # from here on, a browser might split the style sheet in another way
+            return  # a browser might split the rest into different tokens
         elif kind == "close":
             unclosed.pop()
     if unclosed:
@@ -131,7 +131,7 @@ def _find_token_problems(token: re.Match[str]) -> Iterator[str]:
     name = token[0][:40]
     if token["rule"] is not None and token["rule"].lower() not in _ALLOWED_RULES:
         yield f"{name} is not allowed; these are: @{', @'.join(_ALLOWED_RULES)}"
-    if token["end"] and not _CSS_URL_FILE.match(token["address"]):
+    if token["end"] and not _CSS_URL_FILE.match(token["url"]):
         yield "url() takes a picture or a font on your site, such as /shop/sky.webp"
     if re.sub(r"^-[a-z]+-", "", (token["function"] or "").lower()) in _FORBIDDEN_FUNCTIONS:
         yield f"{name}) is not allowed; a picture is url(/shop/sky.webp)"
@@ -144,12 +144,12 @@ class Link(BaseModel):
 
     text: str = Field(min_length=1, max_length=60)
     """The text of the link."""
-    address: Annotated[str, Field(max_length=500), AfterValidator(_check_address)]
+    address: Annotated[str, Field(max_length=500), AfterValidator(_check_link_target)]
     """The target of the link: `https://…`, `mailto:…`, `tel:…`, or a path on your site that no
     room applies to."""
 
 
-def _find_count_problems(links: tuple[Link, ...]) -> list[str]:
+def _find_link_count_problems(links: tuple[Link, ...]) -> list[str]:
     return [] if len(links) <= MAX_LINKS else [f"at most {MAX_LINKS} links, not {len(links)}"]
 
 
@@ -159,7 +159,7 @@ Font = Annotated[str, Field(max_length=300), AfterValidator(_check_font)]
 Links = Annotated[
     tuple[Annotated[Link, parse_table(_LINK)], ...],
     parse_list(_LINK),
-    reject_problems(_find_count_problems),
+    reject_problems(_find_link_count_problems),
 ]
 SitePath = Annotated[str, Field(max_length=500), AfterValidator(_check_path)]
 StyleSheet = Annotated[str, Field(max_length=MAX_CSS), AfterValidator(_check_style_sheet)]

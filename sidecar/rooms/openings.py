@@ -1,4 +1,4 @@
-"""Events: when a room opens, which settings are in force then, and its phase before and after."""
+"""A room's events: when it opens, which settings an event replaces, and the phases around it."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -13,45 +13,45 @@ from sidecar.kit.values import value
 from sidecar.visitors.classes import Name, find_duplicates, parse_list, parse_table, reject_problems
 from sidecar.visitors.model import Phase
 
-#: The most events of a room. There is a limit because every script call sends all of them.
+#: The most events of a room. Each call of a Lua script sends all of them to Redis.
 MAX_EVENTS = 20
 
 
 @cache
-def _zones() -> frozenset[str]:
-    """Return the names of time zones, from the package tzdata, so the same on every machine."""
+def _time_zone_names() -> frozenset[str]:
+    """Return the names of all time zones: those of the package tzdata, not of the machine."""
     return frozenset((files("tzdata") / "zones").read_text(encoding="utf-8").split())
 
 
 class RoomEvent(BaseModel):
-    """One opening of a room. Times are stored in ms since 1970, UTC."""
+    """One scheduled opening of a room. Times are stored in ms since 1970, UTC."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
-    """The name of the event, unique in the room and written like a class's name. Visitors can read
-    it in the status document, and a lottery draw depends on it."""
+    """The name of the event, unique in the room, with the characters of a class's name. Visitors
+    can read it in the status document, and the lottery draw depends on it."""
     timezone: str = "UTC"
-    """The time zone of those times below that have no offset."""
+    """The time zone of the times below that have no UTC offset."""
     prequeue_from: Moment | None = None
-    """The begin of the pre-queue, before `opens_at`. From then on visitors join, and their places
-    are drawn by lot at the opening. None: nobody can join before the opening."""
+    """When the pre-queue begins; must be before `opens_at`. From then on visitors join, and at the
+    opening their places are drawn by lot. None: nobody can join before the opening."""
     opens_at: Moment
-    """The opening: from this time on visitors are admitted."""
+    """When the room opens. From then on visitors are admitted."""
     closes_at: Moment | None = None
-    """The close, after `opens_at`. From then on `between_events` applies. None: the room stays open
-    until the next event begins."""
+    """When the event ends; must be after `opens_at`. From then on `between_events` applies. None:
+    the room stays open until the next event begins."""
     total_active_users: Count | None = Field(default=None, ge=0, le=10_000_000)
-    """Replaces the room's own `total_active_users` from the opening to the close."""
+    """Replaces the room's own `total_active_users` from `opens_at` to `closes_at`."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
-    """Replaces the room's own `new_users_per_minute` from the opening to the close."""
+    """Replaces the room's own `new_users_per_minute` from `opens_at` to `closes_at`."""
     message: str | None = Field(default=None, max_length=500)
-    """Replaces the room's own `message` from the opening to the close. Empty: no message."""
+    """Replaces the room's own `message` from `opens_at` to `closes_at`. Empty: no message."""
 
     @field_validator("timezone")
     @classmethod
     def _check_timezone(cls, value: str) -> str:
-        if value not in _zones():
+        if value not in _time_zone_names():
             raise ValueError(
                 'no time zone is called so: write a name such as "Europe/Zurich", or "UTC"'
             )
@@ -68,12 +68,12 @@ class RoomEvent(BaseModel):
 
     @property
     def begins_ms(self) -> int:
-        """The time in ms from which on visitors may join: the pre-queue's begin or the opening."""
+        """When visitors may join first, in ms: at the start of the pre-queue or at the opening."""
         return self.opens_at if self.prequeue_from is None else self.prequeue_from
 
     @property
     def ends_ms(self) -> int:
-        """The end of the event in ms. An event without closes_at ends 1 ms after its opening."""
+        """When the event ends, in ms. Without closes_at, this is 1 ms after the opening."""
         return self.opens_at + 1 if self.closes_at is None else self.closes_at
 
     @property
@@ -83,13 +83,14 @@ class RoomEvent(BaseModel):
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """The settings of the room that the event replaces while it is open, with their values."""
+        """The room settings that the event replaces while it is open, with its values for them."""
         names = {"total_active_users", "new_users_per_minute", "message"}
         return self.model_dump(include=names, exclude_none=True)
 
 
 def find_event_problems(events: Sequence[RoomEvent]) -> list[str]:
-    """Return the problems of a room's events in combination. Each event is valid by itself."""
+    """Return the problems between a room's events, such as an overlap. Each event by itself is
+    valid."""
     problems = []
     if len(events) > MAX_EVENTS:
         problems.append(
@@ -97,7 +98,7 @@ def find_event_problems(events: Sequence[RoomEvent]) -> list[str]:
         )
     names = find_duplicates(event.name for event in events)
     problems += [f"two events are called {name!r}" for name in names]
-    last: RoomEvent | None = None  # the event so far that ends last
+    last: RoomEvent | None = None  # of the events so far, the one that ends last
     for event in sorted(events, key=lambda event: event.begins_ms):
         if last is not None and event.begins_ms < last.ends_ms:
             end = "has opened" if last.closes_at is None else "is over"
@@ -116,7 +117,7 @@ Events = Annotated[
 
 
 def list_draws(events: Iterable[RoomEvent]) -> list[RoomEvent]:
-    """Return the events with a pre-queue, sorted by the begin of the pre-queue."""
+    """Return the events that have a pre-queue, and so a lottery draw, sorted by its start."""
     drawn = [event for event in events if event.prequeue_from is not None]
     return sorted(drawn, key=lambda event: event.begins_ms)
 
@@ -126,21 +127,21 @@ class Moments:
     """A room's phase at one time, the event of that phase, and the next event."""
 
     phase: Phase
-    #: The event that is in its pre-queue or open. None if there is no such event.
+    #: The event that is open or in its pre-queue. None if there is no such event.
     event: RoomEvent | None = None
-    #: The next event, which has not begun. None if no event is to come.
+    #: The next event that has not begun. None if there is no such event.
     coming: RoomEvent | None = None
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """The settings of the room that an open event replaces, with their values."""
-        is_on = self.phase is Phase.OPEN
-        return self.event.overrides if self.event is not None and is_on else {}
+        """The room settings that an open event replaces, with its values for them."""
+        is_open = self.phase is Phase.OPEN
+        return self.event.overrides if self.event is not None and is_open else {}
 
 
-def moments(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) -> Moments:
-    """Return a room's phase and events at a time. The scripts have the same rule
-    (rooms/lua/parts/openings.lua)."""
+def find_moments(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) -> Moments:
+    """Return a room's phase, current event and next event at a time. The Lua scripts find them by
+    the same rule (rooms/lua/parts/openings.lua)."""
     if not events:
         return Moments(Phase.OPEN)
     begun = [event for event in events if event.begins_ms <= now_ms]
@@ -159,5 +160,5 @@ _Settings = TypeVar("_Settings", bound=BaseModel)
 
 
 def apply_event_settings(settings: _Settings, now: Moments) -> _Settings:
-    """Return a room's settings with the settings of an open event applied."""
+    """Return the settings with those that an open event replaces."""
     return settings.model_copy(update=now.overrides) if now.overrides else settings

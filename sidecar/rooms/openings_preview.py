@@ -12,14 +12,14 @@ from sidecar.rooms.openings import Moments, RoomEvent, apply_event_settings, lis
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Phase
 
-#: A shorter pre-queue gets a warning.
+#: Operators get a warning about a pre-queue that is shorter than this.
 SHORT_PREQUEUE_MS = 60_000
-#: The times of an event, in their order.
+#: The settings of an event that are times, from the earliest to the latest.
 STEPS = ("prequeue_from", "opens_at", "closes_at")
 
 
 def read_time(text: str, settings: RoomSettings) -> int:
-    """Read a time such as "2026-12-01 10:05", and return it in ms since 1970. A time without an
+    """Parse a time such as "2026-12-01 10:05", and return it in ms since 1970. A time without a UTC
     offset is in the events' time zone. Raises InputError."""
     zones = _time_zones(settings)
     try:
@@ -33,13 +33,13 @@ def read_time(text: str, settings: RoomSettings) -> int:
 
 
 def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) -> dict[str, Any]:
-    """Return the preview: the settings in force at a time (`at_ms`; None means now), the events by
-    time, and warnings. `settings` are the room's settings without those of an open event."""
+    """Return the preview: the settings in force at `at_ms` (None means now), the events sorted by
+    time, and warnings. `settings` are those of the room, with no event applied."""
     at_ms = now_ms if at_ms is None else at_ms
     zones, moments = _time_zones(settings), settings.moments(at_ms)
     return {
         "at": iso(at_ms),
-        "local": _local(at_ms, zones[0] if len(zones) == 1 else "UTC"),
+        "local": _format_local(at_ms, zones[0] if len(zones) == 1 else "UTC"),
         "phase": moments.phase,
         "event": moments.event and moments.event.name,
         "coming": moments.coming and moments.coming.name,
@@ -55,7 +55,7 @@ def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) ->
 def _describe_event(
     settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int
 ) -> dict[str, Any]:
-    """Return an event's state at `at_ms`, and its steps with the seconds from `now_ms` to each."""
+    """Return an event's state at `at_ms`, its steps, and the seconds from `now_ms` to each step."""
     times = [(step, getattr(event, step)) for step in STEPS]
     return {
         "name": event.name,
@@ -67,7 +67,7 @@ def _describe_event(
                 "step": step,
                 "phase": settings.moments(ms).phase,
                 "at": iso(ms),
-                "local": _local(ms, event.timezone),
+                "local": _format_local(ms, event.timezone),
                 "in_seconds": (ms - now_ms) // 1000,
             }
             for step, ms in times
@@ -77,12 +77,12 @@ def _describe_event(
     }
 
 
-def _event_state(settings: RoomSettings, event: RoomEvent, now_ms: int) -> str:
+def _event_state(settings: RoomSettings, event: RoomEvent, at_ms: int) -> str:
     """Return an event's state at a time: coming, prequeue, open or over."""
-    now = settings.moments(now_ms)
-    if event.begins_ms > now_ms:
+    moments = settings.moments(at_ms)
+    if event.begins_ms > at_ms:
         return "coming"
-    return now.phase if now.event == event else "over"
+    return moments.phase if moments.event == event else "over"
 
 
 def _settings_in_force(settings: RoomSettings, moments: Moments) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _time_zones(settings: RoomSettings) -> list[str]:
     return sorted({event.timezone for event in settings.events}) or ["UTC"]
 
 
-def _local(ms: int, zone: str) -> str:
+def _format_local(ms: int, zone: str) -> str:
     return datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)).isoformat(timespec="milliseconds")
 
 
@@ -129,8 +129,8 @@ def _may_outlast_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
     """Return True if a session that begins before the pre-queue can last until the opening."""
     if event.prequeue_from is None:
         return False
-    is_short = settings.disable_session_renewal
-    max_session_s = settings.session_duration if is_short else settings.session_max_duration
+    is_fixed = settings.disable_session_renewal
+    max_session_s = settings.session_duration if is_fixed else settings.session_max_duration
     is_open_before = settings.moments(event.begins_ms - 1).phase is Phase.OPEN
     return is_open_before and (
         max_session_s is None or max_session_s * 1000 > event.opens_at - event.begins_ms
@@ -138,8 +138,8 @@ def _may_outlast_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
 
 
 def _find_room_warnings(settings: RoomSettings, to_come: list[RoomEvent]) -> list[str]:
-    """Return warnings about settings that make an event ineffective. Operators may intend such
-    settings for the time before the event."""
+    """Return warnings about settings that defeat an event. Operators may want such settings only
+    until the event begins."""
     lines = []
     if settings.suspended:
         lines.append("suspended: everybody passes, whatever the events say")

@@ -1,4 +1,4 @@
-"""The names of a room's Redis keys. No other module writes them out.
+"""The names of a room's Redis keys. All other modules get them from here.
 
 All keys of a room share the hash tag `{room}`, so they are in one slot of a Redis Cluster.
 """
@@ -9,7 +9,7 @@ ROOM_KEYS = (
     "due",       # zset    waiting, reserved visitor -> when its next heartbeat is due, ms
     "active",    # zset    visitor -> when its session ends, ms; with provisional sessions
     "admitted",  # zset    visitor -> when its session began, ms; no provisional sessions
-    "revoked",   # zset    visitor -> when it left or was released, ms; kept as long as a pass
+    "revoked",   # zset    visitor -> when it left or was released, ms; kept for a pass's lifetime
     "spent",     # zset    visitor -> when its ticket became void (admitted or left), ms
     "polls",     # hash    visitor -> early polls in this minute
     "config",    # hash    settings changed at run time (JSON), epoch, revision
@@ -29,8 +29,8 @@ ROOM_KEYS = (
 
 
 def room_key(room: str, name: str) -> str:
-    """Return the key of a name in ROOM_KEYS, or of "draws", the published data of the room's
-    lottery draws (hash, lottery/store.py)."""
+    """Return the Redis key for a name in ROOM_KEYS, or for "draws", the hash of the published data
+    of the room's lottery draws (lottery/store.py)."""
     return f"waitroom:{{{room}}}:{name}"
 
 
@@ -38,13 +38,13 @@ def room_keys(room: str) -> list[str]:
     return [room_key(room, name) for name in ROOM_KEYS]
 
 
-def leader_key(room: str, work: str) -> str:
-    """Return the key of the leader lease for a work, such as "sweeping", "tidying" or "recording".
-    Most of these keys expire after the interval of the work."""
-    return room_key(room, work)
+def leader_key(room: str, task: str) -> str:
+    """Return the key of the leader lease for a task that one replica does for all, such as
+    "sweeping", "tidying" or "recording". Most of these keys expire after the task's interval."""
+    return room_key(room, task)
 
 
 def called_key(room: str) -> str:
-    """Return the key of the last stream entry that was read for calls. The recorder trims the
-    stream only up to this entry. The key expires."""
+    """Return the key that stores the id of the last stream entry that the call notifier has read.
+    The recorder trims the stream only up to that entry. The key expires."""
     return room_key(room, "called")

@@ -18,7 +18,7 @@ from sidecar.rooms.openings import (
     RoomEvent,
     apply_event_settings,
     find_event_problems,
-    moments,
+    find_moments,
 )
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
@@ -319,7 +319,7 @@ def test_there_is_one_phase_at_any_time(events, is_open_between):
             if at in range(event.begins_ms, ends_of(event, events))
         ]
         expected = expected or [Moments(between, None, coming)]
-        assert [moments(events, at, is_open_between=is_open_between)] == expected
+        assert [find_moments(events, at, is_open_between=is_open_between)] == expected
 
 
 def ends_of(event: RoomEvent, events: list[RoomEvent]) -> int:
