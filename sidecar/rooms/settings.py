@@ -222,8 +222,8 @@ class RoomSettings(BaseModel):
     or a font from your site. Not allowed: `@import`, URLs of other sites, and a backslash outside
     of quotes."""
 
-    # A rule about two fields is checked with the later one. A validator of the whole model runs only
-    # if all fields are valid, so its problem would be reported only after theirs are fixed.
+    # A rule about two fields is checked with the later one. A validator of the whole model runs
+    # only if all fields are valid, so its problem would be reported after theirs are fixed.
     @field_validator("heartbeat_interval", "claim_window")
     @classmethod
     def _check_against_timeout(cls, value: float | None, info: ValidationInfo) -> float | None:

@@ -1,4 +1,4 @@
-"""Lists of a room in Redis: visitors, the operators' log, and samples of the figures."""
+"""Reads a room's lists from Redis: visitors, the operators' log, and samples of the figures."""
 
 import json
 from dataclasses import dataclass
@@ -8,13 +8,14 @@ from sidecar.rooms.store.plain_commands import ScriptedCommands
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
 
-#: How many members one ZSCAN examines, so that a search of all members does not block Redis.
+#: How many members one ZSCAN command examines, so that it does not block Redis for long.
 SCANNED = 1000
 
 
 class QueuedVisitor(NamedTuple):
-    """A waiting visitor. `line` is the sub-queue, None if the room has none or the place was drawn.
-    `class_name` is "" for none. `joined_ms` is None if places are drawn."""
+    """A waiting visitor. `line` is the sub-queue; None if the room has none, or if the place was
+    drawn. `class_name` is "" for a visitor without a class. `joined_ms` is None if the place was or
+    will be drawn."""
 
     visitor: str
     order: int
@@ -25,11 +26,12 @@ class QueuedVisitor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VisitorRecord:
-    """The state of one visitor: waiting (has a `position`, from 1 on, and a `place`), active (has
-    `ends_ms`; called and not yet arrived if `started_ms` is None), revoked, or unknown."""
+    """The state of one visitor. A waiting visitor has a `position` (the first is 1) and a `place`.
+    An active visitor has `ends_ms`; if `started_ms` is None, the visitor was called and has not
+    arrived yet. A revoked visitor has `revoked_ms`, an unknown one nothing."""
 
     position: int | None
-    #: The position in the sub-queue. None if there is none.
+    #: The position in the sub-queue. None if the visitor is in no sub-queue.
     line_position: int | None
     ends_ms: int | None
     started_ms: int | None
@@ -41,12 +43,12 @@ class Lists(ScriptedCommands):
     """Reads a room's visitors, log and samples. Every method raises StoreError."""
 
     async def queue(self, *, offset: int, limit: int) -> list[QueuedVisitor]:
-        """Return a page of the waiting visitors in their order; `offset` 0 is the head."""
+        """Return a page of the waiting visitors, in queue order. `offset` 0 is the head."""
         _, *row = await self._run("queue", [offset, limit])
         return [_read_place(row[at : at + 5]) for at in range(0, len(row), 5)]
 
     async def sessions(self, *, offset: int, limit: int) -> list[tuple[str, int]]:
-        """Return a page of active visitors and the ends of their sessions (ms), soonest first."""
+        """Return a page of pairs (active visitor, end of the session in ms), soonest end first."""
         end = offset + limit - 1
         rows = self._redis.zrange(self._key("active"), offset, end, withscores=True)
         return [(text(member), int(score)) for member, score in await self._send("list", rows)]
@@ -66,16 +68,16 @@ class Lists(ScriptedCommands):
         )
 
     async def ids_by_number(self, number: str) -> list[str]:
-        """Return the ids of the room's visitors who have this visitor number. Only operators may
-        ask for this, because it scans all visitors. The waiting visitors are scanned first, so that
-        a visitor who is called during the scan is found among the active visitors."""
+        """Return the ids of the room's visitors who have this visitor number. This scans all
+        visitors, so use it for operators only. Waiting visitors are scanned first, so that a
+        visitor who is called during the scan is found among the active ones."""
         ids: set[str] = set()
         for name in ("due", "active", "revoked"):
             ids |= await self._scan_ids(get_id_prefix(number), name)
         return sorted(visitor for visitor in ids if visitor_number(visitor) == number)
 
     async def filter_present(self, visitors: list[str]) -> set[str]:
-        """Return the visitors of the list who wait or are active."""
+        """Return those of the visitors who are waiting or active."""
         present: set[str] = set()
         for name in ("due", "active"):
             scores = await self._send("here", self._redis.zmscore(self._key(name), visitors))
@@ -83,14 +85,14 @@ class Lists(ScriptedCommands):
         return present
 
     async def log(self) -> list[dict[str, Any]]:
-        """Return operators' actions, latest first: at (ms), by, what, visitor, detail. A change of
-        settings also has `revision`, and `changes`: the JSON values before and after, by name. An
-        empty string stands for the configured value."""
+        """Return the operators' actions, latest first, with the fields at (ms), by, what, visitor
+        and detail. A change of settings also has `revision` and `changes`: by setting, the JSON
+        values before and after it. An empty string stands for the configured value."""
         return await self._read_list("log")
 
     async def minutes(self, limit: int = 0) -> list[dict[str, Any]]:
-        """Return the room's samples, one a minute (rooms/lua/parts/minutes.lua), latest first; at
-        most `limit` samples, 0 for all."""
+        """Return up to `limit` of the room's samples, latest first; 0 means all of them. A sample
+        is taken once a minute (rooms/lua/parts/minutes.lua)."""
         return await self._read_list("minutes", limit)
 
     async def _scan_ids(self, prefix: str, name: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""The base classes of the classes that send Redis commands on one room's keys."""
+"""Base classes of the classes that send commands about one room to Redis."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -19,14 +19,14 @@ class PlainCommands:
     def _key(self, name: str) -> str:
         return room_key(self._name, name)
 
-    async def _send(self, verb: str, reply: Awaitable[Any]) -> Any:
-        """Return the reply of a command. Raises StoreError if Redis does not reply in time."""
-        async with driver_errors(verb, self._timeout_s):
+    async def _send(self, operation: str, reply: Awaitable[Any]) -> Any:
+        """Await a command's reply, and return it. Raises StoreError, which names the operation."""
+        async with driver_errors(operation, self._timeout_s):
             return await reply
 
 
 class ScriptedCommands(PlainCommands):
-    """Sends commands, and calls scripts by `run`, a method of RoomStore."""
+    """Sends commands, and runs Lua scripts with `run`, which is a method of RoomStore."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Reads the replies of the scripts in rooms/lua."""
+"""Parses the replies of the Lua scripts in rooms/lua."""
 
 import json
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from typing import Any
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.model import Phase, QueueOutcome, Standing
 
-#: The field of `stats` with the time until which the shield is up.
+#: The field of the hash `stats` that stores until when the shield is up.
 SHIELD = "shield_until_ms"
-#: The kinds of a reply about one visitor, which is its first value, and how many values it has.
+#: The kinds of replies about one visitor, and the number of values by kind. The first is the kind.
 _WAITING, _WAITING_LONG, _ADMITTED, _GIVEN_UP = 0, 2, 1, -4
 _WIDTHS = {_WAITING: 5, _WAITING_LONG: 10, _ADMITTED: 4}
 _OUTCOMES = {outcome.value: outcome for outcome in QueueOutcome} | {
     _WAITING_LONG: QueueOutcome.WAITING,
     _GIVEN_UP: QueueOutcome.GONE,
 }
-#: The phases by the scripts' numbers (rooms/lua/parts/openings.lua).
+#: The phases. The index of a phase is its number in the Lua scripts (rooms/lua/parts/openings.lua).
 _PHASES = (Phase.CLOSED, Phase.OPEN, Phase.PREQUEUE)
 
 
@@ -31,7 +31,7 @@ class Snapshot:
     provisional: int
     epoch: int
     revision: int
-    #: A newcomer's estimated wait. None if the wait is unknown.
+    #: A newcomer's wait estimate. None if it is unknown.
     wait_ms: int | None
     #: Settings changed at run time, by name.
     overrides: dict[str, Any]
@@ -42,20 +42,20 @@ class Snapshot:
     shield_until_ms: int
     #: When the room's first script ran in this Redis, ms.
     born_ms: int
-    #: When the last recovery began, and until when nobody is called, ms; 0 if there was none.
+    #: When the last recovery from a data loss began, and until when nobody is called, ms; 0: never.
     recovery_ms: int
     recovers_until_ms: int
     #: The stage of the recovery, as in Standing.
     recovery_stage: int
     #: How many replicas read the room in the last seconds.
     replicas: int
-    #: How many events the stream has, and the time of the oldest in ms (0: there is none).
+    #: How many entries the event stream has, and the time of the oldest in ms; 0 if it is empty.
     events: int = 0
     oldest_event_ms: int = 0
     phase: Phase = Phase.OPEN
-    #: For each sub-queue, its length and a newcomer's estimated wait in ms (None: unknown).
+    #: The length and a newcomer's wait estimate in ms (None: unknown) of each sub-queue.
     lines: tuple[tuple[int, int | None], ...] = ()
-    #: How many revoked passes and spent tickets Redis stores for visitors who are gone.
+    #: How many revoked passes and spent tickets Redis stores.
     remembered: int = 0
 
     @property
@@ -63,17 +63,17 @@ class Snapshot:
         """How often Redis came back with older data than before."""
         return self.counters.get("behind", 0)
 
-    def keep_unexpired(self, revoked: dict[str, int], pass_ms: int) -> dict[str, int]:
-        """Return the revocations whose passes may still be valid. Return all revocations while a
-        pass may be valid that was given when session_duration was longer."""
-        if self.counters.get("last_end", 0) > self.now_ms + pass_ms:
+    def keep_unexpired(self, revoked: dict[str, int], session_ms: int) -> dict[str, int]:
+        """Return the revocations of passes that have not expired yet. While passes may be valid
+        that were issued with a longer session_duration, return all revocations."""
+        if self.counters.get("last_end", 0) > self.now_ms + session_ms:
             return revoked
-        return {v: at for v, at in revoked.items() if at >= self.now_ms - pass_ms}
+        return {v: at for v, at in revoked.items() if at >= self.now_ms - session_ms}
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """How much a sweep removed, how many visitors it called, and whether it has more to remove."""
+    """How much a sweep removed, how many visitors it called, and if there is `more` to remove."""
 
     waiting: int
     sessions: int
@@ -83,7 +83,7 @@ class Swept:
 
 
 def read_snapshot(reply: Any) -> Snapshot:
-    """Read the state of a room (rooms/lua/snapshot.lua)."""
+    """Parse the reply with the state of a room (rooms/lua/snapshot.lua)."""
     now, waiting, active, provisional, epoch, revision, wait, config, stats, *rest = reply
     revoked, stage, recovers_until, replicas, events, oldest, phase, lines, remembered, look = rest
     overrides = {
@@ -121,8 +121,8 @@ def read_snapshot(reply: Any) -> Snapshot:
 
 
 def read_standings(reply: Any) -> list[Standing]:
-    """Read the standing of each visitor of a batch (rooms/lua/parts/standing.lua). Values are read
-    by position, which is fastest, because each poll needs this function."""
+    """Parse the reply with the standing of each visitor of a batch (rooms/lua/parts/standing.lua).
+    It is parsed by position, which is fastest, because this runs for every poll."""
     now, waiting, _active, epoch, stage, spread, phase = reply[:7]
     spread, phase = spread / 1000, _PHASES[phase]
     standings = []

@@ -1,4 +1,4 @@
-"""One room in Redis: runs the scripts of rooms/lua, some in batches, and reads their replies."""
+"""Runs the Lua scripts of rooms/lua for one room, some in batches, and reads their replies."""
 
 import json
 import math
@@ -29,22 +29,22 @@ from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 
 #: The most visitors in one script call. More would block other calls to Redis for too long.
 BATCH_LIMIT = 128
-#: The most visitors in one script call of a room with sub-queues or classes, where a visitor costs
-#: Redis two or three times as much.
+#: The most visitors in one script call of a room with sub-queues or classes. There Redis needs two
+#: or three times as long for each visitor.
 LINES_BATCH_LIMIT = 64
-#: How many revocations a snapshot reads at most.
+#: The most revocations that one snapshot reads.
 REVOCATIONS_LIMIT = 1000
 
-#: How many of the room's keys the most frequent scripts get (rooms/lua/parts/room.lua).
+#: How many of ROOM_KEYS the most frequent scripts get (rooms/lua/parts/room.lua).
 _KEY_COUNTS = {"enter": 15, "beat": 14, "renew": 13}
-#: The scripts that only read, so they do not store what the replica reports with each call.
+#: The scripts that only read. They do not store what the replica reports with each call.
 _READ_ONLY = {"forecast", "find", "queue"}
 
 
 @dataclass(frozen=True, slots=True)
 class ClassClaim:
-    """A class that a visitor claims. `grant` is the id of a one-time grant, valid until
-    `expires_ms`; without it the class may be claimed any number of times."""
+    """A class that a visitor claims. `grant` is the id of a one-time grant, which is valid until
+    `expires_ms`. If it is "", the class may be claimed any number of times."""
 
     class_name: str
     grant: str = ""
@@ -56,16 +56,16 @@ NO_CLAIM = ClassClaim("")
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """The number in [0, 1) that decides a visitor's place in the pre-queue that begins at
-    `begins_ms`."""
+    """A visitor's number in a draw, in [0, 1). It decides the place in the pre-queue that begins
+    at `begins_ms`."""
 
     number: float
     begins_ms: int
 
 
 def _choose_hash(setting: str) -> str:
-    """Return the name of the Redis hash that stores a setting changed at run time. Scripts read
-    `config` with each call, so `config` has no long values."""
+    """Return the name of the Redis hash that stores a setting changed at run time. Long values are
+    not in `config`, because most scripts read all of `config` with each call."""
     return "look" if setting in APPEARANCE else "config"
 
 
@@ -76,7 +76,7 @@ class Pace:
     cap: int
     #: How many waiting visitors are called within a minute.
     called_in_a_minute: int
-    #: In how many ms the first and the last waiting visitor are called; -1: unknown, or never.
+    #: In how many ms the first and the last waiting visitor are called; -1 if unknown or never.
     first_ms: int
     last_ms: int
 
@@ -86,8 +86,8 @@ class ChangedSinceError(Exception):
 
 
 class RoomStore(PlainCommands):
-    """Runs the scripts of one room. Every method raises StoreError if Redis does not reply. While
-    Redis counts as unavailable, only `snapshot` is sent, and all other scripts fail at once."""
+    """Runs the Lua scripts of one room. Every method raises StoreError if Redis does not reply.
+    While Redis counts as unavailable, all scripts but `snapshot` fail at once."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -107,7 +107,7 @@ class RoomStore(PlainCommands):
         replica: The replica's id, by which Redis counts replicas.
         """
         super().__init__(redis, room, timeout_s=timeout_s)
-        # The infinite timeout keeps other calls than snapshot() from probing an unavailable Redis.
+        # The infinite probe timeout lets only snapshot() probe whether Redis is available again.
         self._scripts = RedisScripts(
             redis,
             "rooms",
@@ -131,7 +131,7 @@ class RoomStore(PlainCommands):
         #: Reads and writes the room's visitors in pages, to move them to another Redis.
         self.transfer = Transfer(redis, room, self._run, timeout_s=timeout_s)
         self._keys = keys.room_keys(room)
-        self._some_keys = {script: self._keys[:number] for script, number in _KEY_COUNTS.items()}
+        self._script_keys = {script: self._keys[:number] for script, number in _KEY_COUNTS.items()}
         is_plain = not settings.keys() & {"classes", "lines"}
         limit = BATCH_LIMIT if is_plain else LINES_BATCH_LIMIT
         self._enter, self._beat, self._renew, self._leave = (
@@ -145,20 +145,20 @@ class RoomStore(PlainCommands):
         return self._scripts.is_away
 
     def record_room_existed_since(self, since_ms: int) -> None:
-        """Note that the room existed at that time. If all data in Redis is newer, Redis was
+        """Record that the room existed at that time. If all data in Redis is newer, Redis was
         emptied."""
         if self._existed_since_ms is None or since_ms < self._existed_since_ms:
             self._existed_since_ms = since_ms
 
     def mark_unreported_admissions(self, now_ms: int) -> None:
-        """Note that from `now_ms` on this replica admits visitors, or extends passes, without
-        Redis. The next script that succeeds reports this time."""
+        """Record that from `now_ms` on this replica admits visitors, or extends passes, without
+        Redis. The next script call that succeeds reports this time."""
         if self._unreported_since_ms is None:
             self._unreported_since_ms = now_ms
 
     def set_longest_refresh_near_head(self, refresh_ms: int | None) -> None:
-        """Set the longest refresh of visitors near the head. If Redis loses its data, these
-        visitors poll again within that time. None if this replica cannot know the refresh."""
+        """Set the longest refresh (poll interval) of visitors near the head, or None if it is
+        unknown. If Redis loses its data, these visitors poll again within that time."""
         self._longest_near_ms = refresh_ms
 
     async def enter(
@@ -202,7 +202,7 @@ class RoomStore(PlainCommands):
 
     async def leave(self, visitor: str, *, why: str = "left", by: str = "") -> bool:
         """Remove a visitor's place or session. Return False if the visitor had neither. `why` is
-        "left" or "released", `by` the operator."""
+        "left" or "released"; `by` is the operator's name."""
         return (await self._leave.submit((visitor, by, why))).order == 1
 
     async def undo_enter(self, visitor: str, claim: ClassClaim = NO_CLAIM) -> bool:
@@ -215,8 +215,8 @@ class RoomStore(PlainCommands):
         return Swept(waiting, sessions, revocations, called, bool(more))
 
     async def snapshot(self, *, revoked_since_ms: int = 0) -> Snapshot:
-        """Read the state of the room. This script is sent also while Redis counts as unavailable,
-        to notice when Redis replies again."""
+        """Read the state of the room. This script is sent even while Redis counts as unavailable,
+        to detect when Redis replies again."""
         args = [revoked_since_ms, REVOCATIONS_LIMIT, self._replica, self._measured_at]
         snapshot = read_snapshot(await self._run("snapshot", args, is_probe=True))
         self.record_room_existed_since(snapshot.born_ms)
@@ -233,8 +233,8 @@ class RoomStore(PlainCommands):
         """Change settings, which the caller has validated, and return the new revision. None resets
         a setting to its configured value.
 
-        `undone`: for an undo, the JSON values that the undone change had set, by name. Raises
-        ChangedSinceError if a setting no longer has its value of `undone`.
+        For an undo, `undone` has the JSON values that the undone change had set, by setting. Raises
+        ChangedSinceError if a setting no longer has that value.
         """
         what = "change" if undone is None else "undo"
         args: list[Any] = [by, json.dumps(shorten_values(changes)), what]
@@ -248,21 +248,22 @@ class RoomStore(PlainCommands):
         return int(revision)
 
     async def forecast(self, changes: dict[str, Any]) -> tuple[int, int, int, Pace, Pace]:
-        """Return the time of Redis in ms, the numbers of waiting and active visitors, and forecasts
-        with the current settings and with the changes."""
+        """Return the time of Redis in ms, how many visitors wait and are active, the forecast with
+        the current settings, and the one with the changes."""
         fields = ((name, json.dumps(drop_none(value))) for name, value in changes.items())
         reply = await self._run("forecast", [*chain.from_iterable(fields)])
         now_ms, waiting, active, *paces = reply
         return now_ms, waiting, active, Pace(*paces[:4]), Pace(*paces[4:])
 
     async def reset(self, *, by: str = "") -> int:
-        """Empty the queue and return the number of removed places."""
+        """Empty the queue, and return the number of removed places."""
         _, removed, _ = await self._run("reset", [by])
         return int(removed)
 
     async def move(self, visitor: str, position: int, *, by: str, why: str = "") -> int:
-        """Move a waiting visitor to a position in the queue; 0 is the place before the first move.
-        Return the new position, which is smaller than `position` if no order is free there.
+        """Move a waiting visitor to a position in the queue. Position 0 means back to the place
+        before the first move. Return the new position; it is smaller than `position` if no order
+        between two visitors is free there.
 
         Return 0 if the visitor is not waiting, -1 if no order is free nearby, -2 if the pre-queue
         is not drawn yet, -3 if the visitor was never moved and so cannot go back.
@@ -287,8 +288,8 @@ class RoomStore(PlainCommands):
     async def restore_lost(
         self, revoked: dict[str, int], overrides: dict[str, Any], *, epoch: int
     ) -> None:
-        """Write the revocations (visitor -> time in ms) and changed settings to a Redis that was
-        emptied or has older data. Values that Redis has already stay."""
+        """Write revocations (visitor -> time in ms) and changed settings to a Redis that was
+        emptied or has older data. Do not overwrite values that Redis has."""
         config = {name: json.dumps(value) for name, value in overrides.items()}
         if epoch:
             config["epoch"] = str(epoch)
@@ -304,19 +305,19 @@ class RoomStore(PlainCommands):
             command = self._redis.zadd(self._key("active"), ends, xx=True, lt=True)
             await self._send("remind", command)
 
-    async def acquire_leader_lease(self, work: str, *, seconds: float) -> bool:
-        """Take the leader lease of this interval. Return True if this replica got the lease. The
-        lease expires, so if its holder dies, another replica does the work in the next interval."""
-        key, milliseconds = keys.leader_key(self._name, work), max(1, int(seconds * 1000))
+    async def acquire_leader_lease(self, task: str, *, seconds: float) -> bool:
+        """Try to get the leader lease of this interval, and return True if this replica got it. The
+        lease expires, so if its holder dies, another replica does the task in the next interval."""
+        key, milliseconds = keys.leader_key(self._name, task), max(1, int(seconds * 1000))
         lease = self._redis.set(key, "1", nx=True, px=milliseconds)
         return bool(await self._send("leader lease", lease))
 
-    async def release_leader_lease(self, work: str) -> None:
-        """Give up the lease after the work failed, so that another replica may try at once."""
-        await self._send("leader lease", self._redis.delete(keys.leader_key(self._name, work)))
+    async def release_leader_lease(self, task: str) -> None:
+        """Release the lease after the task failed, so that another replica may try at once."""
+        await self._send("leader lease", self._redis.delete(keys.leader_key(self._name, task)))
 
     async def raise_shield(self, until_ms: int) -> None:
-        """Store the time until which all replicas raise their shields with their next snapshot."""
+        """Store until when the shield is up. Other replicas raise theirs with the next snapshot."""
         await self._send("shield", self._redis.hset(self._key("stats"), SHIELD, str(until_ms)))
 
     async def _run_batch(self, script: str, items: Sequence[tuple[Any, ...]]) -> list[Standing]:
@@ -330,20 +331,20 @@ class RoomStore(PlainCommands):
         return self._clock.now_ms() if self._now_ms is None else self._now_ms()
 
     def _deadline_ms(self) -> int:
-        """Return the time, by the clock of Redis, at which this replica stops waiting for a batch
-        that is sent now. Clients of the batch may give up sooner."""
+        """Return the time of Redis at which this replica stops waiting for the reply to a batch
+        that is sent now. The clients whose calls are in the batch may give up earlier."""
         return self._store_ms() + int(self._timeout_s * 1000) + MAX_LAG_MS
 
     async def _run(
         self, name: str, args: list[Any], *, batch: int = 0, is_probe: bool = False
     ) -> Any:
-        """Run a script. The script's arguments begin with the settings and with three times that
-        only this replica knows (rooms/lua/parts/room.lua)."""
+        """Run a script. Its arguments begin with the settings, and with three times that only this
+        replica knows (rooms/lua/parts/room.lua)."""
         unreported_ms = self._unreported_since_ms
         times_ms = (self._longest_near_ms, self._existed_since_ms, unreported_ms)
         reply = await self._scripts.call(
             name,
-            self._some_keys.get(name, self._keys),
+            self._script_keys.get(name, self._keys),
             [self._settings, *("" if ms is None else ms for ms in times_ms), *args],
             batch=batch,
             is_probe=is_probe,
@@ -355,7 +356,7 @@ class RoomStore(PlainCommands):
 
 
 def drop_none(value: Any) -> Any:
-    """Return the value without None entries, because the scripts take null for a value."""
+    """Return the value without None entries, because the Lua scripts treat null as a value."""
     if isinstance(value, dict):
         return {name: drop_none(part) for name, part in value.items() if part is not None}
     if isinstance(value, (list, tuple)):
@@ -364,6 +365,6 @@ def drop_none(value: Any) -> Any:
 
 
 def _random() -> float:
-    """Return an unpredictable number in [0, 1). It decides the order in rooms with the
-    queueing_method random."""
+    """Return an unpredictable number in [0, 1). It decides the order in rooms whose
+    queueing_method is random."""
     return (int.from_bytes(os.urandom(7), "big") >> 3) / 2**53

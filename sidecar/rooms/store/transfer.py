@@ -7,25 +7,25 @@ from sidecar.rooms.store.plain_commands import ScriptedCommands
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.tokens import is_visitor_id
 
-#: The format of an export. Another format may have other fields.
+#: The format of an export file, which its first line names.
 FORMAT = "waitroom-room/1"
 #: The most members in one line of an export file.
 PAGE = 500
 #: The most members in one script call. If a million wait, such a call blocks Redis for some 4 ms.
 CALL_LIMIT = 150
-#: The sorted sets, in the order of reading. A visitor who is called during the export is read
-#: twice, as waiting and as active, and is never missed.
+#: The sorted sets, in the order in which they are read. A visitor who is called during the export
+#: is read twice, as waiting and as active, but never missed.
 READ_ORDER = ("waiting", "active", "spent", "addresses", "drawn", "grants", "revoked")
-#: The kinds of rows, in the order of writing, so that a visitor who is active or has left is not
-#: queued again.
+#: The kinds of rows, in the order in which they are written. Visitors who left or are active come
+#: before those who wait, so that they are not queued again.
 WRITE_ORDER = ("stats", "revoked", "spent", "addresses", "drawn", "grants", "active", "waiting")
-#: The sorted set of a member's second score: when the next heartbeat is due, or when the session
-#: began.
+#: The sorted set with a second score of each member: when the next heartbeat is due, or when the
+#: session began.
 _SECOND_SET = {"waiting": "due", "active": "admitted"}
-#: The fields of `stats` that apply only to the Redis that was read.
+#: The fields of the hash `stats` that make sense only in the Redis that was read.
 _LOCAL_STATS = {"tokens", "tokens_at", "measured_at", "recovery", "address_at"}
 
-#: The pattern of a row's first field, for kinds where that is not a visitor's id.
+#: The pattern of a row's first field, for the kinds where it is not a visitor's id.
 _NAME_PATTERNS = {
     "stats": re.compile(r"(?!wait_)[a-z][a-z0-9_]{0,39}|wait_[0-9]{1,2}"),
     "addresses": re.compile(r"[A-Za-z0-9_-]{16}~[A-Za-z0-9_-]{22}"),
@@ -45,23 +45,23 @@ class Transfer(ScriptedCommands):
     """
 
     async def page(self, kind: str, cursor: int) -> tuple[list[list[Row]], int]:
-        """Return some members of a sorted set (READ_ORDER), in lists of at most PAGE, and the next
-        cursor. The first cursor is 0, and a returned 0 means the end. A member that stays in the
-        set is in at least one page, and may be in two pages."""
+        """Return some members of one of the sorted sets in READ_ORDER, as lists of at most PAGE
+        rows, and the next cursor. Begin with cursor 0. A returned 0 means the end. A member that
+        stays in the set is returned at least once, and perhaps twice."""
         page = self._redis.zscan(self._key(kind), cursor, count=PAGE)
         cursor, members = await self._send("export", page)
         pages = []
         for start in range(0, len(members), PAGE):
             part = [(text(member), float(score)) for member, score in members[start : start + PAGE]]
-            pages.append(await self._rows(kind, part))
+            pages.append(await self._make_rows(kind, part))
         return pages, int(cursor)
 
     async def begin(self, epoch: int, *, read_ms: int, by: str) -> bool:
-        """Pause the room (queue_all) and set the epoch of its queue. Return False, and change
-        nothing, if the room is in use here and its queue has a later epoch: then the queue was
+        """Pause the room (queue_all), and set the epoch of its queue. Return False and change
+        nothing if the room is in use here, and its queue has a later epoch. Then the queue was
         reset, so the exported tickets are void.
 
-        `read_ms` is the time of the export, `by` the operator.
+        `read_ms` is the time of the export; `by` is the operator's name.
         """
         return await self._write("begin", [(epoch,)], read_ms, by) >= 0
 
@@ -75,7 +75,7 @@ class Transfer(ScriptedCommands):
         _, added = await self._run("import", [kind, read_ms, by, *args])
         return int(added)
 
-    async def _rows(self, kind: str, part: list[tuple[str, float]]) -> list[Row]:
+    async def _make_rows(self, kind: str, part: list[tuple[str, float]]) -> list[Row]:
         if kind not in _SECOND_SET:
             return [(member, drop_zero_fraction(score)) for member, score in part]
         members = [member for member, _ in part]
@@ -88,14 +88,14 @@ class Transfer(ScriptedCommands):
                 "" if second is None else drop_zero_fraction(float(second)),
             )
             for (member, score), second in zip(part, seconds, strict=True)
-            # A visitor without a score in `due` was just called, and is read again as active.
+            # A visitor without a score in `due` was just called, and will be read as active.
             if kind == "active" or second is not None
         ]
 
 
 def find_row_problem(kind: str, row: Any) -> str:
-    """Return the problem of a row, or "" if the row is valid. An invalid row would break the queue
-    for all visitors, so only rows that an export can have are valid."""
+    """Return what is wrong with a row, or "" if the row is valid. Only rows that an export can have
+    are valid, because any other row might break the queue for all visitors."""
     if not isinstance(row, list) or not row or not isinstance(row[0], str):
         return "a list that begins with a text"
     name, *fields = row
@@ -115,15 +115,15 @@ def find_row_problem(kind: str, row: Any) -> str:
 
 
 def make_stats_rows(counters: dict[str, float]) -> list[Row]:
-    """Return the rows of those counters of a room that also apply in another Redis."""
+    """Return the rows of the counters that also make sense in another Redis."""
     return [(name, value) for name, value in counters.items() if name not in _LOCAL_STATS]
 
 
 def drop_zero_fraction(score: float) -> float:
-    """Return the score, as an int if the score has no fraction."""
+    """Return the score, as an int if it has no fraction."""
     return int(score) if score == int(score) else score
 
 
 def format_field(field: str | float) -> str:
-    """Format a field for a script: all digits of a number, and no exponent in an integer."""
+    """Format a field for a Lua script. Numbers get all their digits, integers no exponent."""
     return field if isinstance(field, str) else repr(drop_zero_fraction(field))
