@@ -1,4 +1,4 @@
-"""Jobs: calls that are queued until their target has capacity."""
+"""Methods for jobs, which are calls that are queued until their target has capacity."""
 
 import base64
 import math
@@ -179,7 +179,7 @@ class AsyncJobs:
 
 
 class Jobs(BlockingMethods[AsyncJobs]):
-    """Methods for jobs: calls that are queued until their target has capacity."""
+    """Methods for jobs, which are calls that are queued until their target has capacity."""
 
     submit = blocking(AsyncJobs.submit)
     get = blocking(AsyncJobs.get)

@@ -245,7 +245,7 @@ class Live(LongPolls):
         }
 
     def _compute_rates(self, room: WaitingRoom) -> dict[str, float] | None:
-        """Return the room's rates per minute, or None until its counters are known for 5 s."""
+        """Return the room's rates per minute, or None until the counters cover 5 s."""
         snapshot = room.snapshot
         if snapshot is None:
             return None

@@ -1,5 +1,5 @@
-"""Endpoints that list the configured operators and end their sessions. Also tells other
-replicas which sessions have ended."""
+"""Endpoints that list the configured operators and end their sessions, and the task that tells
+other replicas which sessions have ended."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

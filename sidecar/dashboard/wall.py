@@ -43,7 +43,7 @@ async def show_page(request: web.Request) -> web.Response:
 
 
 async def stream_events(request: web.Request) -> web.StreamResponse:
-    """Send the event `now` every second, with the room's figures and no ids."""
+    """Send the event `now` every second, with the room's figures but no ids."""
     name, live, stopping = _find_room(request), request.app[LIVE], request.app[STOPPING]
     if name is None:
         return problem(410, "The link is over")

@@ -1,4 +1,4 @@
-"""The endpoint /check, by which nginx learns whether to admit (204), queue (401) or refuse (403).
+"""The endpoint /check, which tells nginx to admit (204), queue (401) or refuse (403) a request.
 
 A response has no other status, because auth_request turns others into 500. It has no body, because
 a body costs the keepalive connection. It has at most one Set-Cookie, because nginx before 1.23 uses

@@ -1,4 +1,4 @@
-"""Claim links, with which another browser takes over a visitor's place in the queue or call.
+"""Claim links, by which another browser takes over a visitor's place in the queue or claims a call.
 
 A webhook sends the link to the site, which may send it on to its visitor.
 

@@ -38,7 +38,7 @@ class Gate(Protocol):
     def snapshot(self) -> Snapshot | None: ...
 
     @property
-    def checks_bearer(self) -> bool:
+    def depends_on_client(self) -> bool:
         """True if a verdict depends on the client as well as on the cookie."""
 
     async def check(

@@ -23,7 +23,7 @@ def format_cookie(headers: Mapping[str, str], room: Gate, token: Token) -> str:
 
 def format_stamp_cookie(headers: Mapping[str, str], stamp: str) -> str:
     """Return the Set-Cookie header for a stamp, with one name for all rooms. The cookie outlives
-    the stamp, because it also shows nginx that the browser keeps cookies."""
+    the stamp, because it also shows nginx that the browser accepts cookies."""
     return _format(headers, STAMP_COOKIE, stamp, _STAMP_COOKIE_S)
 
 

@@ -160,7 +160,7 @@ async def _generate_events(
     answer: Answer,
     stop: asyncio.Event,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the events and comments of a stream, until the visitor is called or cannot be."""
+    """Yield a stream's events and comments, until the visitor is called or the state is final."""
     retry_ms = random.randint(*_RETRY_MS)  # noqa: S311 - only spreads requests
     yield f"retry: {retry_ms}\n\n".encode()
     while True:

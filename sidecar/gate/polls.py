@@ -26,7 +26,7 @@ REPEAT_S = BRIEF_TTL_MS / 1000
 def compute_interval_s(
     state: VisitorState, standing: Standing | None, moments: Moments, now_ms: int
 ) -> float:
-    """Return the time until a visitor's next poll, seconds. `state` is the state that is shown."""
+    """Return the seconds until a visitor's next poll. `state` is the state that is shown."""
     if moments.phase is Phase.CLOSED and state is VisitorState.CLOSED:
         spread = random.random()  # noqa: S311 - only spreads requests
         return compute_closed_interval_s(moments.coming, now_ms, spread=spread)
@@ -34,8 +34,8 @@ def compute_interval_s(
 
 
 def compute_closed_interval_s(next_event: RoomEvent | None, now_ms: int, *, spread: float) -> float:
-    """Return the time until the next poll of a closed room, seconds. The poll comes soon after the
-    next event begins. `spread`, a random number in [0, 1), spreads the polls of all visitors."""
+    """Return the seconds until the next poll of a closed room. The poll comes soon after the next
+    event begins. `spread`, a random number in [0, 1), spreads the polls of all visitors."""
     if next_event is None:
         return CLOSED_ROOM_INTERVAL_S
     longest_ms: float = _SPREAD_AT_OPENING_MS

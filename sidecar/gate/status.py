@@ -103,7 +103,7 @@ async def join(request: web.Request, room: Gate | None = None) -> web.Response:
 
     A visitor who has a place keeps the place. A browser that requests a page gets the waiting page,
     or is redirected to `next`. While the shield is up, newcomers get the state `not_queued` and a
-    `join_url`: send the next POST to that address after `refresh_after_seconds`.
+    `join_url`: send the next POST to that URL after `refresh_after_seconds`.
     """
     room = room or get_gate(request)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)

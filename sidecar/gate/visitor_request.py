@@ -85,7 +85,7 @@ class VisitorRequest:
         has_waited = (
             may_join and self.join_token is not None and room.tokens.may_join(self.join_token)
         )
-        if not (room.checks_bearer or exempt or class_name or grant_result or has_waited):
+        if not (room.depends_on_client or exempt or class_name or grant_result or has_waited):
             return NOBODY
         # Only a path that nginx checks can be exempt, not the waiting page's own path.
         uri = self.uri if by_nginx and not self.is_from_page else ""
@@ -214,12 +214,12 @@ def read_token(headers: Mapping[str, str], room: Gate) -> Token | None:
     tokens = [token for text in texts if (token := room.tokens.read(text)) is not None]
     now_ms = room.clock.now_ms()
 
-    def rank(token: Token) -> int:
+    def get_rank(token: Token) -> int:
         if not isinstance(token, Pass):
             return 1
         return 0 if token.expires_ms > now_ms else 2
 
-    return min(tokens, key=rank, default=None)
+    return min(tokens, key=get_rank, default=None)
 
 
 def _read_grant(url: str, room: Gate) -> tuple[Grant | None, str]:

@@ -54,7 +54,7 @@ class GuardedResource:
     settings: RoomSettings
     grants: Grants
     snapshot: None = None
-    checks_bearer: bool = False
+    depends_on_client: bool = False
 
     @property
     def clock(self) -> StoreClock:

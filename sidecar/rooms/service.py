@@ -81,7 +81,7 @@ class WaitingRoom:
     #: Whether everybody passes without being counted.
     is_open: bool = field(init=False)
     #: Whether verdicts depend on the client and not only on its cookie.
-    checks_bearer: bool = field(init=False)
+    depends_on_client: bool = field(init=False)
     snapshot: Snapshot | None = None
     _revoked: dict[str, int] = field(default_factory=dict)
     _revoked_seen_ms: int = 0
@@ -103,7 +103,7 @@ class WaitingRoom:
         """Set the settings in force, and compute the values derived from them for each request."""
         self.settings = settings
         self.is_open = settings.is_open
-        self.checks_bearer = (
+        self.depends_on_client = (
             settings.bind_pass in {"user_agent", "ip"}
             or settings.max_places_per_address is not None
             or has_partial_rollout(settings)
@@ -123,7 +123,7 @@ class WaitingRoom:
         if self.is_open:
             return Answer(VisitorState.ADMITTED)
         rollout_number, fingerprint = None, ""
-        if self.checks_bearer or bearer is not NOBODY or isinstance(token, Outside):
+        if self.depends_on_client or bearer is not NOBODY or isinstance(token, Outside):
             uncounted = self._check_uncounted(token, bearer)
             if uncounted is not None:
                 return uncounted

@@ -1,4 +1,4 @@
-"""Endpoints with what is the same for all visitors of a room: about, style.css and keep.js."""
+"""Endpoints for what is the same for all visitors of a room: about, style.css and keep.js."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from sidecar.rooms.appearance import Link
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.settings import RoomSettings
 
-#: How many seconds nginx and browsers may cache a response. A change may take effect so much later.
+#: How many seconds nginx and browsers may cache a response. A change may show that much later.
 _CACHE_S = 10
 _HEADERS = {"Cache-Control": f"max-age={_CACHE_S}", "X-Accel-Expires": str(_CACHE_S)}
 
@@ -98,8 +98,8 @@ async def get_style(request: web.Request) -> web.Response:
 async def get_keep(request: web.Request) -> web.Response:
     """Get a script that renews the session while its visitor types or scrolls.
 
-    For pages with long forms. The script stops after the room's `keepalive_max_duration`. It is the
-    same for all visitors. nginx caches the response for 10 seconds.
+    The script is for pages with long forms. It stops after the room's `keepalive_max_duration`. It
+    is the same for all visitors. nginx caches the response for 10 seconds.
     """
     room = get_gate(request)
     text = "" if is_resource(room) else build_keep_script(room.name, room.settings)

@@ -50,7 +50,7 @@ def build_style_sheet(settings: RoomSettings) -> str:
     font, family = settings.font, format_font_families(settings.font or "")
     parts = []
     if font and not family:
-        # The setting is the address of a font file, so the style sheet gives the font a name.
+        # The setting is the URL of a font file, so the style sheet gives the font a name.
         parts.append(f'@font-face{{font-family:wr-own;font-display:swap;src:url("{font}")}}')
         family = f"wr-own, {_FALLBACK}"
     if family:
@@ -97,4 +97,6 @@ def _replace(pattern: re.Pattern[str], value: str | None, page: str) -> str:
     if value is None:
         return page
     text = html.escape(value)
-    return pattern.sub(lambda _: text, page, count=1)  # a plain string would have to escape \
+    return pattern.sub(
+        lambda _: text, page, count=1
+    )  # a function, because a string would need \ escaped

@@ -36,7 +36,7 @@ def build_members(document: Mapping[str, Any], settings: RoomSettings) -> dict[s
     event = moments.event
     starts = event.opens_at if event and moments.phase is Phase.PREQUEUE else None
     ends = event.closes_at if event else None
-    low, median, high = _quartiles(document) if method == "random" else (0, 0, 0)
+    low, median, high = _compute_quartiles(document) if method == "random" else (0, 0, 0)
     wait = median or _to_minutes(document["wait_seconds"])
     is_known = document["wait_seconds"] is not None
     span = f"{_format_wait(low)} to {_format_wait(high)}" if low < high else _format_wait(wait)
@@ -67,7 +67,7 @@ def _to_minutes(seconds: float | None) -> int:
     return 0 if seconds is None else max(1, math.ceil(seconds / 60))
 
 
-def _quartiles(document: Mapping[str, Any]) -> tuple[int, int, int]:
+def _compute_quartiles(document: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return the wait's quartiles in minutes. Its cube root is taken as normally distributed."""
     if document["wait_seconds"] is None:
         return 0, 0, 0

@@ -47,7 +47,7 @@ class Languages:
         return best
 
     def _find_tag(self, requested: str) -> str | None:
-        """Return the tag of an available language and, for Chinese, preferably of the script."""
+        """Return an available tag of that language, for Chinese preferably in that script."""
         language, is_traditional = _parse_tag(requested)
         tags = [tag for tag in self._texts if _parse_tag(tag)[0] == language]
         return min(tags, key=lambda tag: _parse_tag(tag)[1] != is_traditional, default=None)

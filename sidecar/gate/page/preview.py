@@ -63,9 +63,9 @@ STATES: dict[str, list[Any]] = {
 }
 _RELOADS = re.compile(r'<noscript>.*?</noscript>\n?|<meta http-equiv="refresh"[^>]*>\n?', re.DOTALL)
 _PAGE_SCRIPT = re.compile(r'<script src="/_waitroom/static/waiting\.js[^>]*></script>')
-#: Matches in a style sheet before the path of one of the site's files.
+#: Matches the position before the path of a file of the site, in a style sheet.
 _SITE_URL = re.compile(r"(?<=url\()([\"']?)(?=/(?!/|_waitroom/static/))")
-#: Matches in a template before the path of one of the site's files, in `src` or `href`.
+#: Matches the attribute before the path of a file of the site, in a template.
 _SITE_ATTRIBUTE = re.compile(r"""(?<=\s)(?:src|href)=["']?(?=/(?!/|_waitroom/))""")
 
 
@@ -109,15 +109,15 @@ class Preview:
     def _make_settings_absolute(self) -> RoomSettings:
         """Return the settings with absolute URLs of the site's files."""
 
-        def absolute(path: str) -> str:
+        def make_absolute(path: str) -> str:
             is_on_site = path.startswith("/") and not path.startswith(_STATIC)
             return self.site + path if is_on_site else path
 
         links = [
-            link.model_copy(update={"address": absolute(link.address)})
+            link.model_copy(update={"address": make_absolute(link.address)})
             for link in self.settings.footer
         ]
-        logo = self.settings.logo and absolute(self.settings.logo)
+        logo = self.settings.logo and make_absolute(self.settings.logo)
         return self.settings.model_copy(update={"footer": tuple(links), "logo": logo})
 
     def _build_script(self, settings: RoomSettings, state: str) -> str:

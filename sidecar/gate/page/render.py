@@ -89,7 +89,7 @@ class Page:
         and `opens` is the time when the event opens."""
         texts = self.languages.texts(language)
         variables = {f"t_{key}": text for key, text in texts.items()}
-        variables["t_heading"], variables["t_intro"] = self.headings(language, view, opens)
+        variables["t_heading"], variables["t_intro"] = self.choose_headings(language, view, opens)
         variables |= {f"waitroom_{key}": value for key, value in values.items()}
         variables["waitroom_lang"] = language
         variables["waitroom_dir"] = self.languages.direction(language)
@@ -115,7 +115,7 @@ class Page:
             "unsent": texts["unsent"] if unsent else "",
         }
 
-    def headings(self, language: str, view: str, opens: str = "") -> tuple[str, str]:
+    def choose_headings(self, language: str, view: str, opens: str = "") -> tuple[str, str]:
         """Return the heading and the first paragraph of a view."""
         texts = self.languages.texts(language)
         heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])

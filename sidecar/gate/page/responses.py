@@ -81,7 +81,7 @@ def render_page(
     unsent = sends_data(method) if method else UNSENT in before
     document = status_document.build_document(room, answer)
     # The page must not refresh for visitors who left or lost their place, because that would queue
-    # them again. Newcomers need the refresh to join, on any page of the site or under the shield.
+    # them again. Newcomers need the refresh to join, anywhere on the site or while shielded.
     has_no_place = document["state"] == VisitorState.NOT_QUEUED
     is_final = has_no_place and method is None and "join_url" not in document
     if not is_final and (template := find_template(request, room)):

@@ -62,7 +62,7 @@ def build_event_members(event: RoomEvent | None) -> dict[str, str | None]:
 
 
 def get_refresh_s(room: Gate, answer: Answer) -> float:
-    """Return the time until the visitor's next poll, seconds, as the status document has it."""
+    """Return the seconds until the visitor's next poll, as the status document has them."""
     now_ms, moments = _read_moments(room, answer.standing)
     state = _choose_visible_state(room, answer, moments)
     return compute_interval_s(state, answer.standing, moments, now_ms)
@@ -86,7 +86,7 @@ def get_store_id(room: Gate, *, memory: str) -> str | None:
 
 
 def get_join_query(document: Mapping[str, Any]) -> str:
-    """Return what precedes `next` in the query with which a newcomer joins. Often empty."""
+    """Return what precedes `next` in the query with which a newcomer joins. It is often empty."""
     _, _, query = document.get("join_url", "").partition("?")
     return f"{query}&" if query else ""
 

@@ -73,7 +73,7 @@ def collect_values(
     view = "waiting" if has_no_place else status_document.choose_view(document)
     opens = format_opening(document, settings)
     overrides = settings.moments(status_document.parse_updated_ms(document)).overrides
-    heading, intro = page.headings(language, view, opens)
+    heading, intro = page.choose_headings(language, view, opens)
     cloudflare_values = cloudflare.build_members(document, settings)
     hours, minutes = divmod(cloudflare_values["waitTime"], 60)
     return {
