@@ -20,7 +20,7 @@ from sidecar.gate.cookies import format_cookie, format_stamp_cookie
 from sidecar.gate.page import cloudflare
 from sidecar.gate.page.status_document import build_document, get_position, get_refresh_s
 from sidecar.gate.page.template import find_template, format_document, format_refresh
-from sidecar.gate.schemas import CheckPassed, CheckRefused, CheckRequest
+from sidecar.gate.schemas import CheckAdmittedHeaders, CheckRefusedHeaders, CheckRequestHeaders
 from sidecar.gate.stamps import STAMPS, may_have_stamps
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.auth_request import close_if_body, logged_once
@@ -57,11 +57,11 @@ ENDPOINTS = Endpoints("proxy")
     "*",
     "/check",
     ANYBODY,
-    headers=CheckRequest,
+    headers=CheckRequestHeaders,
     replies={
-        204: (NO_BODY, "The request may pass.", CheckPassed),
-        401: (NO_BODY, "The visitor has to wait.", CheckRefused),
-        403: (NO_BODY, "The room is full, closed or unknown.", CheckRefused),
+        204: (NO_BODY, "The request may pass.", CheckAdmittedHeaders),
+        401: (NO_BODY, "The visitor has to wait.", CheckRefusedHeaders),
+        403: (NO_BODY, "The room is full, closed or unknown.", CheckRefusedHeaders),
     },
     is_cacheable=True,
     is_hand_made=True,

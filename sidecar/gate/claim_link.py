@@ -21,7 +21,7 @@ from sidecar.gate.cookies import format_cookie
 from sidecar.gate.page.branding import apply_branding
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.return_address import read_next_of_link
-from sidecar.gate.schemas import ClaimParameters, RedirectToNext, RetryLater, SiteHeader
+from sidecar.gate.schemas import ClaimParameters, RedirectHeaders, RetryHeaders, SiteHeader
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.metrics import METRICS
@@ -110,7 +110,7 @@ _CLAIM: dict[str, Any] = {
 _NOT_OPEN = {
     400: (NO_JSON, "The link is forged, incomplete or too old."),
     410: (NO_JSON, "The session has begun in another browser, or the place is gone."),
-    503: (NO_JSON, "Redis is unavailable.", RetryLater),
+    503: (NO_JSON, "Redis is unavailable.", RetryHeaders),
 }
 
 
@@ -135,7 +135,7 @@ async def show_claim(request: web.Request) -> web.Response:
     headers=SiteHeader,
     replies={
         200: (NO_JSON, "Another site caused the request, so no ticket was given."),
-        303: (NO_BODY, "A redirect to `next`, with the ticket.", RedirectToNext),
+        303: (NO_BODY, "A redirect to `next`, with the ticket.", RedirectHeaders),
         **_NOT_OPEN,
     },
     **_CLAIM,

@@ -19,7 +19,7 @@ from sidecar.gate.contract import Gate, get_gate, get_label
 from sidecar.gate.cookies import format_cookie
 from sidecar.gate.page import status_document
 from sidecar.gate.polls import refuse_poll
-from sidecar.gate.schemas import CookieGiven
+from sidecar.gate.schemas import CookieHeader
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.json_text import encode_event
@@ -97,7 +97,7 @@ ENDPOINTS = Endpoints("visitor")
     "/_waitroom/{room}/events",
     ANYBODY,
     parameters=RoomAddress,
-    replies={200: (NO_JSON, "Server-sent events.", CookieGiven)},
+    replies={200: (NO_JSON, "Server-sent events.", CookieHeader)},
     other_media={"text/event-stream": "The events `status` and `called`."},
     problems=(UNKNOWN_ROOM, GENERAL[404], GENERAL[429], GENERAL[503]),
     is_hand_made=True,

@@ -13,7 +13,7 @@ from sidecar.gate.check import build_headers
 from sidecar.gate.contract import GATES, Gate
 from sidecar.gate.page.responses import NO_STORE, render_page
 from sidecar.gate.return_address import find_form_page, make_next_safe, sends_data
-from sidecar.gate.schemas import NotPassed, Numbers, OriginalRequest, Passed
+from sidecar.gate.schemas import AdmittedHeaders, Numbers, OriginalRequestHeaders, RefusedHeaders
 from sidecar.gate.visitor_request import VisitorRequest, read_token
 from sidecar.http.auth_request import close_if_body, original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints
@@ -49,7 +49,7 @@ _WAITING = (
     """The visitor has to wait or is refused. Browsers get the waiting page, programs get JSON.
 The status is the room's `queueing_status_code` if that is a refusal. With 503 and no
 `X-Waitroom-Status`, the room is unknown.""",
-    NotPassed,
+    RefusedHeaders,
 )
 
 
@@ -58,10 +58,10 @@ The status is the room's `queueing_status_code` if that is a refusal. With 503 a
     "/gate/{room}",
     ANYBODY,
     parameters=RoomAddress,
-    headers=OriginalRequest,
+    headers=OriginalRequestHeaders,
     replies={
-        200: (NO_BODY, "The request may pass.", Passed),
-        404: (NO_JSON, "The leased resource does not exist.", NotPassed),
+        200: (NO_BODY, "The request may pass.", AdmittedHeaders),
+        404: (NO_JSON, "The leased resource does not exist.", RefusedHeaders),
         429: _WAITING,
         503: _WAITING,
     },

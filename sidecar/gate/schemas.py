@@ -35,7 +35,7 @@ _Verdict = Annotated[
 # For proxies --------------------------------------------------------------------------------------
 
 
-class OriginalUrl(Headers):
+class OriginalUrlHeaders(Headers):
     uri: str | None = Field(None, alias="X-Original-URI")
     """The URL that the visitor requested. `/gate` also reads X-Forwarded-Uri. For `/page` after a
     form was sent: the URL of the form's page."""
@@ -43,7 +43,7 @@ class OriginalUrl(Headers):
     """The method of the visitor's request. Default: GET. X-Forwarded-Method works too."""
 
 
-class OriginalRequest(OriginalUrl):
+class OriginalRequestHeaders(OriginalUrlHeaders):
     """The visitor's request, as the proxy describes it."""
 
     origin: str | None = None
@@ -55,7 +55,7 @@ class OriginalRequest(OriginalUrl):
     """`https` makes the cookie Secure."""
 
 
-class CheckRequest(OriginalRequest):
+class CheckRequestHeaders(OriginalRequestHeaders):
     x_waitroom_room: Annotated[str, Field(pattern=GATE_NAME)]
     """The room, or a leased resource with its template's name, such as `seat~17`."""
     x_waitroom_exempt: str | None = None
@@ -72,23 +72,23 @@ class CheckRequest(OriginalRequest):
     while the stamp is valid."""
 
 
-class CookieGiven(Headers):
+class CookieHeader(Headers):
     set_cookie: Annotated[str, Field(pattern="^waitroom_")] | None = None
     """The visitor's ticket or pass, `waitroom_<room>`, if it is new or changed. It is signed and
     opaque. Send it back with each request."""
 
 
-class Verdict(CookieGiven):
+class VerdictHeaders(CookieHeader):
     x_waitroom_state: _Verdict
     """The visitor's state, or why the room is unknown."""
 
 
-class Passed(Verdict):
+class AdmittedHeaders(VerdictHeaders):
     x_waitroom_fence: _Positive | None = None
     """The fencing token of the holder's lease, a number that only grows."""
 
 
-class NotPassed(Verdict):
+class RefusedHeaders(VerdictHeaders):
     x_waitroom_status: (
         Annotated[int, Field(json_schema_extra={"enum": [200, 202, 429, 503]})] | None
     ) = None
@@ -101,17 +101,17 @@ class NotPassed(Verdict):
     """The expected wait in seconds."""
 
 
-class Cacheable(Headers):
+class CacheHeaders(Headers):
     x_accel_expires: Count | None = None
     """How long nginx may cache the verdict for this cookie, in seconds. It must not if missing."""
 
 
-class CheckPassed(Passed, Cacheable):
+class CheckAdmittedHeaders(AdmittedHeaders, CacheHeaders):
     x_waitroom_stamp: str | None = None
     """The Set-Cookie of a stamp, with which nginx admits the visitor by itself."""
 
 
-class CheckRefused(NotPassed, Cacheable):
+class CheckRefusedHeaders(RefusedHeaders, CacheHeaders):
     x_waitroom_json: str | None = None
     """The document for programs, if the room's `json_format` is `cloudflare`."""
     x_waitroom_document: str | None = None
@@ -120,7 +120,7 @@ class CheckRefused(NotPassed, Cacheable):
     """When the browser reloads the page of the template, in seconds. Empty if its script polls."""
 
 
-class PageRequest(OriginalUrl):
+class PageRequestHeaders(OriginalUrlHeaders):
     x_waitroom_room: Annotated[str, Field(pattern=GATE_NAME)]
     """The room."""
     x_waitroom_document: str
@@ -129,7 +129,7 @@ class PageRequest(OriginalUrl):
     """The visitor's Accept-Language."""
 
 
-class PageShown(Headers):
+class PageHeaders(Headers):
     refresh: str | None = None
     """When the browser reloads the page, in seconds. Missing if the page's script polls."""
     x_accel_expires: Count | None = None
@@ -186,12 +186,12 @@ class PageForm(Body):
     """The path on the site to go to after admission."""
 
 
-class RedirectToNext(CookieGiven):
+class RedirectHeaders(CookieHeader):
     location: str
     """The path in `next`."""
 
 
-class RetryLater(Headers):
+class RetryHeaders(Headers):
     retry_after: _Positive
     """When to try again, in seconds."""
 

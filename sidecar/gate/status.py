@@ -16,9 +16,9 @@ from sidecar.gate.polls import RECENT_POLLS, refuse_poll
 from sidecar.gate.return_address import read_next_in_form, read_next_in_query
 from sidecar.gate.schemas import (
     FROM_ELSEWHERE,
-    CookieGiven,
+    CookieHeader,
     PageForm,
-    RedirectToNext,
+    RedirectHeaders,
     SiteHeader,
     Status,
     StatusParameters,
@@ -50,7 +50,7 @@ LEAVES_PER_S, LEAVES_AT_ONCE = 5, 200
 _JSON = {**NO_STORE, "Content-Type": "application/json; charset=utf-8"}
 _CACHEABLE_JSON = {**_JSON, "X-Accel-Expires": BRIEF_CACHE_S}
 
-_STATUS_REPLY = (Status, "The visitor's state and position.", CookieGiven)
+_STATUS_REPLY = (Status, "The visitor's state and position.", CookieHeader)
 _PROBLEMS = (UNKNOWN_ROOM, GENERAL[429], GENERAL[503], STORE_UNAVAILABLE)
 _PAGE: dict[str, Any] = {
     "parameters": RoomAddress,
@@ -93,7 +93,7 @@ async def get_status(request: web.Request, room: Gate | None = None) -> web.Resp
         303: (
             NO_BODY,
             "Admitted: a browser is redirected to `next`.",
-            RedirectToNext,
+            RedirectHeaders,
         ),
     },
     **_PAGE,

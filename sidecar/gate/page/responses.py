@@ -14,7 +14,7 @@ from sidecar.gate.page.branding import apply_branding
 from sidecar.gate.page.render import Page, format_opening
 from sidecar.gate.page.template import POLICY, SAFE, collect_values, find_template, format_refresh
 from sidecar.gate.return_address import UNSENT, make_next_safe, sends_data
-from sidecar.gate.schemas import PageRequest, PageShown
+from sidecar.gate.schemas import PageHeaders, PageRequestHeaders
 from sidecar.http.auth_request import original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_JSON
@@ -34,8 +34,8 @@ ENDPOINTS = Endpoints("proxy")
 @ENDPOINTS.get(
     "/page",
     ANYBODY,
-    headers=PageRequest,
-    replies={200: (NO_JSON, "The page.", PageShown)},
+    headers=PageRequestHeaders,
+    replies={200: (NO_JSON, "The page.", PageHeaders)},
     other_media={"text/html": "The waiting page."},
     problems=(GENERAL[400], GENERAL[404]),
     is_cacheable=True,
