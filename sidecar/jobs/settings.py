@@ -26,43 +26,44 @@ from sidecar.limits.settings import MAX_LIMIT, check_burst
 from sidecar.visitors.classes import Classes, find_class_problems, parse_table
 
 DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
-#: Shown in place of secrets: the values of headers, and callback_secret.
+#: The text that is shown in place of secrets (the values of headers, and callback_secret).
 HIDDEN = "***"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-#: Headers that only the worker sets, for the connection, the host, and the job's id.
+#: Headers that jobs and targets may not set, because the worker or its HTTP client sets them (Host,
+#: Accept-Encoding, hop-by-hop headers, and Idempotency-Key, which contains the job's id).
 RESERVED_HEADERS = frozenset({
     "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade",
     "keep-alive", "expect", "proxy-connection", "proxy-authorization", "proxy-authenticate",
     "idempotency-key", "accept-encoding",
 })  # fmt: skip
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
 #: A header's value: visible ASCII, with spaces and tabs inside. Servers differ on other values.
-_VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]{0,8190}[!-~])?)?\Z")
-#: The word in retry_on for a missing or incomplete response.
+_HEADER_VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]{0,8190}[!-~])?)?\Z")
+#: The value in `retry_on` that stands for a missing or incomplete response.
 CONNECTION = "connection"
 #: A status from 300 to 599, or a class of statuses such as 5xx.
 _STATUS = re.compile(r"[345](?:[0-9]{2}|xx)\Z")
 #: A host that URL parsers read as an IPv4 address, because its last part is a number.
-_NUMERIC = re.compile(r"(?:.*\.)?(?:\d+|0[xX][0-9a-fA-F]*)\.?\Z")
+_NUMERIC_HOST = re.compile(r"(?:.*\.)?(?:\d+|0[xX][0-9a-fA-F]*)\.?\Z")
 
 
 def normalize_header_name(name: str) -> str:
-    """Return a header's name in lower case and with - for _, because CGI servers treat both
+    """Return a header's name in lower case and with - for _, because CGI servers treat - and _
     alike."""
     return name.lower().replace("_", "-")
 
 
 def find_header_problems(headers: dict[str, str]) -> list[str]:
-    """Return the problems of header names and values that a job or target sets."""
+    """Return the problems of the names and values of headers that a job or target sets."""
     problems = []
     for name, value in headers.items():
-        if not _TOKEN.match(name):
+        if not _HEADER_NAME.match(name):
             problems.append(f"{name[:40]!r} is no header's name")
         elif normalize_header_name(name) in RESERVED_HEADERS or normalize_header_name(
             name
         ).startswith("x-waitroom-"):
             problems.append(f"{name} is written by the worker")
-        elif not _VALUE.match(value):
+        elif not _HEADER_VALUE.match(value):
             problems.append(f"the value of {name} has characters that no header may have")
     if len({normalize_header_name(name) for name in headers}) < len(headers):
         problems.append("a name is there twice")
@@ -79,7 +80,7 @@ def _check_url(value: str) -> str:
         raise ValueError("write an address such as https://images.example/v1/")
     if any(not "!" <= c <= "~" or c in "\\?#@" for c in value):
         raise ValueError("write it without a user, a query, a fragment, spaces and \\")
-    if not _is_plain(url.host, is_bracketed="[" in value):
+    if not _is_unambiguous_host(url.host, is_bracketed="[" in value):
         raise ValueError("write its host as a name, as 192.0.2.7 or as [2001:db8::7]")
     path = "/" + value.partition("://")[2].partition("/")[2]
     if "//" in path or not {".", ".."}.isdisjoint(unquote(path).split("/")):
@@ -87,9 +88,9 @@ def _check_url(value: str) -> str:
     return value
 
 
-def _is_plain(host: str, *, is_bracketed: bool) -> bool:
-    """Return False for a host that parsers read differently, such as 0x7f.1 or ex%61mple."""
-    if is_bracketed or _NUMERIC.match(host):
+def _is_unambiguous_host(host: str, *, is_bracketed: bool) -> bool:
+    """Return False for a host that URL parsers read in different ways: 0x7f.1 or ex%61mple."""
+    if is_bracketed or _NUMERIC_HOST.match(host):
         try:
             ip_address(host)
         except ValueError:
@@ -97,7 +98,7 @@ def _is_plain(host: str, *, is_bracketed: bool) -> bool:
     return "%" not in host
 
 
-def _is_private(host: str) -> bool:
+def _is_private_host(host: str) -> bool:
     """Return True for a private address or localhost. Makes no DNS lookup."""
     name = host.lower().rstrip(".")
     try:
@@ -123,7 +124,7 @@ def _check_prefixes(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
-def _is_below(url: URL, prefix: URL) -> bool:
+def _is_url_below(url: URL, prefix: URL) -> bool:
     origin = (url.scheme, url.raw_host, url.port)
     return origin == (prefix.scheme, prefix.raw_host, prefix.port) and url.raw_path.startswith(
         prefix.raw_path
@@ -131,9 +132,10 @@ def _is_below(url: URL, prefix: URL) -> bool:
 
 
 def _make_status_validator(hint: str, *others: str) -> BeforeValidator:
-    """Return a validator for lists of statuses, of classes such as 5xx, and of `others`."""
+    """Return a validator for a list of statuses, status classes such as 5xx, and values in
+    `others`. `hint` is the error text for an invalid list."""
 
-    def read(value: object) -> object:
+    def parse_statuses(value: object) -> object:
         parts = split_list(value)
         if not isinstance(parts, list | tuple):
             return parts
@@ -142,20 +144,22 @@ def _make_status_validator(hint: str, *others: str) -> BeforeValidator:
             raise ValueError(hint)
         return [int(word) if word.isdecimal() else word for word in words]
 
-    return BeforeValidator(read)
+    return BeforeValidator(parse_statuses)
 
 
-_RETRIED = _make_status_validator(
+_PARSE_RETRY_ON = _make_status_validator(
     f"write statuses from 300 to 599, 3xx, 4xx, 5xx, or {CONNECTION}", CONNECTION
 )
-_FAILED = _make_status_validator(
+_PARSE_FAIL_ON = _make_status_validator(
     "write statuses from 300 to 599, 3xx, 4xx or 5xx (where no answer comes the job fails in any "
     "case)"
 )
 
 
 Methods = Annotated[tuple[str, ...], BeforeValidator(split_list), AfterValidator(_check_methods)]
-Prefixes = Annotated[tuple[str, ...], BeforeValidator(split_list), AfterValidator(_check_prefixes)]
+UrlPrefixes = Annotated[
+    tuple[str, ...], BeforeValidator(split_list), AfterValidator(_check_prefixes)
+]
 
 
 class TargetSettings(BaseModel):
@@ -205,11 +209,11 @@ class TargetSettings(BaseModel):
     a call in progress, unless the client reports its end."""
     expected_seconds: Seconds = Field(default=1, gt=0, le=86_400)
     """How long a call takes. Used to estimate waits until calls have been measured."""
-    retry_on: Annotated[tuple[int | str, ...], _RETRIED] = (429, 502, 503, 504, CONNECTION)
+    retry_on: Annotated[tuple[int | str, ...], _PARSE_RETRY_ON] = (429, 502, 503, 504, CONNECTION)
     """The responses after which a call is retried: statuses from 300 to 599, `3xx`, `4xx`, `5xx`.
     `connection`: no complete response within `timeout`. After the last attempt the job is
     `failed`. Your list replaces the default."""
-    fail_on: Annotated[tuple[int | str, ...], _FAILED] = ()
+    fail_on: Annotated[tuple[int | str, ...], _PARSE_FAIL_ON] = ()
     """The responses after which a job is `failed` at once: statuses as in `retry_on`, without
     `connection`. A status in both is retried first. Any other response is the result."""
     retries: Count = Field(default=3, ge=0, le=100)
@@ -240,7 +244,7 @@ class TargetSettings(BaseModel):
     classes: Classes = {}
     """The priority classes of jobs, 7 classes at most, without `line`. Only a grant gives a job a
     class."""
-    callback_urls: Prefixes = ()
+    callback_urls: UrlPrefixes = ()
     """The URLs below which callbacks may go, each with a path. If it is empty, there are no
     callbacks."""
     callback_secret: str = Field(default="", repr=False, validate_default=True)
@@ -280,8 +284,8 @@ class TargetSettings(BaseModel):
         problems = find_class_problems(value, None)
         problems += [
             f"{name}.line: a target has one line; leave this out"
-            for name, one in value.items()
-            if one.line is not None
+            for name, rules in value.items()
+            if rules.line is not None
         ]
         if problems:
             raise ValueError("\n".join(problems))
@@ -300,7 +304,7 @@ class TargetSettings(BaseModel):
     def warnings(self) -> list[str]:
         """Warnings about settings that are allowed, but probably not intended."""
         host = URL(self.url).host if self.url and "offline" in self.kinds else None
-        if host is None or self.private or not _is_private(host):
+        if host is None or self.private or not _is_private_host(host):
             return []
         text = (
             f"url: {host} is an address of this machine or its network, so that every call is "
@@ -314,16 +318,16 @@ class TargetSettings(BaseModel):
         return self.url is not None and self.url.endswith("/")
 
     def retries_on(self, status: int | None) -> bool:
-        """Return whether a call is retried after a status. None for no complete response."""
-        return CONNECTION in self.retry_on if status is None else _includes(self.retry_on, status)
+        """Return whether a call is retried after this status (None: no complete response)."""
+        return CONNECTION in self.retry_on if status is None else _has_status(self.retry_on, status)
 
     def fails_on(self, status: int) -> bool:
         """Return whether a job fails if its last response has this status."""
-        return _includes(self.retry_on, status) or _includes(self.fail_on, status)
+        return _has_status(self.retry_on, status) or _has_status(self.fail_on, status)
 
     def may_call_back(self, url: str) -> bool:
-        """Return whether a callback may go to a URL. Compares parsed URLs, so that no other host
-        can pass for an allowed one."""
+        """Return whether a callback may go to a URL. Compares parsed URLs, because a string may
+        begin like an allowed URL and yet name another host."""
         try:
             parsed = URL(url)
         except (ValueError, IndexError):
@@ -332,11 +336,12 @@ class TargetSettings(BaseModel):
             return False
         if any(not "!" <= c <= "~" or c == "\\" for c in url) or ".." in parsed.path:
             return False
-        return any(_is_below(parsed, URL(prefix)) for prefix in self.callback_urls)
+        return any(_is_url_below(parsed, URL(prefix)) for prefix in self.callback_urls)
 
     def with_changes(self, overrides: dict[str, Any]) -> "TargetSettings":
         """Return these settings with some overridden. A secret written as *** keeps its value.
-        Raises InputError, also if *** would send a secret header to another server."""
+        Raises InputError if a setting is invalid, or if a header written as *** would be sent to a
+        different server."""
         values = dict(overrides)
         new_headers = values.get("headers", dict.fromkeys(self.headers, HIDDEN))
         hidden = (
@@ -378,7 +383,7 @@ def _get_origin(url: object) -> object:
         return url
 
 
-def _includes(statuses: tuple[int | str, ...], status: int) -> bool:
+def _has_status(statuses: tuple[int | str, ...], status: int) -> bool:
     return status in statuses or f"{status // 100}xx" in statuses
 
 

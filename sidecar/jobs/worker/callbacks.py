@@ -20,15 +20,17 @@ from sidecar.kit.http_post import Message, PostResult, post, signed_headers
 from sidecar.kit.retry import Backoff, Schedule
 from sidecar.kit.tasks import stop_workers
 
-#: How often due callbacks are read, and how often if no target allows callbacks, in seconds.
+#: How often due callbacks are looked up, and how often if no target allows callbacks, in seconds.
 POLL_S, IDLE_S = 1.0, 10.0
-#: For how long a worker claims a callback, in seconds.
+#: How long a worker's claim on a callback lasts, in seconds.
 CLAIM_S = 60
 #: How long a receiver may take to respond, in seconds.
 TIMEOUT_S = 10.0
-#: The most callbacks at a time: to one receiver, so that a slow one does not delay others; in all.
+#: The most callbacks in flight to one receiver, so that a slow receiver does not delay the others,
+#: and the most to all receivers.
 MAX_PER_RECEIVER, MAX_IN_FLIGHT = 10, 100
-#: The pause after a callback has ended, so that the next query finds several, in seconds.
+#: The pause between a sent callback and the next query for due callbacks, in seconds, so that the
+#: query finds several.
 PAUSE_S = 0.02
 #: The retries of a callback, which take about two and a half hours.
 SCHEDULE = Schedule(10, Backoff(2.0, 3600.0, factor=3))
@@ -42,18 +44,18 @@ async def call_back_forever(
     """Send callbacks until cancelled. `session` must not follow redirects or store cookies."""
     #: The receivers of the callbacks that are being sent.
     receivers: dict[asyncio.Task[None], str] = {}
-    has_room, job_metrics = asyncio.Event(), metrics.of(JobMetrics)
+    has_capacity, job_metrics = asyncio.Event(), metrics.of(JobMetrics)
 
-    def end(task: asyncio.Task[None]) -> None:
+    def on_sent(task: asyncio.Task[None]) -> None:
         del receivers[task]
-        has_room.set()
+        has_capacity.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            # The callback is due again after CLAIM_S.
+            # The callback will be sent again when its claim expires, after CLAIM_S.
             log.warning("delivery_not_noted", error=str(error), exc_info=error)
 
     try:
         while True:
-            has_room.clear()
+            has_capacity.clear()
             due: list[Job] = []
             try:
                 due = await jobs.store.due_jobs.claim_callbacks(
@@ -70,13 +72,13 @@ async def call_back_forever(
             for job in due:
                 task = asyncio.create_task(_send_callback(jobs, session, job_metrics, job))
                 receivers[task] = get_callback_origin(job.callback_url or "")
-                task.add_done_callback(end)
+                task.add_done_callback(on_sent)
             if due and len(receivers) < MAX_IN_FLIGHT:
                 continue  # more callbacks may be due
             with contextlib.suppress(TimeoutError):
                 are_allowed = any(target.settings.callback_urls for target in jobs.targets)
                 async with asyncio.timeout(poll_s if are_allowed else IDLE_S):
-                    await has_room.wait()
+                    await has_capacity.wait()
                     await asyncio.sleep(PAUSE_S)
     finally:
         await stop_workers(*receivers)
@@ -110,7 +112,7 @@ async def _send_callback(
 
 
 def make_document(job: Job) -> dict[str, object]:
-    """Return the JSON body of a job's callback. It lacks the result, which the API returns."""
+    """Return the JSON body of a job's callback. It omits the result, which the API returns."""
     return {
         "id": job.id,
         "target": job.target,

@@ -23,9 +23,9 @@ log = structlog.get_logger()
 
 
 def make_restored_call(job: Job, settings: TargetSettings) -> Row:
-    """Return the call of a running job, as an argument of jobs/lua/hold.lua. The call counts as
-    active for as long as a new lock, permit or call would last, because its worker or client may
-    still make the call."""
+    """Return the arguments with which jobs/lua/hold.lua makes the call of a running job active
+    again. The call counts as active for as long as a new lock, permit or call lasts, because its
+    worker or client may still make it."""
     call_state, active_s = "u", settings.timeout
     if job.kind == "offline":
         call_state, active_s = "r", LOCK_S
@@ -35,7 +35,8 @@ def make_restored_call(job: Job, settings: TargetSettings) -> Row:
 
 
 class QueueRebuild:
-    """The rebuilds of all queues. `renew_lease` renews the leader lease for a target's rebuild."""
+    """Rebuilds queues. `renew_lease` renews the leader lease, with which only one process rebuilds
+    a target's queue."""
 
     def __init__(self, jobs: Jobs, renew_lease: Callable[[Target], Awaitable[bool]]) -> None:
         self._rows = jobs.store.jobs
@@ -43,9 +44,9 @@ class QueueRebuild:
         self._renew_lease = renew_lease
 
     async def rebuild(self, target: Target, *, detected_us: int) -> None:
-        """Rebuild a queue after Redis was emptied, or before its first use: the waiting jobs in
-        their order, and the running jobs, because their workers may still be alive. No call starts
-        before the queue is rebuilt, nor while earlier calls may have used up the rate."""
+        """Rebuild a queue after Redis was emptied, or before its first use. Restores the waiting
+        jobs in their order, and the running jobs, because their workers may still be alive. No call
+        starts before the queue is rebuilt, or while earlier calls may have used up the rate."""
         began = time.monotonic()
         settings, name = target.settings, target.name
         if await self._attempts.list_running(name) or await self._attempts.list_waiting(
@@ -55,7 +56,7 @@ class QueueRebuild:
         restored = await self.restore_calls(target, await self._attempts.list_running(name))
         count = await self.add_waiting(target)
         last_ms = await self._attempts.find_last_start_ms(name)
-        # Again, for calls that began meanwhile.
+        # Restores the calls that began meanwhile.
         restored |= await self.restore_calls(target, await self._attempts.list_running(name))
         wait_ms = 0
         if last_ms is not None and settings.rate is not None:
@@ -69,7 +70,7 @@ class QueueRebuild:
             log.info("queue_rebuilt", target=name, **counts, seconds=seconds)
 
     async def restore_calls(self, target: Target, jobs: Sequence[Job]) -> set[str]:
-        """Let Redis count the calls of running jobs as active from now on. Return the jobs' ids."""
+        """Make the calls of running jobs active in Redis, from now on. Return the jobs' ids."""
         await target.store.restore([make_restored_call(job, target.settings) for job in jobs])
         # Release the jobs that ended since they were read, because nothing else would.
         rows = await self._rows.find_many(job.id for job in jobs)
@@ -93,7 +94,7 @@ class QueueRebuild:
             await self._renew_lease(target)
 
     async def remove_ended(self, target: Target) -> None:
-        """Remove jobs from the queue that ended while Redis was unavailable."""
+        """Remove from the queue the jobs that ended while Redis was unavailable."""
         async for ids in target.store.scan_waiting():
             rows = await self._rows.find_many(ids)
             for id_ in ids:

@@ -20,13 +20,13 @@ from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.tasks import wait_for
 from sidecar.storage.redis.leader_lease import LeaderLease
 
-#: How often settings are read without a wake-up, in seconds; how often a queue is checked that has
-#: jobs; and how often a queue is checked in which only the metrics change.
+#: How often, in seconds and without wake-ups, settings are read; a queue that has jobs is checked;
+#: and a queue without jobs is checked while its metrics still change.
 REFRESH_S = 10.0
 CHECK_S = 1.0
 GAUGES_S = 5.0
-#: How often Redis is compared with SQL, in seconds. A job that only SQL has for longer is added to
-#: Redis, because the replica that stored the job has died, or Redis was unavailable.
+#: How often Redis is compared with SQL, in seconds. A job that only SQL has had for this long is
+#: added to Redis, because the replica that stored it has died, or Redis was unavailable.
 RECONCILE_S = 20.0
 #: How often old jobs are deleted, and how often if no job waits or runs, in seconds.
 CLEAN_S, IDLE_CLEAN_S = 5.0, 30.0
@@ -37,14 +37,16 @@ log = structlog.get_logger()
 
 
 class Reconciler:
-    """The reconciler of one process. `lease` creates a leader lease for a Redis key."""
+    """The reconciler of one process. `make_lease` creates a leader lease with a Redis key."""
 
-    def __init__(self, jobs: Jobs, wake_ups: WakeUps, lease: Callable[[str], LeaderLease]) -> None:
+    def __init__(
+        self, jobs: Jobs, wake_ups: WakeUps, make_lease: Callable[[str], LeaderLease]
+    ) -> None:
         self._jobs = jobs
         self._rows = jobs.store.jobs
         self._attempts = jobs.store.attempts
         self._wake_ups = wake_ups
-        self._lease = lease
+        self._make_lease = make_lease
         self.queues = QueueRebuild(jobs, self._hold_rebuild_lease)
         self._tasks: dict[str, tuple[Target, asyncio.Task[None]]] = {}
         #: The names of the targets without waiting or running jobs, as of their last check.
@@ -52,7 +54,7 @@ class Reconciler:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no job waits or runs, or will be deleted soon after it is read."""
+        """Whether no job waits or runs, and no target deletes jobs soon after they are read."""
         return all(
             target.name in self.idle and not target.settings.delete_after_read
             for target in self._jobs.targets
@@ -70,7 +72,7 @@ class Reconciler:
                 task.cancel()
 
     async def _refresh_forever(self) -> None:
-        """Run a task for each target, including targets created at run time."""
+        """Refresh the targets' settings, and run a task for each target, including new ones."""
         while True:
             self._wake_ups.settings_changed.clear()
             with contextlib.suppress(DatabaseError):
@@ -98,7 +100,7 @@ class Reconciler:
             with _log_errors("queue_not_kept", target=target.name):
                 pause_s = await self._maintain(target)
             if pause_s == CHECK_S and "online" not in target.settings.kinds:
-                await asyncio.sleep(pause_s)  # without wake-ups, because workers make the calls
+                await asyncio.sleep(pause_s)  # ignores wake-ups, which are for the workers
             else:
                 await wait_for(listener.woken, pause_s)
 
@@ -114,7 +116,7 @@ class Reconciler:
         await self._jobs.record_called(target, reply.claims)
         timed_out = await target.store.read_timed_out()
         for id_, reason, at_ms in timed_out:
-            await self._end(target, id_, reason, at_ms)
+            await self._end_timed_out(target, id_, reason, at_ms)
         await target.store.forget_timed_out(timed_out)
         state, _ = await target.store.inspect([], target.settings)
         self._jobs.metrics.targets.update(target.name, target.settings, state)
@@ -126,7 +128,7 @@ class Reconciler:
             return CHECK_S
         return min(CHECK_S, max(0.005, reply.next_s))
 
-    async def _end(self, target: Target, id_: str, reason: str, at_ms: int) -> None:
+    async def _end_timed_out(self, target: Target, id_: str, reason: str, at_ms: int) -> None:
         """End an online job that timed out: its permit was not used, or its call took too long."""
         job = await self._rows.find(id_)
         if job is None or job.is_ended:
@@ -141,7 +143,7 @@ class Reconciler:
     # All targets ------------------------------------------------------------------------------
 
     async def _reconcile_forever(self) -> None:
-        """Compare the queues of targets that have jobs, by Redis or by SQL."""
+        """Compare Redis with SQL for all targets that have jobs in either of them."""
         while True:
             await asyncio.sleep(RECONCILE_S)
             with _log_errors("queues_not_reconciled"):
@@ -175,13 +177,13 @@ class Reconciler:
                 await self.clean()
 
     async def clean(self) -> tuple[int, int]:
-        """Expire overdue jobs and delete old ones, in small batches. Return the numbers of both."""
+        """Expire overdue jobs and delete old jobs, in small batches. Return the number of each."""
         # The clock of any target will do, because all have the time of Redis.
         clocks = (target.clock.now_ms() for target in self._jobs.targets)
         now_ms = next(clocks, int(time.time() * 1000))
         ttl_ms = {target.name: to_ms(target.settings.result_ttl) for target in self._jobs.targets}
-        expired, removed, endings = 0, 0, self._jobs.store.due_jobs
-        while batch := await endings.expire(now_ms, BATCH_SIZE, ttl_ms):
+        expired, removed, due_jobs = 0, 0, self._jobs.store.due_jobs
+        while batch := await due_jobs.expire(now_ms, BATCH_SIZE, ttl_ms):
             for id_, name in batch:
                 if target := self._jobs.targets.find(name):
                     with contextlib.suppress(StoreError):  # else `_reconcile` removes the job
@@ -190,7 +192,7 @@ class Reconciler:
             expired += len(batch)
             if len(batch) < BATCH_SIZE:
                 break
-        while count := await endings.delete_old(now_ms, BATCH_SIZE):
+        while count := await due_jobs.delete_old(now_ms, BATCH_SIZE):
             removed += count
         if expired or removed:
             log.info("jobs_cleaned", expired=expired, removed=removed)
@@ -200,7 +202,7 @@ class Reconciler:
         return self._hold_lease(target, "rebuilding")
 
     def _hold_lease(self, target: Target, work: str) -> Awaitable[bool]:
-        return self._lease(target_key(target.name, work)).hold(milliseconds=LEASE_MS)
+        return self._make_lease(target_key(target.name, work)).hold(milliseconds=LEASE_MS)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Makes the HTTP call of a job. kit/egress.py limits the addresses that a call may go to."""
+"""Makes the HTTP call of a job. kit/egress.py limits the IP addresses that a call may go to."""
 
 import asyncio
 import contextlib
@@ -24,17 +24,17 @@ from sidecar.kit.retry import parse_retry_after
 #: A function that stores one part of a large body. Parts are numbered from 0.
 Sink = Callable[[int, bytes], Awaitable[None]]
 
-#: The longest Retry-After that is respected, in seconds.
+#: The longest Retry-After that is respected, in seconds. A longer one counts as this.
 MAX_RETRY_AFTER_S = 3600.0
-#: Response headers that are not stored: those of the connection, and the target's cookies.
-_HIDDEN = frozenset({
+#: Response headers that are not stored: hop-by-hop headers and the target's cookies.
+_UNSTORED = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
     "te", "trailer", "transfer-encoding", "upgrade", "set-cookie", "set-cookie2",
 })  # fmt: skip
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,128}\Z")
-_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,128}\Z")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
-#: The kind and the text of the result for each type of error. The first matching entry counts.
+#: The types of errors, and the kind and error text of the result. The first matching entry counts.
 _ERRORS: tuple[tuple[tuple[type[Exception], ...], ResultKind, str], ...] = (
     (
         (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError),
@@ -60,7 +60,7 @@ _ERRORS: tuple[tuple[tuple[type[Exception], ...], ResultKind, str], ...] = (
 
 
 class _CallEndedError(Exception):
-    """Ends a call early, with a result."""
+    """Raised to end a call early, with a result."""
 
     def __init__(self, result: CallResult) -> None:
         super().__init__(result.error)
@@ -68,21 +68,22 @@ class _CallEndedError(Exception):
 
 
 class Egress:
-    """The HTTP sessions for calls. Create it within a running event loop."""
+    """Makes calls, in two HTTP sessions: one refuses private IP addresses, the other allows them.
+    Must be created within a running event loop."""
 
     def __init__(self, *, resolver: AbstractResolver | None = None) -> None:
-        names = resolver or aiohttp.ThreadedResolver()
-        self._public = open_session(names, is_private=False)
-        self._private = open_session(names, is_private=True)
+        resolver = resolver or aiohttp.ThreadedResolver()
+        self._public = open_session(resolver, is_private=False)
+        self._private = open_session(resolver, is_private=True)
 
     async def close(self) -> None:
         await self._public.close()
         await self._private.close()
 
     async def call(self, settings: TargetSettings, job: Job, *, sink: Sink) -> CallResult:
-        """Make a job's call and return its result. `sink` stores a large response body; its time
-        does not count towards the target's timeout, and only its errors are raised. Closes the
-        connection if cancelled."""
+        """Make a job's call and return its result. `sink` stores a large response body. The time
+        that `sink` takes does not count towards the target's timeout. Only errors of `sink` are
+        raised. Closes the connection if cancelled."""
         began = time.monotonic()
         try:
             url = check_request(settings, job)
@@ -91,9 +92,9 @@ class Egress:
             text = f"the target does not allow this request any more: {problems}"
             return CallResult("refused", text)
         session = self._private if settings.private else self._public
-        scope = asyncio.timeout(settings.timeout)
+        timeout = asyncio.timeout(settings.timeout)
         try:
-            async with scope:
+            async with timeout:
                 with _convert_errors():
                     response = await session.request(
                         job.method,
@@ -104,14 +105,14 @@ class Egress:
                     )
                 try:
                     result = await _read_result(
-                        response, settings, _exclude_from_timeout(scope, sink)
+                        response, settings, _exclude_from_timeout(timeout, sink)
                     )
                 finally:
                     _close_unless_read(response)
         except _CallEndedError as error:
             result = error.result
         except TimeoutError:
-            if not scope.expired():
+            if not timeout.expired():
                 raise
             result = CallResult("failed", f"no whole answer within {settings.timeout:g} s")
         return replace(result, took_us=round((time.monotonic() - began) * 1_000_000))
@@ -134,7 +135,8 @@ async def _read_result(
 
 
 def _close_unless_read(response: aiohttp.ClientResponse) -> None:
-    """Close the connection, unless the response was read to its end and it is back in the pool."""
+    """Close the connection, unless the response was read to its end, so that the connection is back
+    in the pool."""
     if response.connection is not None and response.connection.transport is not None:
         # Aborted, because with TLS a close would wait for the target.
         response.connection.transport.abort()
@@ -144,8 +146,8 @@ def _close_unless_read(response: aiohttp.ClientResponse) -> None:
 async def _read_body(
     response: aiohttp.ClientResponse, max_size: int, sink: Sink
 ) -> tuple[bytes, int]:
-    """Read a response's body. Return the body, empty if `sink` stored it in parts, and its size in
-    bytes."""
+    """Read a response's body. Return the body, which is empty if `sink` stored it in parts, and its
+    size in bytes."""
     has_body = response.method != "HEAD" and response.status not in {204, 304}
     size, number, buffer = 0, 0, bytearray()
     is_too_large = has_body and (response.content_length or 0) > max_size
@@ -170,21 +172,22 @@ async def _read_body(
     return bytes(buffer), size
 
 
-def _exclude_from_timeout(scope: asyncio.Timeout, sink: Sink) -> Sink:
-    """Return a sink whose work does not count towards the timeout."""
+def _exclude_from_timeout(timeout: asyncio.Timeout, sink: Sink) -> Sink:
+    """Return a sink that does the same, but whose time does not count towards the timeout."""
     loop = asyncio.get_running_loop()
 
     async def store(number: int, data: bytes) -> None:
-        left_s = (scope.when() or 0.0) - loop.time()
-        scope.reschedule(None)
+        left_s = (timeout.when() or 0.0) - loop.time()
+        timeout.reschedule(None)
         await sink(number, data)
-        scope.reschedule(loop.time() + left_s)
+        timeout.reschedule(loop.time() + left_s)
 
     return store
 
 
 def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
-    """Return the headers of a request. The worker's override the target's, and these the job's."""
+    """Return the headers of a request. Headers of the worker override those of the target, which
+    override those of the job."""
     named = {normalize_header_name(name) for name in settings.headers}
     headers = {
         name: text for name, text in job.headers.items() if normalize_header_name(name) not in named
@@ -193,7 +196,7 @@ def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
     if not any(normalize_header_name(name) == "user-agent" for name in headers):
         headers["User-Agent"] = f"waitroom/{__version__}"
     if job.method == "HEAD":
-        # If the target sends a body after all, it would be read as the next response.
+        # If the target wrongly sends a body, it would be read as the next response.
         headers["Connection"] = "close"
     return headers | {
         "Accept-Encoding": "identity",
@@ -203,17 +206,17 @@ def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
 
 
 def _select_response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
-    """Return the response headers to store, without control characters, as far as they fit into
-    the limits."""
-    hidden = _HIDDEN if response.method == "HEAD" else _HIDDEN | {"content-length"}
+    """Return the response headers to store, without control characters. Omits headers that exceed
+    MAX_HEADERS or MAX_HEADERS_BYTES."""
+    hidden = _UNSTORED if response.method == "HEAD" else _UNSTORED | {"content-length"}
     for named in response.headers.getall("Connection", ()):
         hidden |= {name.strip().lower() for name in named.split(",")}
     headers: dict[str, str] = {}
     left = MAX_HEADERS_BYTES
     for raw_name, raw_value in response.raw_headers:
         name = raw_name.decode("latin-1").lower()
-        value = _CONTROLS.sub(" ", raw_value.decode("latin-1")).strip()
-        if name in hidden or not _NAME.match(name):
+        value = _CONTROL_CHARACTERS.sub(" ", raw_value.decode("latin-1")).strip()
+        if name in hidden or not _HEADER_NAME.match(name):
             continue
         size = len(value) + (2 if name in headers else len(name))
         if size > left or (name not in headers and len(headers) == MAX_HEADERS):
@@ -225,7 +228,7 @@ def _select_response_headers(response: aiohttp.ClientResponse) -> dict[str, str]
 
 @contextlib.contextmanager
 def _convert_errors(when: str = "before an answer came") -> Iterator[None]:
-    """Convert errors of the HTTP client to _CallEndedError. `when` completes their texts."""
+    """Convert errors of the HTTP client to _CallEndedError. `when` completes the error text."""
     try:
         yield
     except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:

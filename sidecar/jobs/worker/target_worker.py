@@ -31,9 +31,9 @@ from sidecar.kit.tasks import stop_workers, wait_for
 MAX_CLAIMS = 50
 #: How often locks are renewed, in seconds.
 RENEW_INTERVAL_S = 2.0
-#: How long before its end a lock that could not be renewed is given up, in seconds.
+#: How long before it expires a lock is given up if it could not be renewed, in seconds.
 LOCK_MARGIN_S = 1.0
-#: How long to wait for a wake-up before the next claim while jobs wait or run, in seconds.
+#: The longest pause between two claims while jobs wait or run, in seconds.
 CLAIM_INTERVAL_S = 5.0
 #: The pause after an error, in seconds.
 ERROR_PAUSE_S = 1.0
@@ -53,7 +53,7 @@ class _RunningCall:
     """A call in progress."""
 
     claim: Claim
-    #: When this worker gives the lock up unless it is renewed, by the monotonic clock.
+    #: When this worker gives up the lock unless it is renewed, by the monotonic clock.
     until_s: float
     #: Why the task is cancelled: "abort", "lost" (the lock), or "" if the worker stops.
     reason: str = ""
@@ -87,7 +87,8 @@ class TargetWorker:
         self._listener.woken.set()
 
     async def run(self) -> None:
-        """Make calls until stopped, and then wait for their ends. Abort the calls if cancelled."""
+        """Make calls until `stop` is called, and then wait until they have ended. If this task is
+        cancelled, abort the calls."""
         renewing = asyncio.create_task(self._renew_forever())
         try:
             while not self._is_stopping:
@@ -145,16 +146,18 @@ class TargetWorker:
     async def _check_locks(
         self, claims: Sequence[Claim], started: Sequence[Job], *, until_s: float
     ) -> list[Claim]:
-        """Return the claims whose locks this worker still has, and release the other jobs. Waits
-        while Redis is unavailable, because a released job would wait until its lock ends."""
+        """Return the claims whose locks this worker still has, and release the others. Wait while
+        Redis is unavailable, because a job that is given up waits until its lock expires."""
         locked: list[Claim] = []
         while time.monotonic() < until_s and not self._is_stopping:
             try:
-                states = await self.target.store.renew([(one.id, one.fence) for one in claims])
+                states = await self.target.store.renew(
+                    [(claim.id, claim.fence) for claim in claims]
+                )
             except StoreError:
                 await asyncio.sleep(RENEW_RETRY_S)
             else:
-                locked = [one for one, state in zip(claims, states, strict=True) if state != "lost"]
+                locked = [c for c, state in zip(claims, states, strict=True) if state != "lost"]
                 break
         if time.monotonic() >= until_s:
             log.warning("jobs_begun_too_late", target=self.target.name)
@@ -174,7 +177,7 @@ class TargetWorker:
             job = jobs_by_id.get(claim.id)
             call = _RunningCall(claim, until_s)
             older = self._running.get(claim.id)
-            if older is not None and not older.is_over:  # claimed again after a rebuild
+            if older is not None and not older.is_over:  # the rebuilt queue had the job again
                 older.reason = "lost"
                 older.task.cancel()
             if job is None:  # cancelled, expired, or ended by a worker that could not release it
@@ -198,14 +201,14 @@ class TargetWorker:
     async def _make_call(self, job: Job, call: _RunningCall) -> None:
         target, metrics = self.target, self._jobs.metrics
 
-        async def store(number: int, data: bytes) -> None:
+        async def store_chunk(number: int, data: bytes) -> None:
             add_chunk = self._jobs.store.attempts.add_chunk
             if not await add_chunk(job.id, call.claim.fence, number, data):
                 call.reason = "lost"
                 raise asyncio.CancelledError
 
         try:
-            result = await self._egress.call(target.settings, job, sink=store)
+            result = await self._egress.call(target.settings, job, sink=store_chunk)
         except asyncio.CancelledError:
             if call.reason == "abort":
                 await asyncio.shield(self._abort(call.claim))
@@ -223,17 +226,17 @@ class TargetWorker:
         metrics.job_seconds.labels(target.name, result.kind).observe(result.took_us / 1_000_000)
         metrics.count_response(target.name, result.status)
         ending = make_ending(result, job, target.settings, call.claim, now_ms=target.clock.now_ms())
-        # From here on nothing may abort the call, because its result must be written.
+        # From here on, the call must not be aborted, because its result must be written.
         call.is_over = True
         await self._write(ending, is_counted=True)
         if ending.error:
-            about = {"job": job.id, "target": target.name, "attempt": job.attempts}
-            log.info("attempt_failed", **about, state=ending.state, error=ending.error)
+            log_fields = {"job": job.id, "target": target.name, "attempt": job.attempts}
+            log.info("attempt_failed", **log_fields, state=ending.state, error=ending.error)
         with contextlib.suppress(StoreError):  # the lock expires by itself
             await target.store.release([ending], target.settings, wake_others=self._is_stopping)
 
     async def _give_up(self, job: Job, claim: Claim) -> None:
-        """Fail a job whose workers died too often, because the job may have caused that."""
+        """Fail a job during whose calls too many workers died. It may have caused their deaths."""
         error = f"{job.failures} workers that took it up were gone before the call was over"
         await self._write(self.target.make_ending(claim.id, claim.fence, State.FAILED, error))
         await self._drop(claim)
@@ -243,7 +246,7 @@ class TargetWorker:
         await self._drop(claim)
 
     async def _hand_over(self, claim: Claim) -> None:
-        """Release a call to other workers, because this one stops."""
+        """Return a job to the queue for other workers, because this worker stops."""
         await self._reset_to_pending(claim, "its worker stopped")
         await self._requeue([claim])
 
@@ -265,8 +268,8 @@ class TargetWorker:
                 return
 
     async def _reset_to_pending(self, claim: Claim, error: str) -> None:
-        """Reset a job to pending. If this fails, the lock expires, and the attempt counts as a
-        failure."""
+        """Reset a job to pending in SQL. If that fails, the lock expires, and the attempt counts as
+        a failure."""
         with contextlib.suppress(DatabaseError):
             await self._jobs.store.attempts.finish(
                 self.target.make_ending(claim.id, claim.fence, State.PENDING, error)
@@ -322,7 +325,8 @@ _PoolEntry: TypeAlias = tuple[TargetWorker, asyncio.Task[None]]
 
 
 class WorkerPool:
-    """The target workers of one process, including those of targets created at run time."""
+    """The target workers of one process, one for each target that has offline jobs, including
+    targets that are created at run time."""
 
     def __init__(self, jobs: Jobs, wake_ups: WakeUps, egress: Egress, *, max_calls: int) -> None:
         self._jobs = jobs
@@ -337,7 +341,7 @@ class WorkerPool:
         """Run until `stop` is set. Then wait up to `grace_s` for calls in progress."""
         try:
             while not stop.is_set():
-                self._update()
+                self._update_workers()
                 await wait_for(stop, poll_s)
             call_count = sum(len(worker) for worker, _ in self._running.values())
             log.info("stopping", under_way=call_count, grace_seconds=grace_s)
@@ -351,7 +355,7 @@ class WorkerPool:
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [task for _, task in (*self._running.values(), *self._ending)]
 
-    def _update(self) -> None:
+    def _update_workers(self) -> None:
         targets = {target.name: target for target in self._jobs.targets}
         self._ending = [(worker, task) for worker, task in self._ending if not task.done()]
         for name, (worker, task) in list(self._running.items()):
